@@ -1,0 +1,200 @@
+"""The one record layout: what goes into the order book, into the journal, over the wire and into day files.
+
+`COMMAND` rows go in, `EVENT` rows come out. All fields are integers: prices in ticks, quantities in lots, times in
+nanoseconds of exchange time. Rows are aligned and little-endian, so that a file of rows is read by mapping it.
+"""
+
+from enum import IntEnum, IntFlag
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.void]
+"""A one-dimensional array of `COMMAND`, `EVENT`, `ORDER` or other structured rows."""
+
+
+class CommandKind(IntEnum):
+    """What a command asks for. 1-5 may come from any participant, the rest only from an operator."""
+
+    NEW = 1
+    CANCEL = 2
+    REDUCE = 3  # partial cancel: take qty_lots off what is open
+    REPLACE = 4  # new limit price and new total quantity
+    MASS_CANCEL = 5  # every order of the participant; in symbol, or everywhere with symbol = ALL_SYMBOLS
+    END_DAY = 16  # cancels every DAY order
+    HALT = 17
+    RESUME = 18
+    PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing
+
+
+class Side(IntEnum):
+    """Side of an order."""
+
+    BUY = 0
+    SELL = 1
+
+
+class TimeInForce(IntEnum):
+    """How long an order lives."""
+
+    DAY = 0
+    GTC = 1
+    IOC = 2
+    FOK = 3
+
+
+class CommandFlag(IntFlag):
+    """Bits of COMMAND.flags."""
+
+    NONE = 0
+    POST_ONLY = 1
+    MARKET = 2  # no limit price; price_ticks must be 0; the remainder never rests
+
+
+class EventKind(IntEnum):
+    """What happened. docs/orders.md gives the order of events of each command."""
+
+    ACCEPTED = 1
+    REJECTED = 2
+    FILL = 3
+    CANCELLED = 4
+    REDUCED = 5
+    REPLACED = 6
+    RESTED = 7
+    PRINT = 8
+    HALTED = 9
+    RESUMED = 10
+    MASS_CANCELLED = 11
+    DAY_ENDED = 12
+
+
+class EventFlag(IntFlag):
+    """Bits of EVENT.flags."""
+
+    NONE = 0
+    RESTING = 1  # ACCEPTED: went into the book as it is; CANCELLED: was taken out of the book
+    MAKER = 2  # FILL: of the resting side
+
+
+class Reason(IntEnum):
+    """Why a command was rejected or an order cancelled."""
+
+    NONE = 0
+    # rejections
+    UNKNOWN_KIND = 1
+    UNKNOWN_SYMBOL = 2
+    BAD_SIDE = 3
+    BAD_QTY = 4  # not in 1..qty_lots_max
+    BAD_PRICE = 5  # not in 1..price_ticks_max (or a price on a market order)
+    BAD_TIME_IN_FORCE = 6
+    BAD_FLAGS = 7  # e.g. post-only together with market, IOC or FOK
+    UNKNOWN_ORDER = 8  # no open order of this participant has this order_id
+    WOULD_CROSS = 9  # post-only order that would take liquidity
+    HALTED = 10
+    NOT_PERMITTED = 11  # operator commands
+    BOOK_FULL = 12  # a limit of configs/exchange.yaml is reached
+    STALE_COMMAND_ID = 13  # command_id is not greater than the last one of this participant
+    # cancellations
+    REQUESTED = 32
+    IOC_REMAINDER = 33
+    FOK_UNFILLABLE = 34
+    MARKET_REMAINDER = 35
+    MASS_CANCEL = 36
+    DISCONNECT = 37
+    DAY_END = 38
+    REPLACED_BELOW_FILLED = 39  # a replace to a total that is already filled
+
+
+ALL_SYMBOLS = 0xFFFF
+"""COMMAND.symbol of a mass cancel that means every symbol."""
+
+COMMAND = np.dtype(
+    [
+        ("time_ns", "<i8"),  # arrival at the exchange, exchange time
+        ("sequence", "<i8"),  # of the journal, 1, 2, 3 ...; set by the exchange
+        ("command_id", "<i8"),  # > 0, strictly increasing per participant; a NEW order is named by it from then on
+        ("order_id", "<i8"),  # CANCEL, REDUCE, REPLACE: the command_id that created the order
+        ("price_ticks", "<i8"),
+        ("qty_lots", "<i8"),  # NEW, REPLACE: total quantity; REDUCE: what to take off; PRINT: traded
+        ("symbol", "<u2"),
+        ("participant", "<u2"),  # set by the exchange
+        ("kind", "u1"),
+        ("side", "u1"),
+        ("time_in_force", "u1"),
+        ("flags", "u1"),
+        ("check", "<u4"),  # of the journal: mix of all other bytes; 0 elsewhere
+        ("reason", "<u4"),  # MASS_CANCEL by the exchange itself: DISCONNECT; 0 elsewhere
+    ],
+    align=True,
+)
+
+EVENT = np.dtype(
+    [
+        ("time_ns", "<i8"),
+        ("sequence", "<i8"),  # of all events, 1, 2, 3 ...
+        ("command_sequence", "<i8"),  # journal sequence of the command that caused it
+        ("report", "<i8"),  # of this participant's events, 1, 2, 3 ...
+        ("command_id", "<i8"),  # of the command that this event answers; 0 for a fill of a resting order
+        ("order_id", "<i8"),  # the participant's name of the order
+        ("order_number", "<i8"),  # the public name of a resting order, 0 if it has none (yet)
+        ("price_ticks", "<i8"),
+        ("qty_lots", "<i8"),  # accepted, filled, cancelled, taken off
+        ("leaves_lots", "<i8"),  # open after this event
+        ("match_id", "<i8"),  # FILL, PRINT: the same on both sides, 1, 2, 3 ...
+        ("symbol", "<u2"),
+        ("participant", "<u2"),
+        ("kind", "u1"),
+        ("side", "u1"),
+        ("reason", "u1"),
+        ("flags", "u1"),
+    ],
+    align=True,
+)
+
+ORDER = np.dtype(
+    [
+        ("order_number", "<i8"),
+        ("order_id", "<i8"),
+        ("price_ticks", "<i8"),
+        ("open_lots", "<i8"),
+        ("total_lots", "<i8"),
+        ("symbol", "<u2"),
+        ("participant", "<u2"),
+        ("side", "u1"),
+        ("time_in_force", "u1"),
+        ("flags", "u1"),
+    ],
+    align=True,
+)
+"""A resting order, as snapshots hold it: by symbol, side (bids first), price from best to worst, then time priority."""
+
+LEVEL = np.dtype([("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i8")], align=True)
+"""A price level of a book, best first."""
+
+
+def command(
+    kind: int,
+    *,
+    symbol: int = 0,
+    side: int = 0,
+    qty_lots: int = 0,
+    price_ticks: int = 0,
+    time_in_force: int = 0,
+    flags: int = 0,
+    command_id: int = 0,
+    order_id: int = 0,
+    participant: int = 0,
+    time_ns: int = 0,
+    reason: int = 0,
+) -> Rows:
+    """One `COMMAND` row, shape (1,). For tests and tools; the hot path never builds rows one by one."""
+    row = np.zeros(1, COMMAND)
+    values: dict[str, Any] = {
+        "kind": kind, "symbol": symbol, "side": side, "qty_lots": qty_lots, "price_ticks": price_ticks,
+        "time_in_force": time_in_force, "flags": flags, "command_id": command_id, "order_id": order_id,
+        "participant": participant, "time_ns": time_ns, "reason": reason,
+    }  # fmt: skip
+    for name, value in values.items():
+        row[name] = value
+    return row
