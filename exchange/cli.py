@@ -1,0 +1,145 @@
+"""`serl exchange`: start one, ask it, stop it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from serl.exchange.errors import ConfigError
+
+DEFAULT = "tcp://127.0.0.1:5570"
+
+
+@click.group()
+def exchange() -> None:
+    """A limit order book exchange that runs as a server."""
+
+
+def _clock_overrides(text: str) -> dict[str, Any]:
+    kind, _, speed = text.partition(":")
+    if kind == "scaled" and speed:
+        try:
+            return {"kind": kind, "speed": float(speed)}
+        except ValueError:
+            raise ConfigError(f"--clock scaled:K with a number K is due, like scaled:60; got {text!r}") from None
+    if speed or kind not in ("live", "scaled", "lockstep"):
+        raise ConfigError(f"--clock live, scaled:K or lockstep is due; got {text!r}")
+    return {"kind": kind}
+
+
+def _overrides(**given: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if given["symbols"]:
+        parts = [text.strip().partition("=") for text in given["symbols"].split(",")]
+        values["symbols"] = [{"name": name, "tick_size": tick or "0.01"} for name, _, tick in parts]
+    if given["endpoint"]:
+        values["endpoint"] = given["endpoint"]
+    if given["journal"]:
+        values["journal"] = {"folder": str(given["journal"])}
+    clock = _clock_overrides(given["clock"]) if given["clock"] else {}
+    if given["clock_start"]:
+        clock["start"] = given["clock_start"]
+    if given["hold"]:
+        clock["held"] = True
+    if clock:
+        values["clock"] = clock
+    if given["curve"]:
+        values["login"] = {"curve_keys": str(given["curve"])}
+    return values
+
+
+@exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")
+@click.option("--config", type=click.Path(path_type=Path), help="YAML settings over the defaults of configs/exchange.yaml.")
+@click.option("--symbols", help="Names, each with =TICK where it is not 0.01: AMZN,BTC=0.5")
+@click.option("--endpoint", help=f"Of the orders socket; the others take the next three ports. [{DEFAULT}]")
+@click.option("--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process.")
+@click.option("--clock", help="live (default), scaled:K (K times real time) or lockstep.")
+@click.option("--clock-start", help="Time of day at which a scaled clock begins, like 09:30.")
+@click.option("--hold", is_flag=True, help="A scaled clock waits until it is set (serl replay does that).")
+@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`: encrypted, any address.")
+def start(config: Path | None, **given: Any) -> None:
+    """Starts an exchange and serves until Ctrl-C."""
+    began = time.perf_counter()
+    from serl.exchange.config import load_config
+
+    settings = load_config(config, _overrides(**given))
+    from serl.exchange.server import Exchange
+
+    server = Exchange(settings)
+
+    def ready() -> None:
+        recovery = server.core.recovery
+        names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")
+        where = settings.journal.folder or "temporary (goes with the process; keep it with --journal DIR)"
+        click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
+        for name, endpoint in settings.endpoints.items():
+            click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
+        click.echo(f"  clock    {settings.clock.kind}{f' x {server.clock.speed:g}' if server.clock.speed != 1 else ''}")
+        click.echo(f"  journal  {where}")
+        if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
+            click.echo(
+                f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands behind it; "
+                f"dropped {recovery.dropped_bytes} bytes of an unfinished row"
+            )
+        click.get_text_stream("stdout").flush()
+
+    reason = server.run(ready)
+    click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
+
+
+def _ask(endpoint: str, socket: str, *message: Any) -> Any:
+    import zmq
+
+    from serl.exchange.config import socket_endpoints
+    from serl.exchange.errors import SerlError
+    from serl.exchange.wire import Kind, pack, unpack
+
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    dealer.linger = 0
+    try:
+        dealer.connect(socket_endpoints(endpoint)[socket])
+        dealer.send(pack(*message))
+        if not dealer.poll(2000):
+            raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`")
+        reply = unpack(dealer.recv())
+    finally:
+        context.destroy(0)
+    if reply[0] == Kind.ERROR:
+        raise SerlError(f"{reply[1]}: {reply[2]}")
+    return reply
+
+
+@exchange.command(epilog="Example: serl exchange status --connect tcp://127.0.0.1:5570")
+@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+def status(connect: str) -> None:
+    """Prints symbols, clock and counts of a running exchange."""
+    info = _ask(connect, "queries", 128, 1)
+    counts = _ask(connect, "queries", 132, 2)[5]
+    _, symbols, clock, _ = info[5]
+    click.echo(f"epoch {info[2]}, clock {clock[0]} x {clock[1]:g} at {clock[2]} ns")
+    click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
+    for name, value in counts.items():
+        click.echo(f"{name:12} {value:,}")
+
+
+@exchange.command(epilog="Example: serl exchange stop")
+@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
+def stop(connect: str, token: str) -> None:
+    """Stops a running exchange cleanly."""
+    _ask(connect, "admin", 160, 1, token)
+    click.echo("stopping")
+
+
+@exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
+@click.argument("what", type=click.Choice(["end-day", "halt", "resume"]))
+@click.option("--symbol", default=0, show_default=True, help="Symbol number (halt, resume).")
+@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
+def operate(what: str, symbol: int, connect: str, token: str) -> None:
+    """Ends the day (cancels DAY orders), halts or resumes a symbol."""
+    kinds = {"end-day": 16, "halt": 17, "resume": 18}
+    _ask(connect, "admin", 163, 1, token, kinds[what], symbol)
+    click.echo(f"{what}: done")

@@ -1,0 +1,59 @@
+"""The exchange's clocks, as the compiled loop reads them.
+
+live      nanoseconds since 1970, the machine's clock
+scaled    nanoseconds after midnight, `speed` times as fast as the machine's; can be held and set
+lockstep  nanoseconds after midnight, as far as the participants' promises reach
+"""
+
+import time
+
+from serl.exchange.config import ClockConfig
+from serl.exchange.errors import ConfigError
+from serl.exchange.gateway.gate import (
+    CLOCK_BASE_NS, CLOCK_HELD, CLOCK_KIND, CLOCK_REAL_NS, CLOCK_SPEED_MICRO, LIVE_CLOCK, LOCKSTEP_CLOCK, NOW,
+    SCALED_CLOCK, Gate,
+)  # fmt: skip
+from serl.exchange.gateway.timing import clock_now_ns
+
+KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
+DAY_NS = 86_400_000_000_000
+
+
+class Clock:
+    """Reads and sets the clock that lives in the gate's arrays."""
+
+    def __init__(self, gate: Gate, config: ClockConfig) -> None:
+        self._gate = gate
+        self.kind = config.kind
+        self.speed = config.speed if config.kind == "scaled" else 1.0
+        gate.clock[CLOCK_KIND] = KINDS[config.kind]
+        gate.clock[CLOCK_SPEED_MICRO] = round(self.speed * 1_000_000)
+        start_ns = config.start_ns if config.kind == "scaled" else 0
+        gate.clock[CLOCK_BASE_NS] = max(start_ns, int(gate.counter[NOW]))
+        gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
+        gate.clock[CLOCK_HELD] = config.held
+
+    def now_ns(self) -> int:
+        """Exchange time."""
+        return int(clock_now_ns(self._gate))
+
+    def set(self, time_ns: int, run: bool) -> None:
+        """Sets a scaled clock and lets it run or holds it; ConfigError if it is another clock or would go back."""
+        if self.kind != "scaled":
+            raise ConfigError(f"only a scaled clock can be set; this one is {self.kind}")
+        if time_ns < self._gate.counter[NOW]:
+            raise ConfigError(f"time does not go back: the last command came at {self._gate.counter[NOW]}, got {time_ns}")
+        self._gate.clock[CLOCK_BASE_NS] = time_ns
+        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
+        self._gate.clock[CLOCK_HELD] = not run
+
+    def step(self, time_ns: int) -> None:
+        """Moves a lockstep clock on."""
+        self._gate.clock[CLOCK_BASE_NS] = time_ns
+
+    def describe(self) -> list[object]:
+        """The `clock` of WELCOME: [kind, speed, time_ns, midnight_ns]."""
+        now = self.now_ns()
+        midnight = now - now % DAY_NS if self.kind == "live" else 0
+        held = bool(self._gate.clock[CLOCK_HELD])
+        return [self.kind, 0.0 if held else self.speed, now, midnight]

@@ -1,0 +1,195 @@
+"""Settings of the exchange: configs/exchange.yaml, overlaid by the user's file and the command line."""
+
+import ipaddress
+import re
+from decimal import Decimal, InvalidOperation
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from serl.exchange.errors import ConfigError
+
+SOCKETS = ("orders", "feed", "queries", "admin")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SymbolConfig(_Section):
+    """Reference data of one symbol."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
+    tick_size: str = "0.01"
+    lot_size: str = "1"
+
+    @field_validator("tick_size", "lot_size")
+    @classmethod
+    def _positive(cls, value: str) -> str:
+        try:
+            if Decimal(value) > 0:
+                return value
+        except InvalidOperation:
+            pass
+        raise ValueError(f"a positive decimal number is due, like '0.01'; got {value!r}")
+
+
+class ClockConfig(_Section):
+    """Which time the exchange lives in."""
+
+    kind: Literal["live", "scaled", "lockstep"] = "live"
+    speed: float = Field(1.0, gt=0, le=1e6)
+    start: str = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    held: bool = False
+
+    @property
+    def start_ns(self) -> int:
+        """Nanoseconds after midnight."""
+        return time_of_day_ns(self.start)
+
+
+class JournalConfig(_Section):
+    """Where commands are kept."""
+
+    folder: Path | None = None
+    segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
+    flush_s: float = Field(1.0, gt=0)
+
+
+class LoginConfig(_Section):
+    """Who may log in."""
+
+    tokens: dict[str, str] = {}
+    operators: list[str] = []
+    curve_keys: Path | None = None
+
+
+class LimitsConfig(_Section):
+    """Every queue, message and table has its limit here."""
+
+    sessions_max: int = Field(256, ge=1, le=65_536)
+    participants_max: int = Field(1024, ge=1, le=65_534)
+    message_bytes_max: int = Field(131_072, ge=1024, le=1 << 24)
+    bulk_rows_max: int = Field(1024, ge=1, le=65_536)
+    session_out_bytes: int = Field(65_536, ge=1024, le=1 << 24)
+    outbound_messages_max: int = Field(10_000, ge=1)
+    replay_reports_max: int = Field(1_000_000, ge=0)
+    staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)
+    messages_per_s_max: float = Field(0, ge=0)
+    qty_lots_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
+    price_ticks_max: int = Field(1 << 40, ge=1, le=1 << 40)
+    orders_open_max: int = Field(1 << 23, ge=1, le=1 << 27)
+    far_levels_max: int = Field(65_536, ge=16, le=1 << 24)
+    window_ticks: int = Field(4096, ge=128, le=1 << 20)
+    trades_kept: int = Field(1000, ge=1)
+    depth_max: int = Field(10_000, ge=1)
+
+
+class IntervalsConfig(_Section):
+    """How often, how long."""
+
+    heartbeat_s: float = Field(1.0, gt=0)
+    silence_s: float = Field(30.0, gt=0)
+    turn_ms: int = Field(5, ge=1, le=1000)
+    time_s: float = Field(1.0, gt=0)
+    drain_messages: int = Field(1024, ge=1)
+
+
+class ExchangeConfig(_Section):
+    """Everything `serl exchange start` needs to know."""
+
+    symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
+    endpoint: str = "tcp://127.0.0.1:5570"
+    clock: ClockConfig = ClockConfig()
+    journal: JournalConfig = JournalConfig()
+    login: LoginConfig = LoginConfig()
+    limits: LimitsConfig = LimitsConfig()
+    intervals: IntervalsConfig = IntervalsConfig()
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """The endpoint of each socket."""
+        return socket_endpoints(self.endpoint)
+
+
+def time_of_day_ns(text: str) -> int:
+    """'10:30' or '10:30:15' as nanoseconds after midnight; ConfigError if it is neither."""
+    match = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
+    if not match or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
+        raise ConfigError(f"a time of day like 10:30 or 10:30:15 is due, got {text!r}")
+    return (int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)) * 1_000_000_000
+
+
+def socket_endpoints(orders: str) -> dict[str, str]:
+    """The four endpoints that belong to an orders endpoint `tcp://HOST:PORT`: the next three ports."""
+    match = re.fullmatch(r"tcp://(.+):(\d+)", orders)
+    if not match or not 0 < int(match[2]) <= 65_532:
+        raise ConfigError(f"an endpoint like tcp://127.0.0.1:5570 (port up to 65532) is due, got {orders!r}")
+    return {name: f"tcp://{match[1]}:{int(match[2]) + offset}" for offset, name in enumerate(SOCKETS)}
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether an endpoint can be reached from this machine only."""
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> ExchangeConfig:
+    """The defaults, overlaid by the file at `path`, overlaid by `overrides` (nested); ConfigError names what is wrong."""
+    values = yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text())
+    if path is not None:
+        try:
+            given = yaml.safe_load(path.read_text()) or {}
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: not YAML ({error})") from None
+        if not isinstance(given, dict):
+            raise ConfigError(f"{path}: a map of settings is due, like configs/exchange.yaml; got {type(given).__name__}")
+        values = _overlay(values, given)
+    values = _overlay(values, overrides or {})
+    try:
+        config = ExchangeConfig.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {first['msg']} (got {first['input']!r})") from None
+    _check(config)
+    return config
+
+
+def _overlay(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "tokens"
+        merged[key] = _overlay(base[key], value) if both else value
+    return merged
+
+
+def _check(config: ExchangeConfig) -> None:
+    names = [symbol.name for symbol in config.symbols]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ConfigError(f"symbols: each name once, got {sorted(twice)} more than once")
+    for endpoint in config.endpoints.values():
+        if not is_loopback(endpoint) and config.login.curve_keys is None:
+            raise ConfigError(
+                f"endpoint: {endpoint} can be reached from other machines and login.curve_keys is not set; "
+                "use a loopback address (tcp://127.0.0.1:5570) or make keys with `serl keys new` and set it"
+            )
+    window = config.limits.window_ticks
+    if window & (window - 1):
+        raise ConfigError(f"limits.window_ticks: a power of two is due, got {window}")
+    if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
+        raise ConfigError(
+            f"limits.message_bytes_max: {config.limits.bulk_rows_max} bulk rows need "
+            f"{config.limits.bulk_rows_max * 64 + 16} bytes, got {config.limits.message_bytes_max}"
+        )

@@ -1,0 +1,141 @@
+"""The messages of the orders socket that the compiled loop does not take: control, duplicates and rubbish."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.exchange import wire
+from serl.exchange.clock import Clock
+from serl.exchange.core import Core
+from serl.exchange.gateway.accept import TAKEN
+from serl.exchange.gateway.codec import read_order
+from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
+from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
+from serl.exchange.gateway.timing import MONOTONIC, machine_ns
+from serl.exchange.lockstep import Lockstep
+from serl.exchange.records import COMMAND, Rows
+from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind, Refusal, pack
+
+
+class Control:
+    """Answers one message at a time, each with a reply that says what was expected and what came."""
+
+    def __init__(self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None) -> None:
+        self._core = core
+        self._gate = core.gate
+        self._clock = clock
+        self._sessions = sessions
+        self._lockstep = lockstep
+
+    def take_pending(self) -> None:
+        """Deals with the message that the loop left in gate.message."""
+        gate = self._gate
+        size, route = int(gate.counter[PENDING_SIZE]), int(gate.counter[PENDING_ROUTE])
+        slot = int(gate.counter[PENDING_SESSION])
+        gate.counter[PENDING_SIZE] = 0
+        if route < 0:
+            return  # a routing identity of the client's own choice could be another's: nothing is answered to it
+        try:
+            if size == BAD_FRAMES:
+                raise Refusal("malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else")
+            if size == TOO_LARGE:
+                raise Refusal("too_large", f"messages of up to {len(gate.message)} bytes (message_bytes_max) are taken")
+            self._dispatch(route, slot, gate.message[:size].tobytes())
+        except Refusal as refusal:
+            self._sessions.refuse(route, refusal)
+
+    def _dispatch(self, route: int, slot: int, data: bytes) -> None:
+        message = wire.unpack(data)
+        kind = message[0]
+        if kind == Kind.HELLO:
+            self._sessions.hello(route, message)
+            return
+        if slot < 0 or self._gate.status[slot] != LIVE:
+            raise Refusal("not_logged_in", "this connection is not logged in; send HELLO first")
+        self._gate.last_in_ns[slot] = machine_ns(MONOTONIC, self._gate.clock[6:8])
+        if kind in wire.ORDER_FORMS:
+            self._order(slot, message, data)
+        elif kind == Kind.BULK:
+            self._bulk(slot, message)
+        elif kind == Kind.BYE:
+            wire.expect(message, "[65]")
+            self.end(slot, "bye", "you said so")
+        elif kind == Kind.PING:
+            (number,) = wire.expect(message, "[66, n]", int)
+            self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
+        elif kind == Kind.PROMISE:
+            (time_ns,) = wire.expect(message, "[67, time_ns]", int)
+            self._promise(slot, time_ns)
+        else:
+            raise Refusal("malformed", f"kind {kind} is not one of docs/protocol.md's for this socket")
+
+    def _promise(self, slot: int, time_ns: int) -> None:
+        if self._lockstep is None:
+            raise Refusal("clock", f"PROMISE is for the lockstep clock; this exchange's clock is {self._clock.kind}")
+        self._lockstep.promise(slot, time_ns)
+
+    def end(self, slot: int, code: str, text: str) -> None:
+        """Ends a session on all sides."""
+        if self._gate.status[slot] != FREE:
+            self._sessions.end(slot, code, text)
+        if self._lockstep is not None:
+            self._lockstep.leave(slot)
+
+    def _last_command_id(self, slot: int) -> int:
+        return int(self._core.market.state.last_command_id[int(self._gate.participant[slot])])
+
+    def _order(self, slot: int, message: list[Any], data: bytes) -> None:
+        """An order that was not taken: says why, or answers a duplicate with what was answered before."""
+        row = np.zeros(1, COMMAND)
+        if not read_order(np.frombuffer(bytearray(data), np.uint8), len(data), row[0]):
+            form = wire.ORDER_FORMS[message[0]]
+            raise Refusal("malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}")
+        self._explain(slot, row)
+
+    def _explain(self, slot: int, rows: Rows) -> None:
+        command_id = int(rows[0]["command_id"])
+        if self._lockstep is not None:
+            if self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
+                raise Refusal("throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already")
+            earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
+            raise Refusal(
+                "promise", f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command)"
+            )
+        if command_id <= self._last_command_id(slot):
+            self._answer_again(slot, command_id)
+            return
+        rate = self._gate.rate[0]
+        raise Refusal("throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken")
+
+    def _answer_again(self, slot: int, command_id: int) -> None:
+        rows = self._core.journal.answers(int(self._gate.participant[slot]), command_id, self._gate)
+        first = int(rows[0]["report"]) if len(rows) else 0
+        message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
+        self._sessions.send(int(self._gate.route[slot]), message)
+
+    def _bulk(self, slot: int, message: list[Any]) -> None:
+        (data,) = wire.expect(message, "[32, rows]", bytes)
+        if not data or len(data) % COMMAND.itemsize:
+            raise Refusal("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
+        rows = np.frombuffer(data, COMMAND)
+        limit = self._sessions.limits["bulk_rows_max"]
+        if len(rows) > limit:
+            raise Refusal("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+        ids = rows["command_id"]
+        if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
+            raise Refusal("malformed", "command_id > 0 that grows from row to row is due")
+        known = int(np.searchsorted(ids, self._last_command_id(slot), side="right"))
+        if self._lockstep is not None or not known:
+            self._explain(slot, rows)
+            return
+        for command_id in ids[:known].tolist():
+            self._answer_again(slot, command_id)
+        if known < len(rows):
+            self._retake(slot, rows[known:])
+
+    def _retake(self, slot: int, rows: Rows) -> None:
+        fresh = pack(Kind.BULK, rows.tobytes())
+        self._gate.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
+        if self._core.take(slot, len(fresh)) != TAKEN:
+            self._explain(slot, rows)

@@ -1,0 +1,244 @@
+"""The journaled market: commands in, journal first, then the book, then reports. No sockets of its own."""
+
+import dataclasses
+import hashlib
+import os
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.config import ExchangeConfig
+from serl.exchange.errors import JournalError
+from serl.exchange.gateway.accept import IDLE, NO_ROOM, accept
+from serl.exchange.gateway.build import new_gate
+from serl.exchange.gateway.gate import (
+    APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, NOW, REPORTED, SALT,
+)  # fmt: skip
+from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, flush, journal_rows, settle
+from serl.exchange.journal.journal import Journal
+from serl.exchange.journal.rows import count_whole, find_whole
+from serl.exchange.journal.segment import Segment
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.exchange.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class Recovery:
+    """What a start found in the journal."""
+
+    snapshot_sequence: int  # the command after which the snapshot was made; 0 = none
+    commands: int  # executed again since then
+    dropped_bytes: int  # of a last command that was not whole
+
+
+class Core:
+    """Market, gate and journal of one exchange."""
+
+    def __init__(self, config: ExchangeConfig, folder: Path) -> None:
+        self.config = config
+        self.symbols = [symbol.model_dump() for symbol in config.symbols]
+        self.journal = Journal(folder, self.symbols, config.journal.segment_rows)
+        self.gate = new_gate(config.limits)
+        self.journal.salt(self.gate)
+        self.socket = 0  # raw handle of the orders socket; 0 while there is none: then there is no session either
+        self.before_rotation: Callable[[], None] = lambda: None
+        self.recovery = self._recover()
+
+    @property
+    def event_sequence(self) -> int:
+        """The number of the last event."""
+        return self.journal.events.first_sequence + int(self.gate.counter[EVENTS]) - 1
+
+    @property
+    def command_sequence(self) -> int:
+        """The number of the last journaled command."""
+        return int(self.gate.counter[NEXT_SEQUENCE]) - 1
+
+    def attach(self) -> None:
+        """Takes the arrays of the current segments for the compiled code."""
+        commands, events = self.journal.commands, self.journal.events
+        event_bytes = events.bytes().reshape(events.capacity, EVENT.itemsize)
+        self.arrays: Any = (commands.rows, commands.words(), commands.bytes(), events.rows, event_bytes)
+
+    def settle(self) -> None:
+        """Executes and reports everything that is journaled."""
+        while (status := settle(self.gate, self.market.state, self.arrays, self.socket, 0)) != IDLE:
+            self.make_room(EVENT_ROOM + status - 1)
+
+    def make_room(self, need: int) -> None:
+        """Does what the compiled code asked for: a new event segment, a larger market, a new command segment."""
+        if need == EVENT_ROOM:
+            self.before_rotation()
+            self.journal.rotate_events(self.gate, self.event_sequence + 1)
+            self.attach()
+        elif need == MARKET_ROOM:
+            self.market.grow()
+        elif need == JOURNAL_ROOM:
+            self.settle()
+            self.save_snapshot()
+            self.journal.rotate_commands(self.gate)
+            self.attach()
+
+    def submit(self, rows: Rows) -> None:
+        """Journals and executes COMMAND rows that are complete but for sequence and check."""
+        done = 0
+        while done < len(rows):
+            room = len(self.arrays[0]) - int(self.gate.counter[APPENDED])
+            part = rows[done : done + room]
+            journal_rows(self.gate, self.arrays[0], self.arrays[1], part)
+            self.settle()
+            done += len(part)
+            if done < len(rows):
+                self.make_room(JOURNAL_ROOM)
+
+    def take(self, slot: int, size: int) -> int:
+        """Takes the message of `size` bytes in gate.message for a live session, as `accept` says; executes it."""
+        commands, words, row_bytes, _, _ = self.arrays
+        ids = self.market.state.last_command_id
+        now_ns = time.monotonic_ns()
+        message = self.gate.message[:size]
+        result = int(accept(self.gate, ids, commands, words, row_bytes, slot, message, now_ns))
+        if result == NO_ROOM:
+            self.make_room(JOURNAL_ROOM)
+            return self.take(slot, size)
+        self.settle()
+        return result
+
+    def flush(self) -> None:
+        """Sends every session the reports that wait."""
+        flush(self.gate, self.socket, time.monotonic_ns())
+
+    def save_snapshot(self) -> None:
+        """Writes the state after the last command, so that a restart begins here."""
+        path = self.journal.folder / f"snapshot-{self.command_sequence:012d}.npz"
+        snapshot = self.market.snapshot()
+        fields = {field.name: np.asarray(getattr(snapshot, field.name)) for field in dataclasses.fields(snapshot)}
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, now_ns=self.gate.counter[NOW], event_sequence=self.event_sequence, **fields)
+            file.flush()
+            os.fsync(file.fileno())
+        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+        path.with_suffix(".sha256").write_text(digest)
+        temporary.replace(path)
+
+    def close(self) -> None:
+        """Snapshot, sync, close."""
+        self.settle()
+        self.save_snapshot()
+        self.journal.close(self.gate)
+
+    def _recover(self) -> Recovery:
+        counter = self.gate.counter
+        snapshot_sequence = self._load_snapshot()
+        first_event = self._open_events()
+        executed, dropped = 0, 0
+        paths = [path for path in self.journal.segments("commands") if self._follows(path, snapshot_sequence)]
+        for path in paths:
+            segment = Segment.open(path, COMMAND)
+            whole, dropped = self._whole_rows(segment, last=path == paths[-1])
+            skip = max(0, snapshot_sequence + 1 - segment.first_sequence)
+            if segment.first_sequence + skip != counter[NEXT_SEQUENCE]:
+                raise JournalError(
+                    f"{path}: starts at command {segment.first_sequence}, command {counter[NEXT_SEQUENCE]} is due: "
+                    "a file of the journal is missing; put it back"
+                )
+            if whole < skip:  # cut shorter than the snapshot knows: nothing is lost, and we go on behind the snapshot
+                segment.close(whole)
+                self.journal.commands = self.journal.create("commands", snapshot_sequence + 1)
+                self.attach()
+                continue
+            self.journal.commands = segment
+            counter[EXECUTED], counter[APPENDED] = skip, whole
+            counter[NEXT_SEQUENCE] = segment.first_sequence + whole
+            if whole:
+                counter[NOW] = max(counter[NOW], segment.rows[whole - 1]["time_ns"])
+            self.attach()
+            self.settle()
+            executed += whole - skip
+        if not paths:
+            self.journal.commands = self.journal.create("commands", int(counter[NEXT_SEQUENCE]))
+            self.attach()
+        self._drop_later_events()
+        assert self.event_sequence >= first_event - 1
+        return Recovery(snapshot_sequence, executed, dropped)
+
+    def _follows(self, path: Path, snapshot_sequence: int) -> bool:
+        """Whether a command segment holds anything behind the snapshot, or is the one to go on in."""
+        later = [other for other in self.journal.segments("commands") if other > path]
+        return not later or int(later[0].stem.partition("-")[2]) > snapshot_sequence + 1
+
+    def _load_snapshot(self) -> int:
+        """Restores the newest snapshot that is whole; the sequence of the command it follows."""
+        limits = market_limits(self.config)
+        names = [symbol["name"] for symbol in self.symbols]
+        for path in reversed(sorted(self.journal.folder.glob("snapshot-*.npz"))):
+            sidecar = path.with_suffix(".sha256")
+            if not sidecar.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sidecar.read_text():
+                continue
+            try:
+                values = dict(np.load(path, allow_pickle=False))
+            except (ValueError, OSError, zipfile.BadZipFile):
+                continue
+            counter = self.gate.counter
+            counter[NOW] = values.pop("now_ns")
+            self._first_event = int(values.pop("event_sequence")) + 1
+            self.market = Market.restore(_snapshot(values), symbols=names, limits=limits)
+            sequence = int(path.stem.partition("-")[2])
+            counter[NEXT_SEQUENCE] = sequence + 1
+            return sequence
+        self.market = Market(names, limits=limits)
+        self.gate.counter[NEXT_SEQUENCE] = 1
+        self._first_event = 1
+        return 0
+
+    def _open_events(self) -> int:
+        """Opens the event segment in which event `_first_event` is, or makes one that starts there."""
+        first = self._first_event
+        for path in reversed(self.journal.segments("events")):
+            segment = Segment.open(path, EVENT)
+            place = first - segment.first_sequence
+            if 0 <= place <= segment.capacity:
+                self.journal.events = segment
+                self.gate.counter[EVENTS] = self.gate.counter[REPORTED] = place
+                return first
+        self.journal.events = self.journal.create("events", first)
+        return first
+
+    def _whole_rows(self, segment: Segment, last: bool) -> tuple[int, int]:
+        """(whole rows, bytes behind them that belong to none). Whole rows behind a broken one are an error."""
+        words, salt = segment.words(), int(self.gate.counter[SALT])
+        whole = int(count_whole(segment.rows, words, segment.first_sequence, salt))
+        later = int(find_whole(segment.rows, words, segment.first_sequence, whole, salt)) if whole < segment.capacity else -1
+        if later >= 0 or (not last and whole == 0):
+            raise JournalError(
+                f"{segment.path}: command {segment.first_sequence + whole} is broken but later ones are whole: the file "
+                "was damaged, and starting would lose acknowledged orders; restore it from a copy"
+            )
+        rest = segment.bytes()[whole * COMMAND.itemsize : segment.found_bytes]
+        used = np.flatnonzero(rest)
+        dropped = int(used[-1]) + 1 if len(used) else 0
+        rest[:] = 0
+        return whole, dropped
+
+    def _drop_later_events(self) -> None:
+        """Removes event segments behind the current one: they tell of commands that the journal no longer has."""
+        for path in self.journal.segments("events"):
+            if path > self.journal.events.path:
+                path.unlink()
+
+
+def market_limits(config: ExchangeConfig) -> MarketLimits:
+    """The book's part of the limits."""
+    names = {field.name for field in dataclasses.fields(MarketLimits)}
+    given = config.limits.model_dump()
+    return MarketLimits(**{name: given[name] for name in names & given.keys()})
+
+
+def _snapshot(values: dict[str, Any]) -> Snapshot:
+    return Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})

@@ -1,0 +1,13 @@
+"""The errors of serl: what was expected, what came, what to do."""
+
+
+class SerlError(Exception):
+    """Base of every error that serl raises on purpose; its text is meant for people."""
+
+
+class ConfigError(SerlError, ValueError):
+    """A setting that cannot be: names the setting, its range and what was given."""
+
+
+class JournalError(SerlError, RuntimeError):
+    """A journal that cannot be used as it is."""

@@ -1,0 +1,223 @@
+"""Market data: from event rows to feed messages, encoded in compiled code, one message a topic and turn."""
+
+from typing import Any
+
+import msgpack
+import numpy as np
+import zmq
+from numba import njit
+from numpy.typing import NDArray
+
+from serl.exchange.gateway.codec import write_array, write_int
+from serl.exchange.kernel import best, level_at
+from serl.exchange.records import EventFlag, EventKind, Rows
+
+CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116}
+TIME = 117
+ITEM_BYTES_MAX = 64
+"""An encoded item (level, order, trade) is never longer."""
+L3_ITEMS_MAX = 4096
+"""Items of one l3 or trade message."""
+ADD, TRADED, TAKEN_OFF = 1, 2, 3
+
+_ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
+_REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
+_PRINT = int(EventKind.PRINT)
+_RESTING, _MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
+
+
+@njit(cache=True)
+def book_action(event: Any) -> int:
+    """What an event does to the book at its price and side: ADD, TRADED, TAKEN_OFF, or 0 for nothing."""
+    kind = event.kind
+    if (kind == _ACCEPTED and event.flags & _RESTING) or kind == _RESTED:
+        return ADD
+    if kind == _FILL:
+        return TRADED if event.flags & _MAKER else 0
+    if (kind == _CANCELLED and event.flags & _RESTING) or kind == _REDUCED or kind == _REPLACED:
+        return TAKEN_OFF
+    return 0
+
+
+@njit(cache=True)
+def group(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
+    """Sorts event indices by symbol, stable: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
+    symbols = starts.size - 1
+    starts[:] = 0
+    for index in range(start, stop):
+        if events[index].symbol < symbols:
+            starts[events[index].symbol + 1] += 1
+    for symbol in range(symbols):
+        starts[symbol + 1] += starts[symbol]
+    cursor = starts.copy()
+    for index in range(start, stop):
+        symbol = events[index].symbol
+        if symbol < symbols:
+            order[cursor[symbol]] = index
+            cursor[symbol] += 1
+
+
+@njit(cache=True)
+def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
+    """The items of an l3 message: (bytes, items)."""
+    at = items = 0
+    for index in order:
+        event = events[index]
+        action = book_action(event)
+        if action != 0:
+            at = write_array(body, at, 5)
+            at = write_int(body, at, action)
+            at = write_int(body, at, event.order_number)
+            at = write_int(body, at, np.int64(event.side))
+            at = write_int(body, at, event.price_ticks)
+            at = write_int(body, at, event.leaves_lots if action == ADD else event.qty_lots)
+            items += 1
+    return at, items
+
+
+@njit(cache=True)
+def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
+    """The items of a trade message: (bytes, items). A trade is told by its resting side, or by a PRINT."""
+    at = items = 0
+    for index in order:
+        event = events[index]
+        if (event.kind == _FILL and event.flags & _MAKER) or event.kind == _PRINT:
+            at = write_array(body, at, 6)
+            at = write_int(body, at, event.match_id)
+            at = write_int(body, at, event.time_ns)
+            at = write_int(body, at, event.price_ticks)
+            at = write_int(body, at, event.qty_lots)
+            at = write_int(body, at, 1 - np.int64(event.side))
+            at = write_int(body, at, 1 if event.kind == _PRINT else 0)
+            items += 1
+    return at, items
+
+
+@njit(cache=True)
+def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body: Any) -> tuple[int, int]:
+    """The levels that changed, as they stand now: (bytes, items). seen: int64 scratch, a power of two >= 2 events."""
+    mask = seen.size - 1
+    seen[:] = -1
+    at = items = 0
+    for index in order:
+        event = events[index]
+        if book_action(event) == 0:
+            continue
+        key = event.price_ticks * 2 + np.int64(event.side)
+        place = (key * 0x9E3779B1) & mask
+        while seen[place] != -1 and seen[place] != key:
+            place = (place + 1) & mask
+        if seen[place] == key:
+            continue
+        seen[place] = key
+        qty, orders = level_at(state, symbol, np.int64(event.side), event.price_ticks)
+        at = write_array(body, at, 4)
+        at = write_int(body, at, np.int64(event.side))
+        at = write_int(body, at, event.price_ticks)
+        at = write_int(body, at, qty)
+        at = write_int(body, at, orders)
+        items += 1
+    return at, items
+
+
+class Feed:
+    """Publishes what the event rows say to those who subscribed; encodes nothing that nobody wants."""
+
+    def __init__(self, socket: "zmq.Socket[bytes]", names: list[str], epoch: int, sequence: int) -> None:
+        self._socket = socket
+        self._names = names
+        self._epoch = epoch
+        self._prefixes: dict[bytes, int] = {}
+        self._wanted: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
+        self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
+        self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
+        self._starts = np.zeros(len(names) + 1, np.int64)
+        self._scratch(1024)
+        self.wanted = False
+        self.messages = 0
+
+    def _scratch(self, events: int) -> None:
+        size = 1 << (2 * events - 1).bit_length()
+        self._seen = np.zeros(size, np.int64)
+        self._order = np.zeros(size // 2, np.int64)
+        self._body = np.zeros(size // 2 * ITEM_BYTES_MAX, np.uint8)
+
+    def take_subscriptions(self, sequence: int) -> None:
+        """Reads the subscriptions that came in; a topic's chain of sequences begins anew where it was not wanted."""
+        while self._socket.poll(0):
+            message = self._socket.recv()
+            prefix, more = message[1:], message[:1] == b"\x01"
+            count = self._prefixes.get(prefix, 0) + (1 if more else -1)
+            self._prefixes[prefix] = count
+            if count <= 0:
+                del self._prefixes[prefix]
+        for channel, topics in enumerate(self._topics):
+            for symbol, topic in enumerate(topics):
+                wanted = any(topic.startswith(prefix) for prefix in self._prefixes)
+                if wanted and not self._wanted[channel, symbol]:
+                    self._previous[channel, symbol] = sequence
+                self._wanted[channel, symbol] = wanted
+        self.wanted = bool(self._prefixes)
+
+    def publish(self, state: Any, events: Rows, start: int, stop: int) -> None:
+        """Publishes event rows start..stop; state is the market after the last of them."""
+        if stop <= start or not self.wanted:
+            return
+        if stop - start > len(self._order):
+            self._scratch(stop - start)
+        group(events, start, stop, self._starts, self._order)
+        sequence = int(events[stop - 1]["sequence"])
+        time_ns = int(events[stop - 1]["time_ns"])
+        for symbol in np.flatnonzero(np.diff(self._starts)):
+            order = self._order[self._starts[symbol] : self._starts[symbol + 1]]
+            wanted = self._wanted[:, symbol]
+            if wanted[0]:
+                self._send(0, symbol, sequence, time_ns, _level_one(state, symbol))
+            if wanted[1]:
+                size = 1 << (2 * len(order)).bit_length()
+                encoded = encode_l2(state, symbol, events, order, self._seen[:size], self._body)
+                self._send_items(1, symbol, sequence, time_ns, encoded)
+            for channel, encode in ((2, encode_l3), (3, encode_trades)):
+                if wanted[channel]:
+                    self._publish_each(channel, symbol, encode, events, order)
+            if wanted[4]:
+                self._publish_status(state, int(symbol), events, order)
+
+    def _publish_each(self, channel: int, symbol: Any, encode: Any, events: Rows, order: NDArray[np.int64]) -> None:
+        for first in range(0, len(order), L3_ITEMS_MAX):
+            part = order[first : first + L3_ITEMS_MAX]
+            last = events[part[-1]]
+            encoded = encode(events, part, self._body)
+            self._send_items(channel, symbol, int(last["sequence"]), int(last["time_ns"]), encoded)
+
+    def _publish_status(self, state: Any, symbol: int, events: Rows, order: NDArray[np.int64]) -> None:
+        for index in order:
+            event = events[index]
+            if event["kind"] in (EventKind.HALTED, EventKind.RESUMED):
+                halted = msgpack.packb([int(event["kind"] == EventKind.HALTED)])
+                self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), halted)
+
+    def _send_items(self, channel: int, symbol: Any, sequence: int, time_ns: int, encoded: tuple[int, int]) -> None:
+        size, items = encoded
+        if items:
+            head = np.zeros(5, np.uint8)
+            at = write_array(head, 0, items)
+            self._send(channel, symbol, sequence, time_ns, head[:at].tobytes() + self._body[:size].tobytes())
+
+    def _send(self, channel: int, symbol: Any, sequence: int, time_ns: int, items: bytes) -> None:
+        kind = 112 + channel
+        previous = int(self._previous[channel, symbol])
+        head = b"\x96" + b"".join(map(msgpack.packb, (kind, self._epoch, previous, sequence, time_ns)))
+        self._previous[channel, symbol] = sequence
+        self._socket.send_multipart([self._topics[channel][symbol], head + items])
+        self.messages += 1
+
+    def publish_time(self, sequence: int, time_ns: int) -> None:
+        """Says on `time/` that everything up to event `sequence` is published."""
+        if self.wanted:
+            self._socket.send_multipart([b"time/", msgpack.packb([TIME, self._epoch, sequence, sequence, time_ns, []])])
+
+
+def _level_one(state: Any, symbol: Any) -> bytes:
+    bid, bid_lots, ask, ask_lots = best(state, symbol)
+    return bytes(msgpack.packb([int(bid), int(bid_lots), int(ask), int(ask_lots)]))

@@ -1,0 +1,140 @@
+"""From a message to journaled commands to reports, in compiled code and without a socket."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from serl.exchange.gateway.codec import INVALID, read_bin, read_order
+from serl.exchange.gateway.gate import (
+    APPENDED, EVENTS, EXECUTED, LIVE, LOCKSTEP_CLOCK, CLOCK_KIND, NEXT_SEQUENCE, NOW, REPORTED, SALT, STAGED, Gate, report,
+)  # fmt: skip
+from serl.exchange.gateway.timing import clock_now_ns
+from serl.exchange.journal.rows import check_of
+from serl.exchange.kernel.commands import DONE, execute
+from serl.exchange.records import COMMAND
+
+# What `accept` made of a message
+TAKEN, FOR_PYTHON, NO_ROOM = 0, 1, 2
+# How `advance` ended
+IDLE, FULL_EVENTS, GROW, FULL_OUT = 0, 1, 2, 3
+
+ROW_BYTES = COMMAND.itemsize
+BULK = 32
+
+
+@njit(cache=True)
+def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int) -> None:
+    """Journals the row that lies at APPENDED: sequence, participant, time, and the check that makes it whole."""
+    index = gate.counter[APPENDED]
+    row = commands[index]
+    row.sequence = gate.counter[NEXT_SEQUENCE]
+    row.participant = participant
+    row.time_ns = time_ns
+    row.check = check_of(words, index, gate.counter[SALT])
+    gate.counter[NEXT_SEQUENCE] += 1
+    gate.counter[APPENDED] = index + 1
+    gate.counter[NOW] = time_ns
+
+
+@njit(cache=True)
+def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
+    """Takes `count` decoded rows that lie at APPENDED of the journal (or at STAGED, in lockstep)."""
+    participant = gate.participant[session]
+    if gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
+        first = gate.counter[STAGED]
+        earliest = max(gate.promise_ns[session], gate.last_time_ns[session])
+        for index in range(first, first + count):
+            row = gate.staged[index]
+            if row.time_ns < earliest:
+                return FOR_PYTHON
+            earliest = row.time_ns
+            row.participant = participant
+        gate.last_time_ns[session] = earliest
+        gate.counter[STAGED] += count
+        return TAKEN
+    previous = last_command_id[participant]
+    for index in range(gate.counter[APPENDED], gate.counter[APPENDED] + count):
+        if commands[index].command_id <= previous:
+            return FOR_PYTHON
+        previous = commands[index].command_id
+    for _ in range(count):
+        append(gate, commands, words, participant, now_ns)
+    return TAKEN
+
+
+@njit(cache=True)
+def _spend(gate: Gate, session: int, kind: int, now_ns: int) -> bool:
+    """Whether the session's rate limit lets a message of this kind through; what only takes orders out is free."""
+    rate = gate.rate[0]
+    if rate == 0.0 or 2 <= kind <= 3 or kind == 5:
+        return True
+    waited = now_ns - gate.last_in_ns[session]
+    gate.last_in_ns[session] = now_ns
+    gate.tokens[session] = min(rate, gate.tokens[session] + waited * 1e-9 * rate)
+    if gate.tokens[session] < 1.0:
+        return False
+    gate.tokens[session] -= 1.0
+    return True
+
+
+@njit(cache=True)
+def accept(
+    gate: Gate, last_command_id: Any, commands: Any, words: Any, row_bytes: Any, session: int, buffer: Any, monotonic_ns: int
+) -> int:
+    """Takes one message of a live session: TAKEN, FOR_PYTHON (anything but fresh, well-formed orders) or NO_ROOM.
+
+    A message that is not TAKEN has changed nothing. row_bytes is `commands` as bytes (rows, ROW_BYTES).
+    """
+    size = buffer.size
+    if gate.status[session] != LIVE or size < 3:
+        return FOR_PYTHON
+    lockstep = gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
+    place = gate.counter[STAGED] if lockstep else gate.counter[APPENDED]
+    target = gate.staged if lockstep else commands
+    kind = np.int64(buffer[1])
+    if not _spend(gate, session, kind, monotonic_ns):
+        return FOR_PYTHON
+    gate.last_in_ns[session] = monotonic_ns
+    now_ns = 0 if lockstep else clock_now_ns(gate)
+    if kind != BULK:
+        if place >= target.size:
+            return NO_ROOM
+        if not read_order(buffer, size, target[place]):
+            return FOR_PYTHON
+        return _take(gate, last_command_id, commands, words, session, 1, now_ns)
+    start, length = read_bin(buffer, 2, size)
+    if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
+        return FOR_PYTHON
+    count = length // ROW_BYTES
+    if place + count > target.size:
+        return NO_ROOM
+    target_bytes = gate.staged_bytes if lockstep else row_bytes
+    target_bytes[place * ROW_BYTES : (place + count) * ROW_BYTES] = buffer[start:]
+    for index in range(place, place + count):
+        row = target[index]
+        if row.command_id <= 0:
+            return FOR_PYTHON
+        row.sequence = 0
+        row.reason = 0
+        row.check = 0
+    return _take(gate, last_command_id, commands, words, session, count, now_ns)
+
+
+@njit(cache=True)
+def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
+    """Executes what is journaled and encodes the reports; stops early with a reason and can be called again."""
+    counter = gate.counter
+    while True:
+        while counter[REPORTED] < counter[EVENTS]:
+            if not report(gate, events, event_bytes, counter[REPORTED]):
+                return FULL_OUT
+            counter[REPORTED] += 1
+        if counter[EXECUTED] == counter[APPENDED]:
+            return IDLE
+        count, status = execute(state, commands, counter[EXECUTED], events, counter[EVENTS])
+        counter[EVENTS] = count
+        if status == DONE:
+            counter[EXECUTED] += 1
+        elif counter[REPORTED] == counter[EVENTS]:
+            return status

@@ -1,0 +1,193 @@
+"""msgpack in compiled code: just what an order needs on its way in and a report on its way out.
+
+Integers are read in every msgpack integer form and written in the shortest one, as the reference encoders do.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+INVALID = -1
+"""A position that says: what stands here is not what is due."""
+
+
+@njit(cache=True)
+def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
+    """The integer at `position` of the `size` valid bytes: (value, next position), INVALID position if there is none."""
+    if position < 0 or position >= size:
+        return 0, INVALID
+    head = np.int64(buffer[position])
+    position += 1
+    if head < 0x80:
+        return head, position
+    if head >= 0xE0:
+        return head - 256, position
+    if head < 0xCC or head > 0xD3:
+        return 0, INVALID
+    width = 1 << ((head - 0xCC) & 3)
+    if position + width > size:
+        return 0, INVALID
+    value = 0
+    for offset in range(width):
+        value = (value << 8) | np.int64(buffer[position + offset])
+    if head >= 0xD0:
+        shift = 64 - 8 * width
+        value = (value << shift) >> shift
+    elif width == 8 and value < 0:  # above the largest signed integer
+        return 0, INVALID
+    return value, position + width
+
+
+@njit(cache=True, inline="always")
+def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
+    buffer[position] = head
+    for offset in range(width):
+        buffer[position + 1 + offset] = (value >> (8 * (width - 1 - offset))) & 0xFF
+    return position + 1 + width
+
+
+@njit(cache=True)
+def write_int(buffer: Any, position: int, value: int) -> int:
+    """Writes `value` in its shortest form (at most 9 bytes); the next position."""
+    if value >= 0:
+        if value < 0x80:
+            buffer[position] = value
+            return position + 1
+        if value < 0x100:
+            return _put(buffer, position, 0xCC, value, 1)
+        if value < 0x10000:
+            return _put(buffer, position, 0xCD, value, 2)
+        if value < 0x100000000:
+            return _put(buffer, position, 0xCE, value, 4)
+        return _put(buffer, position, 0xCF, value, 8)
+    if value >= -32:
+        buffer[position] = value + 256
+        return position + 1
+    if value >= -0x80:
+        return _put(buffer, position, 0xD0, value, 1)
+    if value >= -0x8000:
+        return _put(buffer, position, 0xD1, value, 2)
+    if value >= -0x80000000:
+        return _put(buffer, position, 0xD2, value, 4)
+    return _put(buffer, position, 0xD3, value, 8)
+
+
+@njit(cache=True)
+def write_array(buffer: Any, position: int, count: int) -> int:
+    """Writes the head of an array of `count` elements (at most 5 bytes); the next position."""
+    if count < 16:
+        buffer[position] = 0x90 | count
+        return position + 1
+    if count < 0x10000:
+        return _put(buffer, position, 0xDC, count, 2)
+    return _put(buffer, position, 0xDD, count, 4)
+
+
+@njit(cache=True)
+def write_bin(buffer: Any, position: int, size: int) -> int:
+    """Writes the head of a binary of `size` bytes (at most 5 bytes); the next position."""
+    if size < 0x100:
+        return _put(buffer, position, 0xC4, size, 1)
+    if size < 0x10000:
+        return _put(buffer, position, 0xC5, size, 2)
+    return _put(buffer, position, 0xC6, size, 4)
+
+
+@njit(cache=True)
+def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
+    """The binary at `position`: (start, length); start INVALID if there is none or it is not whole."""
+    if position >= size:
+        return INVALID, 0
+    head = np.int64(buffer[position])
+    if head < 0xC4 or head > 0xC6:
+        return INVALID, 0
+    width = 1 << (head - 0xC4)
+    start = position + 1 + width
+    if start > size:
+        return INVALID, 0
+    length = 0
+    for offset in range(width):
+        length = (length << 8) | np.int64(buffer[position + 1 + offset])
+    if start + length != size:
+        return INVALID, 0
+    return start, length
+
+
+@njit(cache=True)
+def read_order(buffer: Any, size: int, row: Any) -> bool:
+    """Decodes a single-order message of docs/protocol.md into one COMMAND record; False if it is not one.
+
+    Every kind has its own fixed number of integers; nothing may follow them.
+    """
+    if size < 3 or buffer[0] < 0x93 or buffer[0] > 0x99:
+        return False
+    kind = np.int64(buffer[1])
+    arity = np.int64(buffer[0]) & 0x0F
+    command_id, at = read_int(buffer, 2, size)
+    order_id = symbol = side = qty = price = tif = flags = 0
+    if kind == 1 and arity == 9:
+        symbol, at = read_int(buffer, at, size)
+        side, at = read_int(buffer, at, size)
+        qty, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+        tif, at = read_int(buffer, at, size)
+        flags, at = read_int(buffer, at, size)
+    elif kind == 2 and arity == 4:
+        order_id, at = read_int(buffer, at, size)
+    elif kind == 3 and arity == 5:
+        order_id, at = read_int(buffer, at, size)
+        qty, at = read_int(buffer, at, size)
+    elif kind == 4 and arity == 6:
+        order_id, at = read_int(buffer, at, size)
+        qty, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+    elif (kind == 5 or kind == 17 or kind == 18) and arity == 4:
+        symbol, at = read_int(buffer, at, size)
+    elif kind == 19 and arity == 7:
+        symbol, at = read_int(buffer, at, size)
+        side, at = read_int(buffer, at, size)
+        qty, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+    elif not (kind == 16 and arity == 3):
+        return False
+    time_ns, at = read_int(buffer, at, size)
+    if at != size or command_id <= 0 or not 0 <= symbol <= 0xFFFF:
+        return False
+    if not (0 <= side <= 255 and 0 <= tif <= 255 and 0 <= flags <= 255):
+        return False
+    row.time_ns = time_ns
+    row.sequence = 0
+    row.command_id = command_id
+    row.order_id = order_id
+    row.price_ticks = price
+    row.qty_lots = qty
+    row.symbol = symbol
+    row.participant = 0
+    row.kind = kind
+    row.side = side
+    row.time_in_force = tif
+    row.flags = flags
+    row.check = 0
+    row.reason = 0
+    return True
+
+
+@njit(cache=True)
+def write_event(buffer: Any, position: int, event: Any) -> int:
+    """Writes one EVENT record in the array form of REPORTS (at most 127 bytes); the next position."""
+    buffer[position] = 0x9E  # an array of 14
+    position = write_int(buffer, position + 1, np.int64(event.kind))
+    position = write_int(buffer, position, np.int64(event.time_ns))
+    position = write_int(buffer, position, np.int64(event.command_id))
+    position = write_int(buffer, position, np.int64(event.order_id))
+    position = write_int(buffer, position, np.int64(event.order_number))
+    position = write_int(buffer, position, np.int64(event.symbol))
+    position = write_int(buffer, position, np.int64(event.side))
+    position = write_int(buffer, position, np.int64(event.qty_lots))
+    position = write_int(buffer, position, np.int64(event.price_ticks))
+    position = write_int(buffer, position, np.int64(event.leaves_lots))
+    position = write_int(buffer, position, np.int64(event.reason))
+    position = write_int(buffer, position, np.int64(event.flags))
+    position = write_int(buffer, position, np.int64(event.match_id))
+    return write_int(buffer, position, np.int64(event.sequence))

@@ -1,0 +1,214 @@
+"""The journal folder: command segments, event segments, snapshots, and who the participants are.
+
+    meta.json                      symbols, salt of the row checks, epoch
+    participants.json              names in the order of their numbers, and who asked for cancel-on-disconnect
+    commands-000000000001.rows     COMMAND rows from that sequence on: the truth
+    events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
+    snapshot-000000000000.npz      the market after that command: where a restart begins
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from serl.exchange.errors import JournalError
+from serl.exchange.gateway.gate import APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, REPORTED, SALT, Gate
+from serl.exchange.journal.segment import Segment, read_head, read_rows
+from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
+
+FORMAT = 1
+PIECE_ROWS = 65_536
+"""Event rows that are looked through at a time."""
+
+
+class Journal:
+    """An open journal folder; one exchange at a time (held by a file lock)."""
+
+    def __init__(self, folder: Path, symbols: list[dict[str, str]], segment_rows: int) -> None:
+        self.folder = folder
+        self.segment_rows = segment_rows
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(folder)
+        self.meta = self._open_meta(symbols)
+        self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
+        self.commands: Segment
+        self.events: Segment
+        self._finished: list[Segment] = []
+        self._stopping = threading.Event()
+        self._flusher: threading.Thread | None = None
+
+    def _open_meta(self, symbols: list[dict[str, str]]) -> dict[str, Any]:
+        path = self.folder / "meta.json"
+        fresh = {"format": FORMAT, "symbols": symbols, "salt": secrets.randbits(62), "epoch": 0}
+        meta: dict[str, Any] = _read_json(path, fresh)
+        if meta["format"] != FORMAT:
+            raise JournalError(f"{path}: format {meta['format']}, this version reads {FORMAT}")
+        if meta["symbols"] != symbols:
+            names = [symbol["name"] for symbol in meta["symbols"]]
+            raise JournalError(
+                f"{self.folder} was written with the symbols {names} and their tick sizes, asked for are "
+                f"{[symbol['name'] for symbol in symbols]}: start with the same ones or with another folder"
+            )
+        meta["epoch"] += 1
+        write_json(path, meta)
+        return meta
+
+    @property
+    def epoch(self) -> int:
+        """1 for the first start on this folder, then 2, 3 ..."""
+        return int(self.meta["epoch"])
+
+    def save_participants(self) -> None:
+        """Makes the participants outlive the process; before their first command is journaled."""
+        write_json(self.folder / "participants.json", self.participants)
+
+    def segments(self, kind: str) -> list[Path]:
+        """The segment files of "commands", "events" or "snapshot", oldest first."""
+        return sorted(self.folder.glob(f"{kind}-*"))
+
+    def create(self, kind: str, first_sequence: int) -> Segment:
+        """A new segment of "commands" or "events"."""
+        dtype = COMMAND if kind == "commands" else EVENT
+        return Segment.create(self.folder / f"{kind}-{first_sequence:012d}.rows", dtype, first_sequence, self.segment_rows)
+
+    def rotate_commands(self, gate: Gate) -> None:
+        """Goes on in a new command segment; everything journaled must be executed."""
+        counter = gate.counter
+        assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
+        self._finished.append(self.commands)
+        self.commands = self.create("commands", int(counter[NEXT_SEQUENCE]))
+        counter[APPENDED] = counter[EXECUTED] = 0
+
+    def rotate_events(self, gate: Gate, next_sequence: int) -> None:
+        """Goes on in a new event segment; every event must be reported (and published)."""
+        counter = gate.counter
+        assert counter[REPORTED] == counter[EVENTS], "a segment with events that wait cannot be left"
+        self._finished.append(self.events)
+        self.events = self.create("events", next_sequence)
+        counter[EVENTS] = counter[REPORTED] = 0
+
+    def start_flushing(self, interval_s: float) -> None:
+        """Syncs to the disk every `interval_s` from a thread of its own."""
+
+        def flush() -> None:
+            while not self._stopping.wait(interval_s):
+                self._flush()
+
+        self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
+        self._flusher.start()
+
+    def _flush(self) -> None:
+        while self._finished:
+            self._finished.pop(0).close()
+        self.commands.sync()
+        self.events.sync()
+
+    def close(self, gate: Gate) -> None:
+        """Syncs everything and cuts the last segments to what they hold."""
+        self._stopping.set()
+        if self._flusher is not None:
+            self._flusher.join()
+        while self._finished:
+            self._finished.pop(0).close()
+        self.commands.close(int(gate.counter[APPENDED]))
+        self.events.close(int(gate.counter[EVENTS]))
+        self._lock.close()
+
+    def salt(self, gate: Gate) -> None:
+        """Hands the salt of the row checks to the compiled code."""
+        gate.counter[SALT] = self.meta["salt"]
+
+    def backward(self, gate: Gate) -> Iterator[Rows]:
+        """The event rows, newest first, in pieces of up to `PIECE_ROWS` (each piece oldest first)."""
+        for path in reversed(self.segments("events")):
+            if path == self.events.path:
+                rows: Rows = self.events.rows[: gate.counter[EVENTS]]
+            else:
+                rows = read_rows(path, EVENT)
+                rows = rows[: _used(rows, read_head(path, EVENT)["first_sequence"])]
+            for stop in range(len(rows), 0, -PIECE_ROWS):
+                yield rows[max(0, stop - PIECE_ROWS) : stop]
+
+    def reports(self, participant: int, after: int, gate: Gate, limit: int) -> Rows | None:
+        """The participant's EVENT rows with report > after, in order; None if they are more than `limit`.
+
+        O(events since report `after`).
+        """
+        found: list[Rows] = []
+        total = 0
+        for rows in self.backward(gate):
+            own = rows[rows["participant"] == participant]
+            newer = own[own["report"] > after]
+            found.append(newer)
+            total += len(newer)
+            if total > limit:
+                return None
+            if len(newer) < len(own) or (len(newer) and newer[0]["report"] == after + 1):
+                break
+        return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
+
+    def answers(self, participant: int, command_id: int, gate: Gate) -> Rows:
+        """The events that answered a command of the participant, in order; none if it never came or they are not kept."""
+        found: list[Rows] = []
+        for rows in self.backward(gate):
+            own = rows[(rows["participant"] == participant) & (rows["command_id"] > 0)]
+            found.append(own[own["command_id"] == command_id])
+            if len(own) and own[0]["command_id"] < command_id:
+                break
+        return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
+
+    def trades(self, symbol: int, count: int, gate: Gate) -> Rows:
+        """The last `count` trades of a symbol as EVENT rows (the resting side of a match, or a PRINT), oldest first."""
+        found: list[Rows] = []
+        missing = count
+        for rows in self.backward(gate):
+            if missing <= 0:
+                break
+            matched = (rows["kind"] == EventKind.FILL) & (rows["flags"] & EventFlag.MAKER > 0)
+            trades = rows[(rows["symbol"] == symbol) & (matched | (rows["kind"] == EventKind.PRINT))]
+            found.append(trades[-missing:])
+            missing -= len(found[-1])
+        return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
+
+
+def _used(rows: Rows, first_sequence: int) -> int:
+    """The number of written rows of an event segment: their sequences run on without a gap."""
+    expected = first_sequence + np.arange(len(rows))
+    wrong = np.flatnonzero(rows["sequence"] != expected)
+    return int(wrong[0]) if len(wrong) else len(rows)
+
+
+def _lock(folder: Path) -> BinaryIO:
+    file = (folder / "lock").open("ab")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise JournalError(f"{folder}: another exchange writes this journal; stop it or choose another folder") from None
+    return file
+
+
+def _read_json(path: Path, default: Any) -> Any:
+    if not path.exists():
+        return default
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise JournalError(f"{path}: not JSON ({error}); restore it from a copy") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a file so that a crash leaves either the old or the new one."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w") as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

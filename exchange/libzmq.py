@@ -1,0 +1,93 @@
+"""libzmq's own functions, callable from compiled code.
+
+pyzmq's wheel bundles the library; its symbols are registered with LLVM by name, so that functions that call them can be
+cached on disk (addresses would change from run to run). `zmq.Socket.underlying` is the raw handle they take.
+"""
+
+import ctypes
+import glob
+import os
+from typing import Any
+
+import numpy as np
+import zmq
+from llvmlite import binding
+from numba import carray, njit, types
+from numba.extending import intrinsic
+
+EAGAIN = 11
+EINTR = 4
+EHOSTUNREACH = 113
+DONTWAIT = 1
+SNDMORE = 2
+
+POLL_ITEM = np.dtype([("socket", "<i8"), ("fd", "<i4"), ("events", "<i2"), ("revents", "<i2")], align=True)
+"""zmq_pollitem_t on a 64-bit platform."""
+
+POLL_IN = 1
+
+
+_NAMES = (
+    "zmq_recv", "zmq_send", "zmq_poll", "zmq_errno", "zmq_msg_init", "zmq_msg_recv", "zmq_msg_data", "zmq_msg_more",
+)  # fmt: skip
+
+
+def _path() -> str:
+    """The library that pyzmq itself uses."""
+    site = os.path.dirname(os.path.dirname(zmq.__file__))
+    bundled = glob.glob(os.path.join(site, "pyzmq.libs", "libzmq*.so*")) + glob.glob(
+        os.path.join(os.path.dirname(zmq.__file__), ".dylibs", "libzmq*.dylib")
+    )
+    return bundled[0] if bundled else ""
+
+
+def _register() -> bool:
+    path = _path()
+    if not path:
+        return False
+    library = ctypes.CDLL(path)
+    for name in _NAMES:
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        assert address is not None
+        binding.add_symbol(f"serl_{name}", address)
+    return True
+
+
+AVAILABLE = _register()
+"""False where pyzmq brings no library of its own: the exchange then uses its Python drain loop."""
+
+
+def _external(name: str, result: Any, *arguments: Any) -> Any:
+    return types.ExternalFunction(f"serl_{name}", result(*arguments))
+
+
+zmq_recv = _external("zmq_recv", types.int32, types.intp, types.intp, types.intp, types.int32)
+zmq_send = _external("zmq_send", types.int32, types.intp, types.intp, types.intp, types.int32)
+zmq_poll = _external("zmq_poll", types.int32, types.intp, types.int32, types.int64)
+zmq_errno = _external("zmq_errno", types.int32)
+zmq_msg_init = _external("zmq_msg_init", types.int32, types.intp)
+zmq_msg_recv = _external("zmq_msg_recv", types.int32, types.intp, types.intp, types.int32)
+zmq_msg_data = _external("zmq_msg_data", types.intp, types.intp)
+zmq_msg_more = _external("zmq_msg_more", types.int32, types.intp)
+
+
+@njit(cache=True)
+def zmq_msg_init_at(address: int) -> int:
+    """Makes the 64 bytes at `address` an empty zmq_msg_t."""
+    return zmq_msg_init(address)
+
+
+@intrinsic
+def _pointer(typing_context: Any, address: Any) -> Any:
+    """The integer address as a byte pointer."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(types.uint8)(types.intp), generate
+
+
+@njit(inline="always")
+def view_bytes(address: int, size: int) -> Any:
+    """The `size` bytes at `address` as a uint8 array, without a copy; valid as long as the memory is."""
+    return carray(_pointer(address), size, np.uint8)

@@ -1,0 +1,90 @@
+"""The lockstep clock: time goes as far as every participant promises that nothing of theirs arrives before.
+
+Conservative parallel discrete-event simulation (Chandy and Misra): commands wait in the gate's staging rows and are
+executed in (arrival time, participant, command id) order up to the smallest promise, so that the tape does not depend
+on which process was faster.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from serl.exchange.clock import Clock
+from serl.exchange.core import Core
+from serl.exchange.gateway.gate import LIVE, STAGED
+from serl.exchange.wire import Kind, Refusal, pack
+
+END_NS = 1 << 62
+"""A promise that nothing comes any more."""
+
+
+class Lockstep:
+    """Promises in, grants out. Sessions that never promise do not hold the time; their commands arrive at once."""
+
+    def __init__(self, core: Core, clock: Clock, send: Callable[[int, bytes], bool], publish: Callable[[int], None]) -> None:
+        self._core = core
+        self._gate = core.gate
+        self._clock = clock
+        self._send = send
+        self._publish = publish
+        self._granted: dict[int, int] = {}
+        self.time_ns = clock.now_ns()
+
+    def promise(self, slot: int, time_ns: int) -> None:
+        """A session's next promise; Refusal `promise` if it goes back."""
+        before = max(int(self._gate.promise_ns[slot]), self.time_ns)
+        if not before <= time_ns <= END_NS:
+            raise Refusal("promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}")
+        self._gate.promise_ns[slot] = time_ns
+        self.advance()
+
+    def leave(self, slot: int) -> None:
+        """A session is gone: time goes on without it."""
+        self._granted.pop(slot, None)
+        self.advance()
+
+    def _promised(self) -> list[int]:
+        gate = self._gate
+        return [int(slot) for slot in np.flatnonzero((gate.status == LIVE) & (gate.promise_ns >= 0))]
+
+    def advance(self) -> None:
+        """Executes what arrives before the smallest promise, publishes, and gives the next participants their turn."""
+        while True:
+            slots = self._promised()
+            until_ns = min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS)
+            if until_ns > self.time_ns or not slots or until_ns == END_NS:
+                self._execute_until(until_ns)
+            if until_ns < END_NS:
+                self.time_ns = max(self.time_ns, until_ns)
+                self._clock.step(self.time_ns)
+            turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
+            if turns and until_ns < END_NS:
+                self._grant(turns)
+            return
+
+    def _execute_until(self, until_ns: int) -> None:
+        staged = int(self._gate.counter[STAGED])
+        if not staged:
+            return
+        rows = self._gate.staged[:staged]
+        np.maximum(rows["time_ns"], self.time_ns, out=rows["time_ns"])
+        due = rows["time_ns"] < until_ns
+        ready = rows[due]
+        if not len(ready):
+            return
+        order = np.lexsort((ready["command_id"], ready["participant"], ready["time_ns"]))
+        later = rows[~due]
+        self._gate.staged[: len(later)] = later
+        self._gate.counter[STAGED] = len(later)
+        self._core.submit(ready[order])
+        if until_ns == END_NS:
+            self.time_ns = int(ready["time_ns"].max())
+            self._clock.step(self.time_ns)
+
+    def _grant(self, slots: list[int]) -> None:
+        self._core.flush()
+        self._publish(self.time_ns)
+        sequence = self._core.event_sequence
+        for slot in sorted(slots, key=lambda slot: int(self._gate.participant[slot])):
+            self._granted[slot] = self.time_ns
+            self._send(int(self._gate.route[slot]), pack(Kind.GRANT, self.time_ns, sequence))

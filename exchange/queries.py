@@ -1,0 +1,112 @@
+"""Questions about the market: snapshots, last trades, statistics. Answered between two turns of the orders loop."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import zmq
+
+from serl.exchange import wire
+from serl.exchange.clock import Clock
+from serl.exchange.core import Core
+from serl.exchange.gateway.gate import MESSAGES
+from serl.exchange.records import EventKind
+from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind, Refusal, pack
+
+
+class Queries:
+    """Answers the queries socket."""
+
+    def __init__(self, core: Core, clock: Clock, sessions: Sessions, socket: "zmq.Socket[bytes]") -> None:
+        self._core = core
+        self._clock = clock
+        self._sessions = sessions
+        self._socket = socket
+        self._started = time.monotonic()
+
+    def answer(self) -> None:
+        """Answers everything that waits."""
+        answer_all(self._socket, self._reply)
+
+    def _reply(self, message: list[Any]) -> bytes:
+        kind, request = message[0], message[1]
+        arguments = message[2:]
+        result = self._result(kind, arguments, message)
+        return pack(
+            kind + wire.REPLY, request, self._core.journal.epoch, self._core.event_sequence, self._clock.now_ns(), result
+        )
+
+    def _result(self, kind: int, arguments: list[Any], message: list[Any]) -> Any:
+        forms = {
+            Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
+            Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
+        }  # fmt: skip
+        if kind not in forms:
+            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 133")
+        form = forms[Kind(kind)]
+        wire.expect(message, form, *[int] * form.count(","))
+        if kind == Kind.INFO:
+            return [wire.VERSION, self._sessions.symbols(), self._clock.describe(), self._sessions.limits]
+        if kind == Kind.STATISTICS:
+            return self.statistics()
+        if kind == Kind.HASH:
+            return [self._core.command_sequence, self._core.market.state_hash()]
+        symbol = self._symbol(arguments[0])
+        if kind == Kind.L2:
+            depth = min(max(arguments[1], 0), self._sessions.limits["depth_max"]) or self._sessions.limits["depth_max"]
+            return [[list(level) for level in side.tolist()] for side in self._core.market.book(symbol, depth)]
+        if kind == Kind.L3:
+            rows = self._core.market.orders(symbol)
+            columns = (rows[name].tolist() for name in ("order_number", "side", "price_ticks", "open_lots"))
+            return [list(values) for values in zip(*columns, strict=True)]
+        return self._last_trades(symbol, arguments[1])
+
+    def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
+        """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""
+        rows = self._core.journal.trades(symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gate)
+        columns = [rows[name].tolist() for name in ("match_id", "time_ns", "price_ticks", "qty_lots")]
+        columns.append((1 - rows["side"].astype(np.int64)).tolist())
+        columns.append((rows["kind"] == EventKind.PRINT).astype(np.int64).tolist())
+        return [list(values) for values in zip(*columns, strict=True)]
+
+    def _symbol(self, symbol: int) -> int:
+        if not 0 <= symbol < len(self._core.symbols):
+            raise Refusal("unknown_symbol", f"a symbol number from 0 to {len(self._core.symbols) - 1} is due; got {symbol}")
+        return symbol
+
+    def statistics(self) -> dict[str, float]:
+        """Counts since the beginning of the journal, and of this process."""
+        return {
+            "commands": self._core.command_sequence,
+            "events": self._core.event_sequence,
+            "orders_open": len(self._core.market.orders()),
+            "sessions": self._sessions.count,
+            "messages": int(self._core.gate.counter[MESSAGES]),
+            "uptime_s": round(time.monotonic() - self._started, 3),
+        }
+
+
+def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes]) -> None:
+    """Receives until empty; `reply` makes the answer or raises Refusal."""
+    while True:
+        try:
+            frames = socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+        request: Any = 0
+        try:
+            if len(frames) != 2:
+                raise Refusal("malformed", f"one frame is due (a DEALER socket, no delimiter); got {len(frames) - 1}")
+            message = wire.unpack(frames[1])
+            if len(message) < 2 or not wire.is_int(message[1]):
+                raise Refusal("malformed", "[kind, request, ...] with an integer request is due")
+            request = message[1]
+            answer = reply(message)
+        except Refusal as refusal:
+            answer = pack(Kind.ERROR, refusal.code, str(refusal), request)
+        try:
+            socket.send_multipart([frames[0], answer], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            pass  # the one who asked is gone or does not read: its answer goes with it

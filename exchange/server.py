@@ -1,0 +1,229 @@
+"""The exchange process: sockets around the core, one loop, everything in its turn."""
+
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import zmq
+
+from serl.exchange import wire
+from serl.exchange.clock import Clock
+from serl.exchange.config import ExchangeConfig
+from serl.exchange.control import Control
+from serl.exchange.core import Core
+from serl.exchange.errors import ConfigError, SerlError
+from serl.exchange.feed import Feed
+from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
+from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER, serve
+from serl.exchange.keys import read_keys
+from serl.exchange.libzmq import POLL_IN, POLL_ITEM, zmq_msg_init_at
+from serl.exchange.lockstep import Lockstep
+from serl.exchange.queries import Queries, answer_all
+from serl.exchange.records import CommandKind, command
+from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind, Refusal, pack
+
+
+class PortTaken(SerlError, RuntimeError):
+    """An endpoint that cannot be bound."""
+
+
+class Exchange:
+    """One exchange: `Exchange(config)`, then `run()` until `stop()`, a signal, or an admin STOP."""
+
+    def __init__(self, config: ExchangeConfig) -> None:
+        self.config = config
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets = self._bind()
+        self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
+        folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
+        self.core = Core(config, folder)
+        self.clock = Clock(self.core.gate, config.clock)
+        self.core.socket = self._sockets["orders"].underlying
+        self.core.before_rotation = self._publish
+        self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"])
+        names = [symbol.name for symbol in config.symbols]
+        self.feed = Feed(self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence)
+        self.lockstep = None
+        if config.clock.kind == "lockstep":
+            self.lockstep = Lockstep(self.core, self.clock, self.sessions.send, self._publish_time)
+        self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
+        self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
+        self._published = int(self.core.gate.counter[EVENTS])
+        self._segment = self.core.journal.events
+        self._poll = self._poll_items()
+        self._stopping = ""
+        zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
+        self.sessions.after_restart()
+        self.core.journal.start_flushing(config.journal.flush_s)
+
+    def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
+        kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
+        sockets = {}
+        keys = read_keys(self.config.login.curve_keys) if self.config.login.curve_keys else None
+        for name, endpoint in self.config.endpoints.items():
+            socket = self._context.socket(kinds[name])
+            socket.linger = 200
+            socket.maxmsgsize = 4 * self.config.limits.message_bytes_max
+            socket.sndhwm = self.config.limits.outbound_messages_max
+            if name == "orders":
+                socket.router_mandatory = True
+            if name == "feed":
+                socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+            if keys is not None:
+                socket.curve_server = True
+                socket.curve_secretkey = keys.server_secret.encode()
+            try:
+                socket.bind(endpoint)
+            except zmq.ZMQError as error:
+                self._context.destroy(0)
+                raise PortTaken(
+                    f"{endpoint} ({name}) cannot be bound: {error.strerror}; stop what listens there or choose another "
+                    "port with --endpoint tcp://127.0.0.1:PORT"
+                ) from None
+            sockets[name] = socket
+        return sockets
+
+    def _poll_items(self) -> Any:
+        items = np.zeros(4, POLL_ITEM)
+        for place, name in enumerate(("orders", "queries", "admin", "feed")):
+            items[place]["socket"] = self._sockets[name].underlying
+            items[place]["events"] = POLL_IN
+        return items
+
+    def run(self, ready: Callable[[], None] = lambda: None) -> str:
+        """Serves until it is told to stop; why it stopped. Closes everything, also on an error."""
+        handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            ready()
+            self._loop()
+        finally:
+            self._close()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        return self._stopping
+
+    def stop(self, reason: str) -> None:
+        """Ends `run` at the next turn."""
+        self._stopping = reason
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self.stop(signal.Signals(number).name)
+
+    def _loop(self) -> None:
+        intervals = self.config.intervals
+        next_check = next_time = 0.0
+        while not self._stopping:
+            need = self._turn()
+            if need == MESSAGE:
+                self.control.take_pending()
+            elif need == OTHER_SOCKET:
+                self._other_sockets()
+            elif need not in (TIMER, FEED):
+                self.core.make_room(need)
+            if self.lockstep is not None and self.core.gate.counter[STAGED]:
+                self.lockstep.advance()
+            self._publish()
+            now = time.monotonic()
+            if now >= next_check or self.core.gate.counter[CUT]:
+                next_check = now + intervals.heartbeat_s
+                self._check_sessions()
+            if now >= next_time:
+                next_time = now + intervals.time_s
+                self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
+
+    def _turn(self) -> int:
+        """One call of the compiled loop."""
+        core = self.core
+        idle_ms = self.config.intervals.turn_ms if self._busy() else 100
+        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000
+        limit = self.config.intervals.drain_messages
+        return int(
+            serve(
+                core.gate, core.market.state, core.arrays, core.socket, self._poll, deadline_ns, limit, self.feed.wanted
+            )
+        )
+
+    def _busy(self) -> bool:
+        """Whether messages came since the last turn."""
+        seen = int(self.core.gate.counter[MESSAGES])
+        busy = seen != getattr(self, "_seen", 0)
+        self._seen = seen
+        return busy
+
+    def _other_sockets(self) -> None:
+        self.queries.answer()
+        answer_all(self._sockets["admin"], self._admin)
+        self.feed.take_subscriptions(self.core.event_sequence)
+
+    def _publish(self) -> None:
+        """Publishes the events since the last time."""
+        counter, events = self.core.gate.counter, self.core.journal.events
+        if events is not self._segment:
+            self._segment, self._published = events, 0
+        stop = int(counter[EVENTS])
+        self.feed.publish(self.core.market.state, events.rows, self._published, stop)
+        self._published = stop
+
+    def _publish_time(self, time_ns: int) -> None:
+        self._publish()
+        self.feed.publish_time(self.core.event_sequence, time_ns)
+
+    def _check_sessions(self) -> None:
+        self.core.gate.counter[CUT] = 0
+        for slot in self.sessions.check():
+            if self.lockstep is not None:
+                self.lockstep.leave(slot)
+
+    def _admin(self, message: list[Any]) -> bytes:
+        kind, request = message[0], message[1]
+        token = message[2] if len(message) > 2 else None
+        self._check_admin(token)
+        result: Any = 1
+        if kind == Kind.STOP:
+            self.stop("admin STOP")
+        elif kind == Kind.CLOCK:
+            _, _, time_ns, run = wire.expect(message, "[161, request, token, time_ns, run]", int, str, int, int)
+            try:
+                self.clock.set(time_ns, bool(run))
+            except ConfigError as error:
+                raise Refusal("clock", str(error)) from None
+        elif kind == Kind.SNAPSHOT:
+            self.core.save_snapshot()
+            result = self.core.command_sequence
+        elif kind == Kind.OPERATE:
+            _, _, asked, symbol = wire.expect(message, "[163, request, token, kind, symbol]", int, str, int, int)
+            self._operate(asked, symbol)
+        else:
+            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 163")
+        return pack(
+            kind + wire.REPLY, request, self.core.journal.epoch, self.core.event_sequence, self.clock.now_ns(), result
+        )
+
+    def _check_admin(self, token: Any) -> None:
+        login = self.config.login
+        allowed = [login.tokens[name] for name in login.operators if name in login.tokens]
+        if login.tokens and token not in allowed:
+            raise Refusal("not_permitted", "the token of an operator is due")
+
+    def _operate(self, kind: int, symbol: int) -> None:
+        if kind not in (CommandKind.END_DAY, CommandKind.HALT, CommandKind.RESUME):
+            raise Refusal("malformed", f"END_DAY (16), HALT (17) or RESUME (18) is due; got {kind}")
+        if not 0 <= symbol < len(self.config.symbols):
+            raise Refusal("unknown_symbol", f"a symbol number from 0 to {len(self.config.symbols) - 1} is due; got {symbol}")
+        number = self.sessions.own_participant()
+        self.core.submit(command(kind, symbol=symbol, participant=number, time_ns=self.clock.now_ns()))
+
+    def _close(self) -> None:
+        for slot in self.sessions.live():
+            self.sessions.end(slot, "shutdown", f"the exchange stops ({self._stopping or 'error'})")
+        self._publish()
+        self.core.close()
+        self._context.destroy(linger=500)
+        if self._temporary is not None:
+            self._temporary.cleanup()

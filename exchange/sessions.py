@@ -1,0 +1,242 @@
+"""Who is connected: login, reports sent again, heartbeats, the end of a session."""
+
+import hmac
+import time
+from typing import Any
+
+import numpy as np
+import zmq
+
+from serl.exchange import wire
+from serl.exchange.clock import Clock
+from serl.exchange.config import ExchangeConfig
+from serl.exchange.core import Core
+from serl.exchange.gateway.gate import FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, Reason, command
+from serl.exchange.wire import Kind, Refusal, pack
+
+HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
+REPLAY_EVENTS = 512
+"""Events of one message when reports are sent again."""
+
+
+class Sessions:
+    """The sessions of one exchange, in the gate's arrays; slots are found by ZeroMQ routing number."""
+
+    def __init__(self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]") -> None:
+        self._core = core
+        self._gate = core.gate
+        self._clock = clock
+        self._config = config
+        self._socket = socket
+        self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
+        self._cancel: dict[int, bool] = {}
+        self._goodbye: list[tuple[int, bytes]] = []
+        self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
+        for number in range(len(self._numbers)):
+            self._admit(number)
+
+    @property
+    def count(self) -> int:
+        """Live sessions."""
+        return int(np.count_nonzero(self._gate.status))
+
+    def live(self) -> list[int]:
+        """The slots of live sessions."""
+        return [int(slot) for slot in np.flatnonzero(self._gate.status == LIVE)]
+
+    def name(self, slot: int) -> str:
+        """The participant's name."""
+        return str(self._core.journal.participants[int(self._gate.participant[slot])]["name"])
+
+    def send(self, route: int, message: bytes) -> bool:
+        """Sends to a routing number; False if its pipe is full or gone."""
+        try:
+            self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
+        except zmq.ZMQError:
+            return False
+        return True
+
+    def refuse(self, route: int, refusal: Refusal) -> None:
+        """ERROR to whoever sent what cannot be taken."""
+        self.send(route, pack(Kind.ERROR, refusal.code, str(refusal)))
+
+    def hello(self, route: int, message: list[Any]) -> int:
+        """Logs a participant in: WELCOME, then what it missed. The slot; Refusal if it may not."""
+        low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
+        if not low <= wire.VERSION <= high:
+            raise Refusal("version", f"this exchange speaks version {wire.VERSION}; you offer {low} to {high}")
+        if self._slot_of_route(route) >= 0:
+            raise Refusal("duplicate_login", "this connection is logged in already; say BYE first")
+        self._check_login(name, token)
+        participant = self._numbers.get(name)
+        current = -1 if participant is None else int(self._gate.session_of[participant])
+        if current >= 0:
+            if options.get("replace") is not True:
+                raise Refusal(
+                    "duplicate_login", f"{name!r} has a live session; end it, or say so with the option replace = true"
+                )
+            self.end(current, "replaced", "another session of yours took over")
+        slots = np.flatnonzero(self._gate.status == FREE)
+        if not len(slots):
+            raise Refusal("login", f"all {len(self._gate.status)} sessions (sessions_max) are taken; try again later")
+        if participant is None:
+            participant = self._new_participant(name)
+        self._occupy(int(slots[0]), route, participant, options)
+        self._welcome(int(slots[0]), last_report)
+        return int(slots[0])
+
+    def _check_login(self, name: str, token: str) -> None:
+        if not 1 <= len(name.encode()) <= 64 or not name.isprintable():
+            raise Refusal("login", f"a name of 1 to 64 printable bytes is due; got {name[:80]!r}")
+        tokens = self._config.login.tokens
+        if tokens and not hmac.compare_digest(tokens.get(name, "").encode() or b"\0", token.encode()):
+            raise Refusal("login", f"no participant {name!r} with this token")
+
+    def _new_participant(self, name: str) -> int:
+        number = len(self._numbers)
+        if number >= len(self._gate.session_of):
+            raise Refusal("login", f"all {number} participants (participants_max) exist; log in under a known name")
+        self._numbers[name] = number
+        self._core.journal.participants.append({"name": name, "cancel_on_disconnect": False})
+        self._admit(number)
+        return number
+
+    def _admit(self, participant: int) -> None:
+        name = self._core.journal.participants[participant]["name"]
+        login = self._config.login
+        if name in login.operators or not login.tokens:
+            self._core.market.grant_operator(participant)
+
+    def own_participant(self) -> int:
+        """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
+        name = "\u0000exchange"
+        if name not in self._numbers:
+            self._new_participant(name)
+            self._core.journal.save_participants()
+        self._core.market.grant_operator(self._numbers[name])
+        return self._numbers[name]
+
+    def _is_operator(self, participant: int) -> bool:
+        return bool(self._core.market.state.operator[participant])
+
+    def _occupy(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
+        gate = self._gate
+        now = time.monotonic_ns()
+        gate.status[slot] = LIVE
+        gate.route[slot] = route
+        gate.participant[slot] = participant
+        gate.as_rows[slot] = options.get("rows") is True
+        gate.waiting[slot] = 0
+        gate.filled[slot] = HEAD_BYTES
+        gate.last_in_ns[slot] = gate.last_out_ns[slot] = now
+        gate.promise_ns[slot] = gate.last_time_ns[slot] = -1
+        gate.tokens[slot] = gate.rate[0]
+        index_sessions(gate)
+        self._core.journal.participants[participant]["cancel_on_disconnect"] = (
+            options.get("cancel_on_disconnect") is True
+        )
+        self._core.journal.save_participants()
+
+    def _welcome(self, slot: int, last_report: int) -> None:
+        gate = self._gate
+        participant = int(gate.participant[slot])
+        state = self._core.market.state
+        done = int(state.report[participant])
+        missed = None
+        if 0 <= last_report <= done:
+            missed = self._core.journal.reports(participant, last_report, gate, self._config.limits.replay_reports_max)
+        next_report = done + 1 if missed is None else last_report + 1
+        welcome = pack(
+            Kind.WELCOME, wire.VERSION, self._core.journal.epoch, participant, next_report,
+            int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), self.limits,
+            self._is_operator(participant),
+        )  # fmt: skip
+        route = int(gate.route[slot])
+        self.send(route, welcome)
+        if missed is None and last_report >= 0:
+            self.refuse(route, Refusal(
+                "replay_gone", f"reports after {last_report} are not kept (there are {done}); going on at {next_report}"
+            ))  # fmt: skip
+        elif missed is not None:
+            for first in range(0, len(missed), REPLAY_EVENTS):
+                self.send(route, wire.reports(missed[first : first + REPLAY_EVENTS], bool(gate.as_rows[slot])))
+        gate.session_of[participant] = slot
+
+    def symbols(self) -> list[list[Any]]:
+        """The `symbols` of WELCOME and INFO."""
+        return [
+            [number, symbol["name"], symbol["tick_size"], symbol["lot_size"]]
+            for number, symbol in enumerate(self._core.symbols)
+        ]
+
+    def _slot_of_route(self, route: int) -> int:
+        slots = np.flatnonzero((self._gate.route == route) & (self._gate.status != FREE))
+        return int(slots[0]) if len(slots) else -1
+
+    def end(self, slot: int, code: str, text: str) -> None:
+        """Ends a session with GOODBYE; cancels its orders if it asked for that."""
+        gate = self._gate
+        participant = int(gate.participant[slot])
+        route = int(gate.route[slot])
+        goodbye = pack(Kind.GOODBYE, code, text)
+        gate.session_of[participant] = -1
+        gate.status[slot] = FREE
+        gate.promise_ns[slot] = -1
+        index_sessions(gate)
+        if not self.send(route, goodbye):
+            self._goodbye.append((route, goodbye))  # its pipe is full: said as soon as there is room
+        entry = self._core.journal.participants[participant]
+        if entry["cancel_on_disconnect"]:
+            self.cancel_all(participant)
+            entry["cancel_on_disconnect"] = False
+            self._core.journal.save_participants()
+
+    def cancel_all(self, participant: int) -> None:
+        """The exchange's own mass cancel for a participant that is gone."""
+        self._core.submit(
+            command(
+                CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, time_ns=self._clock.now_ns(),
+                reason=Reason.DISCONNECT,
+            )  # fmt: skip
+        )
+
+    def after_restart(self) -> None:
+        """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
+        for participant, entry in enumerate(self._core.journal.participants):
+            if entry["cancel_on_disconnect"]:
+                self.cancel_all(participant)
+
+    def check(self) -> list[int]:
+        """Heartbeats, and the end of sessions that are slow, silent or gone; the slots that ended."""
+        now = time.monotonic_ns()
+        gate = self._gate
+        heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
+        beat_ns = int(self._config.intervals.heartbeat_s * 1e9)
+        silence_s = self._config.intervals.silence_s
+        self._goodbye = [(route, text) for route, text in self._goodbye[-1000:] if not self._try(route, text)]
+        ended = []
+        for slot in np.flatnonzero(gate.status != FREE):
+            if gate.status[slot] == SLOW:
+                self.end(slot, "slow_consumer", f"more than {self.limits['outbound_messages_max']} messages unread")
+            elif now - gate.last_in_ns[slot] > silence_s * 1e9:
+                self.end(slot, "silence", f"nothing heard for {silence_s} s (silence_s); send PING when idle")
+            elif now - gate.last_out_ns[slot] < beat_ns:
+                continue
+            elif self.send(int(gate.route[slot]), heartbeat):
+                gate.last_out_ns[slot] = now
+                continue
+            else:
+                self.end(slot, "slow_consumer", "does not read, or is gone")
+            ended.append(int(slot))
+        return ended
+
+    def _try(self, route: int, message: bytes) -> bool:
+        """True if there is nothing left to do: sent, or nobody there."""
+        try:
+            self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError:
+            return True
+        return True

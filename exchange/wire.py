@@ -1,0 +1,122 @@
+"""Everything on the sockets that is not an order: kinds, codes and the forms of docs/protocol.md, in plain Python."""
+
+from enum import IntEnum
+from typing import Any
+
+import msgpack
+
+from serl.exchange.errors import SerlError
+from serl.exchange.records import Rows
+
+VERSION = 1
+
+
+class Kind(IntEnum):
+    """First element of a message that is not an order."""
+
+    BULK = 32
+    HELLO = 64
+    BYE = 65
+    PING = 66
+    PROMISE = 67
+    REPORTS = 80
+    REPORT_ROWS = 81
+    DUPLICATE = 82
+    WELCOME = 96
+    ERROR = 97
+    PONG = 98
+    HEARTBEAT = 99
+    GOODBYE = 100
+    GRANT = 101
+    INFO = 128
+    L2 = 129
+    L3 = 130
+    TRADES = 131
+    STATISTICS = 132
+    HASH = 133
+    STOP = 160
+    CLOCK = 161
+    SNAPSHOT = 162
+    OPERATE = 163
+
+
+REPLY = 16
+"""What a reply's kind is above its request's."""
+
+EVENT_FIELDS = (
+    "kind", "time_ns", "command_id", "order_id", "order_number", "symbol", "side", "qty_lots", "price_ticks",
+    "leaves_lots", "reason", "flags", "match_id", "sequence",
+)  # fmt: skip
+
+ORDER_FORMS = {
+    1: "[1, command_id, symbol, side, qty_lots, price_ticks, time_in_force, flags, time_ns]",
+    2: "[2, command_id, order_id, time_ns]",
+    3: "[3, command_id, order_id, qty_lots, time_ns]",
+    4: "[4, command_id, order_id, qty_lots, price_ticks, time_ns]",
+    5: "[5, command_id, symbol, time_ns]",
+    16: "[16, command_id, time_ns]",
+    17: "[17, command_id, symbol, time_ns]",
+    18: "[18, command_id, symbol, time_ns]",
+    19: "[19, command_id, symbol, side, qty_lots, price_ticks, time_ns]",
+}
+
+
+class Refusal(SerlError):
+    """A message that changes nothing: becomes ERROR on the wire."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def pack(*message: Any) -> bytes:
+    """A message as msgpack array."""
+    return bytes(msgpack.packb(message))
+
+
+def unpack(data: bytes) -> list[Any]:
+    """A message from outside; Refusal `malformed` unless it is one small msgpack array `[kind, ...]`."""
+    try:
+        message = msgpack.unpackb(data, strict_map_key=False, max_array_len=64, max_map_len=64, max_ext_len=0)
+    except Exception as error:  # msgpack raises its own, ValueError, UnicodeDecodeError, RecursionError ...
+        raise Refusal("malformed", f"a msgpack array [kind, ...] is due; got {len(data)} bytes: {_why(error)}") from None
+    if not isinstance(message, list) or not message or not is_int(message[0]):
+        raise Refusal("malformed", f"a msgpack array [kind, ...] with an integer kind is due; got {_short(message)}")
+    return message
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__} {error}".strip()[:120]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def is_int(value: Any) -> bool:
+    """Whether a decoded value is an integer (True and False are not)."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def expect(message: list[Any], form: str, *types: type) -> list[Any]:
+    """The elements behind the kind, if they have these types; Refusal `malformed` naming the form otherwise."""
+    values = message[1:]
+    fits = len(values) == len(types) and all(
+        is_int(value) if kind is int else isinstance(value, kind) for value, kind in zip(values, types, strict=True)
+    )
+    if not fits:
+        raise Refusal("malformed", f"{form} is due; got {_short(message)}")
+    return values
+
+
+def event_lists(rows: Rows) -> list[list[int]]:
+    """EVENT rows in the array form of REPORTS."""
+    columns = [rows[name].tolist() for name in EVENT_FIELDS]
+    return [list(values) for values in zip(*columns, strict=True)]
+
+
+def reports(rows: Rows, as_rows: bool) -> bytes:
+    """A REPORTS message of EVENT rows with consecutive report numbers."""
+    first = int(rows[0]["report"])
+    return pack(Kind.REPORT_ROWS, first, rows.tobytes()) if as_rows else pack(Kind.REPORTS, first, event_lists(rows))

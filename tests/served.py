@@ -1,0 +1,100 @@
+"""A real exchange process for tests: started, waited for, stopped or killed."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+
+def free_endpoint() -> str:
+    """A loopback endpoint whose port and next three ports are free."""
+    while True:
+        sockets = []
+        try:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            for offset in range(4):
+                listener = socket.socket()
+                sockets.append(listener)
+                listener.bind(("127.0.0.1", port + offset))
+        except (OSError, OverflowError):
+            continue
+        finally:
+            for listener in sockets:
+                listener.close()
+        return f"tcp://127.0.0.1:{port}"
+
+
+@dataclass
+class Served:
+    """A running exchange process."""
+
+    endpoint: str
+    process: "subprocess.Popen[str]"
+    banner: list[str]
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> str:
+        """SIGTERM; what it printed behind its banner."""
+        self.process.terminate()
+        output, _ = self.process.communicate(timeout=30)
+        return output
+
+
+def launch(*options: str, endpoint: str | None = None) -> Served:
+    """Starts `serl exchange start` and returns when it says that it is ready."""
+    endpoint = endpoint or free_endpoint()
+    arguments = [sys.executable, "-c", "from serl.cli import main; main()", "exchange", "start"]
+    process = subprocess.Popen(
+        [*arguments, "--endpoint", endpoint, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    banner: list[str] = []
+    for line in process.stdout:
+        banner.append(line.rstrip())
+        if line.startswith("  journal"):
+            return Served(endpoint, process, banner)
+    raise AssertionError(f"the exchange did not start: {banner}")
+
+
+@contextmanager
+def start_exchange(
+    *,
+    symbols: str = "AMZN,GOOG",
+    clock: str = "live",
+    journal: Path | None = None,
+    config: dict[str, object] | None = None,
+    folder: Path | None = None,
+    endpoint: str | None = None,
+) -> Iterator[Served]:
+    """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to."""
+    options = ["--symbols", symbols, "--clock", clock]
+    if journal is not None:
+        options += ["--journal", str(journal)]
+    if config is not None:
+        assert folder is not None
+        path = folder / "exchange.yaml"
+        path.write_text(yaml.safe_dump(config))
+        options += ["--config", str(path)]
+    served = launch(*options, endpoint=endpoint)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.process.terminate()
+        try:
+            served.process.wait(timeout=30)
+        finally:
+            served.process.kill()
+            assert served.process.stdout is not None
+            served.process.stdout.close()
