@@ -1,0 +1,186 @@
+"""Orders in and out of the book, and the match itself. Events are appended as they happen; docs/orders.md is the rule."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from serl.exchange.kernel import ids
+from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
+from serl.exchange.kernel.state import (
+    ASK, BID, EVENT_SEQUENCE, FLAGS, FREE_ORDER, LEFT, LIMIT, MATCH_ID, ORDER_ID, ORDER_NUMBER, ORDERS_OPEN,
+    PARTICIPANT, SIDE, SYMBOL, TIME_IN_FORCE, TOTAL, State,
+)  # fmt: skip
+from serl.exchange.records import EventFlag, EventKind
+
+FILL, RESTED = int(EventKind.FILL), int(EventKind.RESTED)
+MAKER, RESTING = int(EventFlag.MAKER), int(EventFlag.RESTING)
+
+
+@njit(cache=True, inline="always")
+def emit(
+    state: State, row: Any, events: Any, count: Any, kind: Any, participant: Any, symbol: Any, side: Any,
+    order_id: Any, order_number: Any, command_id: Any, price: Any, qty: Any, leaves: Any, reason: Any, flags: Any, match: Any,
+) -> Any:  # fmt: skip
+    """Appends one event; the new count."""
+    event = events[count]
+    state.counter[EVENT_SEQUENCE] += 1
+    state.report[participant] += 1
+    event.time_ns = row.time_ns
+    event.sequence = state.counter[EVENT_SEQUENCE]
+    event.command_sequence = row.sequence
+    event.report = state.report[participant]
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.leaves_lots = leaves
+    event.match_id = match
+    event.symbol = symbol
+    event.participant = participant
+    event.kind = kind
+    event.side = side
+    event.reason = reason
+    event.flags = flags
+    return count + 1
+
+
+@njit(cache=True)
+def rest(state: State, symbol: int, side: int, price: int, left: int, total: int, participant: int, order_id: int) -> int:
+    """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
+    slot = state.counter[FREE_ORDER]
+    order = state.orders[slot]
+    state.counter[FREE_ORDER] = order.next
+    state.counter[ORDERS_OPEN] += 1
+    state.counter[ORDER_NUMBER] += 1
+    level = find_level(state, symbol, side, price)
+    if level < 0:
+        level = open_level(state, symbol, side, price)
+    row = state.levels[level]
+    order.order_id = order_id
+    order.order_number = state.counter[ORDER_NUMBER]
+    order.price_ticks = price
+    order.open_lots = left
+    order.total_lots = total
+    order.level = level
+    order.next = -1
+    order.previous = row.last
+    order.symbol = symbol
+    order.participant = participant
+    order.side = side
+    if row.last >= 0:
+        state.orders[row.last].next = slot
+    else:
+        row.first = slot
+    row.last = slot
+    row.qty_lots += left
+    row.orders += 1
+    ids.insert(state, participant, order_id, slot)
+    return slot
+
+
+@njit(cache=True)
+def take_out(state: State, slot: int) -> None:
+    """Takes an order out of its level, its table entry and the pool."""
+    order = state.orders[slot]
+    level = np.int64(order.level)
+    row = state.levels[level]
+    if order.previous >= 0:
+        state.orders[order.previous].next = order.next
+    else:
+        row.first = order.next
+    if order.next >= 0:
+        state.orders[order.next].previous = order.previous
+    else:
+        row.last = order.previous
+    row.qty_lots -= order.open_lots
+    row.orders -= 1
+    if row.orders == 0:
+        close_level(state, np.int64(order.symbol), np.int64(order.side), level)
+    ids.remove(state, np.int64(order.participant), order.order_id, slot)
+    order.open_lots = 0
+    order.next = state.counter[FREE_ORDER]
+    state.counter[FREE_ORDER] = slot
+    state.counter[ORDERS_OPEN] -= 1
+
+
+@njit(cache=True, inline="always")
+def crosses(side: Any, limit: Any, price: Any) -> Any:
+    """Whether an order of `side` with `limit` trades at the other side's `price` (0 = nobody there)."""
+    if price == 0:
+        return False
+    return limit >= price if side == BID else limit <= price
+
+
+@njit(cache=True)
+def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
+    """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
+    other = 1 - side
+    price = state.best[symbol, other]
+    while crosses(side, limit, price):
+        wanted -= state.levels[find_level(state, symbol, other, price)].qty_lots
+        if wanted <= 0:
+            return True
+        price = next_price(state, symbol, other, price)
+    return False
+
+
+@njit(cache=True)
+def match(state: State, row: Any, events: Any, count: int) -> int:
+    """Trades the incoming order while prices cross and there is room for events; the new count."""
+    incoming = state.incoming
+    symbol, side, limit = incoming[SYMBOL], incoming[SIDE], incoming[LIMIT]
+    taker, order_id, left = incoming[PARTICIPANT], incoming[ORDER_ID], incoming[LEFT]
+    other = 1 - side
+    while left > 0 and count + 4 <= events.size:
+        price = state.best[symbol, other]
+        if not crosses(side, limit, price):
+            break
+        slot = np.int64(state.levels[find_level(state, symbol, other, price)].first)
+        while slot >= 0 and left > 0 and count + 4 <= events.size:
+            order = state.orders[slot]
+            following = np.int64(order.next)
+            qty = min(left, order.open_lots)
+            left -= qty
+            state.counter[MATCH_ID] += 1
+            match_id = state.counter[MATCH_ID]
+            maker = np.int64(order.participant)
+            leaves = order.open_lots - qty
+            count = emit(
+                state, row, events, count, FILL, maker, symbol, other, order.order_id, order.order_number, 0, price,
+                qty, leaves, 0, MAKER, match_id,
+            )  # fmt: skip
+            count = emit(
+                state, row, events, count, FILL, taker, symbol, side, order_id, 0, row.command_id, price,
+                qty, left, 0, 0, match_id,
+            )  # fmt: skip
+            signed = qty if side == BID else -qty
+            state.position_lots[taker, symbol] += signed
+            state.position_lots[maker, symbol] -= signed
+            state.cash_ticks[taker, symbol] -= signed * price
+            state.cash_ticks[maker, symbol] += signed * price
+            if leaves == 0:
+                take_out(state, slot)
+            else:
+                order.open_lots = leaves
+                state.levels[order.level].qty_lots -= qty
+            slot = following
+    incoming[LEFT] = left
+    return count
+
+
+@njit(cache=True)
+def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) -> int:
+    """What is left of the incoming order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
+    incoming = state.incoming
+    symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
+    participant, order_id = incoming[PARTICIPANT], incoming[ORDER_ID]
+    slot = rest(state, symbol, side, incoming[LIMIT], left, incoming[TOTAL], participant, order_id)
+    order = state.orders[slot]
+    order.time_in_force = incoming[TIME_IN_FORCE]
+    order.flags = incoming[FLAGS]
+    return np.int64(emit(
+        state, row, events, count, kind, participant, symbol, side, order_id, order.order_number, row.command_id,
+        incoming[LIMIT], left, left, 0, 0 if kind == RESTED else RESTING, 0,
+    ))  # fmt: skip

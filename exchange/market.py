@@ -1,0 +1,183 @@
+"""A market as a plain library: commands in, events out, no server, no clock.
+
+    market = Market(["AMZN"])
+    events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, price_ticks=100, command_id=1))
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from serl.exchange.errors import ConfigError
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
+from serl.exchange.kernel.ids import index_all
+from serl.exchange.kernel.levels import levels
+from serl.exchange.kernel.state import (
+    COMMAND_SEQUENCE, COUNTERS, EVENT_SEQUENCE, FAR_MAX, FREE_LEVEL, FREE_ORDER, MATCH_ID, ORDER_NUMBER, ORDERS_MAX,
+    ORDERS_OPEN, PRICE_MAX, QTY_MAX, State, link_free, new_state,
+)  # fmt: skip
+from serl.exchange.kernel.walk import list_orders, restore_orders
+from serl.exchange.records import EVENT, LEVEL, ORDER, Rows
+from serl.exchange.snapshot import Snapshot, participants_used
+from serl.exchange.validate import validate
+
+COUNTED = (EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE)
+FIRST_ORDERS = 4096
+EVENT_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class MarketLimits:
+    """What a market takes at most; beyond, commands are rejected."""
+
+    qty_lots_max: int = 10**9
+    price_ticks_max: int = 2**40
+    orders_open_max: int = 2**23
+    far_levels_max: int = 65_536  # a side, outside the window
+    window_ticks: int = 4096  # a power of two
+    participants_max: int = 256
+
+
+class Market:
+    """Order books of several symbols and the accounts of their participants."""
+
+    def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = MarketLimits()) -> None:  # noqa: B008
+        self.names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
+        self.limits = limits
+        if limits.window_ticks < 128 or limits.window_ticks & (limits.window_ticks - 1):
+            raise ConfigError(f"window_ticks: a power of two from 128 is due, got {limits.window_ticks}")
+        capacity = _capacity(min(FIRST_ORDERS, limits.orders_open_max))
+        far = 2 * limits.window_ticks
+        self.state: State = new_state(len(self.names), limits.participants_max, limits.window_ticks, capacity, far)
+        self._set_limits()
+        self._events = np.zeros(EVENT_ROWS, EVENT)
+
+    def _set_limits(self) -> None:
+        counter = self.state.counter
+        counter[QTY_MAX], counter[PRICE_MAX] = self.limits.qty_lots_max, self.limits.price_ticks_max
+        counter[ORDERS_MAX], counter[FAR_MAX] = self.limits.orders_open_max, self.limits.far_levels_max
+
+    def grant_operator(self, participant: int) -> None:
+        """Lets a participant halt, resume, print and end the day."""
+        self.state.operator[participant] = 1
+
+    def submit(self, commands: Rows) -> Rows:
+        """Executes COMMAND rows (participant and time set) in order; the EVENT rows that came of them.
+
+        Sequences are assigned here, going on from the last one. The rows given are not changed.
+        """
+        rows = commands.copy()
+        if len(rows) and int(rows["participant"].max()) >= self.limits.participants_max:
+            raise ConfigError(f"participants up to {self.limits.participants_max - 1} are due, got {rows['participant'].max()}")
+        first = int(self.state.counter[COMMAND_SEQUENCE]) + 1
+        rows["sequence"] = first + np.arange(len(rows))
+        parts: list[Rows] = []
+        index, count = 0, 0
+        while index < len(rows):
+            index, count, status = execute_batch(self.state, rows, index, len(rows), self._events, count)
+            if status == EVENTS_FULL:
+                parts.append(self._events[:count].copy())
+                count = 0
+            elif status != DONE:
+                self.grow()
+        parts.append(self._events[:count].copy())
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def grow(self) -> None:
+        """Makes room for more orders and far levels; after the compiled code asked for it."""
+        state = self.state
+        if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
+            self.state = state = _grow_orders(state, min(2 * len(state.orders), _capacity(self.limits.orders_open_max)))
+        width = state.window.shape[1]
+        if int(state.far_count.max()) + width + 1 > state.far_price.shape[2]:
+            far = min(2 * state.far_price.shape[2], self.limits.far_levels_max + width + 1)
+            self.state = _grow_far(state, far)
+
+    def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
+        """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""
+        out = np.zeros(depth or int(self.state.level_count[symbol]), LEVEL)
+        sides = []
+        for side in range(2):
+            count = levels(self.state, symbol, side, out)
+            sides.append(out[:count].copy())
+        return sides[0], sides[1]
+
+    def orders(self, symbol: int | None = None) -> Rows:
+        """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority."""
+        out = np.zeros(int(self.state.counter[ORDERS_OPEN]), ORDER)
+        count = list_orders(self.state, -1 if symbol is None else symbol, out)
+        return out[:count]
+
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that the market's future depends on."""
+        state = self.state
+        used = participants_used(state.last_command_id, state.report)
+        return Snapshot(
+            orders=self.orders(),
+            counters=state.counter[list(COUNTED)],
+            last_command_id=state.last_command_id[:used].copy(),
+            report=state.report[:used].copy(),
+            position_lots=state.position_lots[:used].copy(),
+            cash_ticks=state.cash_ticks[:used].copy(),
+            halted=state.halted.copy(),
+        )
+
+    @classmethod
+    def restore(cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits) -> "Market":
+        """The market that a snapshot was made of; its state hash is the same. Operators must be granted again."""
+        market = cls(symbols, limits=limits)
+        while len(snapshot.orders) > len(market.state.orders):
+            market.state = _grow_orders(market.state, 2 * len(market.state.orders))
+        state = market.state
+        used = len(snapshot.report)
+        state.last_command_id[:used] = snapshot.last_command_id
+        state.report[:used] = snapshot.report
+        state.position_lots[:used] = snapshot.position_lots
+        state.cash_ticks[:used] = snapshot.cash_ticks
+        state.halted[:] = snapshot.halted
+        done = 0
+        while (done := restore_orders(state, snapshot.orders, done)) < len(snapshot.orders):
+            far = 2 * state.far_price.shape[2]
+            market.state = state = _grow_far(state, far)
+        state.counter[list(COUNTED)] = snapshot.counters
+        return market
+
+    def state_hash(self) -> str:
+        """sha256 of the snapshot: the same for every implementation that was given the same commands."""
+        return self.snapshot().digest()
+
+    def validate(self) -> None:
+        """AssertionError, saying what, if any invariant does not hold. O(everything)."""
+        validate(self.state)
+
+
+def _capacity(orders: int) -> int:
+    return 1 << max(5, (orders - 1).bit_length())
+
+
+def _grow_orders(state: State, capacity: int) -> State:
+    before = len(state.orders)
+    assert capacity > before, "the pool is at its limit: the kernel rejects with BOOK_FULL instead"
+    orders, slots = np.zeros(capacity, state.orders.dtype), np.zeros(capacity, state.levels.dtype)
+    orders[:before], slots[:before] = state.orders, state.levels
+    grown = state._replace(orders=orders, levels=slots, table=np.zeros(2 * capacity, np.int64))
+    link_free(grown, before)
+    for free, field, rows in ((FREE_ORDER, "next", grown.orders), (FREE_LEVEL, "first", grown.levels)):
+        head = int(state.counter[free])
+        if head < 0:
+            state.counter[free] = before
+        else:  # the old list goes in front of the new one
+            while rows[head][field] >= 0:
+                head = int(rows[head][field])
+            rows[head][field] = before
+    index_all(grown)
+    return grown
+
+
+def _grow_far(state: State, far: int) -> State:
+    shape = (*state.far_price.shape[:2], far)
+    price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
+    price[..., : state.far_price.shape[2]] = state.far_price
+    level[..., : state.far_level.shape[2]] = state.far_level
+    return state._replace(far_price=price, far_level=level)
