@@ -1,0 +1,1 @@
+"""Trading days of the past: readers that turn them into COMMAND rows, and day files that keep them."""

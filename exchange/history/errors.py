@@ -1,0 +1,27 @@
+"""What can be wrong with a day file or with the source of one."""
+
+from serl.exchange.errors import SerlError
+
+
+class DayError(SerlError, ValueError):
+    """A file that cannot be used as a day file; the text says why and what to do."""
+
+
+class NotADayFile(DayError):
+    """The file is something else."""
+
+
+class DayVersionError(DayError):
+    """The file is a day file of another format version."""
+
+
+class DayTruncated(DayError):
+    """The file ends too early, or holds fewer rows than it says."""
+
+
+class SourceError(SerlError, ValueError):
+    """A source of history that cannot be read: not found, not recognised, or incomplete."""
+
+
+class LobsterError(SourceError):
+    """A LOBSTER file with a row that cannot be: names the file, the row (from 1), what was due and what came."""
