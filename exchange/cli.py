@@ -1,5 +1,6 @@
 """`serl exchange`: start one, ask it, stop it."""
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def start(config: Path | None, **given: Any) -> None:
                 f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands behind it; "
                 f"dropped {recovery.dropped_bytes} bytes of an unfinished row"
             )
-        click.get_text_stream("stdout").flush()
+        sys.stdout.flush()
 
     reason = server.run(ready)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")

@@ -20,7 +20,7 @@ from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
 from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER, serve
-from serl.exchange.keys import read_keys
+
 from serl.exchange.libzmq import POLL_IN, POLL_ITEM, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.queries import Queries, answer_all
@@ -65,7 +65,11 @@ class Exchange:
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
         sockets = {}
-        keys = read_keys(self.config.login.curve_keys) if self.config.login.curve_keys else None
+        keys = None
+        if self.config.login.curve_keys:
+            from serl.exchange.keys import read_keys
+
+            keys = read_keys(self.config.login.curve_keys)
         for name, endpoint in self.config.endpoints.items():
             socket = self._context.socket(kinds[name])
             socket.linger = 200
