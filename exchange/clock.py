@@ -10,8 +10,16 @@ import time
 from serl.exchange.config import ClockConfig
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.gate import (
-    CLOCK_BASE_NS, CLOCK_HELD, CLOCK_KIND, CLOCK_REAL_NS, CLOCK_SPEED_MICRO, LIVE_CLOCK, LOCKSTEP_CLOCK, NOW,
-    SCALED_CLOCK, Gate,
+    CLOCK_BASE_NS,
+    CLOCK_HELD,
+    CLOCK_KIND,
+    CLOCK_REAL_NS,
+    CLOCK_SPEED_MICRO,
+    LIVE_CLOCK,
+    LOCKSTEP_CLOCK,
+    NOW,
+    SCALED_CLOCK,
+    Gate,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 

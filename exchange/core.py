@@ -16,7 +16,13 @@ from serl.exchange.errors import JournalError
 from serl.exchange.gateway.accept import IDLE, NO_ROOM, accept
 from serl.exchange.gateway.build import new_gate
 from serl.exchange.gateway.gate import (
-    APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, NOW, REPORTED, SALT,
+    APPENDED,
+    EVENTS,
+    EXECUTED,
+    NEXT_SEQUENCE,
+    NOW,
+    REPORTED,
+    SALT,
 )  # fmt: skip
 from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, flush, journal_rows, settle
 from serl.exchange.journal.journal import Journal

@@ -14,8 +14,20 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.ids import index_all
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import (
-    COMMAND_SEQUENCE, COUNTERS, EVENT_SEQUENCE, FAR_MAX, FREE_LEVEL, FREE_ORDER, MATCH_ID, ORDER_NUMBER, ORDERS_MAX,
-    ORDERS_OPEN, PRICE_MAX, QTY_MAX, State, link_free, new_state,
+    COMMAND_SEQUENCE,
+    EVENT_SEQUENCE,
+    FAR_MAX,
+    FREE_LEVEL,
+    FREE_ORDER,
+    MATCH_ID,
+    ORDER_NUMBER,
+    ORDERS_MAX,
+    ORDERS_OPEN,
+    PRICE_MAX,
+    QTY_MAX,
+    State,
+    link_free,
+    new_state,
 )  # fmt: skip
 from serl.exchange.kernel.walk import list_orders, restore_orders
 from serl.exchange.records import EVENT, LEVEL, ORDER, Rows
@@ -42,7 +54,7 @@ class MarketLimits:
 class Market:
     """Order books of several symbols and the accounts of their participants."""
 
-    def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = MarketLimits()) -> None:  # noqa: B008
+    def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = MarketLimits()) -> None:
         self.names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
         self.limits = limits
         if limits.window_ticks < 128 or limits.window_ticks & (limits.window_ticks - 1):

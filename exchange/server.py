@@ -20,7 +20,6 @@ from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
 from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER, serve
-
 from serl.exchange.libzmq import POLL_IN, POLL_ITEM, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.queries import Queries, answer_all

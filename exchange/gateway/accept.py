@@ -7,7 +7,19 @@ from numba import njit
 
 from serl.exchange.gateway.codec import INVALID, read_bin, read_order
 from serl.exchange.gateway.gate import (
-    APPENDED, EVENTS, EXECUTED, LIVE, LOCKSTEP_CLOCK, CLOCK_KIND, NEXT_SEQUENCE, NOW, REPORTED, SALT, STAGED, Gate, report,
+    APPENDED,
+    CLOCK_KIND,
+    EVENTS,
+    EXECUTED,
+    LIVE,
+    LOCKSTEP_CLOCK,
+    NEXT_SEQUENCE,
+    NOW,
+    REPORTED,
+    SALT,
+    STAGED,
+    Gate,
+    report,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.rows import check_of

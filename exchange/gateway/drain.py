@@ -11,11 +11,29 @@ import zmq
 
 from serl.exchange.gateway.accept import FOR_PYTHON, FULL_OUT, IDLE, NO_ROOM, advance
 from serl.exchange.gateway.gate import (
-    CUT, DIRTY, EVENTS, HEAD_BYTES, IDENTITY_BYTES, LIVE, MESSAGES, PENDING_ROUTE, PENDING_SIZE, SLOW, Gate,
+    CUT,
+    DIRTY,
+    EVENTS,
+    HEAD_BYTES,
+    IDENTITY_BYTES,
+    LIVE,
+    MESSAGES,
+    PENDING_ROUTE,
+    PENDING_SIZE,
+    SLOW,
+    Gate,
     head_message,
 )  # fmt: skip
 from serl.exchange.gateway.loop import (
-    BAD_FRAMES, EVENT_ROOM, FEED, JOURNAL_ROOM, MESSAGE, OTHER_SOCKET, TIMER, TOO_LARGE, take_pending,
+    BAD_FRAMES,
+    EVENT_ROOM,
+    FEED,
+    JOURNAL_ROOM,
+    MESSAGE,
+    OTHER_SOCKET,
+    TIMER,
+    TOO_LARGE,
+    take_pending,
 )  # fmt: skip
 
 

@@ -7,13 +7,35 @@ from numba import njit
 
 from serl.exchange.gateway.accept import FOR_PYTHON, FULL_OUT, IDLE, NO_ROOM, TAKEN, accept, advance, append
 from serl.exchange.gateway.gate import (
-    APPENDED, CUT, DIRTY, EVENTS, HEAD_BYTES, IDENTITY_BYTES, LIVE, MESSAGES, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE,
-    SLOW, Gate, find_session, head_message,
+    APPENDED,
+    CUT,
+    DIRTY,
+    EVENTS,
+    HEAD_BYTES,
+    IDENTITY_BYTES,
+    LIVE,
+    MESSAGES,
+    PENDING_ROUTE,
+    PENDING_SESSION,
+    PENDING_SIZE,
+    SLOW,
+    Gate,
+    find_session,
+    head_message,
 )  # fmt: skip
 from serl.exchange.gateway.timing import MONOTONIC, machine_ns
 from serl.exchange.libzmq import (
-    DONTWAIT, EAGAIN, SNDMORE, view_bytes, zmq_errno, zmq_msg_data, zmq_msg_more, zmq_msg_recv, zmq_poll, zmq_send,
+    DONTWAIT,
+    EAGAIN,
+    SNDMORE,
+    view_bytes,
+    zmq_errno,
+    zmq_msg_data,
+    zmq_msg_more,
+    zmq_msg_recv,
+    zmq_poll,
     zmq_recv,
+    zmq_send,
 )  # fmt: skip
 
 # Why the loop went back to Python

@@ -6,7 +6,16 @@ import numpy as np
 from numba import njit, types
 
 from serl.exchange.gateway.gate import (
-    CLOCK_BASE_NS, CLOCK_HELD, CLOCK_KIND, CLOCK_REAL_NS, CLOCK_SPEED_MICRO, LIVE_CLOCK, LOCKSTEP_CLOCK, NOW, SCALED_CLOCK, Gate,
+    CLOCK_BASE_NS,
+    CLOCK_HELD,
+    CLOCK_KIND,
+    CLOCK_REAL_NS,
+    CLOCK_SPEED_MICRO,
+    LIVE_CLOCK,
+    LOCKSTEP_CLOCK,
+    NOW,
+    SCALED_CLOCK,
+    Gate,
 )  # fmt: skip
 
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))

@@ -185,7 +185,7 @@ def cut(book: HistoryBook, order: int, qty_lots: int) -> int:
 
 @numba.njit(cache=True)
 def cut_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Takes lots off a level: anonymous orders first, then named ones, each from the newest; returns what is missing."""
+    """Takes lots off a level: anonymous orders first, then named ones, each from the newest; returns what it lacks."""
     for named in range(2):
         order = book.tail[side, rank]
         while order and qty_lots > 0:

@@ -3,14 +3,35 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from serl.exchange.kernel import ids
+from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import RESTED, available, crosses, emit, match, rest_incoming, take_out
 from serl.exchange.kernel.state import (
-    ACTIVE, ASK, BID, CANCELLED_COUNT, COMMAND_SEQUENCE, FAR_MAX, FLAGS, FREE_LEVEL, FREE_ORDER, LEFT, LIMIT, MATCH_ID, ORDER_ID,
-    ORDERS_MAX, PARTICIPANT, PRICE, PRICE_MAX, QTY_MAX, SIDE, SYMBOL, TIME_IN_FORCE, TOTAL, State,
+    ACTIVE,
+    ASK,
+    BID,
+    CANCELLED_COUNT,
+    COMMAND_SEQUENCE,
+    FAR_MAX,
+    FLAGS,
+    FREE_LEVEL,
+    FREE_ORDER,
+    LEFT,
+    LIMIT,
+    MATCH_ID,
+    ORDER_ID,
+    ORDERS_MAX,
+    PARTICIPANT,
+    PRICE,
+    PRICE_MAX,
+    QTY_MAX,
+    SIDE,
+    SYMBOL,
+    TIME_IN_FORCE,
+    TOTAL,
+    State,
 )  # fmt: skip
 from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, EventFlag, EventKind, Reason, TimeInForce
 
@@ -39,7 +60,7 @@ R_DAY, R_FILLED = int(Reason.DAY_END), int(Reason.REPLACED_BELOW_FILLED)
 NEEDS_GROWTH = -1
 
 
-@njit(cache=True)
+@inlined
 def _room(state: State, symbol: int, side: int) -> int:
     """Whether one more order can rest: 0, BOOK_FULL, or NEEDS_GROWTH."""
     if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
@@ -50,12 +71,12 @@ def _room(state: State, symbol: int, side: int) -> int:
     return 0
 
 
-@njit(cache=True)
+@inlined
 def _check_price(state: State, price: int, market: bool) -> bool:
     return price == 0 if market else 1 <= price <= state.counter[PRICE_MAX]
 
 
-@njit(cache=True)
+@inlined
 def _check_new(state: State, row: Any) -> int:
     """Why a NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
     tif, flags, side = np.int64(row.time_in_force), np.int64(row.flags), np.int64(row.side)
@@ -79,7 +100,7 @@ def _check_new(state: State, row: Any) -> int:
     return _room(state, np.int64(row.symbol), side)
 
 
-@njit(cache=True)
+@compiled
 def _reject(state: State, row: Any, events: Any, count: int, reason: int) -> int:
     order_id = row.command_id if row.kind == NEW else row.order_id
     return np.int64(emit(
@@ -88,7 +109,7 @@ def _reject(state: State, row: Any, events: Any, count: int, reason: int) -> int
     ))  # fmt: skip
 
 
-@njit(cache=True)
+@inlined
 def _finish(state: State, row: Any, events: Any, count: int) -> int:
     """What happens to the rest of the incoming order; the new count, or -1 if the match must go on first."""
     incoming = state.incoming
@@ -108,7 +129,7 @@ def _finish(state: State, row: Any, events: Any, count: int) -> int:
     ))  # fmt: skip
 
 
-@njit(cache=True)
+@inlined
 def _go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Matches and finishes the incoming order, or stops where the events have no room."""
     count = match(state, row, events, count)
@@ -118,7 +139,7 @@ def _go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return (count, EVENTS_FULL) if finished < 0 else (finished, DONE)
 
 
-@njit(cache=True)
+@inlined
 def _incoming(state: State, row: Any, side: int, price: int, left: int, total: int, market: bool) -> None:
     incoming = state.incoming
     incoming[SYMBOL] = row.symbol
@@ -132,7 +153,7 @@ def _incoming(state: State, row: Any, side: int, price: int, left: int, total: i
     incoming[PARTICIPANT] = row.participant
 
 
-@njit(cache=True)
+@inlined
 def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     reason = _check_new(state, row)
     if reason == NEEDS_GROWTH:
@@ -159,7 +180,7 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return _go_on(state, row, events, count)
 
 
-@njit(cache=True)
+@inlined
 def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
     """Takes an order out of the book and says so."""
     order = state.orders[slot]
@@ -171,7 +192,7 @@ def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, com
     return count
 
 
-@njit(cache=True)
+@inlined
 def _take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: int) -> int:
     """Takes `qty` lots off an order that keeps its place."""
     order = state.orders[slot]
@@ -184,7 +205,7 @@ def _take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: i
     ))  # fmt: skip
 
 
-@njit(cache=True)
+@inlined
 def _reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
         return _reject(state, row, events, count, R_QTY)
@@ -193,7 +214,7 @@ def _reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     return _take_off(state, row, events, count, slot, row.qty_lots)
 
 
-@njit(cache=True)
+@inlined
 def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     order = state.orders[slot]
     symbol, side, price, total = np.int64(order.symbol), np.int64(order.side), row.price_ticks, row.qty_lots
@@ -232,7 +253,7 @@ def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tupl
     return _go_on(state, row, events, count)
 
 
-@njit(cache=True)
+@compiled
 def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = row.kind == END_DAY
@@ -269,7 +290,7 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
     return count, DONE
 
 
-@njit(cache=True)
+@compiled
 def _operate(state: State, row: Any, events: Any, count: int) -> int:
     """HALT, RESUME and PRINT."""
     participant, symbol, side = np.int64(row.participant), np.int64(row.symbol), np.int64(row.side)
@@ -292,7 +313,7 @@ def _operate(state: State, row: Any, events: Any, count: int) -> int:
     ))  # fmt: skip
 
 
-@njit(cache=True)
+@inlined
 def execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
     """Executes COMMAND row `index`, appending EVENT rows from `count` on: (new count, DONE, EVENTS_FULL or GROW).
 
@@ -319,7 +340,7 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
     return result
 
 
-@njit(cache=True)
+@inlined
 def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tuple[int, int]:
     known = row.symbol < state.base.size
     if kind == NEW:
@@ -350,7 +371,7 @@ def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tup
     return _operate(state, row, events, count), DONE
 
 
-@njit(cache=True)
+@compiled
 def execute_batch(
     state: State, commands: Any, start: int, stop: int, events: Any, count: int
 ) -> tuple[int, int, int]:

@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.state import State
 
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def hash_of(participant: Any, order_id: Any) -> Any:
     """64 well-mixed bits."""
     mixed = (np.uint64(order_id) ^ (np.uint64(participant) << np.uint64(48))) * _A
@@ -18,18 +18,18 @@ def hash_of(participant: Any, order_id: Any) -> Any:
     return mixed * _B
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _entry(mixed: Any, slot: Any) -> Any:
     return np.int64((mixed >> np.uint64(33) << np.uint64(32)) | np.uint64(slot + 1))
 
 
-@njit(cache=True, inline="always")
+@inlined
 def home(state: State, mixed: Any) -> Any:
     """Where the search for a hash begins."""
     return np.int64((mixed >> np.uint64(8)) & np.uint64(state.table.size - 1))
 
 
-@njit(cache=True)
+@inlined
 def find(state: State, participant: int, order_id: int) -> int:
     """The slot of an open order, -1 if there is none. O(1) expected."""
     mask = state.table.size - 1
@@ -48,7 +48,7 @@ def find(state: State, participant: int, order_id: int) -> int:
         place = (place + 1) & mask
 
 
-@njit(cache=True)
+@inlined
 def insert(state: State, participant: int, order_id: int, slot: int) -> None:
     """Adds an order that is not there yet."""
     mask = state.table.size - 1
@@ -59,7 +59,7 @@ def insert(state: State, participant: int, order_id: int, slot: int) -> None:
     state.table[place] = _entry(mixed, slot)
 
 
-@njit(cache=True)
+@inlined
 def remove(state: State, participant: int, order_id: int, slot: int) -> None:
     """Takes an order out and moves back those behind it that a hole would hide."""
     mask = state.table.size - 1
@@ -80,7 +80,7 @@ def remove(state: State, participant: int, order_id: int, slot: int) -> None:
     state.table[place] = 0
 
 
-@njit(cache=True)
+@compiled
 def index_all(state: State) -> None:
     """Fills an empty table from the pool: every slot with something open."""
     for slot in range(state.orders.size):

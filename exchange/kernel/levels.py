@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, State
 
@@ -15,7 +15,7 @@ _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True)
+@inlined
 def _next_up(state: State, symbol: int, start: int) -> int:
     """The first occupied place of the window at or above `start`, -1 if none."""
     bits, summary = state.bits[symbol], state.summary[symbol]
@@ -36,7 +36,7 @@ def _next_up(state: State, symbol: int, start: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@inlined
 def _next_down(state: State, symbol: int, start: int) -> int:
     """The first occupied place of the window at or below `start`, -1 if none."""
     if start < 0:
@@ -59,7 +59,7 @@ def _next_down(state: State, symbol: int, start: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def _far_place(state: State, symbol: int, side: int, price: int) -> int:
     """Where `price` is or belongs among the far levels of a side (worst first). O(log far levels)."""
     low, high = 0, state.far_count[symbol, side]
@@ -74,7 +74,7 @@ def _far_place(state: State, symbol: int, side: int, price: int) -> int:
     return low
 
 
-@njit(cache=True)
+@inlined
 def find_level(state: State, symbol: int, side: int, price: int) -> int:
     """The level of a price and side, -1 if there is none."""
     place = price - state.base[symbol]
@@ -89,7 +89,7 @@ def find_level(state: State, symbol: int, side: int, price: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@inlined
 def next_price(state: State, symbol: int, side: int, price: int) -> int:
     """The best price of a side that is worse than `price`, 0 if there is none."""
     width = state.window.shape[1]
@@ -110,7 +110,7 @@ def next_price(state: State, symbol: int, side: int, price: int) -> int:
     return max(near, far) if side == BID else min(near, far)
 
 
-@njit(cache=True)
+@inlined
 def _place(state: State, symbol: int, side: int, price: int, level: int) -> None:
     """Puts a level where its price is looked for."""
     place = price - state.base[symbol]
@@ -131,7 +131,7 @@ def _place(state: State, symbol: int, side: int, price: int, level: int) -> None
     state.far_use[symbol] += 1
 
 
-@njit(cache=True)
+@inlined
 def _unplace(state: State, symbol: int, side: int, price: int) -> None:
     place = price - state.base[symbol]
     if 0 <= place < state.window.shape[1]:
@@ -150,7 +150,7 @@ def _unplace(state: State, symbol: int, side: int, price: int) -> None:
     state.far_use[symbol] += 1
 
 
-@njit(cache=True)
+@compiled
 def _recentre(state: State, symbol: int) -> None:
     """Moves the window to the middle of the market. O(levels in the window + far levels), every FAR_PATIENCE far uses."""
     width = state.window.shape[1]
@@ -186,7 +186,7 @@ def _recentre(state: State, symbol: int) -> None:
     state.far_use[symbol] = 0
 
 
-@njit(cache=True)
+@inlined
 def open_level(state: State, symbol: int, side: int, price: int) -> int:
     """A new, empty level at `price`; keeps the best price and the window up to date."""
     if state.level_count[symbol] == 0:
@@ -209,7 +209,7 @@ def open_level(state: State, symbol: int, side: int, price: int) -> int:
     return level
 
 
-@njit(cache=True)
+@inlined
 def close_level(state: State, symbol: int, side: int, level: int) -> None:
     """Takes an empty level out; finds the next best price if it was the best."""
     row = state.levels[level]
@@ -222,7 +222,7 @@ def close_level(state: State, symbol: int, side: int, level: int) -> None:
     state.level_count[symbol] -= 1
 
 
-@njit(cache=True)
+@inlined
 def level_at(state: State, symbol: int, side: int, price: int) -> tuple[int, int]:
     """(quantity, orders) at a price of a side, zeros if there is no level."""
     level = find_level(state, symbol, side, price)
@@ -232,14 +232,14 @@ def level_at(state: State, symbol: int, side: int, price: int) -> tuple[int, int
     return row.qty_lots, np.int64(row.orders)
 
 
-@njit(cache=True)
+@compiled
 def best(state: State, symbol: int) -> tuple[int, int, int, int]:
     """(bid price, bid quantity, ask price, ask quantity), zeros for an empty side."""
     bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
     return bid, level_at(state, symbol, BID, bid)[0], ask, level_at(state, symbol, ASK, ask)[0]
 
 
-@njit(cache=True)
+@compiled
 def levels(state: State, symbol: int, side: int, out: Any) -> int:
     """Writes the side's levels, best first, to the LEVEL rows of `out` as far as they go; how many."""
     count = 0

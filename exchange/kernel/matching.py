@@ -3,13 +3,27 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from serl.exchange.kernel import ids
+from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
 from serl.exchange.kernel.state import (
-    ASK, BID, EVENT_SEQUENCE, FLAGS, FREE_ORDER, LEFT, LIMIT, MATCH_ID, ORDER_ID, ORDER_NUMBER, ORDERS_OPEN,
-    PARTICIPANT, SIDE, SYMBOL, TIME_IN_FORCE, TOTAL, State,
+    BID,
+    EVENT_SEQUENCE,
+    FLAGS,
+    FREE_ORDER,
+    LEFT,
+    LIMIT,
+    MATCH_ID,
+    ORDER_ID,
+    ORDER_NUMBER,
+    ORDERS_OPEN,
+    PARTICIPANT,
+    SIDE,
+    SYMBOL,
+    TIME_IN_FORCE,
+    TOTAL,
+    State,
 )  # fmt: skip
 from serl.exchange.records import EventFlag, EventKind
 
@@ -17,7 +31,7 @@ FILL, RESTED = int(EventKind.FILL), int(EventKind.RESTED)
 MAKER, RESTING = int(EventFlag.MAKER), int(EventFlag.RESTING)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def emit(
     state: State, row: Any, events: Any, count: Any, kind: Any, participant: Any, symbol: Any, side: Any,
     order_id: Any, order_number: Any, command_id: Any, price: Any, qty: Any, leaves: Any, reason: Any, flags: Any, match: Any,
@@ -46,7 +60,7 @@ def emit(
     return count + 1
 
 
-@njit(cache=True)
+@inlined
 def rest(state: State, symbol: int, side: int, price: int, left: int, total: int, participant: int, order_id: int) -> int:
     """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
     slot = state.counter[FREE_ORDER]
@@ -80,7 +94,7 @@ def rest(state: State, symbol: int, side: int, price: int, left: int, total: int
     return slot
 
 
-@njit(cache=True)
+@inlined
 def take_out(state: State, slot: int) -> None:
     """Takes an order out of its level, its table entry and the pool."""
     order = state.orders[slot]
@@ -105,7 +119,7 @@ def take_out(state: State, slot: int) -> None:
     state.counter[ORDERS_OPEN] -= 1
 
 
-@njit(cache=True, inline="always")
+@inlined
 def crosses(side: Any, limit: Any, price: Any) -> Any:
     """Whether an order of `side` with `limit` trades at the other side's `price` (0 = nobody there)."""
     if price == 0:
@@ -113,7 +127,7 @@ def crosses(side: Any, limit: Any, price: Any) -> Any:
     return limit >= price if side == BID else limit <= price
 
 
-@njit(cache=True)
+@compiled
 def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
     """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
     other = 1 - side
@@ -126,7 +140,7 @@ def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> 
     return False
 
 
-@njit(cache=True)
+@inlined
 def match(state: State, row: Any, events: Any, count: int) -> int:
     """Trades the incoming order while prices cross and there is room for events; the new count."""
     incoming = state.incoming
@@ -170,7 +184,7 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
     return count
 
 
-@njit(cache=True)
+@inlined
 def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) -> int:
     """What is left of the incoming order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
     incoming = state.incoming

@@ -3,14 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from serl.exchange.kernel.compiling import compiled
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import rest
 from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, State
 
 
-@njit(cache=True)
+@compiled
 def list_orders(state: State, only: int, out: Any) -> int:
     """Writes the resting orders of symbol `only` (-1: of all) to the ORDER rows of `out`, in canonical order; how many."""
     count = 0
@@ -39,7 +39,7 @@ def list_orders(state: State, only: int, out: Any) -> int:
     return count
 
 
-@njit(cache=True)
+@compiled
 def restore_orders(state: State, rows: Any, start: int) -> int:
     """Puts ORDER rows into the book from `start` on; the first one there was no room for (rows.size: none)."""
     width = state.window.shape[1]

@@ -1,0 +1,1 @@
+"""Execution agents: schedules, the executor, what an execution cost."""

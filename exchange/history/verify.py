@@ -1,0 +1,155 @@
+"""Plays a day through the market, in process, and compares its book with the source's after every source row."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.history.day import Day
+from serl.exchange.history.errors import SourceError
+from serl.exchange.history.importing import book_view
+from serl.exchange.history.lobster import read_lobster
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
+from serl.exchange.kernel.levels import levels
+from serl.exchange.market import Market
+from serl.exchange.records import EVENT, LEVEL, EventKind, Rows
+
+REJECTED = int(EventKind.REJECTED)
+EVENT_ROWS = 4096
+HISTORY = 1
+"""The participant that history plays as."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One source row whose book is not the source's."""
+
+    row: int
+    """From 1, as in the source file."""
+    expected: tuple[tuple[tuple[int, int], ...], ...]
+    """(bids, asks) of the source: (price_ticks, qty_lots), best first."""
+    actual: tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What came of the comparison."""
+
+    rows: int
+    """Source rows compared, on every level of both sides."""
+    differing: int
+    first_difference: Difference | None
+    rejected: int
+    """Commands that the market refused; 0 where nobody else trades."""
+    commands: int
+    unexplained: int
+    """Of the reader: level changes that no message and no level coming into view explains."""
+    seconds: float
+
+
+def market_of(day: Day) -> tuple[Market, Rows]:
+    """A fresh market for the day's symbols, and the day's commands as participant 1, who is its operator too."""
+    market = Market([symbol.name for symbol in day.reference.symbols])
+    market.grant_operator(HISTORY)
+    commands = day.commands.copy()
+    commands["participant"] = HISTORY
+    commands["sequence"] = np.arange(1, len(commands) + 1)
+    return market, commands
+
+
+@numba.njit(cache=True)
+def _differs(
+    state: Any, side: int, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], out: Any
+) -> bool:  # fmt: skip
+    """Whether a side of the book is not what the source shows of it."""
+    count = levels(state, 0, side, out)
+    for level in range(view_ticks.size):
+        shown = level < count
+        if view_ticks[level] != (out[level].price_ticks if shown else 0):
+            return True
+        if view_lots[level] != (out[level].qty_lots if shown else 0):
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _rejections(events: Any, count: int) -> int:
+    total = 0
+    for index in range(count):
+        total += events[index].kind == REJECTED
+    return total
+
+
+@numba.njit(cache=True)
+def _play(
+    state: Any, commands: Any, rows: NDArray[np.int64], view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64],
+    events: Any, out: Any, at: NDArray[np.int64], stop_at_difference: bool,
+) -> int:  # fmt: skip
+    """Goes on from at = [source row, command, rejected, differing]; DONE, GROW, or DONE early at the first difference."""
+    while at[0] < view_ticks.shape[0]:
+        stop = at[1]
+        while stop < rows.size and rows[stop] <= at[0]:
+            stop += 1
+        while at[1] < stop:
+            at[1], count, status = execute_batch(state, commands, at[1], stop, events, 0)
+            at[2] += _rejections(events, count)
+            if status != DONE and status != EVENTS_FULL:
+                return np.int64(status)
+        row = at[0]
+        if _differs(state, 0, view_ticks[row, 0], view_lots[row, 0], out) or _differs(
+            state, 1, view_ticks[row, 1], view_lots[row, 1], out
+        ):
+            at[3] += 1
+            if stop_at_difference:
+                return DONE
+        at[0] += 1
+    return DONE
+
+
+def verify(day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64]) -> VerifyResult:
+    """Compares at every source row; views as of `serl.exchange.history.importing.book_view`."""
+    began = time.perf_counter()
+    at = np.zeros(4, np.int64)
+    _run(day, view_ticks, view_lots, at, False)
+    seconds = time.perf_counter() - began
+    first = _first_difference(day, view_ticks, view_lots) if at[3] else None
+    unexplained = day.reference.counts.get("unexplained", 0)
+    return VerifyResult(len(view_ticks), int(at[3]), first, int(at[2]), len(day), unexplained, seconds)
+
+
+def verify_source(day: Day, path: Path | str) -> VerifyResult:
+    """Compares with the source that the day was made from; SourceError if it is another one."""
+    source = read_lobster(path)
+    if sorted(file.sha256 for file in source.files) != sorted(file.sha256 for file in day.reference.files):
+        made = ", ".join(file.name for file in day.reference.files) or "no file (it is generated)"
+        raise SourceError(f"{path}: the day was made from {made}, whose contents differ; give that source")
+    return verify(day, *book_view(source))
+
+
+def _run(
+    day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], at: NDArray[np.int64], stop: bool
+) -> Market:
+    market, commands = market_of(day)
+    events, out = np.zeros(EVENT_ROWS, EVENT), np.zeros(view_ticks.shape[2], LEVEL)
+    while _play(market.state, commands, day.rows, view_ticks, view_lots, events, out, at, stop) != DONE:
+        market.grow()
+    return market
+
+
+def _first_difference(day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64]) -> Difference:
+    at = np.zeros(4, np.int64)
+    market = _run(day, view_ticks, view_lots, at, True)
+    row = int(at[0])
+    actual = tuple(
+        tuple((int(level["price_ticks"]), int(level["qty_lots"])) for level in side)
+        for side in market.book(0, view_ticks.shape[2])
+    )
+    expected = tuple(
+        tuple((int(p), int(q)) for p, q in zip(view_ticks[row, side], view_lots[row, side], strict=True) if p)
+        for side in range(2)
+    )
+    return Difference(row + 1, expected, actual)

@@ -1,0 +1,55 @@
+"""The command line: one group, whose commands are loaded when they are called."""
+
+import importlib
+import sys
+
+import click
+
+COMMANDS = {
+    "exchange": ("serl.exchange.cli:exchange", "Start an exchange, ask it, stop it."),
+    "keys": ("serl.exchange.cli_keys:keys", "Make CURVE keys for exchanges beyond this machine."),
+    "day": ("serl.exchange.history.cli:day", "Import and look at days of market history."),
+    "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
+    "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
+    "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
+}
+
+
+class _Rooms(click.Group):
+    """Imports a room only for the command that needs it, so that --help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=_Rooms, epilog="Example: serl exchange start --symbols AMZN,GOOG")
+@click.version_option(package_name="serl")
+def serl() -> None:
+    """Simulate markets and teach agents to trade in them."""
+
+
+def main() -> None:
+    """Runs the command line; errors of ours are one line on stderr and exit status 2."""
+    from serl.exchange.errors import SerlError
+
+    try:
+        serl(standalone_mode=False)
+    except SerlError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(130)
