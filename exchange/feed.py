@@ -136,6 +136,16 @@ class Feed:
         self.wanted = False
         self.messages = 0
 
+    def warm(self, state: Any, events: Rows) -> None:
+        """Compiles or loads what the first message will need, so that it does not wait."""
+        nothing = self._order[:0]
+        group(events, 0, 0, self._starts, self._order)
+        encode_l2(state, 0, events, nothing, self._seen, self._body)
+        for encode in (encode_l3, encode_trades):
+            encode(events, nothing, self._body)
+        _level_one(state, 0)
+        write_array(np.zeros(5, np.uint8), 0, 0)
+
     def _scratch(self, events: int) -> None:
         size = 1 << (2 * events - 1).bit_length()
         self._seen = np.zeros(size, np.int64)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import zmq
 from llvmlite import binding
-from numba import carray, njit, types
-from numba.extending import intrinsic
+from numba import njit, types
 
 EAGAIN = 11
 EINTR = 4
@@ -77,17 +76,5 @@ def zmq_msg_init_at(address: int) -> int:
     return zmq_msg_init(address)
 
 
-@intrinsic
-def _pointer(typing_context: Any, address: Any) -> Any:
-    """The integer address as a byte pointer."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return types.CPointer(types.uint8)(types.intp), generate
-
-
-@njit(inline="always")
-def view_bytes(address: int, size: int) -> Any:
-    """The `size` bytes at `address` as a uint8 array, without a copy; valid as long as the memory is."""
-    return carray(_pointer(address), size, np.uint8)
+memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
+"""memcpy(target address, source address, bytes)."""

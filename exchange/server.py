@@ -59,6 +59,7 @@ class Exchange:
         self._stopping = ""
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
+        self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
@@ -103,6 +104,7 @@ class Exchange:
         """Serves until it is told to stop; why it stopped. Closes everything, also on an error."""
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
+            self._turn(wait=False)  # compiles or loads the loop before anybody waits for it
             ready()
             self._loop()
         finally:
@@ -140,11 +142,11 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
 
-    def _turn(self) -> int:
+    def _turn(self, wait: bool = True) -> int:
         """One call of the compiled loop."""
         core = self.core
         idle_ms = self.config.intervals.turn_ms if self._busy() else 100
-        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000
+        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000 * wait
         limit = self.config.intervals.drain_messages
         return int(
             serve(

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from serl.exchange.gateway.codec import INVALID, read_bin, read_order
+from serl.exchange.compiling import inlined
+from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.gate import (
     APPENDED,
     CLOCK_KIND,
@@ -35,7 +35,7 @@ ROW_BYTES = COMMAND.itemsize
 BULK = 32
 
 
-@njit(cache=True)
+@inlined
 def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int) -> None:
     """Journals the row that lies at APPENDED: sequence, participant, time, and the check that makes it whole."""
     index = gate.counter[APPENDED]
@@ -49,7 +49,7 @@ def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int
     gate.counter[NOW] = time_ns
 
 
-@njit(cache=True)
+@inlined
 def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
     """Takes `count` decoded rows that lie at APPENDED of the journal (or at STAGED, in lockstep)."""
     participant = gate.participant[session]
@@ -75,7 +75,7 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
     return TAKEN
 
 
-@njit(cache=True)
+@inlined
 def _spend(gate: Gate, session: int, kind: int, now_ns: int) -> bool:
     """Whether the session's rate limit lets a message of this kind through; what only takes orders out is free."""
     rate = gate.rate[0]
@@ -90,7 +90,7 @@ def _spend(gate: Gate, session: int, kind: int, now_ns: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@inlined
 def accept(
     gate: Gate, last_command_id: Any, commands: Any, words: Any, row_bytes: Any, session: int, buffer: Any, monotonic_ns: int
 ) -> int:
@@ -122,7 +122,7 @@ def accept(
     if place + count > target.size:
         return NO_ROOM
     target_bytes = gate.staged_bytes if lockstep else row_bytes
-    target_bytes[place * ROW_BYTES : (place + count) * ROW_BYTES] = buffer[start:]
+    copy_bytes(target_bytes, place * ROW_BYTES, buffer, start, length)
     for index in range(place, place + count):
         row = target[index]
         if row.command_id <= 0:
@@ -133,7 +133,7 @@ def accept(
     return _take(gate, last_command_id, commands, words, session, count, now_ns)
 
 
-@njit(cache=True)
+@inlined
 def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
     """Executes what is journaled and encodes the reports; stops early with a reason and can be called again."""
     counter = gate.counter

@@ -6,13 +6,21 @@ Integers are read in every msgpack integer form and written in the shortest one,
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from serl.exchange.compiling import compiled, inlined
 
 INVALID = -1
 """A position that says: what stands here is not what is due."""
 
 
-@njit(cache=True)
+@inlined
+def copy_bytes(target: Any, at: int, source: Any, start: int, size: int) -> None:
+    """target[at:at + size] = source[start:start + size], for memory that does not overlap; a slice would allocate."""
+    for offset in range(size):
+        target[at + offset] = source[start + offset]
+
+
+@inlined
 def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The integer at `position` of the `size` valid bytes: (value, next position), INVALID position if there is none."""
     if position < 0 or position >= size:
@@ -39,7 +47,7 @@ def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
     return value, position + width
 
 
-@njit(cache=True, inline="always")
+@inlined
 def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
     buffer[position] = head
     for offset in range(width):
@@ -47,7 +55,7 @@ def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
     return position + 1 + width
 
 
-@njit(cache=True)
+@inlined
 def write_int(buffer: Any, position: int, value: int) -> int:
     """Writes `value` in its shortest form (at most 9 bytes); the next position."""
     if value >= 0:
@@ -73,7 +81,7 @@ def write_int(buffer: Any, position: int, value: int) -> int:
     return _put(buffer, position, 0xD3, value, 8)
 
 
-@njit(cache=True)
+@inlined
 def write_array(buffer: Any, position: int, count: int) -> int:
     """Writes the head of an array of `count` elements (at most 5 bytes); the next position."""
     if count < 16:
@@ -84,7 +92,7 @@ def write_array(buffer: Any, position: int, count: int) -> int:
     return _put(buffer, position, 0xDD, count, 4)
 
 
-@njit(cache=True)
+@inlined
 def write_bin(buffer: Any, position: int, size: int) -> int:
     """Writes the head of a binary of `size` bytes (at most 5 bytes); the next position."""
     if size < 0x100:
@@ -94,7 +102,7 @@ def write_bin(buffer: Any, position: int, size: int) -> int:
     return _put(buffer, position, 0xC6, size, 4)
 
 
-@njit(cache=True)
+@inlined
 def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The binary at `position`: (start, length); start INVALID if there is none or it is not whole."""
     if position >= size:
@@ -114,7 +122,7 @@ def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
     return start, length
 
 
-@njit(cache=True)
+@compiled
 def read_order(buffer: Any, size: int, row: Any) -> bool:
     """Decodes a single-order message of docs/protocol.md into one COMMAND record; False if it is not one.
 
@@ -173,7 +181,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def write_event(buffer: Any, position: int, event: Any) -> int:
     """Writes one EVENT record in the array form of REPORTS (at most 127 bytes); the next position."""
     buffer[position] = 0x9E  # an array of 14

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from serl.exchange.gateway.codec import write_array, write_bin, write_event, write_int
+from serl.exchange.compiling import compiled, inlined
+from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
 
 IDENTITY_BYTES = 5
 """ZeroMQ's own routing identities: a zero byte and a 32-bit number. Others are refused: they could be forged."""
@@ -69,7 +69,7 @@ class Gate(NamedTuple):
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
 
 
-@njit(cache=True)
+@inlined
 def find_session(gate: Gate, route: int) -> int:
     """The session of a routing number, -1 if nobody logged in from there. O(1)."""
     mask = gate.route_number.size - 1
@@ -81,7 +81,7 @@ def find_session(gate: Gate, route: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def index_sessions(gate: Gate) -> None:
     """Makes the table of routing numbers anew, after a session came or went (rare)."""
     gate.route_number[:] = 0
@@ -95,7 +95,7 @@ def index_sessions(gate: Gate) -> None:
             gate.route_session[place] = session
 
 
-@njit(cache=True)
+@inlined
 def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
     """Adds event `index` to what its participant's session will be sent; False if the session's buffer is full."""
     event = events[index]
@@ -113,7 +113,7 @@ def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
     at = gate.filled[session]
     if gate.as_rows[session]:
         size = event_bytes.shape[1]
-        out[at : at + size] = event_bytes[index]
+        copy_bytes(out, at, event_bytes[index], 0, size)
         at += size
     else:
         at = write_event(out, at, event)
@@ -122,7 +122,7 @@ def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@inlined
 def head_message(gate: Gate, session: int) -> int:
     """Writes the head of the REPORTS message in front of the session's body; where the message starts in its buffer."""
     out = gate.out[session]
@@ -137,5 +137,5 @@ def head_message(gate: Gate, session: int) -> int:
         at = write_int(head, 1, 80)
         at = write_int(head, at, gate.first_report[session])
         at = write_array(head, at, gate.waiting[session])
-    out[HEAD_BYTES - at : HEAD_BYTES] = head[:at]
+    copy_bytes(out, HEAD_BYTES - at, head, 0, at)
     return HEAD_BYTES - at

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.gateway.accept import FOR_PYTHON, FULL_OUT, IDLE, NO_ROOM, TAKEN, accept, advance, append
 from serl.exchange.gateway.gate import (
     APPENDED,
@@ -28,7 +29,7 @@ from serl.exchange.libzmq import (
     DONTWAIT,
     EAGAIN,
     SNDMORE,
-    view_bytes,
+    memcpy,
     zmq_errno,
     zmq_msg_data,
     zmq_msg_more,
@@ -46,7 +47,7 @@ TURN_EVENTS = 16_384
 """Events after which the feed gets its turn."""
 
 
-@njit(cache=True)
+@inlined
 def write_identity(gate: Gate, route: int, at: int) -> int:
     """Writes the ZeroMQ routing identity of `route` into gate.scratch at `at`; its address."""
     scratch = gate.scratch
@@ -56,7 +57,7 @@ def write_identity(gate: Gate, route: int, at: int) -> int:
     return scratch.ctypes.data + at
 
 
-@njit(cache=True)
+@inlined
 def flush(gate: Gate, socket: int, now_ns: int) -> None:
     """Sends every session what waits for it. One whose pipe is full or gone is marked SLOW: Python ends it."""
     for index in range(gate.counter[DIRTY]):
@@ -77,7 +78,7 @@ def flush(gate: Gate, socket: int, now_ns: int) -> None:
     gate.counter[DIRTY] = 0
 
 
-@njit(cache=True)
+@inlined
 def _receive(gate: Gate, socket: int) -> int:
     """Receives one message into gate.message: its size, -1 if there is none, BAD_FRAMES or TOO_LARGE.
 
@@ -100,7 +101,7 @@ def _receive(gate: Gate, socket: int) -> int:
     elif size == 0:
         result = BAD_FRAMES
     else:
-        gate.message[:size] = view_bytes(zmq_msg_data(message), size)
+        memcpy(gate.message.ctypes.data, zmq_msg_data(message), size)
         result = size
     while zmq_msg_more(message) != 0:
         if zmq_msg_recv(message, socket, DONTWAIT) < 0:
@@ -109,7 +110,7 @@ def _receive(gate: Gate, socket: int) -> int:
     return result
 
 
-@njit(cache=True)
+@inlined
 def settle(gate: Gate, market: Any, journal: Any, socket: int, now_ns: int) -> int:
     """Executes and reports all that is journaled; IDLE, or what Python must make room for."""
     commands, _, _, events, event_bytes = journal
@@ -120,7 +121,7 @@ def settle(gate: Gate, market: Any, journal: Any, socket: int, now_ns: int) -> i
         flush(gate, socket, now_ns)
 
 
-@njit(cache=True)
+@compiled
 def journal_rows(gate: Gate, commands: Any, words: Any, rows: Any) -> None:
     """Journals complete COMMAND rows (participant and time set) behind what is there; the caller has seen to the room."""
     for index in range(rows.size):
@@ -129,7 +130,7 @@ def journal_rows(gate: Gate, commands: Any, words: Any, rows: Any) -> None:
         append(gate, commands, words, rows[index].participant, rows[index].time_ns)
 
 
-@njit(cache=True)
+@inlined
 def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
     """Takes the message in gate.message, as `accept` says; it stays there if it is not TAKEN."""
     session = find_session(gate, gate.counter[PENDING_ROUTE])
@@ -144,7 +145,7 @@ def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
     return result
 
 
-@njit(cache=True)
+@inlined
 def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_ns: int) -> tuple[int, int]:
     """Takes up to `limit` messages: (how many, IDLE or why Python is needed)."""
     counter = gate.counter
@@ -169,7 +170,7 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
     return limit, IDLE
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
 def serve(
     gate: Gate, market: Any, journal: Any, socket: int, poll: Any, deadline_ns: int, limit: int, has_feed: bool
 ) -> int:

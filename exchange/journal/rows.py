@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from serl.exchange.compiling import compiled, inlined
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(cache=True, inline="always")
+@inlined
 def check_of(words: Any, index: int, salt: int) -> np.uint32:
     """Check of COMMAND row `index` given as eight 64-bit words, all but the check itself; never 0.
 
@@ -22,7 +23,7 @@ def check_of(words: Any, index: int, salt: int) -> np.uint32:
     return np.uint32(mixed >> np.uint64(32)) | np.uint32(1)
 
 
-@njit(cache=True)
+@compiled
 def count_whole(commands: Any, words: Any, first_sequence: int, salt: int) -> int:
     """The number of whole rows at the start of a segment whose first row has sequence `first_sequence`."""
     for index in range(commands.size):
@@ -32,7 +33,7 @@ def count_whole(commands: Any, words: Any, first_sequence: int, salt: int) -> in
     return np.int64(commands.size)
 
 
-@njit(cache=True)
+@compiled
 def find_whole(commands: Any, words: Any, first_sequence: int, start: int, salt: int) -> int:
     """The first whole row at or behind `start`, -1 if there is none: rows that a broken one must not make us forget."""
     for index in range(start, commands.size):

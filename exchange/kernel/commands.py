@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import RESTED, available, crosses, emit, match, rest_incoming, take_out
 from serl.exchange.kernel.state import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.kernel.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel.state import State
 
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)

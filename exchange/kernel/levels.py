@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.kernel.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, State
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.compiling import compiled, inlined
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
 from serl.exchange.kernel.state import (
     BID,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.kernel.compiling import compiled
+from serl.exchange.compiling import compiled
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import rest
 from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, State
