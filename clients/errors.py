@@ -1,0 +1,54 @@
+"""What can go wrong between a client and an exchange."""
+
+from serl.exchange.errors import SerlError
+
+
+class ExchangeAway(SerlError, ConnectionError):
+    """Nobody answers at the endpoint."""
+
+
+class LoginRefused(SerlError, PermissionError):
+    """The exchange did not take the HELLO; `code` is the protocol's."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"login refused ({code}): {text}")
+        self.code = code
+
+
+class Refused(SerlError, RuntimeError):
+    """A message that the exchange could not take; it changed nothing. `code` is the protocol's."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+class SessionEnded(SerlError, ConnectionError):
+    """The exchange said GOODBYE; `code` says why."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"the exchange ended the session ({code}): {text}")
+        self.code = code
+
+
+class Rejected(SerlError, ValueError):
+    """An order that the market did not take; `reason` is the name of a Reason."""
+
+    def __init__(self, reason: str, sent: str) -> None:
+        super().__init__(f"rejected with {reason}: {sent}")
+        self.reason = reason
+
+
+class PriceOffTick(SerlError, ValueError):
+    """A price that is no multiple of the tick size."""
+
+
+class UnknownSymbol(SerlError, KeyError):
+    """A symbol that the exchange does not list."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ReportGap(SerlError, RuntimeError):
+    """Reports are missing that the exchange no longer keeps: positions and open orders may be incomplete."""
