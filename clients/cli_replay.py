@@ -1,0 +1,75 @@
+"""`serl replay`: a day of history, played live."""
+
+import time
+from pathlib import Path
+
+import click
+
+from serl.exchange.errors import ConfigError
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise ConfigError(f"--speed max or a positive number is due; got {text!r}")
+    return speed
+
+
+@click.command(epilog="Example: serl replay amzn.day --speed 60 --connect tcp://127.0.0.1:5570")
+@click.argument("day", type=click.Path(path_type=Path))
+@click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--speed", default="max", show_default=True, help="Times real time, or max.")
+@click.option("--from", "start", help="Time of day from which --speed counts; what comes before is played at once.")
+@click.option("--to", "end", help="Time of day at which to stop.")
+@click.option("--wait-for", default=0, help="Begin when this many other participants are logged in.")
+@click.option("--token", default="", help="Login token of the participant 'history'.")
+def replay(day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, token: str) -> None:
+    """Plays the day file DAY (see `serl day`) into a running exchange."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    from serl.clients.replay import END_NS, Progress, Replayer
+    from serl.exchange.config import time_of_day_ns
+    from serl.exchange.history.day import read_day
+
+    pace = _speed(speed)
+    from_ns = time_of_day_ns(start) if start else 0
+    to_ns = time_of_day_ns(end) if end else END_NS
+    replayer = Replayer(read_day(day), connect, pace, token, from_ns, to_ns)
+    console = Console()
+    began = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    try:
+        replayer.wait_for(wait_for)
+        began = time.perf_counter()
+        with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
+            task = bar.add_task("opening", total=len(replayer.rows))
+
+            def tell(progress: Progress) -> None:
+                bar.update(task, completed=progress.answered, description=_clock(progress.time_ns))
+
+            replayer.run(tell)
+    except KeyboardInterrupt:
+        click.echo(f"stopped at {_clock(replayer.progress.time_ns)}, {replayer.progress.answered:,} rows answered")
+        raise
+    finally:
+        replayer.close()
+    elapsed = time.perf_counter() - began
+    progress = replayer.progress
+    click.echo(
+        f"replayed {progress.answered:,} of {progress.rows:,} commands up to {_clock(progress.time_ns)} in {elapsed:.2f} s "
+        f"({progress.answered / elapsed:,.0f}/s)"
+    )
+    for reason, count in progress.rejected.items():
+        click.echo(f"  {count:,} of them rejected with {reason}: others' trading displaced their orders")
+
+
+def _clock(time_ns: int) -> str:
+    seconds = time_ns // 1_000_000_000
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -1,0 +1,195 @@
+"""Plays a day of history into a running exchange, as one participant among others.
+
+History sends its messages as if nobody else had ever traded; the book decides what becomes of them (docs/history.md).
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgpack
+import numpy as np
+import zmq
+
+from serl.clients.blocking import Exchange, connect
+from serl.clients.errors import ExchangeAway, Refused
+from serl.clients.session import Grant
+from serl.exchange.config import socket_endpoints
+from serl.exchange.errors import SerlError
+from serl.exchange.history.day import Day
+from serl.exchange.records import EventKind, Reason, Rows
+from serl.exchange.wire import Kind
+
+NAME = "history"
+END_NS = 1 << 62
+WINDOW_ROWS = 8192
+"""Rows without an answer before the replayer waits."""
+
+
+class ReplayError(SerlError, ValueError):
+    """A day that cannot be played into this exchange."""
+
+
+@dataclass
+class Progress:
+    """How far a replay has come."""
+
+    rows: int
+    sent: int = 0
+    answered: int = 0
+    time_ns: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+    finished: bool = False
+
+
+def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
+    """The day's rows with the exchange's symbol numbers, and ids behind those that history used here before."""
+    rows = day.commands.copy()
+    numbers = []
+    for symbol in day.reference.symbols:
+        instrument = client.instrument(symbol.name)
+        if str(instrument.tick_size) != symbol.tick_size:
+            raise ReplayError(
+                f"{symbol.name}: the day's tick is {symbol.tick_size}, the exchange's {instrument.tick_size}; start it with "
+                f"--symbols {symbol.name}={symbol.tick_size}"
+            )
+        numbers.append(instrument.number)
+    rows["symbol"] = np.array(numbers, np.uint16)[rows["symbol"]]
+    shift = first_id - int(rows[0]["command_id"])
+    rows["command_id"] += shift
+    rows["order_id"] = np.where(rows["order_id"] > 0, rows["order_id"] + shift, 0)
+    return rows
+
+
+class Replayer:
+    """One replay: `run` until the end or until it is stopped; `progress` says how far it came."""
+
+    def __init__(
+        self, day: Day, endpoint: str, speed: float | None = None, token: str = "", from_ns: int = 0, to_ns: int = END_NS
+    ) -> None:
+        self.day = day
+        self.endpoint = endpoint
+        self.speed = speed
+        self.token = token
+        self.client = connect(endpoint, NAME, token, rows=True)
+        try:
+            rows = numbered(day, self.client, self.client.session.next_command_id)
+            first = int(np.searchsorted(rows["time_ns"], to_ns, side="right"))
+            self.rows = rows[:first]
+            self._check()
+        except BaseException:
+            self.client.close()
+            raise
+        self.progress = Progress(len(self.rows))
+        self._fast_until = int(np.searchsorted(self.rows["time_ns"], from_ns))
+        self._last_id = 0
+
+    @property
+    def kind(self) -> str:
+        """The exchange's clock: live, scaled or lockstep."""
+        return str(self.client.session.clock[0])
+
+    def _check(self) -> None:
+        session = self.client.session
+        if not len(self.rows):
+            raise ReplayError("the day has no commands in this stretch of time")
+        if not session.operator:
+            raise ReplayError(f"history halts and prints: let {NAME!r} be an operator (login.operators)")
+        if self.kind == "scaled" and self.speed is not None and self.speed != session.clock[1]:
+            raise ReplayError(
+                f"--speed {self.speed:g} is asked for, the exchange's clock runs at {session.clock[1]:g}; they must be the same"
+            )
+
+    def wait_for(self, sessions: int) -> None:
+        """Returns when that many other sessions are logged in."""
+        while self.client.ask(Kind.STATISTICS)[5]["sessions"] <= sessions:
+            self.client.wait(0.05)
+
+    def run(self, tell: Callable[[Progress], None]) -> Progress:
+        """Plays everything, calling `tell` now and then; at the end all is answered."""
+        lockstep = self.kind == "lockstep"
+        step = int(self.client.session.limits["bulk_rows_max"])
+        due = None if lockstep and self.speed is None else self._pace()
+        if lockstep:
+            self._promise(int(self.rows[0]["time_ns"]))
+        at = 0
+        while at < len(self.rows):
+            stop = min(at + step, len(self.rows))
+            if due is not None and at >= self._fast_until:
+                stop = self._wait_until_due(due, at, stop)
+            while self.progress.sent - self.progress.answered > WINDOW_ROWS:
+                self._listen(0.2)
+            self.client.words.say(self.client.session.rows(self.rows[at:stop]))
+            at = stop
+            self.progress.sent = at
+            self.progress.time_ns = int(self.rows[at - 1]["time_ns"])
+            if lockstep:
+                self._promise(int(self.rows[at]["time_ns"]) if at < len(self.rows) else END_NS)
+            self._listen(0)
+            tell(self.progress)
+        while self.progress.answered < len(self.rows):
+            self._listen(0.2)
+            tell(self.progress)
+        self.progress.finished = True
+        return self.progress
+
+    def _promise(self, time_ns: int) -> None:
+        self.client.words.say(msgpack.packb([Kind.PROMISE, time_ns]))
+
+    def _pace(self) -> Callable[[], int] | None:
+        """The market time that is due now; None for as fast as it goes."""
+        first_ns = int(self.rows[self._fast_until]["time_ns"]) if self._fast_until < len(self.rows) else 0
+        if self.kind == "scaled":
+            began_ns = set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
+            speed = float(self.client.session.clock[1])
+        elif self.speed is None:
+            return None
+        else:
+            began_ns, speed = first_ns, self.speed
+        start = time.monotonic()
+        return lambda: began_ns + int((time.monotonic() - start) * speed * 1e9)
+
+    def _wait_until_due(self, due: Callable[[], int], at: int, stop: int) -> int:
+        """The end of the rows that are due; waits until there is one."""
+        times = self.rows["time_ns"][at:stop]
+        while (count := int(np.searchsorted(times, due(), side="right"))) == 0:
+            self._listen(0.002)
+        return at + count
+
+    def _listen(self, timeout_s: float) -> None:
+        item = self.client.wait(timeout_s)
+        while item is not None:
+            if not isinstance(item, Grant | tuple):
+                self._count(item)  # type: ignore[arg-type]
+            item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+
+    def _count(self, events: Rows) -> None:
+        own = events["command_id"][events["command_id"] > 0]
+        if len(own):
+            self._last_id = max(self._last_id, int(own.max()))
+            self.progress.answered = self._last_id - int(self.rows[0]["command_id"]) + 1
+        for reason in events["reason"][events["kind"] == EventKind.REJECTED].tolist():
+            name = Reason(reason).name
+            self.progress.rejected[name] = self.progress.rejected.get(name, 0) + 1
+
+    def close(self) -> None:
+        """Leaves the exchange; the book stays as it is."""
+        self.client.close()
+
+
+def set_clock(endpoint: str, token: str, time_ns: int) -> int:
+    """Sets a scaled clock and lets it run; the time it was set to."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.linger = 0
+    try:
+        socket.connect(socket_endpoints(endpoint)["admin"])
+        socket.send(msgpack.packb([Kind.CLOCK, 1, token, time_ns, 1]))
+        if not socket.poll(5000):
+            raise ExchangeAway(f"{endpoint}: its admin socket does not answer")
+        reply = msgpack.unpackb(socket.recv())
+    finally:
+        context.destroy(0)
+    if reply[0] == Kind.ERROR:
+        raise Refused(reply[1], reply[2])
+    return time_ns

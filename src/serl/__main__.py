@@ -1,0 +1,5 @@
+"""`python -m serl` is `serl`."""
+
+from serl.cli import main
+
+main()
