@@ -144,7 +144,7 @@ def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> 
     left = _match(book, side, rank, qty_lots)
     book.known_lots[order] = qty_lots if known else 0
     if left == 0:
-        return order
+        return int(order)
     book.side[order], book.rank[order], book.open_lots[order] = side, rank, left
     tail = book.tail[side, rank]
     book.before[order], book.after[order] = tail, 0
@@ -158,14 +158,14 @@ def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> 
     best = book.best[side]
     if best < 0 or best >= book.price_ticks.shape[0] or (rank > best if side == BUY else rank < best):
         book.best[side] = rank
-    return order
+    return int(order)
 
 
 @numba.njit(cache=True)
 def execute(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Writes an IOC limit order of `side` and plays it; returns what found no counterpart."""
     write(book, NEW, 0, side, book.price_ticks[rank], qty_lots, IOC)
-    return _match(book, side, rank, qty_lots)
+    return int(_match(book, side, rank, qty_lots))
 
 
 @numba.njit(cache=True)

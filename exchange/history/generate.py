@@ -22,14 +22,16 @@ SECOND_NS = 1_000_000_000
 OPEN_NS, CLOSE_NS = 34_200 * SECOND_NS, 57_600 * SECOND_NS
 """09:30 and 16:00."""
 
-OPENING_LEVELS, OPENING_ORDERS = 25, 4
+OPENING_LEVELS, OPENING_ORDERS = 30, 3
 LEVELS_MIN = 15
 """Occupied levels of a side below which nothing empties a level."""
-ORDERS_TARGET = 500.0
+ORDERS_TARGET = 220.0
 """Open orders at which cancellations and executions balance limit orders."""
-LIMIT_SHARE, MARKET_SHARE = 0.5, 0.07
+LIMIT_SHARE, MARKET_SHARE = 0.5, 0.09
+SWEEP_SHARE = 0.3
+"""Of the executions: those that take all that stands at the touch."""
 VALUE_TICKS_PER_ROOT_S, VALUE_REVERSION_S = 0.8, 1800.0
-DISTANCE_P, DISTANCE_MAX = 0.18, 60
+DISTANCE_P, DISTANCE_MAX = 0.09, 60
 GRID_TICKS = 2000
 """Half the width of the prices that may occur."""
 
@@ -69,7 +71,7 @@ def _limit(book: HistoryBook, random: np.random.Generator, value: float, occupie
         rank = touch + sign
     rank = max(1, min(book.price_ticks.shape[0] - 2, rank))
     occupied[side] += book.level_lots[side, rank] == 0
-    return add(book, side, rank, _lots(random), True)
+    return int(add(book, side, rank, _lots(random), True))
 
 
 @numba.njit(cache=True)
@@ -80,7 +82,8 @@ def _cancel(
     while count > 0:
         place = int(random.random() * count)
         order = live[place]
-        if book.open_lots[order] > 0:
+        still_open = book.open_lots[order] > 0
+        if still_open:
             side, rank = book.side[order], book.rank[order]
             alone = book.level_lots[side, rank] == book.open_lots[order]
             if alone and occupied[side] <= LEVELS_MIN:
@@ -89,7 +92,7 @@ def _cancel(
             occupied[side] -= alone
         count -= 1
         live[place] = live[count]
-        if book.open_lots[order] == 0 and book.commands[book.written[0] - 1]["order_id"] == order:
+        if still_open:
             return count
     return count
 
@@ -103,7 +106,7 @@ def _take(book: HistoryBook, random: np.random.Generator, value: float, occupied
     other = 1 - side
     touch = book.best[other]
     standing = book.level_lots[other, touch]
-    lots = min(standing, _lots(random))
+    lots = standing if random.random() < SWEEP_SHARE else min(standing, _lots(random))
     if lots == standing:
         if occupied[other] <= LEVELS_MIN:
             return
@@ -166,7 +169,7 @@ def generate_day(
 ) -> Day:
     """The same day for the same arguments; start_ns and end_ns in nanoseconds after midnight.
 
-    commands_per_s is the mean over 09:30 to 16:00, price_ticks the first mid price. ConfigError if an argument cannot be.
+    commands_per_s is the mean over 09:30 to 16:00, price_ticks the first mid. ConfigError if an argument cannot be.
     """
     _check(seed, start_ns, end_ns, commands_per_s, price_ticks)
     prices = np.arange(price_ticks - GRID_TICKS, price_ticks + GRID_TICKS + 1)
@@ -179,7 +182,8 @@ def generate_day(
     written = int(book.written[0])
     commands, rows = book.commands[:written].copy(), book.rows[:written].copy()
     parameters: dict[str, Any] = {
-        "seed": seed, "start_ns": start_ns, "end_ns": end_ns, "commands_per_s": commands_per_s, "price_ticks": price_ticks,
+        "seed": seed, "start_ns": start_ns, "end_ns": end_ns, "commands_per_s": commands_per_s,
+        "price_ticks": price_ticks,
     }  # fmt: skip
     reference = Reference(
         symbols=(SymbolReference(symbol, tick_size),),

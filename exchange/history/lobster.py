@@ -57,7 +57,7 @@ def is_lobster(path: Path) -> bool:
 
 
 def read_lobster(path: Path | str) -> Lobster:
-    """Reads a zip file, a folder, or a message CSV with its order book beside it; LobsterError or SourceError if not so."""
+    """Reads a zip file, a folder or a message CSV beside its order book CSV; LobsterError or SourceError otherwise."""
     path = Path(path)
     try:
         messages_name, book_name = _pair(path)

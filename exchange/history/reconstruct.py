@@ -205,7 +205,7 @@ def _play(
     """Plays one message; returns whether the symbol is halted after it."""
     kind = message[1]
     if kind == 7:
-        return _halt(book, message[4], halted, counts)
+        return bool(_halt(book, message[4], halted, counts))
     if kind == 5 or kind == 6:
         _publish(book, message, counts)
     elif kind == 2 or kind == 3:

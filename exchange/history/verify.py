@@ -89,7 +89,7 @@ def _play(
     state: Any, commands: Any, rows: NDArray[np.int64], view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64],
     events: Any, out: Any, at: NDArray[np.int64], stop_at_difference: bool,
 ) -> int:  # fmt: skip
-    """Goes on from at = [source row, command, rejected, differing]; DONE, GROW, or DONE early at the first difference."""
+    """Goes on from at = [source row, command, rejected, differing]; DONE or GROW."""
     while at[0] < view_ticks.shape[0]:
         stop = at[1]
         while stop < rows.size and rows[stop] <= at[0]:
@@ -98,7 +98,7 @@ def _play(
             at[1], count, status = execute_batch(state, commands, at[1], stop, events, 0)
             at[2] += _rejections(events, count)
             if status != DONE and status != EVENTS_FULL:
-                return np.int64(status)
+                return int(status)
         row = at[0]
         if _differs(state, 0, view_ticks[row, 0], view_lots[row, 0], out) or _differs(
             state, 1, view_ticks[row, 1], view_lots[row, 1], out
