@@ -8,7 +8,8 @@ import click
 from serl.exchange.errors import ConfigError
 
 
-def _speed(text: str) -> float | None:
+def parse_speed(text: str) -> float | None:
+    """The option --speed: None for max; ConfigError if it is neither max nor a positive number."""
     if text == "max":
         return None
     try:
@@ -38,7 +39,7 @@ def replay(day: Path, connect: str, speed: str, start: str | None, end: str | No
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.history.day import read_day
 
-    pace = _speed(speed)
+    pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0
     to_ns = time_of_day_ns(end) if end else END_NS
     replayer = Replayer(read_day(day), connect, pace, token, from_ns, to_ns)

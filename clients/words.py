@@ -42,7 +42,7 @@ class Words:
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._request = 0
-        self._answered_s = self._said_s = time.monotonic()
+        self._answered_s = self._said_s = self._asked_s = time.monotonic()
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self.context.socket(kind)
@@ -102,7 +102,7 @@ class Words:
 
     def steps_until_away(self) -> None:
         """ExchangeAway if nothing was heard for too long while an answer is due."""
-        if time.monotonic() - max(self._answered_s, self._said_s) > ANSWER_S:
+        if time.monotonic() - max(self._answered_s, self._said_s, self._asked_s) > ANSWER_S:
             raise ExchangeAway(
                 f"no answer from {self.endpoint} for {ANSWER_S:g} s; start an exchange with `serl exchange start`, or "
                 "check the address"
@@ -163,7 +163,7 @@ class Words:
         """A query and its reply."""
         self._request += 1
         request = self._request
-        self._said_s = time.monotonic()
+        self._asked_s = time.monotonic()
         self.queries.send(msgpack.packb([kind, request, *values]))
         while request not in self._replies:
             yield

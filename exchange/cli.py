@@ -43,6 +43,8 @@ def _overrides(**given: Any) -> dict[str, Any]:
         clock["start"] = given["clock_start"]
     if given["hold"]:
         clock["held"] = True
+    if given["participants"]:
+        clock["participants"] = given["participants"]
     if clock:
         values["clock"] = clock
     if given["curve"]:
@@ -58,6 +60,7 @@ def _overrides(**given: Any) -> dict[str, Any]:
 @click.option("--clock", help="live (default), scaled:K (K times real time) or lockstep.")
 @click.option("--clock-start", help="Time of day at which a scaled clock begins, like 09:30.")
 @click.option("--hold", is_flag=True, help="A scaled clock waits until it is set (serl replay does that).")
+@click.option("--participants", type=int, help="A lockstep clock stands still until this many have promised.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`: encrypted, any address.")
 def start(config: Path | None, **given: Any) -> None:
     """Starts an exchange and serves until Ctrl-C."""

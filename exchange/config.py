@@ -44,6 +44,7 @@ class ClockConfig(_Section):
     speed: float = Field(1.0, gt=0, le=1e6)
     start: str = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
     held: bool = False
+    participants: int = Field(0, ge=0)
 
     @property
     def start_ns(self) -> int:

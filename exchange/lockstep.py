@@ -21,7 +21,7 @@ END_NS = 1 << 62
 class Lockstep:
     """Promises in, grants out. Sessions that never promise do not hold the time; their commands arrive at once."""
 
-    def __init__(self, core: Core, clock: Clock, send: Callable[[int, bytes], bool], publish: Callable[[int], None]) -> None:
+    def __init__(self, core: Core, clock: Clock, send: Callable[[int, bytes], bool], publish: Callable[[int], None], participants: int) -> None:
         self._core = core
         self._gate = core.gate
         self._clock = clock
@@ -29,6 +29,8 @@ class Lockstep:
         self._publish = publish
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
+        #: participants that must have promised before time moves at all
+        self._missing = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
         """A session's next promise; Refusal `promise` if it goes back."""
@@ -49,18 +51,19 @@ class Lockstep:
 
     def advance(self) -> None:
         """Executes what arrives before the smallest promise, publishes, and gives the next participants their turn."""
-        while True:
-            slots = self._promised()
-            until_ns = min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS)
-            if until_ns > self.time_ns or not slots or until_ns == END_NS:
-                self._execute_until(until_ns)
-            if until_ns < END_NS:
-                self.time_ns = max(self.time_ns, until_ns)
-                self._clock.step(self.time_ns)
-            turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
-            if turns and until_ns < END_NS:
-                self._grant(turns)
+        slots = self._promised()
+        if len(slots) < self._missing:
             return
+        self._missing = 0
+        until_ns = min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS)
+        if until_ns > self.time_ns or not slots or until_ns == END_NS:
+            self._execute_until(until_ns)
+        if until_ns < END_NS:
+            self.time_ns = max(self.time_ns, until_ns)
+            self._clock.step(self.time_ns)
+        turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
+        if turns and until_ns < END_NS:
+            self._grant(turns)
 
     def _execute_until(self, until_ns: int) -> None:
         staged = int(self._gate.counter[STAGED])

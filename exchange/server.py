@@ -50,7 +50,7 @@ class Exchange:
         self.feed = Feed(self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence)
         self.lockstep = None
         if config.clock.kind == "lockstep":
-            self.lockstep = Lockstep(self.core, self.clock, self.sessions.send, self._publish_time)
+            self.lockstep = Lockstep(self.core, self.clock, self.sessions.send, self._publish_time, config.clock.participants)
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
         self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
         self._published = int(self.core.gate.counter[EVENTS])

@@ -1,0 +1,88 @@
+"""The whole chain in processes of their own: an exchange, a replayed day, and an executor that trades in it."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from serl.exchange.errors import SerlError
+
+SERL = (sys.executable, "-m", "serl")
+PORTS = 4
+
+
+class DemoFailed(SerlError, RuntimeError):
+    """One of the demo's processes failed; its last words are in the message."""
+
+
+def free_port() -> int:
+    """A port that is free on loopback together with the next three."""
+    for _ in range(1000):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        with contextlib.ExitStack() as stack:
+            try:
+                for offset in range(PORTS):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + offset))
+            except (OSError, OverflowError):
+                continue
+        return port
+    raise DemoFailed("no four free ports in a row on 127.0.0.1")
+
+
+@contextlib.contextmanager
+def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """`serl ARGUMENTS` for the time of a `with`; it is gone afterwards, whatever happens."""
+    child = subprocess.Popen([*SERL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def read_until(child: "subprocess.Popen[str]", start: str) -> list[str]:
+    """The lines of a process up to the one that begins with `start`; DemoFailed if it ends before."""
+    assert child.stdout is not None
+    lines = []
+    for line in child.stdout:
+        lines.append(line.rstrip())
+        if line.startswith(start):
+            return lines
+    raise DemoFailed("\n".join(lines) or f"{child.args!r} ended without a word")
+
+
+def run(day: Path, symbol: str, side: str, qty: int, window: str, speed: str, output: Path, stop_at: str) -> Iterator[str]:
+    """Runs the demo, telling line by line what happens."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
+    began = time.perf_counter()
+    with process("exchange", "start", "--symbols", symbol, "--endpoint", endpoint, "--clock", *clock) as exchange:
+        yield from read_until(exchange, "  journal")
+        execute = (
+            "execute", "twap", "--symbol", symbol, "--side", side, "--qty", str(qty), "--window", window, "--connect", endpoint,
+            "--day", str(day), "--report", str(output),
+        )  # fmt: skip
+        with process(*execute) as executor:
+            yield from read_until(executor, "executor")
+            replay = ("replay", str(day), "--connect", endpoint, "--wait-for", "1", "--to", stop_at, "--speed", speed)
+            with process(*replay) as replayer:
+                yield f"replaying up to {stop_at} at {'full speed, in lockstep' if speed == 'max' else speed + ' x'} ..."
+                output_text, _ = executor.communicate()
+                if executor.returncode:
+                    raise DemoFailed(output_text)
+                yield output_text.rstrip()
+                if speed == "max":
+                    replayed, _ = replayer.communicate(timeout=60)
+                    yield replayed.rstrip()
+    yield f"done in {time.perf_counter() - began:.1f} s"

@@ -1,0 +1,44 @@
+"""The same TWAP on the same day without a server: what a lockstep exchange must reproduce fill by fill."""
+
+import numpy as np
+
+from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.exchange.history.day import Day
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Rows, TimeInForce, command
+
+EXECUTOR, HISTORY = 0, 1
+"""Participant numbers: the executor logs in first, so that of equal arrival times its order is the first."""
+
+
+def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]:
+    """The fills of the parent order as (time_ns, price_ticks, qty_lots), forced completion included."""
+    names = [symbol.name for symbol in day.reference.symbols]
+    symbol = names.index(order.symbol)
+    market = Market(names, limits=MarketLimits(participants_max=2))
+    market.grant_operator(HISTORY)
+    rows = day.commands.copy()
+    rows["participant"] = HISTORY
+    times = order.slice_times_ns
+    fills: list[tuple[int, int, int]] = []
+    at = 0
+    for number, (time_ns, target) in enumerate(
+        [*zip(times, twap_targets(order.qty_lots, len(times)), strict=True), (order.end_ns, order.qty_lots)], start=1
+    ):
+        stop = int(np.searchsorted(rows["time_ns"], time_ns, side="left"))
+        _own_fills(market.submit(rows[at:stop]), fills)
+        at = stop
+        qty_lots = target - sum(qty for _, _, qty in fills)
+        if qty_lots > 0:
+            child = command(
+                CommandKind.NEW, symbol=symbol, side=order.side, qty_lots=qty_lots, time_in_force=TimeInForce.IOC,
+                flags=CommandFlag.MARKET, command_id=number, participant=EXECUTOR, time_ns=time_ns,
+            )  # fmt: skip
+            _own_fills(market.submit(child), fills)
+    return fills
+
+
+def _own_fills(events: Rows, fills: list[tuple[int, int, int]]) -> None:
+    own = events[(events["kind"] == EventKind.FILL) & (events["participant"] == EXECUTOR)]
+    own = own[own["flags"] & EventFlag.MAKER == 0]
+    fills.extend(zip(own["time_ns"].tolist(), own["price_ticks"].tolist(), own["qty_lots"].tolist(), strict=True))

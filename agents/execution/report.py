@@ -1,0 +1,153 @@
+"""The transaction-cost report of one parent order: a table, JSON, and a picture."""
+
+import json
+import platform
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution import metrics
+from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.twap import Execution
+
+Fills = list[tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The TWAP's fills on the same day, in process; `day` names the file and its fingerprint."""
+
+    fills: Fills
+    day: str
+
+
+def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, Any]:
+    """Every number of the report; None with a reason in `notes` where the market gives none."""
+    order = execution.order
+    own = {match_id for _, _, _, match_id in execution.fills}
+    trades = [(match_id, price, qty) for match_id, _, price, qty in execution.trades]
+    executed = metrics.average_price([(price, qty) for _, price, qty, _ in execution.fills])
+    vwap = metrics.market_vwap(trades, own)
+    twap = metrics.average_price([(price, qty) for _, price, qty in benchmark.fills]) if benchmark else None
+    same = [fill[:3] for fill in execution.fills] == benchmark.fills if benchmark else None
+    notes = ["one parent order: no interval can be given for these numbers"]
+    if vwap is None:
+        notes.append("PA: nobody else traded in the window, so there is no market VWAP")
+    if benchmark is None:
+        notes.append("PA_twap: needs --day, the file that is being replayed")
+    if execution.arrival_mid_ticks is None:
+        notes.append("IS: no two-sided market at the start of the window")
+    return {
+        "symbol": order.symbol, "side": order.side.name.lower(), "qty_lots": order.qty_lots,
+        "window_ns": [order.start_ns, order.end_ns], "interval_ns": order.interval_ns, "parent_orders": 1,
+        "children": len(execution.children), "fills": len(execution.fills), "filled_lots": execution.filled_lots,
+        "average_price_ticks": executed, "arrival_mid_ticks": execution.arrival_mid_ticks, "market_vwap_ticks": vwap,
+        "PA_bps": metrics.advantage_bps(order.sign, executed, vwap),
+        "PA_twap_bps": metrics.advantage_bps(order.sign, executed, twap),
+        "IS_bps": metrics.advantage_bps(order.sign, executed, execution.arrival_mid_ticks),
+        "participation": metrics.participation(execution.filled_lots, trades, own),
+        "AFI": metrics.unfilled_share(execution.unfilled_lots, order.qty_lots),
+        "FFR": metrics.fill_ratio(execution.filled_lots, order.qty_lots),
+        "market_trades": len(trades), "served_equals_in_process": same, "notes": notes,
+        "day": benchmark.day if benchmark else None, "command": " ".join(sys.argv), "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def write_report(execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path) -> tuple[Path, Path]:
+    """Writes the JSON and the PNG; their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{execution.order.symbol}-{execution.order.side.name.lower()}-twap"
+    json_path, png_path = folder / f"{stem}.json", folder / f"{stem}.png"
+    record = {"summary": summary, "fills": execution.fills, "children": execution.children}
+    json_path.write_text(json.dumps(record, indent=1))
+    draw(execution, summary, tick_size, png_path)
+    return json_path, png_path
+
+
+def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: Path) -> None:
+    """Above: mid, market VWAP, child orders and fills. Below: executed against the schedule."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    order = execution.order
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 6.5), sharex=True, height_ratios=[3, 1.2], layout="constrained")
+    if execution.mids:
+        times, mids = zip(*execution.mids, strict=True)
+        top.step(_hours(times), np.array(mids) * tick_size, where="post", color="#44546a", lw=1, label="mid")
+    if summary["market_vwap_ticks"]:
+        top.axhline(summary["market_vwap_ticks"] * tick_size, color="#999999", ls="--", lw=1, label="market VWAP")
+    for index, (time_ns, _) in enumerate(execution.children):
+        top.axvline(time_ns / 3.6e12, color="#e0a030", lw=0.5, alpha=0.5, label="" if index else "child order")
+    fill_times, prices, sizes = _columns(execution.fills)
+    scale = 90 / max(sizes.max(initial=1), 1)
+    label = f"{order.side.name.lower()} fill (area = quantity)"
+    top.scatter(_hours(fill_times), prices * tick_size, s=10 + sizes * scale, color="#c0392b", alpha=0.7, label=label, zorder=3)
+    top.set_ylabel("price")
+    top.set_title(_title(order, summary))
+    top.legend(loc="best", fontsize=8, frameon=False)
+    bottom.plot([order.start_ns / 3.6e12, order.end_ns / 3.6e12], [0, order.qty_lots], color="#999999", ls="--", label="schedule")
+    bottom.step(_hours(fill_times), np.cumsum(sizes), where="post", color="#c0392b", label="executed")
+    bottom.set_ylabel("lots")
+    bottom.set_xlabel("time of day")
+    bottom.legend(loc="upper left", fontsize=8, frameon=False)
+    bottom.xaxis.set_major_formatter(lambda hours, _: _time_of_day(hours))
+    for axes in (top, bottom):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _columns(fills: list[tuple[int, int, int, int]]) -> tuple[Any, Any, Any]:
+    table = np.array(fills, np.int64).reshape(-1, 4)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+def _hours(times_ns: Any) -> Any:
+    return np.asarray(times_ns, np.float64) / 3.6e12
+
+
+def _time_of_day(hours: float) -> str:
+    seconds = round(hours * 3600)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _title(order: ParentOrder, summary: dict[str, Any]) -> str:
+    return (
+        f"TWAP {order.side.name.lower()} {order.qty_lots:,} {order.symbol}: "
+        f"PA {text(summary['PA_bps'])} bps, IS {text(summary['IS_bps'])} bps, {summary['fills']} fills"
+    )
+
+
+def text(value: float | None) -> str:
+    """A number for people, n/a for None."""
+    return "n/a" if value is None else f"{value:+.2f}"
+
+
+def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
+    """The table's rows."""
+
+    def price(ticks: float | None) -> str:
+        return "n/a" if ticks is None else f"{ticks * tick_size:.4f}"
+
+    share = summary["participation"]
+    rows = [
+        ("filled", f"{summary['filled_lots']:,} of {summary['qty_lots']:,} lots in {summary['fills']} fills"),
+        ("child orders", f"{summary['children']}"),
+        ("average price", price(summary["average_price_ticks"])),
+        ("market VWAP (without us)", f"{price(summary['market_vwap_ticks'])} over {summary['market_trades']:,} trades"),
+        ("arrival mid", price(summary["arrival_mid_ticks"])),
+        ("PA (against VWAP)", f"{text(summary['PA_bps'])} bps"),
+        ("PA_twap (against TWAP in process)", f"{text(summary['PA_twap_bps'])} bps"),
+        ("IS (against arrival)", f"{text(summary['IS_bps'])} bps"),
+        ("participation", "n/a" if share is None else f"{share:.2%}"),
+        ("AFI / FFR", f"{summary['AFI']:.4f} / {summary['FFR']:.4f}"),
+    ]
+    if summary["served_equals_in_process"] is not None:
+        rows.append(("served = in process", "yes, every fill" if summary["served_equals_in_process"] else "no"))
+    return rows + [("note", note) for note in summary["notes"]]

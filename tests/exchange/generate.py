@@ -1,0 +1,198 @@
+"""Streams of commands for the differential test: seeded, and aimed at what is open, so that cancels and fills happen.
+
+A generator is told the events of its commands and so knows the orders that live. About one command in ten is invalid.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from serl.exchange.market import MarketLimits
+from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandFlag, CommandKind, EventFlag, EventKind, Reason, Rows, TimeInForce
+
+SYMBOLS = 3
+OPERATOR = 0
+PARTICIPANTS = 6  # 0 is the operator, and trades as well
+TIMES_IN_FORCE = (TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK)
+RANDOMS = 12  # uniform numbers a command
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """What kind of market a stream makes. Shares are of all commands, the rest are NEW."""
+
+    depth_ticks: float  # typical distance of an order from the mid
+    drift_ticks: float  # how far the mid moves at most with a command
+    qty_lots: int  # typical size
+    marketable: float  # share of NEW that reach across
+    sweep: float  # share of NEW with fifty times the size
+    wild: float  # share of prices anywhere from 1 to price_ticks_max
+    cancel: float = 0.28
+    reduce: float = 0.06
+    replace: float = 0.14
+    rare: float = 0.01  # mass cancel, print, halt, resume; a tenth of it ends the day
+    limits: MarketLimits = MarketLimits(participants_max=16)
+
+
+PROFILES = {
+    "deep": Profile(400.0, 2.0, 40, 0.04, 0.0002, 0.001, cancel=0.2, replace=0.1, rare=0.0005),
+    "thin": Profile(
+        3.0, 0.5, 8, 0.3, 0.01, 0.02, rare=0.03,
+        limits=MarketLimits(orders_open_max=64, window_ticks=128, price_ticks_max=30_000, participants_max=16),
+    ),
+    "sweep": Profile(30.0, 3.0, 20, 0.15, 0.08, 0.01),
+    "far": Profile(
+        2_000.0, 50.0, 30, 0.1, 0.02, 0.2, rare=0.002, limits=MarketLimits(window_ticks=128, participants_max=16)
+    ),
+}  # fmt: skip
+
+
+class Generator:
+    """An endless stream of commands of one seed and profile."""
+
+    def __init__(self, seed: int, profile: Profile) -> None:
+        self.profile = profile
+        self.random = np.random.default_rng(seed)
+        self.mid = [10_000.0 + 500 * symbol for symbol in range(SYMBOLS)]
+        self.last_id = [0] * PARTICIPANTS
+        self.time_ns = 0
+        self.live: list[tuple[int, int]] = []  # (participant, order_id) of orders that rest
+        self.place: dict[tuple[int, int], int] = {}  # where each is in `live`
+        self.price: dict[tuple[int, int], tuple[int, int]] = {}  # (price_ticks, open_lots) of each
+        self.halted: set[int] = set()
+
+    def commands(self, count: int) -> Rows:
+        """`count` COMMAND rows. The fewer at a time, the more of them find the order that they name."""
+        rows = [self._command(draw) for draw in self.random.random((count, RANDOMS)).tolist()]
+        return np.array(rows, COMMAND)
+
+    def observe(self, events: Rows) -> None:
+        """Learns which orders rest now."""
+        names = ("kind", "flags", "participant", "order_id", "price_ticks", "leaves_lots", "symbol")
+        for kind, flags, participant, order_id, price, leaves, symbol in zip(*(events[n].tolist() for n in names), strict=True):
+            key = (participant, order_id)
+            if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and flags & EventFlag.RESTING):
+                self.place[key] = len(self.live)
+                self.live.append(key)
+                self.price[key] = (price, leaves)
+            elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
+                self._forget(key)
+            elif kind == EventKind.HALTED:
+                self.halted.add(symbol)
+            elif kind == EventKind.RESUMED:
+                self.halted.discard(symbol)
+            elif key in self.place and kind in (EventKind.FILL, EventKind.REDUCED):
+                self.price[key] = (self.price[key][0], leaves)
+
+    def _forget(self, key: tuple[int, int]) -> None:
+        if key not in self.place:
+            return
+        place, last = self.place.pop(key), self.live.pop()
+        if last != key:
+            self.live[place], self.place[last] = last, place
+        del self.price[key]
+
+    def _command(self, draw: list[float]) -> tuple[int, ...]:
+        """A row in the order of COMMAND's fields. Each draw decides one thing."""
+        which, who, target, size, distance, direction, tif, flag, step, broken, how, spare = draw
+        profile = self.profile
+        self.time_ns += int(step * 1000)
+        symbol = int(target * SYMBOLS)
+        self.mid[symbol] = max(2_000.0, self.mid[symbol] + (step - 0.5) * 2 * profile.drift_ticks)
+        participant, side = int(who * PARTICIPANTS), int(direction < 0.5)
+        kind, order_id, reason = int(CommandKind.NEW), 0, 0
+        qty = 1 + int(-np.log1p(-size) * profile.qty_lots)
+        price = self._price(symbol, side, distance, direction, how)
+        time_in_force, flags = self._terms(tif, flag)
+        if spare < profile.sweep:
+            qty *= 50
+        if (which := which - profile.rare) < 0:
+            kind, symbol, reason = self._rare(-which / profile.rare, symbol, how)
+            if kind in (CommandKind.HALT, CommandKind.RESUME, CommandKind.PRINT, CommandKind.END_DAY):
+                participant = OPERATOR
+        elif (which := which - profile.cancel - profile.reduce - profile.replace) < 0 and self.live:
+            kind = int(CommandKind.CANCEL)
+            participant, order_id = self.live[int(target * len(self.live))]
+            old_price, open_lots = self.price[participant, order_id]
+            if -which < profile.reduce + profile.replace:
+                kind = int(CommandKind.REDUCE)
+                qty = 1 + int(size * open_lots * 1.2)
+            if -which < profile.replace:
+                kind = int(CommandKind.REPLACE)
+                price = old_price if how < 0.4 else price if spare < 0.3 else max(1, old_price + int(9 * how) - 6)
+                qty = 1 + int(size * open_lots * 2)
+        elif flags & CommandFlag.MARKET:
+            price = 0
+        self.last_id[participant] += 1 + int(spare * 3)
+        command_id = self.last_id[participant]
+        if reason:
+            command_id = 0
+        row = [
+            self.time_ns, 0, command_id, order_id, price, qty, symbol, participant, kind, side, time_in_force, flags, 0, reason,
+        ]  # fmt: skip
+        if broken < 0.1:
+            self._break(row, int(broken * 10 * 16), spare)
+        return tuple(row)
+
+    def _price(self, symbol: int, side: int, distance: float, direction: float, how: float) -> int:
+        if how < self.profile.wild:
+            top = self.profile.limits.price_ticks_max
+            near, anywhere = 1 + int(distance * 29_999), max(1, int(top**distance))
+            return (1, top, near, near, near, anywhere)[int(direction * 997) % 6]
+        away = -np.log1p(-distance) * self.profile.depth_ticks
+        if how > 1 - self.profile.marketable:
+            away = -away
+        return max(1, round(self.mid[symbol] + (away if side else -away)))
+
+    def _terms(self, tif: float, flag: float) -> tuple[int, int]:
+        """(time in force, flags): mostly DAY and GTC, and combinations that are allowed."""
+        time_in_force = int(TIMES_IN_FORCE[(0, 0, 0, 1, 1, 1, 1, 1, 2, 3)[int(tif * 10)]])
+        if flag < 0.05:
+            return time_in_force, int(CommandFlag.MARKET)
+        post_only = 0.05 <= flag < 0.2 and time_in_force < TimeInForce.IOC
+        return time_in_force, int(CommandFlag.POST_ONLY) if post_only else 0
+
+    def _rare(self, which: float, symbol: int, how: float) -> tuple[int, int, int]:
+        """(kind, symbol, reason). A halted symbol is resumed soon."""
+        if which < 0.1:
+            return int(CommandKind.END_DAY), symbol, 0
+        if which < 0.3:
+            return int(CommandKind.PRINT), symbol, 0
+        if which < 0.5 and not self.halted:
+            return int(CommandKind.HALT), symbol, 0
+        if which < 0.7:
+            return int(CommandKind.RESUME), min(self.halted, default=symbol), 0
+        disconnect = int(Reason.DISCONNECT) if how < 0.2 else 0
+        return int(CommandKind.MASS_CANCEL), ALL_SYMBOLS if how < 0.3 else symbol, disconnect
+
+    def _break(self, row: list[int], fault: int, spare: float) -> None:
+        """Makes one field wrong; now and then two, so that the order of the checks matters."""
+        command_id, order_id, price, qty, symbol, participant, kind, side, tif, flags = 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+        limits = self.profile.limits
+        wrong: list[tuple[int, int]] = [
+            (command_id, self.last_id[row[participant]] - 1 - int(spare * 5)),
+            (command_id, -1 - int(spare * 5)),
+            (order_id, row[order_id] + 1 + int(spare * 9)),
+            (order_id, (0, -1, 2**62, 2**63 - 1)[int(spare * 4)]),
+            (participant, int(spare * PARTICIPANTS)),
+            (qty, (0, -1, limits.qty_lots_max + 1, -(2**63))[int(spare * 4)]),
+            (price, (0, -1, limits.price_ticks_max + 1, 2**63 - 1)[int(spare * 4)]),
+            (symbol, (SYMBOLS, SYMBOLS + 1, ALL_SYMBOLS - 1, ALL_SYMBOLS)[int(spare * 4)]),
+            (kind, (0, 6, 15, 20, 255)[int(spare * 5)]),
+            (kind, (16, 17, 18, 19)[int(spare * 4)]),
+            (side, (2, 3, 255)[int(spare * 3)]),
+            (tif, (4, 5, 255)[int(spare * 3)]),
+            (flags, (3, 4, 8, 128, 255)[int(spare * 5)]),
+            (flags, int(CommandFlag.POST_ONLY)),
+            (flags, int(CommandFlag.MARKET)),
+            (price, row[price] + 1),
+        ]
+        field, value = wrong[fault]
+        if field in (participant, kind) and row[command_id] > 0 and fault == 4:
+            self.last_id[value] += 1
+            row[command_id] = self.last_id[value]
+        row[field] = value
+        if spare < 0.2 and fault + 5 < len(wrong):
+            row[wrong[fault + 5][0]] = wrong[fault + 5][1]
+        if row[kind] >= CommandKind.END_DAY and row[participant] == OPERATOR:
+            row[kind] = int(CommandKind.PRINT)  # halts and ends of day by mistake would leave little to test
