@@ -337,7 +337,10 @@ class ReferenceMarket:
         counters = snapshot.counters.tolist()
         market.event_sequence, market.match_id, market.order_number, market.command_sequence = counters
         used = len(snapshot.report)
-        market.last_command_id[:used], market.report[:used] = snapshot.last_command_id.tolist(), snapshot.report.tolist()
+        market.last_command_id[:used], market.report[:used] = (
+            snapshot.last_command_id.tolist(),
+            snapshot.report.tolist(),
+        )
         for participant, symbol in np.ndindex(snapshot.position_lots.shape):
             market.position_lots[participant, symbol] = int(snapshot.position_lots[participant, symbol])
             market.cash_ticks[participant, symbol] = int(snapshot.cash_ticks[participant, symbol])

@@ -8,13 +8,24 @@ import dataclasses
 import numpy as np
 
 from serl.exchange.market import MarketLimits
-from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandFlag, CommandKind, EventFlag, EventKind, Reason, Rows, TimeInForce
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    COMMAND,
+    CommandFlag,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    Reason,
+    Rows,
+    TimeInForce,
+)
 
 SYMBOLS = 3
 OPERATOR = 0
 PARTICIPANTS = 6  # 0 is the operator, and trades as well
 TIMES_IN_FORCE = (TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK)
 RANDOMS = 12  # uniform numbers a command
+LIMITS = MarketLimits(participants_max=16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,18 +42,18 @@ class Profile:
     reduce: float = 0.06
     replace: float = 0.14
     rare: float = 0.01  # mass cancel, print, halt, resume; a tenth of it ends the day
-    limits: MarketLimits = MarketLimits(participants_max=16)
+    limits: MarketLimits = LIMITS
 
 
 PROFILES = {
-    "deep": Profile(400.0, 2.0, 40, 0.04, 0.0002, 0.001, cancel=0.2, replace=0.1, rare=0.0005),
+    "deep": Profile(400.0, 2.0, 40, 0.03, 0.0002, 0.001, cancel=0.16, replace=0.1, rare=0.0005),
     "thin": Profile(
-        3.0, 0.5, 8, 0.3, 0.01, 0.02, rare=0.03,
+        6.0, 0.3, 8, 0.15, 0.01, 0.01, cancel=0.1, rare=0.02,
         limits=MarketLimits(orders_open_max=64, window_ticks=128, price_ticks_max=30_000, participants_max=16),
     ),
-    "sweep": Profile(30.0, 3.0, 20, 0.15, 0.08, 0.01),
+    "sweep": Profile(30.0, 1.0, 20, 0.08, 0.02, 0.003, cancel=0.15, rare=0.003),
     "far": Profile(
-        2_000.0, 50.0, 30, 0.1, 0.02, 0.2, rare=0.002, limits=MarketLimits(window_ticks=128, participants_max=16)
+        2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)
     ),
 }  # fmt: skip
 
@@ -69,7 +80,9 @@ class Generator:
     def observe(self, events: Rows) -> None:
         """Learns which orders rest now."""
         names = ("kind", "flags", "participant", "order_id", "price_ticks", "leaves_lots", "symbol")
-        for kind, flags, participant, order_id, price, leaves, symbol in zip(*(events[n].tolist() for n in names), strict=True):
+        for kind, flags, participant, order_id, price, leaves, symbol in zip(
+            *(events[n].tolist() for n in names), strict=True
+        ):
             key = (participant, order_id)
             if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and flags & EventFlag.RESTING):
                 self.place[key] = len(self.live)
@@ -106,7 +119,9 @@ class Generator:
         time_in_force, flags = self._terms(tif, flag)
         if spare < profile.sweep:
             qty *= 50
-        if (which := which - profile.rare) < 0:
+        if self.halted and 0.5 < spare < 0.503:
+            kind, symbol, participant = int(CommandKind.RESUME), min(self.halted), OPERATOR
+        elif (which := which - profile.rare) < 0:
             kind, symbol, reason = self._rare(-which / profile.rare, symbol, how)
             if kind in (CommandKind.HALT, CommandKind.RESUME, CommandKind.PRINT, CommandKind.END_DAY):
                 participant = OPERATOR
@@ -153,7 +168,7 @@ class Generator:
         return time_in_force, int(CommandFlag.POST_ONLY) if post_only else 0
 
     def _rare(self, which: float, symbol: int, how: float) -> tuple[int, int, int]:
-        """(kind, symbol, reason). A halted symbol is resumed soon."""
+        """(kind, symbol, reason)."""
         if which < 0.1:
             return int(CommandKind.END_DAY), symbol, 0
         if which < 0.3:

@@ -47,7 +47,10 @@ def assert_equal_events(compiled: Rows, reference: Rows, commands: Rows, first_s
     shared = min(len(compiled), len(reference))
     differing = np.flatnonzero(compiled[:shared] != reference[:shared])
     row = int(differing[0]) if len(differing) else shared
-    shown = [dict(zip(side.dtype.names or (), side[row], strict=True)) if row < len(side) else None for side in (compiled, reference)]
+    shown = [
+        dict(zip(side.dtype.names or (), side[row], strict=True)) if row < len(side) else None
+        for side in (compiled, reference)
+    ]
     sequence = (reference if row < len(reference) else compiled)[row]["command_sequence"]
     pytest.fail(f"command {commands[sequence - first_sequence]}\n  compiled:  {shown[0]}\n  reference: {shown[1]}")
 
@@ -78,7 +81,8 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
         assert expected <= set(reasons), f"never seen: {expected - set(reasons)}"
         assert kinds[EventKind.FILL] > total // 20
         assert kinds[EventKind.REJECTED] < total // 3
-        assert deepest >= {"deep": 5000, "thin": 64}.get(profile, 100), f"at most {deepest} orders at a time"
+        least = {"deep": 4097, "thin": 64}.get(profile, 500)  # the kernel's first pool holds 4096
+        assert deepest >= least, f"at most {deepest} orders at a time"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -91,7 +95,10 @@ def test_restored_markets_go_on_alike(profile: str) -> None:
         assert_equal_events(compiled.submit(commands), events, commands, reference.command_sequence - len(commands) + 1)
         taken = compiled.snapshot(), reference.snapshot()
         limits = compiled.limits
-        compiled, reference = Market.restore(taken[1], SYMBOLS, limits=limits), ReferenceMarket.restore(taken[0], SYMBOLS, limits=limits)
+        compiled, reference = (
+            Market.restore(taken[1], SYMBOLS, limits=limits),
+            ReferenceMarket.restore(taken[0], SYMBOLS, limits=limits),
+        )
         for market in (compiled, reference):
             market.grant_operator(OPERATOR)
             market.validate()
