@@ -49,10 +49,12 @@ class Lobster:
 
 
 def is_lobster(path: Path) -> bool:
-    """Whether a zip file, folder or message file has the names of LOBSTER in it."""
+    """Whether a zip file, folder or message file has the names of LOBSTER in it; a broken zip file may have."""
     try:
         return any(NAME.fullmatch(Path(name).name) for name in _names(path))
-    except (OSError, zipfile.BadZipFile):
+    except zipfile.BadZipFile:
+        return True
+    except OSError:
         return False
 
 
