@@ -16,7 +16,18 @@ SPREAD_TICKS = 200
 
 
 @njit(cache=True)
-def _fill(rows: Any, kind: Any, depth: Any, side: Any, qty: Any, step: Any, pick: Any, live: Any, live_count: int, first_id: int) -> int:
+def _fill(
+    rows: Any,
+    kind: Any,
+    depth: Any,
+    side: Any,
+    qty: Any,
+    step: Any,
+    pick: Any,
+    live: Any,
+    live_count: int,
+    first_id: int,
+) -> int:
     """Chooses targets among orders sent before (some are filled by then: those cancels are refused, as in life)."""
     mid = 100_000
     for index in range(rows.size):

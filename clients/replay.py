@@ -65,7 +65,13 @@ class Replayer:
     """One replay: `run` until the end or until it is stopped; `progress` says how far it came."""
 
     def __init__(
-        self, day: Day, endpoint: str, speed: float | None = None, token: str = "", from_ns: int = 0, to_ns: int = END_NS
+        self,
+        day: Day,
+        endpoint: str,
+        speed: float | None = None,
+        token: str = "",
+        from_ns: int = 0,
+        to_ns: int = END_NS,
     ) -> None:
         self.day = day
         self.endpoint = endpoint
@@ -160,7 +166,7 @@ class Replayer:
         item = self.client.wait(timeout_s)
         while item is not None:
             if not isinstance(item, Grant | tuple):
-                self._count(item)  # type: ignore[arg-type]
+                self._count(item)
             item = self.client.words.inbox.popleft() if self.client.words.inbox else None
 
     def _count(self, events: Rows) -> None:

@@ -224,7 +224,7 @@ class Words:
         """Lockstep: promises that nothing of ours arrives before time_ns; returns at our turn, feed complete."""
         self.say(msgpack.packb([Kind.PROMISE, time_ns]))
         grant: Grant | None = None
-        while grant is None or self._subscribed and self.feed_sequence < grant.event_sequence:
+        while grant is None or (self._subscribed and self.feed_sequence < grant.event_sequence):
             self.receive()
             mine = [item for item in self.inbox if isinstance(item, Grant) and item.time_ns >= time_ns]
             if mine:

@@ -53,10 +53,14 @@ def _overrides(**given: Any) -> dict[str, Any]:
 
 
 @exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")
-@click.option("--config", type=click.Path(path_type=Path), help="YAML settings over the defaults of configs/exchange.yaml.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="YAML settings over the defaults of configs/exchange.yaml."
+)
 @click.option("--symbols", help="Names, each with =TICK where it is not 0.01: AMZN,BTC=0.5")
 @click.option("--endpoint", help=f"Of the orders socket; the others take the next three ports. [{DEFAULT}]")
-@click.option("--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process.")
+@click.option(
+    "--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process."
+)
 @click.option("--clock", help="live (default), scaled:K (K times real time) or lockstep.")
 @click.option("--clock-start", help="Time of day at which a scaled clock begins, like 09:30.")
 @click.option("--hold", is_flag=True, help="A scaled clock waits until it is set (serl replay does that).")
@@ -74,7 +78,9 @@ def start(config: Path | None, **given: Any) -> None:
 
     def ready() -> None:
         recovery = server.core.recovery
-        names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (" ..." if len(settings.symbols) > 8 else "")
+        names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
+            " ..." if len(settings.symbols) > 8 else ""
+        )
         where = settings.journal.folder or "temporary (goes with the process; keep it with --journal DIR)"
         click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
         for name, endpoint in settings.endpoints.items():

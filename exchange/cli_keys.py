@@ -10,7 +10,9 @@ def keys() -> None:
     """Keys for exchanges that other machines may reach."""
 
 
-@keys.command(epilog="Example: serl keys new ./keys && serl exchange start --endpoint tcp://0.0.0.0:5570 --curve ./keys")
+@keys.command(
+    epilog="Example: serl keys new ./keys && serl exchange start --endpoint tcp://0.0.0.0:5570 --curve ./keys"
+)
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("keys"))
 def new(folder: Path) -> None:
     """Makes a server and a client key pair in FOLDER; give clients all files but server.key."""

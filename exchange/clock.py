@@ -50,7 +50,9 @@ class Clock:
         if self.kind != "scaled":
             raise ConfigError(f"only a scaled clock can be set; this one is {self.kind}")
         if time_ns < self._gate.counter[NOW]:
-            raise ConfigError(f"time does not go back: the last command came at {self._gate.counter[NOW]}, got {time_ns}")
+            raise ConfigError(
+                f"time does not go back: the last command came at {self._gate.counter[NOW]}, got {time_ns}"
+            )
         self._gate.clock[CLOCK_BASE_NS] = time_ns
         self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
         self._gate.clock[CLOCK_HELD] = not run

@@ -154,7 +154,9 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
         except yaml.YAMLError as error:
             raise ConfigError(f"{path}: not YAML ({error})") from None
         if not isinstance(given, dict):
-            raise ConfigError(f"{path}: a map of settings is due, like configs/exchange.yaml; got {type(given).__name__}")
+            raise ConfigError(
+                f"{path}: a map of settings is due, like configs/exchange.yaml; got {type(given).__name__}"
+            )
         values = _overlay(values, given)
     values = _overlay(values, overrides or {})
     try:

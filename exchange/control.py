@@ -38,7 +38,9 @@ class Control:
             return  # a routing identity of the client's own choice could be another's: nothing is answered to it
         try:
             if size == BAD_FRAMES:
-                raise Refusal("malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else")
+                raise Refusal(
+                    "malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else"
+                )
             if size == TOO_LARGE:
                 raise Refusal("too_large", f"messages of up to {len(gate.message)} bytes (message_bytes_max) are taken")
             self._dispatch(route, slot, gate.message[:size].tobytes())
@@ -90,17 +92,22 @@ class Control:
         row = np.zeros(1, COMMAND)
         if not read_order(np.frombuffer(bytearray(data), np.uint8), len(data), row[0]):
             form = wire.ORDER_FORMS[message[0]]
-            raise Refusal("malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}")
+            raise Refusal(
+                "malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}"
+            )
         self._explain(slot, row)
 
     def _explain(self, slot: int, rows: Rows) -> None:
         command_id = int(rows[0]["command_id"])
         if self._lockstep is not None:
             if self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
-                raise Refusal("throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already")
+                raise Refusal(
+                    "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+                )
             earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
             raise Refusal(
-                "promise", f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command)"
+                "promise",
+                f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command)",
             )
         if command_id <= self._last_command_id(slot):
             self._answer_again(slot, command_id)

@@ -126,7 +126,9 @@ class Core:
         fields = {field.name: np.asarray(getattr(snapshot, field.name)) for field in dataclasses.fields(snapshot)}
         temporary = path.with_suffix(".tmp")
         with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, now_ns=self.gate.counter[NOW], event_sequence=self.event_sequence, **fields)
+            np.savez(
+                file, allow_pickle=False, now_ns=self.gate.counter[NOW], event_sequence=self.event_sequence, **fields
+            )
             file.flush()
             os.fsync(file.fileno())
         digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
@@ -183,7 +185,7 @@ class Core:
         """Restores the newest snapshot that is whole; the sequence of the command it follows."""
         limits = market_limits(self.config)
         names = [symbol["name"] for symbol in self.symbols]
-        for path in reversed(sorted(self.journal.folder.glob("snapshot-*.npz"))):
+        for path in sorted(self.journal.folder.glob("snapshot-*.npz"), reverse=True):
             sidecar = path.with_suffix(".sha256")
             if not sidecar.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sidecar.read_text():
                 continue
@@ -220,7 +222,11 @@ class Core:
         """(whole rows, bytes behind them that belong to none). Whole rows behind a broken one are an error."""
         words, salt = segment.words(), int(self.gate.counter[SALT])
         whole = int(count_whole(segment.rows, words, segment.first_sequence, salt))
-        later = int(find_whole(segment.rows, words, segment.first_sequence, whole, salt)) if whole < segment.capacity else -1
+        later = (
+            int(find_whole(segment.rows, words, segment.first_sequence, whole, salt))
+            if whole < segment.capacity
+            else -1
+        )
         if later >= 0 or (not last and whole == 0):
             raise JournalError(
                 f"{segment.path}: command {segment.first_sequence + whole} is broken but later ones are whole: the file "

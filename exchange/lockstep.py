@@ -21,7 +21,14 @@ END_NS = 1 << 62
 class Lockstep:
     """Promises in, grants out. Sessions that never promise do not hold the time; their commands arrive at once."""
 
-    def __init__(self, core: Core, clock: Clock, send: Callable[[int, bytes], bool], publish: Callable[[int], None], participants: int) -> None:
+    def __init__(
+        self,
+        core: Core,
+        clock: Clock,
+        send: Callable[[int, bytes], bool],
+        publish: Callable[[int], None],
+        participants: int,
+    ) -> None:
         self._core = core
         self._gate = core.gate
         self._clock = clock
@@ -36,7 +43,9 @@ class Lockstep:
         """A session's next promise; Refusal `promise` if it goes back."""
         before = max(int(self._gate.promise_ns[slot]), self.time_ns)
         if not before <= time_ns <= END_NS:
-            raise Refusal("promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}")
+            raise Refusal(
+                "promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}"
+            )
         self._gate.promise_ns[slot] = time_ns
         self.advance()
 

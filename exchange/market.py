@@ -1,7 +1,7 @@
 """A market as a plain library: commands in, events out, no server, no clock.
 
-    market = Market(["AMZN"])
-    events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, price_ticks=100, command_id=1))
+market = Market(["AMZN"])
+events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, price_ticks=100, command_id=1))
 """
 
 import dataclasses
@@ -81,7 +81,9 @@ class Market:
         """
         rows = commands.copy()
         if len(rows) and int(rows["participant"].max()) >= self.limits.participants_max:
-            raise ConfigError(f"participants up to {self.limits.participants_max - 1} are due, got {rows['participant'].max()}")
+            raise ConfigError(
+                f"participants up to {self.limits.participants_max - 1} are due, got {rows['participant'].max()}"
+            )
         first = int(self.state.counter[COMMAND_SEQUENCE]) + 1
         rows["sequence"] = first + np.arange(len(rows))
         parts: list[Rows] = []

@@ -1,5 +1,6 @@
 """Questions about the market: snapshots, last trades, statistics. Answered between two turns of the orders loop."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +36,12 @@ class Queries:
         arguments = message[2:]
         result = self._result(kind, arguments, message)
         return pack(
-            kind + wire.REPLY, request, self._core.journal.epoch, self._core.event_sequence, self._clock.now_ns(), result
+            kind + wire.REPLY,
+            request,
+            self._core.journal.epoch,
+            self._core.event_sequence,
+            self._clock.now_ns(),
+            result,
         )
 
     def _result(self, kind: int, arguments: list[Any], message: list[Any]) -> Any:
@@ -73,7 +79,9 @@ class Queries:
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
-            raise Refusal("unknown_symbol", f"a symbol number from 0 to {len(self._core.symbols) - 1} is due; got {symbol}")
+            raise Refusal(
+                "unknown_symbol", f"a symbol number from 0 to {len(self._core.symbols) - 1} is due; got {symbol}"
+            )
         return symbol
 
     def statistics(self) -> dict[str, float]:
@@ -106,7 +114,5 @@ def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes])
             answer = reply(message)
         except Refusal as refusal:
             answer = pack(Kind.ERROR, refusal.code, str(refusal), request)
-        try:
+        with contextlib.suppress(zmq.ZMQError):  # the one who asked is gone or does not read: its answer goes with it
             socket.send_multipart([frames[0], answer], zmq.NOBLOCK)
-        except zmq.ZMQError:
-            pass  # the one who asked is gone or does not read: its answer goes with it

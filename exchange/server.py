@@ -50,7 +50,9 @@ class Exchange:
         self.feed = Feed(self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence)
         self.lockstep = None
         if config.clock.kind == "lockstep":
-            self.lockstep = Lockstep(self.core, self.clock, self.sessions.send, self._publish_time, config.clock.participants)
+            self.lockstep = Lockstep(
+                self.core, self.clock, self.sessions.send, self._publish_time, config.clock.participants
+            )
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
         self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
         self._published = int(self.core.gate.counter[EVENTS])
@@ -220,7 +222,9 @@ class Exchange:
         if kind not in (CommandKind.END_DAY, CommandKind.HALT, CommandKind.RESUME):
             raise Refusal("malformed", f"END_DAY (16), HALT (17) or RESUME (18) is due; got {kind}")
         if not 0 <= symbol < len(self.config.symbols):
-            raise Refusal("unknown_symbol", f"a symbol number from 0 to {len(self.config.symbols) - 1} is due; got {symbol}")
+            raise Refusal(
+                "unknown_symbol", f"a symbol number from 0 to {len(self.config.symbols) - 1} is due; got {symbol}"
+            )
         number = self.sessions.own_participant()
         self.core.submit(command(kind, symbol=symbol, participant=number, time_ns=self.clock.now_ns()))
 

@@ -194,12 +194,9 @@ class Sessions:
 
     def cancel_all(self, participant: int) -> None:
         """The exchange's own mass cancel for a participant that is gone."""
-        self._core.submit(
-            command(
-                CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, time_ns=self._clock.now_ns(),
-                reason=Reason.DISCONNECT,
-            )  # fmt: skip
-        )
+        cancel = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, reason=Reason.DISCONNECT)
+        cancel["time_ns"] = self._clock.now_ns()
+        self._core.submit(cancel)
 
     def after_restart(self) -> None:
         """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
@@ -216,7 +213,7 @@ class Sessions:
         silence_s = self._config.intervals.silence_s
         self._goodbye = [(route, text) for route, text in self._goodbye[-1000:] if not self._try(route, text)]
         ended = []
-        for slot in np.flatnonzero(gate.status != FREE):
+        for slot in np.flatnonzero(gate.status != FREE).tolist():
             if gate.status[slot] == SLOW:
                 self.end(slot, "slow_consumer", f"more than {self.limits['outbound_messages_max']} messages unread")
             elif now - gate.last_in_ns[slot] > silence_s * 1e9:
@@ -228,7 +225,7 @@ class Sessions:
                 continue
             else:
                 self.end(slot, "slow_consumer", "does not read, or is gone")
-            ended.append(int(slot))
+            ended.append(slot)
         return ended
 
     def _try(self, route: int, message: bytes) -> bool:

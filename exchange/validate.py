@@ -14,10 +14,16 @@ def validate(state: State) -> None:
         prices = {side: _validate_side(state, symbol, side, open_slots) for side in (BID, ASK)}
         bid, ask = (max(prices[BID], default=0), min(prices[ASK], default=0))
         assert not (bid and ask) or bid < ask, f"symbol {symbol}: crossed, bid {bid} and ask {ask}"
-        assert state.best[symbol].tolist() == [bid, ask], f"symbol {symbol}: best {state.best[symbol]} is not {bid}, {ask}"
+        assert state.best[symbol].tolist() == [bid, ask], (
+            f"symbol {symbol}: best {state.best[symbol]} is not {bid}, {ask}"
+        )
         found = len(prices[BID]) + len(prices[ASK])
-        assert found == state.level_count[symbol], f"symbol {symbol}: {found} levels, {state.level_count[symbol]} counted"
-    assert len(open_slots) == state.counter[ORDERS_OPEN], f"{len(open_slots)} orders, {state.counter[ORDERS_OPEN]} counted"
+        assert found == state.level_count[symbol], (
+            f"symbol {symbol}: {found} levels, {state.level_count[symbol]} counted"
+        )
+    assert len(open_slots) == state.counter[ORDERS_OPEN], (
+        f"{len(open_slots)} orders, {state.counter[ORDERS_OPEN]} counted"
+    )
     _validate_table(state, open_slots)
     _validate_free(state, len(open_slots))
     for name in ("position_lots", "cash_ticks"):
@@ -72,7 +78,9 @@ def _validate_queue(state: State, symbol: int, side: int, level: int, open_slots
         open_slots.add(slot)
         assert order["previous"] == previous, f"{where}: broken link"
         assert (order["symbol"], order["side"], order["level"]) == (symbol, side, level), f"{where} is in a wrong queue"
-        assert 0 < order["open_lots"] <= order["total_lots"], f"{where}: {order['open_lots']} of {order['total_lots']} open"
+        assert 0 < order["open_lots"] <= order["total_lots"], (
+            f"{where}: {order['open_lots']} of {order['total_lots']} open"
+        )
         assert order["order_number"] > number, f"{where} is before an older one"
         number, previous = int(order["order_number"]), slot
         total, count, slot = total + int(order["open_lots"]), count + 1, int(order["next"])

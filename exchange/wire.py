@@ -79,7 +79,9 @@ def unpack(data: bytes) -> list[Any]:
     try:
         message = msgpack.unpackb(data, strict_map_key=False, max_array_len=64, max_map_len=64, max_ext_len=0)
     except Exception as error:  # msgpack raises its own, ValueError, UnicodeDecodeError, RecursionError ...
-        raise Refusal("malformed", f"a msgpack array [kind, ...] is due; got {len(data)} bytes: {_why(error)}") from None
+        raise Refusal(
+            "malformed", f"a msgpack array [kind, ...] is due; got {len(data)} bytes: {_why(error)}"
+        ) from None
     if not isinstance(message, list) or not message or not is_int(message[0]):
         raise Refusal("malformed", f"a msgpack array [kind, ...] with an integer kind is due; got {_short(message)}")
     return message

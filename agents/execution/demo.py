@@ -62,7 +62,9 @@ def read_until(child: "subprocess.Popen[str]", start: str) -> list[str]:
     raise DemoFailed("\n".join(lines) or f"{child.args!r} ended without a word")
 
 
-def run(day: Path, symbol: str, side: str, qty: int, window: str, speed: str, output: Path, stop_at: str) -> Iterator[str]:
+def run(
+    day: Path, symbol: str, side: str, qty: int, window: str, speed: str, output: Path, stop_at: str
+) -> Iterator[str]:
     """Runs the demo, telling line by line what happens."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")

@@ -75,7 +75,9 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: 
     from matplotlib import pyplot as plt
 
     order = execution.order
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(11, 6.5), sharex=True, height_ratios=[3, 1.2], layout="constrained")
+    figure, (top, bottom) = plt.subplots(
+        2, 1, figsize=(11, 6.5), sharex=True, height_ratios=[3, 1.2], layout="constrained"
+    )
     if execution.mids:
         times, mids = zip(*execution.mids, strict=True)
         top.step(_hours(times), np.array(mids) * tick_size, where="post", color="#44546a", lw=1, label="mid")
@@ -86,11 +88,19 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: 
     fill_times, prices, sizes = _columns(execution.fills)
     scale = 90 / max(sizes.max(initial=1), 1)
     label = f"{order.side.name.lower()} fill (area = quantity)"
-    top.scatter(_hours(fill_times), prices * tick_size, s=10 + sizes * scale, color="#c0392b", alpha=0.7, label=label, zorder=3)
+    top.scatter(
+        _hours(fill_times), prices * tick_size, s=10 + sizes * scale, color="#c0392b", alpha=0.7, label=label, zorder=3
+    )
     top.set_ylabel("price")
     top.set_title(_title(order, summary))
     top.legend(loc="best", fontsize=8, frameon=False)
-    bottom.plot([order.start_ns / 3.6e12, order.end_ns / 3.6e12], [0, order.qty_lots], color="#999999", ls="--", label="schedule")
+    bottom.plot(
+        [order.start_ns / 3.6e12, order.end_ns / 3.6e12],
+        [0, order.qty_lots],
+        color="#999999",
+        ls="--",
+        label="schedule",
+    )
     bottom.step(_hours(fill_times), np.cumsum(sizes), where="post", color="#c0392b", label="executed")
     bottom.set_ylabel("lots")
     bottom.set_xlabel("time of day")

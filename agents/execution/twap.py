@@ -1,7 +1,6 @@
 """TWAP on a served exchange: equal slices by market order, then whatever is left at the end of the window."""
 
 import dataclasses
-import time
 from typing import Any
 
 from serl.agents.execution.order import ParentOrder, twap_targets

@@ -1,0 +1,1 @@
+"""From the orders socket to the journal and the book and back, compiled."""

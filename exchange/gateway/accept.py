@@ -92,7 +92,14 @@ def _spend(gate: Gate, session: int, kind: int, now_ns: int) -> bool:
 
 @inlined
 def accept(
-    gate: Gate, last_command_id: Any, commands: Any, words: Any, row_bytes: Any, session: int, buffer: Any, monotonic_ns: int
+    gate: Gate,
+    last_command_id: Any,
+    commands: Any,
+    words: Any,
+    row_bytes: Any,
+    session: int,
+    buffer: Any,
+    monotonic_ns: int,
 ) -> int:
     """Takes one message of a live session: TAKEN, FOR_PYTHON (anything but fresh, well-formed orders) or NO_ROOM.
 

@@ -5,9 +5,7 @@ Integers are read in every msgpack integer form and written in the shortest one,
 
 from typing import Any
 
-import numpy as np
-
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 
 INVALID = -1
 """A position that says: what stands here is not what is due."""
@@ -25,7 +23,7 @@ def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The integer at `position` of the `size` valid bytes: (value, next position), INVALID position if there is none."""
     if position < 0 or position >= size:
         return 0, INVALID
-    head = np.int64(buffer[position])
+    head = int64(buffer[position])
     position += 1
     if head < 0x80:
         return head, position
@@ -38,7 +36,7 @@ def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
         return 0, INVALID
     value = 0
     for offset in range(width):
-        value = (value << 8) | np.int64(buffer[position + offset])
+        value = (value << 8) | int64(buffer[position + offset])
     if head >= 0xD0:
         shift = 64 - 8 * width
         value = (value << shift) >> shift
@@ -107,7 +105,7 @@ def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The binary at `position`: (start, length); start INVALID if there is none or it is not whole."""
     if position >= size:
         return INVALID, 0
-    head = np.int64(buffer[position])
+    head = int64(buffer[position])
     if head < 0xC4 or head > 0xC6:
         return INVALID, 0
     width = 1 << (head - 0xC4)
@@ -116,7 +114,7 @@ def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
         return INVALID, 0
     length = 0
     for offset in range(width):
-        length = (length << 8) | np.int64(buffer[position + 1 + offset])
+        length = (length << 8) | int64(buffer[position + 1 + offset])
     if start + length != size:
         return INVALID, 0
     return start, length
@@ -130,8 +128,8 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
     """
     if size < 3 or buffer[0] < 0x93 or buffer[0] > 0x99:
         return False
-    kind = np.int64(buffer[1])
-    arity = np.int64(buffer[0]) & 0x0F
+    kind = int64(buffer[1])
+    arity = int64(buffer[0]) & 0x0F
     command_id, at = read_int(buffer, 2, size)
     order_id = symbol = side = qty = price = tif = flags = 0
     if kind == 1 and arity == 9:
@@ -185,17 +183,17 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
 def write_event(buffer: Any, position: int, event: Any) -> int:
     """Writes one EVENT record in the array form of REPORTS (at most 127 bytes); the next position."""
     buffer[position] = 0x9E  # an array of 14
-    position = write_int(buffer, position + 1, np.int64(event.kind))
-    position = write_int(buffer, position, np.int64(event.time_ns))
-    position = write_int(buffer, position, np.int64(event.command_id))
-    position = write_int(buffer, position, np.int64(event.order_id))
-    position = write_int(buffer, position, np.int64(event.order_number))
-    position = write_int(buffer, position, np.int64(event.symbol))
-    position = write_int(buffer, position, np.int64(event.side))
-    position = write_int(buffer, position, np.int64(event.qty_lots))
-    position = write_int(buffer, position, np.int64(event.price_ticks))
-    position = write_int(buffer, position, np.int64(event.leaves_lots))
-    position = write_int(buffer, position, np.int64(event.reason))
-    position = write_int(buffer, position, np.int64(event.flags))
-    position = write_int(buffer, position, np.int64(event.match_id))
-    return write_int(buffer, position, np.int64(event.sequence))
+    position = write_int(buffer, position + 1, int64(event.kind))
+    position = write_int(buffer, position, int64(event.time_ns))
+    position = write_int(buffer, position, int64(event.command_id))
+    position = write_int(buffer, position, int64(event.order_id))
+    position = write_int(buffer, position, int64(event.order_number))
+    position = write_int(buffer, position, int64(event.symbol))
+    position = write_int(buffer, position, int64(event.side))
+    position = write_int(buffer, position, int64(event.qty_lots))
+    position = write_int(buffer, position, int64(event.price_ticks))
+    position = write_int(buffer, position, int64(event.leaves_lots))
+    position = write_int(buffer, position, int64(event.reason))
+    position = write_int(buffer, position, int64(event.flags))
+    position = write_int(buffer, position, int64(event.match_id))
+    return write_int(buffer, position, int64(event.sequence))

@@ -44,7 +44,9 @@ def flush_python(gate: Gate, socket: "zmq.Socket[bytes]") -> None:
             start = head_message(gate, session)
             identity = b"\0" + int(gate.route[session]).to_bytes(4, "big")
             try:
-                socket.send_multipart([identity, gate.out[session, start : gate.filled[session]].tobytes()], zmq.DONTWAIT)
+                socket.send_multipart(
+                    [identity, gate.out[session, start : gate.filled[session]].tobytes()], zmq.DONTWAIT
+                )
             except zmq.ZMQError:
                 gate.status[session] = SLOW
                 gate.counter[CUT] += 1
@@ -96,7 +98,13 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: "zmq.Socket[bytes]", l
 
 
 def serve_python(
-    gate: Gate, market: Any, journal: Any, sockets: list["zmq.Socket[bytes]"], deadline_ns: int, limit: int, has_feed: bool
+    gate: Gate,
+    market: Any,
+    journal: Any,
+    sockets: list["zmq.Socket[bytes]"],
+    deadline_ns: int,
+    limit: int,
+    has_feed: bool,
 ) -> int:
     """Serves the orders socket (the first) until `deadline_ns` or until the caller is needed; see gateway.loop.serve."""
     published = int(gate.counter[EVENTS])
@@ -116,6 +124,6 @@ def serve_python(
         now_ns = time.monotonic_ns()
         if now_ns >= deadline_ns:
             return TIMER
-        ready = dict(poller.poll(0 if done == limit else (deadline_ns - now_ns) / 1e6))
+        ready = dict(poller.poll(0 if done == limit else (deadline_ns - now_ns) // 1_000_000 + 1))
         if any(socket in ready for socket in sockets[1:]):
             return OTHER_SOCKET

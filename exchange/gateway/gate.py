@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
 
 IDENTITY_BYTES = 5
@@ -76,7 +76,7 @@ def find_session(gate: Gate, route: int) -> int:
     place = (route * 0x9E3779B1) & mask
     while gate.route_number[place] != 0:
         if gate.route_number[place] == route + 1:
-            return np.int64(gate.route_session[place])
+            return int64(gate.route_session[place])
         place = (place + 1) & mask
     return -1
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.accept import FOR_PYTHON, FULL_OUT, IDLE, NO_ROOM, TAKEN, accept, advance, append
 from serl.exchange.gateway.gate import (
     APPENDED,
@@ -92,10 +92,10 @@ def _receive(gate: Gate, socket: int) -> int:
     if size == IDENTITY_BYTES and scratch[0] == 0:
         route = 0
         for byte in range(1, IDENTITY_BYTES):
-            route = (route << 8) | np.int64(scratch[byte])
+            route = (route << 8) | int64(scratch[byte])
     gate.counter[PENDING_ROUTE] = route
     message = gate.zmq_message.ctypes.data
-    size = np.int64(zmq_msg_recv(message, socket, DONTWAIT))
+    size = int64(zmq_msg_recv(message, socket, DONTWAIT))
     if size > gate.message.size:
         result = TOO_LARGE
     elif size == 0:

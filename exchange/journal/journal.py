@@ -1,10 +1,10 @@
 """The journal folder: command segments, event segments, snapshots, and who the participants are.
 
-    meta.json                      symbols, salt of the row checks, epoch
-    participants.json              names in the order of their numbers, and who asked for cancel-on-disconnect
-    commands-000000000001.rows     COMMAND rows from that sequence on: the truth
-    events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
-    snapshot-000000000000.npz      the market after that command: where a restart begins
+meta.json                      symbols, salt of the row checks, epoch
+participants.json              names in the order of their numbers, and who asked for cancel-on-disconnect
+commands-000000000001.rows     COMMAND rows from that sequence on: the truth
+events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
+snapshot-000000000000.npz      the market after that command: where a restart begins
 """
 
 import fcntl
@@ -76,7 +76,9 @@ class Journal:
     def create(self, kind: str, first_sequence: int) -> Segment:
         """A new segment of "commands" or "events"."""
         dtype = COMMAND if kind == "commands" else EVENT
-        return Segment.create(self.folder / f"{kind}-{first_sequence:012d}.rows", dtype, first_sequence, self.segment_rows)
+        return Segment.create(
+            self.folder / f"{kind}-{first_sequence:012d}.rows", dtype, first_sequence, self.segment_rows
+        )
 
     def rotate_commands(self, gate: Gate) -> None:
         """Goes on in a new command segment; everything journaled must be executed."""
@@ -191,7 +193,9 @@ def _lock(folder: Path) -> BinaryIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise JournalError(f"{folder}: another exchange writes this journal; stop it or choose another folder") from None
+        raise JournalError(
+            f"{folder}: another exchange writes this journal; stop it or choose another folder"
+        ) from None
     return file
 
 

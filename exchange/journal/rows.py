@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 
 MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -30,7 +30,7 @@ def count_whole(commands: Any, words: Any, first_sequence: int, salt: int) -> in
         row = commands[index]
         if row.sequence != first_sequence + index or row.check != check_of(words, index, salt):
             return index
-    return np.int64(commands.size)
+    return int64(commands.size)
 
 
 @compiled

@@ -34,7 +34,9 @@ class Segment:
             os.posix_fallocate(self.file, 0, size)
         except OSError as error:
             os.close(self.file)
-            raise JournalError(f"{path}: no room for {size:,} bytes ({error.strerror}); free some disk space") from error
+            raise JournalError(
+                f"{path}: no room for {size:,} bytes ({error.strerror}); free some disk space"
+            ) from error
         self.map = mmap.mmap(self.file, size)
         self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEAD_BYTES)
 
@@ -82,7 +84,9 @@ def read_head(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
         head: dict[str, int] = json.loads(text)
         known = (head["format"], head["row_bytes"]) == (FORMAT, dtype.itemsize)
     except (ValueError, KeyError, TypeError):
-        raise JournalError(f"{path}: not a journal segment (its first {HEAD_BYTES} bytes should be a JSON head)") from None
+        raise JournalError(
+            f"{path}: not a journal segment (its first {HEAD_BYTES} bytes should be a JSON head)"
+        ) from None
     if not known:
         raise JournalError(
             f"{path}: format {head['format']} with rows of {head['row_bytes']} bytes; "

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import RESTED, available, crosses, emit, match, rest_incoming, take_out
@@ -79,7 +77,7 @@ def _check_price(state: State, price: int, market: bool) -> bool:
 @inlined
 def _check_new(state: State, row: Any) -> int:
     """Why a NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
-    tif, flags, side = np.int64(row.time_in_force), np.int64(row.flags), np.int64(row.side)
+    tif, flags, side = int64(row.time_in_force), int64(row.flags), int64(row.side)
     market = flags & MARKET != 0
     if state.halted[row.symbol]:
         return R_HALTED
@@ -97,14 +95,14 @@ def _check_new(state: State, row: Any) -> int:
         return R_CROSS
     if market or tif >= IOC:
         return 0
-    return _room(state, np.int64(row.symbol), side)
+    return _room(state, int64(row.symbol), side)
 
 
 @compiled
 def _reject(state: State, row: Any, events: Any, count: int, reason: int) -> int:
     order_id = row.command_id if row.kind == NEW else row.order_id
-    return np.int64(emit(
-        state, row, events, count, REJECTED, np.int64(row.participant), np.int64(row.symbol), np.int64(row.side), order_id,
+    return int64(emit(
+        state, row, events, count, REJECTED, int64(row.participant), int64(row.symbol), int64(row.side), order_id,
         0, row.command_id, row.price_ticks, row.qty_lots, 0, reason, 0, 0,
     ))  # fmt: skip
 
@@ -121,9 +119,9 @@ def _finish(state: State, row: Any, events: Any, count: int) -> int:
         return count
     market, tif = incoming[FLAGS] & MARKET, incoming[TIME_IN_FORCE]
     if not market and tif < IOC:
-        return np.int64(rest_incoming(state, row, events, count, RESTED))
+        return int64(rest_incoming(state, row, events, count, RESTED))
     reason = R_FOK if tif == FOK else (R_MARKET if market else R_IOC)
-    return np.int64(emit(
+    return int64(emit(
         state, row, events, count, CANCELLED, incoming[PARTICIPANT], symbol, side, incoming[ORDER_ID], 0,
         row.command_id, incoming[PRICE], left, 0, reason, 0, 0,
     ))  # fmt: skip
@@ -161,7 +159,7 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     if reason != 0:
         return _reject(state, row, events, count, reason), DONE
     incoming = state.incoming
-    side, tif = np.int64(row.side), np.int64(row.time_in_force)
+    side, tif = int64(row.side), int64(row.time_in_force)
     market = row.flags & MARKET != 0
     _incoming(state, row, side, row.price_ticks, row.qty_lots, row.qty_lots, market)
     incoming[ORDER_ID] = row.command_id
@@ -170,7 +168,7 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     crossing = crosses(side, incoming[LIMIT], state.best[row.symbol, 1 - side])
     if not crossing and not market and tif < IOC:
         return rest_incoming(state, row, events, count, ACCEPTED), DONE
-    count = np.int64(emit(
+    count = int64(emit(
         state, row, events, count, ACCEPTED, incoming[PARTICIPANT], incoming[SYMBOL], side, row.command_id, 0,
         row.command_id, row.price_ticks, row.qty_lots, row.qty_lots, 0, 0, 0,
     ))  # fmt: skip
@@ -184,8 +182,8 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
 def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
     """Takes an order out of the book and says so."""
     order = state.orders[slot]
-    count = np.int64(emit(
-        state, row, events, count, CANCELLED, np.int64(order.participant), np.int64(order.symbol), np.int64(order.side),
+    count = int64(emit(
+        state, row, events, count, CANCELLED, int64(order.participant), int64(order.symbol), int64(order.side),
         order.order_id, order.order_number, command_id, order.price_ticks, order.open_lots, 0, reason, RESTING, 0,
     ))  # fmt: skip
     take_out(state, slot)
@@ -199,8 +197,8 @@ def _take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: i
     order.open_lots -= qty
     order.total_lots -= qty
     state.levels[order.level].qty_lots -= qty
-    return np.int64(emit(
-        state, row, events, count, REDUCED, np.int64(order.participant), np.int64(order.symbol), np.int64(order.side),
+    return int64(emit(
+        state, row, events, count, REDUCED, int64(order.participant), int64(order.symbol), int64(order.side),
         order.order_id, order.order_number, row.command_id, order.price_ticks, qty, order.open_lots, 0, 0, 0,
     ))  # fmt: skip
 
@@ -217,7 +215,7 @@ def _reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
 @inlined
 def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     order = state.orders[slot]
-    symbol, side, price, total = np.int64(order.symbol), np.int64(order.side), row.price_ticks, row.qty_lots
+    symbol, side, price, total = int64(order.symbol), int64(order.side), row.price_ticks, row.qty_lots
     filled = order.total_lots - order.open_lots
     if state.halted[symbol]:
         return _reject(state, row, events, count, R_HALTED), DONE
@@ -242,8 +240,8 @@ def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tupl
     incoming[TIME_IN_FORCE] = order.time_in_force
     incoming[FLAGS] = order.flags
     incoming[ORDER_ID] = order.order_id
-    count = np.int64(emit(
-        state, row, events, count, REPLACED, np.int64(order.participant), symbol, side, order.order_id, order.order_number,
+    count = int64(emit(
+        state, row, events, count, REPLACED, int64(order.participant), symbol, side, order.order_id, order.order_number,
         row.command_id, order.price_ticks, order.open_lots, left, 0, 0, 0,
     ))  # fmt: skip
     take_out(state, slot)
@@ -258,18 +256,18 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = row.kind == END_DAY
     one = row.kind == MASS_CANCEL and row.symbol != ALL_SYMBOLS
-    first, last = (np.int64(row.symbol), np.int64(row.symbol) + 1) if one else (0, state.base.size)
-    reason = R_DAY if ending else (np.int64(row.reason) if row.reason != 0 else R_MASS)
+    first, last = (int64(row.symbol), int64(row.symbol) + 1) if one else (0, state.base.size)
+    reason = R_DAY if ending else (int64(row.reason) if row.reason != 0 else R_MASS)
     state.incoming[ACTIVE] = 1
     for symbol in range(first, last):
         for side in range(2):
             price = state.best[symbol, side]
             while price != 0:
                 following_price = next_price(state, symbol, side, price)
-                slot = np.int64(state.levels[find_level(state, symbol, side, price)].first)
+                slot = int64(state.levels[find_level(state, symbol, side, price)].first)
                 while slot >= 0:
                     order = state.orders[slot]
-                    following = np.int64(order.next)
+                    following = int64(order.next)
                     own = order.participant == row.participant
                     if order.time_in_force == DAY if ending else own:
                         if count + 2 > events.size:
@@ -281,9 +279,9 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
                 price = following_price
     if count + 1 > events.size:
         return count, EVENTS_FULL
-    count = np.int64(emit(
-        state, row, events, count, DAY_ENDED if ending else MASS_CANCELLED, np.int64(row.participant),
-        np.int64(row.symbol), np.int64(row.side), row.order_id, 0, row.command_id, 0, state.counter[CANCELLED_COUNT], 0, 0, 0, 0,
+    count = int64(emit(
+        state, row, events, count, DAY_ENDED if ending else MASS_CANCELLED, int64(row.participant),
+        int64(row.symbol), int64(row.side), row.order_id, 0, row.command_id, 0, state.counter[CANCELLED_COUNT], 0, 0, 0, 0,
     ))  # fmt: skip
     state.counter[CANCELLED_COUNT] = 0
     state.incoming[ACTIVE] = 0
@@ -293,7 +291,7 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
 @compiled
 def _operate(state: State, row: Any, events: Any, count: int) -> int:
     """HALT, RESUME and PRINT."""
-    participant, symbol, side = np.int64(row.participant), np.int64(row.symbol), np.int64(row.side)
+    participant, symbol, side = int64(row.participant), int64(row.symbol), int64(row.side)
     if row.kind == PRINT:
         if side > ASK:
             return _reject(state, row, events, count, R_SIDE)
@@ -302,13 +300,13 @@ def _operate(state: State, row: Any, events: Any, count: int) -> int:
         if not _check_price(state, row.price_ticks, False):
             return _reject(state, row, events, count, R_PRICE)
         state.counter[MATCH_ID] += 1
-        return np.int64(emit(
+        return int64(emit(
             state, row, events, count, PRINTED, participant, symbol, side, row.order_id, 0, row.command_id,
             row.price_ticks, row.qty_lots, 0, 0, 0, state.counter[MATCH_ID],
         ))  # fmt: skip
     state.halted[symbol] = row.kind == HALT
     kind = HALTED if row.kind == HALT else RESUMED
-    return np.int64(emit(
+    return int64(emit(
         state, row, events, count, kind, participant, symbol, side, row.order_id, 0, row.command_id, 0, 0, 0, 0, 0, 0,
     ))  # fmt: skip
 
@@ -322,13 +320,13 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
     row = commands[index]
     if count + EVENT_ROOM > events.size:
         return count, EVENTS_FULL
-    kind = np.int64(row.kind)
+    kind = int64(row.kind)
     if state.incoming[ACTIVE]:
         if kind == MASS_CANCEL or kind == END_DAY:
             return _mass_cancel(state, row, events, count)
         return _go_on(state, row, events, count)
     state.counter[COMMAND_SEQUENCE] = row.sequence
-    participant = np.int64(row.participant)
+    participant = int64(row.participant)
     previous = state.last_command_id[participant]
     if row.command_id != 0:
         if row.command_id <= previous:
@@ -348,7 +346,7 @@ def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tup
             return _reject(state, row, events, count, R_SYMBOL), DONE
         return _new(state, row, events, count)
     if CANCEL <= kind <= REPLACE:
-        slot = ids.find(state, np.int64(row.participant), row.order_id)
+        slot = ids.find(state, int64(row.participant), row.order_id)
         if slot < 0:
             return _reject(state, row, events, count, R_ORDER), DONE
         if kind == CANCEL:
@@ -372,9 +370,7 @@ def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tup
 
 
 @compiled
-def execute_batch(
-    state: State, commands: Any, start: int, stop: int, events: Any, count: int
-) -> tuple[int, int, int]:
+def execute_batch(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
     """Executes rows start..stop: (the next row to execute, new event count, DONE, EVENTS_FULL or GROW)."""
     for index in range(start, stop):
         count, status = execute(state, commands, index, events, count)

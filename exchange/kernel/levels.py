@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, State
 
@@ -79,13 +79,13 @@ def find_level(state: State, symbol: int, side: int, price: int) -> int:
     """The level of a price and side, -1 if there is none."""
     place = price - state.base[symbol]
     if 0 <= place < state.window.shape[1]:
-        level = np.int64(state.window[symbol, place])
+        level = int64(state.window[symbol, place])
         if level >= 0 and (price <= state.best[symbol, BID]) == (side == BID):
             return level
         return -1
     far = _far_place(state, symbol, side, price)
     if far < state.far_count[symbol, side] and state.far_price[symbol, side, far] == price:
-        return np.int64(state.far_level[symbol, side, far])
+        return int64(state.far_level[symbol, side, far])
     return -1
 
 
@@ -229,7 +229,7 @@ def level_at(state: State, symbol: int, side: int, price: int) -> tuple[int, int
     if level < 0:
         return 0, 0
     row = state.levels[level]
-    return row.qty_lots, np.int64(row.orders)
+    return row.qty_lots, int64(row.orders)
 
 
 @compiled

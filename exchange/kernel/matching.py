@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
 from serl.exchange.kernel.state import (
@@ -61,7 +59,9 @@ def emit(
 
 
 @inlined
-def rest(state: State, symbol: int, side: int, price: int, left: int, total: int, participant: int, order_id: int) -> int:
+def rest(
+    state: State, symbol: int, side: int, price: int, left: int, total: int, participant: int, order_id: int
+) -> int:
     """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
     slot = state.counter[FREE_ORDER]
     order = state.orders[slot]
@@ -98,7 +98,7 @@ def rest(state: State, symbol: int, side: int, price: int, left: int, total: int
 def take_out(state: State, slot: int) -> None:
     """Takes an order out of its level, its table entry and the pool."""
     order = state.orders[slot]
-    level = np.int64(order.level)
+    level = int64(order.level)
     row = state.levels[level]
     if order.previous >= 0:
         state.orders[order.previous].next = order.next
@@ -111,8 +111,8 @@ def take_out(state: State, slot: int) -> None:
     row.qty_lots -= order.open_lots
     row.orders -= 1
     if row.orders == 0:
-        close_level(state, np.int64(order.symbol), np.int64(order.side), level)
-    ids.remove(state, np.int64(order.participant), order.order_id, slot)
+        close_level(state, int64(order.symbol), int64(order.side), level)
+    ids.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counter[FREE_ORDER]
     state.counter[FREE_ORDER] = slot
@@ -151,15 +151,15 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
         price = state.best[symbol, other]
         if not crosses(side, limit, price):
             break
-        slot = np.int64(state.levels[find_level(state, symbol, other, price)].first)
+        slot = int64(state.levels[find_level(state, symbol, other, price)].first)
         while slot >= 0 and left > 0 and count + 4 <= events.size:
             order = state.orders[slot]
-            following = np.int64(order.next)
+            following = int64(order.next)
             qty = min(left, order.open_lots)
             left -= qty
             state.counter[MATCH_ID] += 1
             match_id = state.counter[MATCH_ID]
-            maker = np.int64(order.participant)
+            maker = int64(order.participant)
             leaves = order.open_lots - qty
             count = emit(
                 state, row, events, count, FILL, maker, symbol, other, order.order_id, order.order_number, 0, price,
@@ -194,7 +194,7 @@ def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) ->
     order = state.orders[slot]
     order.time_in_force = incoming[TIME_IN_FORCE]
     order.flags = incoming[FLAGS]
-    return np.int64(emit(
+    return int64(emit(
         state, row, events, count, kind, participant, symbol, side, order_id, order.order_number, row.command_id,
         incoming[LIMIT], left, left, 0, 0 if kind == RESTED else RESTING, 0,
     ))  # fmt: skip

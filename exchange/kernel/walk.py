@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from serl.exchange.compiling import compiled
+from serl.exchange.compiling import compiled, int64
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import rest
 from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, State
@@ -20,7 +18,7 @@ def list_orders(state: State, only: int, out: Any) -> int:
         for side in range(2):
             price = state.best[symbol, side]
             while price != 0:
-                slot = np.int64(state.levels[find_level(state, symbol, side, price)].first)
+                slot = int64(state.levels[find_level(state, symbol, side, price)].first)
                 while slot >= 0:
                     order, row = state.orders[slot], out[count]
                     row.order_number = order.order_number
@@ -34,7 +32,7 @@ def list_orders(state: State, only: int, out: Any) -> int:
                     row.time_in_force = order.time_in_force
                     row.flags = order.flags
                     count += 1
-                    slot = np.int64(order.next)
+                    slot = int64(order.next)
                 price = next_price(state, symbol, side, price)
     return count
 
@@ -45,16 +43,16 @@ def restore_orders(state: State, rows: Any, start: int) -> int:
     width = state.window.shape[1]
     for index in range(start, rows.size):
         row = rows[index]
-        symbol, side = np.int64(row.symbol), np.int64(row.side)
+        symbol, side = int64(row.symbol), int64(row.side)
         if max(state.far_count[symbol, BID], state.far_count[symbol, 1]) + width + 1 > state.far_price.shape[2]:
             return index
         if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
             return index
         slot = rest(
-            state, symbol, side, row.price_ticks, row.open_lots, row.total_lots, np.int64(row.participant), row.order_id
+            state, symbol, side, row.price_ticks, row.open_lots, row.total_lots, int64(row.participant), row.order_id
         )
         order = state.orders[slot]
         order.order_number = row.order_number
         order.time_in_force = row.time_in_force
         order.flags = row.flags
-    return np.int64(rows.size)
+    return int64(rows.size)

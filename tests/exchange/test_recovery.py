@@ -1,0 +1,171 @@
+"""Nothing acknowledged is lost and nothing is applied twice, however the exchange dies."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.clients.blocking import connect
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
+from serl.exchange.errors import JournalError
+from serl.exchange.journal.segment import HEAD_BYTES, read_rows
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows
+from serl.exchange.wire import Kind
+from tests.served import launch
+
+KILLS = 20
+OPTIONS = ("--symbols", "A,B")
+
+
+def load(rng: np.random.Generator, first_id: int, count: int) -> Rows:
+    rows = np.zeros(count, COMMAND)
+    rows["command_id"] = first_id + np.arange(count)
+    rows["kind"] = rng.choice([CommandKind.NEW, CommandKind.CANCEL, CommandKind.REPLACE], count, p=[0.6, 0.3, 0.1])
+    rows["order_id"] = rows["command_id"] - rng.integers(1, 50, count)
+    rows["symbol"], rows["side"] = rng.integers(0, 2, count), rng.integers(0, 2, count)
+    rows["qty_lots"], rows["price_ticks"] = rng.integers(1, 20, count), rng.integers(990, 1010, count)
+    rows["time_in_force"] = 1
+    return rows
+
+
+def journaled(folder: Path) -> Rows:
+    rows = np.concatenate([read_rows(path, COMMAND) for path in sorted(folder.glob("commands-*"))])
+    return rows[rows["sequence"] > 0]
+
+
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    journal = tmp_path / "journal"
+    config = tmp_path / "exchange.yaml"
+    config.write_text("journal: {segment_rows: 8192}\n")
+    seen: list[tuple[int, int, int]] = []  # report, kind, command id of every event that reached us
+    acknowledged = last_report = 0
+    for _ in range(KILLS):
+        served = launch(*OPTIONS, "--journal", str(journal), "--config", str(config))
+        client = connect(served.endpoint, "load", rows=True)
+        client.close()
+        client = _return(served.endpoint, last_report)
+        assert client.session.next_command_id > acknowledged, "an acknowledged command is gone"
+        wanted = last_report + int(rng.integers(2000, 12_000))
+        while last_report < wanted:
+            client.words.say(client.session.rows(load(rng, client.session.next_command_id, 256)))
+            item: Any = client.wait(5)
+            while item is not None:
+                assert item["report"].tolist() == list(range(last_report + 1, last_report + 1 + len(item)))
+                last_report += len(item)
+                acknowledged = max(acknowledged, int(item["command_id"].max()))
+                seen += zip(item["report"].tolist(), item["kind"].tolist(), item["command_id"].tolist(), strict=True)
+                item = client.wait(0)
+        served.kill()
+        assert served.process.stdout is not None
+        served.process.stdout.close()
+        client.words.context.destroy(0)
+    served = launch(*OPTIONS, "--journal", str(journal), "--config", str(config))
+    client = _return(served.endpoint, 0)
+    again: list[tuple[int, int, int]] = []
+    while len(again) < len(seen):
+        rows: Any = client.wait(5)
+        again += zip(rows["report"].tolist(), rows["kind"].tolist(), rows["command_id"].tolist(), strict=True)
+    assert again[: len(seen)] == seen, "history changed"
+    _, digest = client.ask(Kind.HASH)[5]
+    client.close()
+    assert "stopped" in served.stop()
+    commands = journaled(journal)
+    assert commands["sequence"].tolist() == list(range(1, len(commands) + 1)), "a command is missing or there twice"
+    market = Market(["A", "B"], limits=MarketLimits(participants_max=1024))
+    market.submit(commands)
+    assert market.state_hash() == digest
+    market.validate()
+
+
+def _return(endpoint: str, last_report: int) -> Any:
+    """The client `load` as one that already has reports up to last_report."""
+    from serl.clients.blocking import Exchange
+    from serl.clients.session import Session
+    from serl.clients.words import Words
+
+    session = Session("load", rows=True, replace=True)
+    session.last_report = last_report
+    client = Exchange(Words(endpoint, session, None))
+    client._run(client.words.login())
+    return client
+
+
+def start(folder: Path) -> Core:
+    overrides: dict[str, Any] = {"symbols": [{"name": "A"}], "journal": {"folder": str(folder), "segment_rows": 8192}}
+    return Core(load_config(None, overrides), folder)
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> tuple[Path, str]:
+    """A journal of 300 commands whose exchange was never stopped, and the market's hash."""
+    core = start(tmp_path)
+    rows = load(np.random.default_rng(1), 1, 300)
+    rows["symbol"] = 0
+    core.submit(rows)
+    digest = core.market.state_hash()
+    core.journal.commands.sync()
+    core.journal._lock.close()
+    return tmp_path, digest
+
+
+def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
+    core = start(crashed[0])
+    assert core.market.state_hash() == crashed[1]
+    assert core.recovery.commands == 300
+    assert core.journal.epoch == 2
+    core.close()
+    again = start(crashed[0])
+    assert (again.market.state_hash(), again.recovery.commands, again.recovery.snapshot_sequence) == (crashed[1], 0, 300)
+    again.close()
+
+
+def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:
+    path = next(crashed[0].glob("commands-*"))
+    with path.open("r+b") as file:
+        file.truncate(HEAD_BYTES + 200 * COMMAND.itemsize + 20)
+    core = start(crashed[0])
+    assert core.recovery.commands == 200
+    assert 0 < core.recovery.dropped_bytes <= 20
+    core.close()
+
+
+def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) -> None:
+    path = next(crashed[0].glob("commands-*"))
+    with path.open("r+b") as file:
+        file.seek(HEAD_BYTES + 100 * COMMAND.itemsize)
+        file.write(b"\xff" * 8)
+    with pytest.raises(JournalError, match="command 101 is broken but later ones are whole"):
+        start(crashed[0])
+
+
+def test_other_symbols_are_refused(crashed: tuple[Path, str]) -> None:
+    overrides: dict[str, Any] = {"symbols": [{"name": "B"}], "journal": {"folder": str(crashed[0]), "segment_rows": 8192}}
+    with pytest.raises(JournalError, match="same ones or with another folder"):
+        Core(load_config(None, overrides), crashed[0])
+
+
+def test_one_exchange_a_folder(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    with pytest.raises(JournalError, match="another exchange"):
+        start(tmp_path)
+    core.close()
+
+
+def test_segments_rotate_and_answers_are_found_across_them(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    rows = load(np.random.default_rng(2), 1, 20_000)
+    rows["symbol"] = 0
+    core.submit(rows)
+    assert len(core.journal.segments("commands")) == 3
+    reports = core.journal.reports(0, 0, core.gate, 10**6)
+    assert reports is not None
+    assert reports["report"].tolist() == list(range(1, len(reports) + 1))
+    answer = core.journal.answers(0, 5, core.gate)
+    assert len(answer) and set(answer["command_id"].tolist()) == {5}
+    trades = core.journal.trades(0, 10, core.gate)
+    assert trades["kind"].tolist() == [EventKind.FILL] * 10
+    core.close()

@@ -1,0 +1,263 @@
+"""A real exchange process, spoken to over real sockets: bad input, sessions, feed, lockstep."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+import zmq
+
+from serl.clients.blocking import connect
+from serl.exchange.config import socket_endpoints
+from serl.exchange.keys import new_keys
+from serl.exchange.records import COMMAND
+from tests.served import Served, launch, start_exchange
+
+WAIT_MS = 20_000
+
+
+class Raw:
+    """A bare DEALER: says what it likes."""
+
+    def __init__(self, endpoint: str, socket: str = "orders") -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.connect(socket_endpoints(endpoint)[socket])
+
+    def say(self, *message: Any) -> None:
+        self.socket.send(msgpack.packb(message))
+
+    def hear(self, *kinds: int) -> list[Any]:
+        """The next message of one of these kinds (any but HEARTBEAT, if none is named)."""
+        while True:
+            assert self.socket.poll(WAIT_MS), "no answer"
+            message: list[Any] = msgpack.unpackb(self.socket.recv(), strict_map_key=False)
+            if message[0] in kinds or (not kinds and message[0] != 99):
+                return message
+
+    def login(self, name: str, last_report: int = -1, **options: bool) -> list[Any]:
+        self.say(64, 1, 1, name, "", last_report, options)
+        return self.hear(96, 97)
+
+    def close(self) -> None:
+        self.context.destroy(0)
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[Served]:
+    with start_exchange() as served:
+        yield served
+
+
+@pytest.fixture
+def raw(exchange: Served) -> Iterator[Raw]:
+    client = Raw(exchange.endpoint)
+    yield client
+    client.close()
+
+
+def nested(depth: int) -> bytes:
+    return b"\x91" * depth + b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\xc1rubbish", "malformed"),
+        (nested(5000), "malformed"),
+        (b"\xdd\xff\xff\xff\xff", "malformed"),
+        (b"\xc6\xff\xff\xff\xff", "malformed"),
+        (msgpack.packb({"a": 1}), "malformed"),
+        (msgpack.packb([]), "malformed"),
+        (msgpack.packb([1, 1, 0]), "not_logged_in"),
+        (b"x" * 200_000, "too_large"),
+        (msgpack.packb([64, 2, 3, "late", "", -1, {}]), "version"),
+        (msgpack.packb([64, 1, 1, "", "", -1, {}]), "login"),
+        (msgpack.packb([64, 1, 1]), "malformed"),
+        (msgpack.packb([999]), "not_logged_in"),
+    ],
+)
+def test_rubbish_before_login_gets_a_typed_error(raw: Raw, data: bytes, code: str) -> None:
+    raw.socket.send(data)
+    assert raw.hear(97)[1] == code
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ([1, 1, 0, 0, 10, 100.5, 1, 0, 0], "malformed"),
+        ([1, 1, 0, 0, 10, "100", 1, 0, 0], "malformed"),
+        ([1, 1, 0, 0, 10, 100], "malformed"),
+        ([1, 0, 0, 0, 10, 100, 1, 0, 0], "malformed"),
+        ([1, 1, 70_000, 0, 10, 100, 1, 0, 0], "malformed"),
+        ([32, b"abc"], "malformed"),
+        ([32, b""], "malformed"),
+        ([32, np.zeros(2, COMMAND).tobytes()], "malformed"),
+        ([67, 5], "clock"),
+        ([200], "malformed"),
+    ],
+)
+def test_rubbish_after_login_changes_nothing(raw: Raw, message: list[Any], code: str) -> None:
+    welcome = raw.login("rubbish", replace=True)
+    raw.say(*message)
+    assert raw.hear(97)[1] == code
+    raw.say(65)
+    raw.hear(100)
+    assert raw.login("rubbish")[4:6] == welcome[4:6]
+    raw.say(65)
+
+
+def test_several_frames_cannot_pass_for_somebody_else(raw: Raw) -> None:
+    raw.socket.send_multipart([msgpack.packb([66, 1]), b"\0abcd", msgpack.packb([66, 2])])
+    assert raw.hear(97)[1] == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [([9, 0, 10, 100], 2), ([0, 0, 0, 100], 4), ([0, 0, -5, 100], 4), ([0, 0, 2**40, 100], 4), ([0, 0, 1, 0], 5), ([0, 7, 1, 5], 3)],
+)
+def test_orders_that_cannot_be_are_rejected_with_a_reason(raw: Raw, order: list[int], reason: int) -> None:
+    first = raw.login("wrong", replace=True)[5] + 1
+    raw.say(1, first, *order, 1, 0, 0)
+    event = raw.hear(80)[2][0]
+    assert (event[0], event[2], event[10]) == (2, first, reason)
+
+
+def test_a_foreign_order_is_unknown(exchange: Served) -> None:
+    with connect(exchange.endpoint, "owner") as owner, connect(exchange.endpoint, "thief") as thief:
+        order = owner.buy("GOOG", 5, 50)
+        thief.session.next_command_id += order.order_id
+        with pytest.raises(ValueError, match="UNKNOWN_ORDER"):
+            thief.cancel(order)
+        owner.cancel(order)
+
+
+def test_duplicate_login_is_refused_and_replace_takes_over(exchange: Served) -> None:
+    one, two = Raw(exchange.endpoint), Raw(exchange.endpoint)
+    one.login("twin")
+    assert two.login("twin")[1] == "duplicate_login"
+    assert two.login("twin", replace=True)[0] == 96
+    assert one.hear(100)[1] == "replaced"
+    one.close()
+    two.close()
+
+
+def test_a_command_sent_twice_is_answered_again_and_done_once(raw: Raw, exchange: Served) -> None:
+    first = raw.login("twice", replace=True)[5] + 1
+    raw.say(1, first, 1, 0, 7, 60, 1, 0, 0)
+    answer = raw.hear(80)
+    raw.say(1, first, 1, 0, 7, 60, 1, 0, 0)
+    assert raw.hear(82) == [82, first, answer[1], answer[2]]
+    rows = np.zeros(2, COMMAND)
+    rows["command_id"], rows["kind"], rows["symbol"], rows["order_id"] = [first, first + 1], [1, 2], 1, first
+    raw.socket.send(msgpack.packb([32, rows.tobytes()]))
+    assert raw.hear(82)[1] == first
+    event = raw.hear(80)[2][0]
+    assert (event[0], event[2], event[3]) == (4, first + 1, first)
+    with connect(exchange.endpoint, "looker") as looker:
+        assert (60, 7, 1) not in looker.book("GOOG", 0)[0]
+
+
+def test_reports_that_were_missed_come_after_reconnecting(exchange: Served) -> None:
+    one = Raw(exchange.endpoint)
+    first = one.login("returns")[5] + 1
+    one.say(1, first, 1, 0, 7, 61, 1, 0, 0)
+    seen = one.hear(80)[1]
+    one.say(65)
+    one.hear(100)
+    with connect(exchange.endpoint, "taker") as taker:
+        taker.sell("GOOG", 7, 61)
+    assert one.login("returns", last_report=seen)[4] == seen + 1
+    missed = one.hear(80)
+    assert missed[1] == seen + 1
+    assert missed[2][0][0] == 3
+    assert one.login("returns")[1] == "duplicate_login"
+    one.close()
+
+
+def test_cancel_on_disconnect(exchange: Served) -> None:
+    with connect(exchange.endpoint, "careful", cancel_on_disconnect=True) as careful:
+        careful.buy("GOOG", 3, 44)
+    with connect(exchange.endpoint, "looker2") as looker:
+        while (44, 3, 1) in looker.book("GOOG", 0)[0]:
+            looker.wait(0.01)
+
+
+def test_a_followed_book_equals_the_snapshot(exchange: Served) -> None:
+    with connect(exchange.endpoint, "maker") as maker, connect(exchange.endpoint, "watcher") as watcher:
+        l2, l3 = watcher.follow("AMZN"), watcher.follow("AMZN", "l3")
+        orders = [maker.buy("AMZN", 1 + index, 100 - index) for index in range(20)]
+        maker.replace(orders[0], 5, 90)
+        maker.cancel(orders[1])
+        maker.sell("AMZN", 30, 95)
+        wanted = maker.book("AMZN", 0)
+        while (l2.levels(0), l2.levels(1)) != wanted or (l3.levels(0), l3.levels(1)) != wanted:
+            watcher.wait(0.05)
+            assert not (l2.gaps or l3.gaps)
+        maker.mass_cancel()
+
+
+def test_tokens_are_asked_for(tmp_path: Path) -> None:
+    config: dict[str, object] = {"login": {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root"]}}
+    with start_exchange(config=config, folder=tmp_path) as served:
+        raw = Raw(served.endpoint)
+        assert raw.login("alice")[1] == "login"
+        raw.say(64, 1, 1, "alice", "secret", -1, {})
+        welcome = raw.hear(96)
+        assert welcome[9] is False
+        raw.say(17, 1, 0, 0)
+        assert raw.hear(80)[2][0][10] == 11
+        admin = Raw(served.endpoint, "admin")
+        admin.say(160, 1, "secret")
+        assert admin.hear(97)[1] == "not_permitted"
+        raw.close()
+        admin.close()
+
+
+def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
+    new_keys(tmp_path / "keys")
+    with start_exchange(config={"login": {"curve_keys": str(tmp_path / "keys")}}, folder=tmp_path) as served:
+        with connect(served.endpoint, "friend", curve=tmp_path / "keys") as friend:
+            assert friend.buy("AMZN", 1, 10).state == "open"
+        stranger = Raw(served.endpoint)
+        stranger.say(64, 1, 1, "stranger", "", -1, {})
+        assert stranger.socket.poll(1000) == 0
+        stranger.close()
+
+
+def test_a_port_that_is_taken_is_named(exchange: Served) -> None:
+    with pytest.raises(AssertionError, match="cannot be bound"):
+        launch("--symbols", "A", endpoint=exchange.endpoint)
+
+
+def test_a_public_address_needs_keys() -> None:
+    with pytest.raises(AssertionError, match="serl keys new"):
+        launch("--symbols", "A", endpoint="tcp://0.0.0.0:45670")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_lockstep_executes_by_arrival_time_whoever_sends_first(first: int, tmp_path: Path) -> None:
+    config: dict[str, object] = {"clock": {"participants": 2}}
+    with start_exchange(clock="lockstep", config=config, folder=tmp_path) as served:
+        a, b = Raw(served.endpoint), Raw(served.endpoint)
+        a.login("a")
+        b.login("b")
+        turns = [(a, 100, 10), (b, 99, 20)]
+        for client, price, time_ns in (turns if first == 0 else turns[::-1]):
+            client.say(67, 5)
+            client.say(1, 1, 0, 0, 1, price, 1, 0, time_ns)
+        for client in (a, b):
+            client.say(67, 1000)
+        for client, _, time_ns in turns:
+            assert client.hear(80)[2][0][1] == time_ns
+            assert client.hear(101)[1] == 1000
+        a.say(1, 2, 0, 0, 1, 5, 1, 0, 500)
+        assert a.hear(97)[1] == "promise"
+        queries = Raw(served.endpoint, "queries")
+        queries.say(130, 1, 0)
+        assert [order[0] for order in queries.hear()[5]] == [1, 2]
+        for client in (a, b, queries):
+            client.close()
