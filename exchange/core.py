@@ -53,7 +53,11 @@ class Core:
         self.journal.salt(self.gate)
         self.socket = 0  # raw handle of the orders socket; 0 while there is none: then there is no session either
         self.before_rotation: Callable[[], None] = lambda: None
-        self.recovery = self._recover()
+        try:
+            self.recovery = self._recover()
+        except BaseException:
+            self.journal.release()
+            raise
 
     @property
     def event_sequence(self) -> int:

@@ -64,6 +64,8 @@ def launch(*options: str, endpoint: str | None = None) -> Served:
         banner.append(line.rstrip())
         if line.startswith("  journal"):
             return Served(endpoint, process, banner)
+    process.stdout.close()
+    process.wait(timeout=30)
     raise AssertionError(f"the exchange did not start: {banner}")
 
 

@@ -36,8 +36,12 @@ class Journal:
         self.segment_rows = segment_rows
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
-        self.meta = self._open_meta(symbols)
-        self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
+        try:
+            self.meta = self._open_meta(symbols)
+            self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
+        except BaseException:
+            self.release()
+            raise
         self.commands: Segment
         self.events: Segment
         self._finished: list[Segment] = []
@@ -70,8 +74,8 @@ class Journal:
         write_json(self.folder / "participants.json", self.participants)
 
     def segments(self, kind: str) -> list[Path]:
-        """The segment files of "commands", "events" or "snapshot", oldest first."""
-        return sorted(self.folder.glob(f"{kind}-*"))
+        """The segment files of "commands" or "events", oldest first."""
+        return sorted(self.folder.glob(f"{kind}-*.rows"))
 
     def create(self, kind: str, first_sequence: int) -> Segment:
         """A new segment of "commands" or "events"."""
@@ -121,6 +125,10 @@ class Journal:
             self._finished.pop(0).close()
         self.commands.close(int(gate.counter[APPENDED]))
         self.events.close(int(gate.counter[EVENTS]))
+        self.release()
+
+    def release(self) -> None:
+        """Lets another exchange have the folder."""
         self._lock.close()
 
     def salt(self, gate: Gate) -> None:

@@ -42,12 +42,15 @@ class Segment:
 
     @classmethod
     def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> "Segment":
-        """Makes a new segment; over a leftover of the same name."""
-        path.unlink(missing_ok=True)
-        segment = cls(path, dtype, first_sequence, capacity)
+        """Makes a new segment; over a leftover of the same name. It gets its name when its head is written, not before."""
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        segment = cls(temporary, dtype, first_sequence, capacity)
         head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
         text = json.dumps(head).encode()
         segment.map[: len(text)] = text
+        temporary.replace(path)
+        segment.path = path
         return segment
 
     @classmethod

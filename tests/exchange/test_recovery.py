@@ -32,7 +32,7 @@ def load(rng: np.random.Generator, first_id: int, count: int) -> Rows:
 
 
 def journaled(folder: Path) -> Rows:
-    rows = np.concatenate([read_rows(path, COMMAND) for path in sorted(folder.glob("commands-*"))])
+    rows = np.concatenate([read_rows(path, COMMAND) for path in sorted(folder.glob("commands-*.rows"))])
     return rows[rows["sequence"] > 0]
 
 
@@ -108,7 +108,7 @@ def crashed(tmp_path: Path) -> tuple[Path, str]:
     core.submit(rows)
     digest = core.market.state_hash()
     core.journal.commands.sync()
-    core.journal._lock.close()
+    core.journal.release()
     return tmp_path, digest
 
 
@@ -124,7 +124,7 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
 
 
 def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:
-    path = next(crashed[0].glob("commands-*"))
+    path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
         file.truncate(HEAD_BYTES + 200 * COMMAND.itemsize + 20)
     core = start(crashed[0])
@@ -134,7 +134,7 @@ def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, st
 
 
 def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) -> None:
-    path = next(crashed[0].glob("commands-*"))
+    path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
         file.seek(HEAD_BYTES + 100 * COMMAND.itemsize)
         file.write(b"\xff" * 8)
