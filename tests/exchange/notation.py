@@ -11,7 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.records import COMMAND, CommandFlag, CommandKind, EventFlag, EventKind, Reason, Rows, Side, TimeInForce, command
+from serl.exchange.records import (
+    COMMAND,
+    CommandFlag,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    Reason,
+    Rows,
+    Side,
+    TimeInForce,
+    command,
+)
 
 SHORT = {"p": "participant", "c": "command_id", "o": "order_id", "s": "symbol"}
 
