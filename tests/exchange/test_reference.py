@@ -1,0 +1,106 @@
+"""The reference market by itself: what it promises as a class. Its rules are in test_orders_table.py."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from serl.exchange.errors import ConfigError
+from serl.exchange.market import MarketLimits
+from serl.exchange.records import COMMAND, LEVEL, CommandKind, Side, command
+from serl.exchange.reference import ReferenceMarket
+from tests.exchange.notation import parse_all
+
+LIMITS = MarketLimits(participants_max=8)
+TEXT = "p1 c1 NEW sell 10@101; p2 c1 NEW sell 5@101; p1 c2 NEW sell 3@103; p3 c1 NEW buy 4@99 gtc; p3 c2 NEW buy 12@102"
+
+
+def traded() -> ReferenceMarket:
+    market = ReferenceMarket(["AAA", "BBB"], limits=LIMITS)
+    market.submit(parse_all(TEXT))
+    return market
+
+
+def test_book_is_levels_best_first() -> None:
+    bids, asks = traded().book(0)
+    assert bids.dtype == asks.dtype == LEVEL
+    assert bids.tolist() == [(99, 4, 1)]
+    assert asks.tolist() == [(101, 3, 1), (103, 3, 1)]
+    assert traded().book(0, depth=1)[1].tolist() == [(101, 3, 1)]
+    assert [len(side) for side in traded().book(1)] == [0, 0]
+
+
+def test_orders_are_canonical() -> None:
+    market = traded()
+    market.submit(parse_all("p1 c9 NEW buy 1@98 s1; p1 c10 NEW buy 1@100; p2 c9 NEW buy 1@99"))
+    found = [(row["symbol"], row["side"], row["price_ticks"], row["participant"], row["open_lots"], row["total_lots"]) for row in market.orders()]
+    assert found == [
+        (0, 0, 100, 1, 1, 1),
+        (0, 0, 99, 3, 4, 4),
+        (0, 0, 99, 2, 1, 1),
+        (0, 1, 101, 2, 3, 5),
+        (0, 1, 103, 1, 3, 3),
+        (1, 0, 98, 1, 1, 1),
+    ]
+    assert market.orders(1).tolist() == market.orders().tolist()[-1:]
+
+
+def test_positions_and_cash() -> None:
+    snapshot = traded().snapshot()
+    assert snapshot.position_lots.tolist() == [[0, 0], [-10, 0], [-2, 0], [12, 0]]
+    assert snapshot.cash_ticks.tolist() == [[0, 0], [1010, 0], [202, 0], [-1212, 0]]
+    assert snapshot.last_command_id.tolist() == [0, 2, 1, 2]
+    assert snapshot.report.tolist() == [0, 3, 2, 4]
+    assert snapshot.counters.tolist() == [9, 2, 4, 5]
+
+
+def test_submit_does_not_depend_on_batches_and_leaves_the_commands() -> None:
+    commands = parse_all(TEXT)
+    given = commands.copy()
+    one, many = ReferenceMarket(2, limits=LIMITS), ReferenceMarket(2, limits=LIMITS)
+    events = one.submit(commands)
+    assert np.array_equal(commands, given)
+    assert np.array_equal(events, np.concatenate([many.submit(commands[row : row + 1]) for row in range(len(commands))]))
+    assert one.state_hash() == many.state_hash()
+    assert len(one.submit(np.zeros(0, COMMAND))) == 0
+
+
+def test_restore_keeps_the_hash_and_the_future() -> None:
+    market = traded()
+    restored = ReferenceMarket.restore(market.snapshot(), ["AAA", "BBB"], limits=LIMITS)
+    restored.validate()
+    assert restored.state_hash() == market.state_hash()
+    more = parse_all("p1 c3 CANCEL o2; p2 c2 REPLACE o1 2@99; p2 c3 REPLACE o1 6@99")
+    assert np.array_equal(restored.submit(more), market.submit(more))
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(traded().snapshot())])
+def test_hash_depends_on_every_field(field: str) -> None:
+    snapshot = traded().snapshot()
+    value = getattr(snapshot, field).copy()
+    if value.dtype.names:
+        value["open_lots"][0] += 1
+    else:
+        value.flat[0] += 1
+    assert dataclasses.replace(snapshot, **{field: value}).digest() != snapshot.digest()
+
+
+def test_too_high_participant_is_refused() -> None:
+    with pytest.raises(ConfigError, match="up to 7 are due, got 8"):
+        traded().submit(command(CommandKind.NEW, participant=8, command_id=1, qty_lots=1, price_ticks=1))
+
+
+def test_validate_sees_what_is_broken() -> None:
+    crossed, lost, unbalanced, worn = (traded() for _ in range(4))
+    crossed.books[0][Side.BUY].add(dataclasses.replace(next(crossed.books[0][Side.BUY].orders()), price_ticks=101, order_number=99))
+    with pytest.raises(AssertionError, match="crossed"):
+        crossed.validate()
+    lost.open.popitem()
+    with pytest.raises(AssertionError, match="can be cancelled"):
+        lost.validate()
+    unbalanced.cash_ticks[1, 0] += 1
+    with pytest.raises(AssertionError, match="sum to zero"):
+        unbalanced.validate()
+    next(worn.books[0][Side.SELL].orders()).open_lots = 0
+    with pytest.raises(AssertionError, match="open must be"):
+        worn.validate()

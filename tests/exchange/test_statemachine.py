@@ -1,0 +1,151 @@
+"""A hypothesis machine over both markets: few prices, few orders, every step compared. Failures shrink to a few commands."""
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    CommandFlag,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    Side,
+    TimeInForce,
+    command,
+)
+from serl.exchange.reference import ReferenceMarket
+
+SYMBOLS = 2
+LIMITS = MarketLimits(qty_lots_max=50, price_ticks_max=2000, orders_open_max=32, window_ticks=128, participants_max=4)
+OPERATOR = 3
+traders = st.integers(0, 3)
+symbols = st.integers(0, SYMBOLS - 1)
+sides = st.sampled_from([int(side) for side in Side])
+quantities = st.integers(1, 9) | st.integers(-1, 52)
+# near prices meet; the far ones lie outside the kernel's window, 0 and 2001 outside what is allowed
+prices = st.integers(998, 1003) | st.integers(0, 2001) | st.sampled_from([1, 900, 1127, 1128, 2000])
+times_in_force = st.sampled_from([TimeInForce.DAY, TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK])
+post_only = st.sampled_from([CommandFlag.NONE, CommandFlag.NONE, CommandFlag.POST_ONLY])
+
+
+class BothMarkets(RuleBasedStateMachine):
+    """Sends the same command to both; `resting` is built from the events alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.markets = Market(SYMBOLS, limits=LIMITS), ReferenceMarket(SYMBOLS, limits=LIMITS)
+        for market in self.markets:
+            market.grant_operator(OPERATOR)
+        self.last_id = [0] * LIMITS.participants_max
+        self.resting: dict[int, tuple[int, int]] = {}  # order_number -> (participant, order_id)
+        self.sizes: Counter[tuple[int, int, int]] = Counter()  # (symbol, side, price) -> open lots
+
+    def send(self, kind: int, participant: int, **fields: int) -> None:
+        self.last_id[participant] += 1
+        sent = command(kind, participant=participant, **{"command_id": self.last_id[participant], **fields})
+        compiled, reference = (market.submit(sent) for market in self.markets)
+        assert np.array_equal(compiled, reference), f"{sent}\n compiled:  {compiled}\n reference: {reference}"
+        for event in reference:
+            self.follow(event)
+        fills = reference[reference["kind"] == EventKind.FILL]
+        makers = fills["flags"] == EventFlag.MAKER
+        for name in ("match_id", "price_ticks", "qty_lots", "symbol"):  # what one side buys the other side sells
+            assert np.array_equal(fills[makers][name], fills[~makers][name])
+        assert (fills[makers]["side"] != fills[~makers]["side"]).all()
+
+    def follow(self, event: np.void) -> None:
+        """The effect of an event on the book, as docs/orders.md has it."""
+        kind, flags, number = int(event["kind"]), int(event["flags"]), int(event["order_number"])
+        place = int(event["symbol"]), int(event["side"]), int(event["price_ticks"])
+        rests = flags & EventFlag.RESTING
+        if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and rests):
+            self.sizes[place] += int(event["leaves_lots"])
+            self.resting[number] = int(event["participant"]), int(event["order_id"])
+        elif kind in (EventKind.REDUCED, EventKind.REPLACED) or (kind == EventKind.CANCELLED and rests) or flags & EventFlag.MAKER:
+            self.sizes[place] -= int(event["qty_lots"])
+            if kind == EventKind.REPLACED or event["leaves_lots"] == 0:
+                del self.resting[number]
+
+    @rule(who=traders, symbol=symbols, side=sides, qty=quantities, price=prices, tif=times_in_force, flags=post_only)
+    def limit_order(self, who: int, symbol: int, side: int, qty: int, price: int, tif: int, flags: int) -> None:
+        self.send(
+            CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, price_ticks=price, time_in_force=tif, flags=flags
+        )  # fmt: skip
+
+    @rule(who=traders, symbol=symbols, side=sides, start=st.integers(990, 1010), step=st.integers(1, 60), count=st.integers(2, 8))
+    def ladder(self, who: int, symbol: int, side: int, start: int, step: int, count: int) -> None:
+        """Several levels, so that sweeps and moves of the window have something to do."""
+        for level in range(count):
+            price = start + level * step if side else start - level * step
+            self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=1 + level, price_ticks=price)
+
+    @rule(who=traders, symbol=symbols, side=sides, qty=st.integers(1, 50), tif=times_in_force)
+    def market_order(self, who: int, symbol: int, side: int, qty: int, tif: int) -> None:
+        self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, time_in_force=tif, flags=CommandFlag.MARKET)
+
+    @rule(data=st.data(), kind=st.sampled_from([CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE]), qty=quantities, price=prices)
+    @precondition(lambda self: self.resting)
+    def change(self, data: st.DataObject, kind: int, qty: int, price: int) -> None:
+        participant, order_id = data.draw(st.sampled_from(sorted(self.resting.values())))
+        self.send(kind, participant, order_id=order_id, qty_lots=qty, price_ticks=price)
+
+    @rule(who=traders, order_id=st.integers(-1, 40), kind=st.sampled_from([CommandKind.CANCEL, CommandKind.REPLACE]))
+    def change_any(self, who: int, order_id: int, kind: int) -> None:
+        self.send(kind, who, order_id=order_id, qty_lots=5, price_ticks=1000)
+
+    @rule(who=traders, symbol=st.sampled_from([0, 1, 2, ALL_SYMBOLS]))
+    def mass_cancel(self, who: int, symbol: int) -> None:
+        self.send(CommandKind.MASS_CANCEL, who, symbol=symbol)
+
+    @rule(who=st.sampled_from([0, OPERATOR]), kind=st.sampled_from([16, 17, 18, 18, 19, 20]), symbol=st.integers(0, 2))
+    def operate(self, who: int, kind: int, symbol: int) -> None:
+        self.send(kind, who, symbol=symbol, qty_lots=1, price_ticks=1)
+
+    @rule(who=traders, back=st.integers(0, 3))
+    def send_stale(self, who: int, back: int) -> None:
+        stale = self.last_id[who] - back
+        self.send(CommandKind.NEW, who, command_id=stale or -1, qty_lots=1, price_ticks=1000)
+        self.last_id[who] -= 1
+
+    @rule()
+    def restart(self) -> None:
+        """Each is restored from the snapshot of the other."""
+        compiled, reference = (market.snapshot() for market in self.markets)
+        self.markets = (
+            Market.restore(reference, SYMBOLS, limits=LIMITS),
+            ReferenceMarket.restore(compiled, SYMBOLS, limits=LIMITS),
+        )
+        for market in self.markets:
+            market.grant_operator(OPERATOR)
+
+    @invariant()
+    def books_are_equal_and_follow_from_the_events(self) -> None:
+        for symbol in range(SYMBOLS):
+            (bids, asks), expected = (market.book(symbol) for market in self.markets)
+            assert np.array_equal(bids, expected[0])
+            assert np.array_equal(asks, expected[1])
+            assert not len(bids) or not len(asks) or bids[0]["price_ticks"] < asks[0]["price_ticks"]
+            for side, rows in enumerate((bids, asks)):
+                levels = {(symbol, side, int(row["price_ticks"])): int(row["qty_lots"]) for row in rows}
+                assert levels == {place: qty for place, qty in self.sizes.items() if qty and place[:2] == (symbol, side)}
+        orders = self.markets[0].orders()
+        assert np.array_equal(orders, self.markets[1].orders())
+        assert {int(order["order_number"]) for order in orders} == set(self.resting)
+
+    @invariant()
+    def states_are_valid_and_equal(self) -> None:
+        compiled, reference = (market.snapshot() for market in self.markets)
+        assert compiled.digest() == reference.digest()
+        assert not compiled.position_lots.sum(axis=0).any()
+        assert not compiled.cash_ticks.sum(axis=0).any()
+        for market in self.markets:
+            market.validate()
+
+
+BothMarkets.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestBothMarkets = BothMarkets.TestCase
