@@ -7,11 +7,12 @@ import numpy as np
 import zmq
 from numba import njit
 
+from benchmarks.stream import make
 from serl.exchange.gateway.codec import read_int, write_int
 from serl.exchange.libzmq import zmq_recv, zmq_send
-from serl.exchange.records import COMMAND, CommandKind, Side, TimeInForce
 
 ACCEPTED = 1
+SEED = 1
 
 
 def login(endpoint: str, name: str, rows: bool = False) -> tuple["zmq.Socket[bytes]", list[Any]]:
@@ -100,13 +101,9 @@ def echo(socket: int, identity: Any, message: Any, count: int) -> None:
 
 
 def bulk_messages(first_id: int, symbol: int, count: int, rows: int) -> list[bytes]:
-    """`count` orders (as write_new's) in bulk messages of `rows`."""
-    commands = np.zeros(count, COMMAND)
-    commands["command_id"] = first_id + np.arange(count)
-    commands["kind"] = CommandKind.NEW
+    """`count` commands of the kernel benchmark's stream in bulk messages of `rows`."""
+    _, commands = make(count, 0, SEED)
+    commands["order_id"] = np.where(commands["order_id"] > 0, commands["order_id"] + first_id - 1, 0)
+    commands["command_id"] += first_id - 1
     commands["symbol"] = symbol
-    commands["side"] = np.where(commands["command_id"] % 2, Side.SELL, Side.BUY)
-    commands["qty_lots"] = 1
-    commands["price_ticks"] = 10_000
-    commands["time_in_force"] = TimeInForce.GTC
     return [msgpack.packb([32, commands[at : at + rows].tobytes()]) for at in range(0, count, rows)]

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from serl.clients.replay import Replayer
 from serl.exchange.history.importing import book_view, lobster_day
 from serl.exchange.history.lobster import read_lobster
 from serl.exchange.history.verify import market_of, verify
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.wire import Kind
+from tests.served import start_exchange
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "lobster"
 SAMPLES = {
@@ -46,8 +50,27 @@ def in_process(folder: Path = FOLDER) -> dict[str, Any]:
     return figures
 
 
+def served(folder: Path = FOLDER) -> dict[str, Any]:
+    """Seconds to play the AMZN day into an exchange process, every command answered; its state hash must be ours."""
+    day = lobster_day(read_lobster(folder / SAMPLES["amzn"]))
+    seconds, equal = [], True
+    for _ in range(ROUNDS):
+        with start_exchange(symbols="AMZN", clock="lockstep") as exchange:
+            replayer = Replayer(day, exchange.endpoint)
+            began = time.perf_counter()
+            replayer.run(lambda _: None)
+            seconds.append(time.perf_counter() - began)
+            answer = replayer.client.ask(Kind.HASH)[5]
+            replayer.close()
+        market = Market(["AMZN"], limits=MarketLimits(participants_max=1024))
+        market.grant_operator(0)
+        market.submit(day.commands)
+        equal &= answer[1] == market.state_hash()
+    return {"amzn_served_s": float(np.median(seconds)), "amzn_served_hash_equals_in_process": equal}
+
+
 def run() -> dict[str, Any]:
     """All figures of replay; says so where there are no sample files."""
     if not all((FOLDER / file).exists() for file in SAMPLES.values()):
         return {"skipped": "no LOBSTER sample files in ../shared/data/lobster"}
-    return in_process()
+    return in_process() | served()

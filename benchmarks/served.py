@@ -16,7 +16,7 @@ import zmq
 from benchmarks import client
 from serl.exchange.records import EVENT, EventKind
 
-SINGLE_COUNT, BULK_COUNT, PYTHON_COUNT = 300_000, 2_000_000, 30_000
+SINGLE_COUNT, BULK_COUNT, PYTHON_COUNT = 500_000, 2_000_000, 100_000
 WINDOW, BULK_ROWS = 256, 1024
 LATENCY_RATE, LATENCY_COUNT = 1000, 4000
 ROUNDS = 3
@@ -65,7 +65,8 @@ def _single(barrier: Any, endpoint: str, name: str, symbol: int, count: int) -> 
 
 def _bulk(barrier: Any, endpoint: str, name: str, symbol: int, count: int) -> None:
     socket, welcome = client.login(endpoint, name, rows=True)
-    messages = client.bulk_messages(welcome[5] + 1, symbol, count, BULK_ROWS)
+    first = welcome[5] + 1
+    messages = client.bulk_messages(first, symbol, count, BULK_ROWS)
     barrier.wait()
     sent = acknowledged = 0
     while acknowledged < count:
@@ -74,7 +75,7 @@ def _bulk(barrier: Any, endpoint: str, name: str, symbol: int, count: int) -> No
             sent += 1
         kind, _, rows = msgpack.unpackb(socket.recv())
         assert kind == 81
-        acknowledged += int(np.count_nonzero(np.frombuffer(rows, EVENT)["kind"] == EventKind.ACCEPTED))
+        acknowledged = max(acknowledged, int(np.frombuffer(rows, EVENT)["command_id"].max()) - first + 1)
     barrier.wait()
 
 

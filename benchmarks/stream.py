@@ -61,18 +61,25 @@ def _fill(
     return live_count
 
 
-def make(count: int, resting: int, seed: int) -> tuple[Rows, Rows]:
-    """(rows that build a book of `resting` orders, the stream of `count` messages), for participant 0 and symbol 0."""
+def make(count: int, resting: int, seed: int, sort_runs: int = 0) -> tuple[Rows, Rows]:
+    """(rows that build a book of `resting` orders, the stream of `count` messages), for participant 0 and symbol 0.
+
+    With sort_runs every so many messages come sorted by kind, so that each kind can be timed on its own.
+    """
     rng = np.random.default_rng(seed)
     live = np.zeros(count + resting + 1, np.int64)
-    build = _random(rng, resting, [1.0, 0, 0, 0], live, 0, 1)
-    stream = _random(rng, count, [0.45, 0.40, 0.10, 0.05], live, resting, resting + 1)
+    build = _random(rng, resting, [1.0, 0, 0, 0], live, 0, 1, 0)
+    stream = _random(rng, count, [0.45, 0.40, 0.10, 0.05], live, resting, resting + 1, sort_runs)
     return build, stream
 
 
-def _random(rng: np.random.Generator, count: int, mix: list[float], live: Any, live_count: int, first_id: int) -> Rows:
+def _random(
+    rng: np.random.Generator, count: int, mix: list[float], live: Any, live_count: int, first_id: int, sort_runs: int
+) -> Rows:  # fmt: skip
     rows = np.zeros(count, COMMAND)
     kind = rng.choice(4, count, p=mix)
+    if sort_runs:
+        kind = np.sort(kind.reshape(-1, sort_runs), axis=1).ravel()
     _fill(
         rows, kind, rng.integers(0, SPREAD_TICKS, count), rng.integers(Side.BUY, Side.SELL + 1, count),
         rng.integers(1, 100, count), rng.choice([-1, 0, 1], count, p=[0.02, 0.96, 0.02]), rng.random(count), live,
@@ -80,3 +87,12 @@ def _random(rng: np.random.Generator, count: int, mix: list[float], live: Any, l
     )  # fmt: skip
     rows["sequence"] = np.arange(first_id, first_id + count)
     return rows
+
+
+def classify(rows: Rows) -> Any:
+    """The index in KINDS of each row."""
+    kinds = np.zeros(len(rows), np.int64)
+    kinds[rows["kind"] == CANCEL] = 1
+    kinds[rows["flags"] == MARKET] = 2
+    kinds[rows["kind"] == REPLACE] = 3
+    return kinds

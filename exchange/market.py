@@ -108,6 +108,11 @@ class Market:
             far = min(2 * state.far_price.shape[2], self.limits.far_levels_max + width + 1)
             self.state = _grow_far(state, far)
 
+    @staticmethod
+    def grown(state: State) -> State:
+        """The same state with room for twice as many orders."""
+        return _grow_orders(state, 2 * len(state.orders))
+
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""
         out = np.zeros(depth or int(self.state.level_count[symbol]), LEVEL)

@@ -44,7 +44,9 @@ def parse(line: str) -> Rows:
         elif word in ("day", "gtc", "ioc", "fok"):
             fields["time_in_force"] = TimeInForce[word.upper()]
         elif word in ("post", "market"):
-            fields["flags"] = fields.get("flags", 0) | (CommandFlag.MARKET if word == "market" else CommandFlag.POST_ONLY)
+            fields["flags"] = fields.get("flags", 0) | (
+                CommandFlag.MARKET if word == "market" else CommandFlag.POST_ONLY
+            )
         else:
             fields["kind"] = CommandKind[word]
     return command(fields.pop("kind"), **fields)
@@ -61,7 +63,12 @@ def parse_all(text: str) -> Rows:
 def show(event: Any) -> str:
     """One EVENT row as a line."""
     side = Side(event["side"]).name.lower() if event["side"] < 2 else f"side={event['side']}"
-    words = [f"p{event['participant']}", EventKind(event["kind"]).name, f"c{event['command_id']}", f"o{event['order_id']}"]
+    words = [
+        f"p{event['participant']}",
+        EventKind(event["kind"]).name,
+        f"c{event['command_id']}",
+        f"o{event['order_id']}",
+    ]
     words += [f"#{event['order_number']}", f"s{event['symbol']}", side, f"{event['qty_lots']}@{event['price_ticks']}"]
     words += [f"leaves {event['leaves_lots']}"]
     if event["reason"]:

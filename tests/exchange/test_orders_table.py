@@ -14,7 +14,9 @@ from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import assert_numbered, parse_all, show
 
 Case = tuple[str, str, str, str]
-LIMITS = MarketLimits(qty_lots_max=1000, price_ticks_max=10_000, orders_open_max=32, participants_max=16, window_ticks=128)
+LIMITS = MarketLimits(
+    qty_lots_max=1000, price_ticks_max=10_000, orders_open_max=32, participants_max=16, window_ticks=128
+)
 ASKS = "p1 c1 NEW sell 10@100; p1 c2 NEW sell 5@101; p2 c1 NEW sell 7@100; p2 c2 NEW buy 4@90"
 """Asks: p1 10 and p2 7 at 100 (#1, #3), p1 5 at 101 (#2). Bid: p2 4 at 90 (#4)."""
 FULL = "; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 33))
@@ -368,7 +370,11 @@ def test_full_is_the_last_check(market: Market | ReferenceMarket, command: str, 
 
 
 def test_a_halted_order_cannot_be_replaced_whatever_the_symbol_of_the_command(market: Market | ReferenceMarket) -> None:
-    events = market.submit(parse_all("p1 c1 NEW buy 5@10 s1; p9 c1 HALT s1; p1 c2 REPLACE o1 0@0 s0; p9 c2 RESUME s1; p1 c3 REPLACE o1 6@10 s0"))
+    events = market.submit(
+        parse_all(
+            "p1 c1 NEW buy 5@10 s1; p9 c1 HALT s1; p1 c2 REPLACE o1 0@0 s0; p9 c2 RESUME s1; p1 c3 REPLACE o1 6@10 s0"
+        )
+    )
     assert [show(event) for event in events[2:]] == [
         "p1 REJECTED c2 o1 #0 s0 buy 0@0 leaves 0 HALTED",
         "p9 RESUMED c2 o0 #0 s1 buy 0@0 leaves 0",

@@ -119,7 +119,11 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
     assert core.journal.epoch == 2
     core.close()
     again = start(crashed[0])
-    assert (again.market.state_hash(), again.recovery.commands, again.recovery.snapshot_sequence) == (crashed[1], 0, 300)
+    assert (again.market.state_hash(), again.recovery.commands, again.recovery.snapshot_sequence) == (
+        crashed[1],
+        0,
+        300,
+    )
     again.close()
 
 
@@ -143,7 +147,10 @@ def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) ->
 
 
 def test_other_symbols_are_refused(crashed: tuple[Path, str]) -> None:
-    overrides: dict[str, Any] = {"symbols": [{"name": "B"}], "journal": {"folder": str(crashed[0]), "segment_rows": 8192}}
+    overrides: dict[str, Any] = {
+        "symbols": [{"name": "B"}],
+        "journal": {"folder": str(crashed[0]), "segment_rows": 8192},
+    }
     with pytest.raises(JournalError, match="same ones or with another folder"):
         Core(load_config(None, overrides), crashed[0])
 

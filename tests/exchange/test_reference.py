@@ -33,7 +33,10 @@ def test_book_is_levels_best_first() -> None:
 def test_orders_are_canonical() -> None:
     market = traded()
     market.submit(parse_all("p1 c9 NEW buy 1@98 s1; p1 c10 NEW buy 1@100; p2 c9 NEW buy 1@99"))
-    found = [(row["symbol"], row["side"], row["price_ticks"], row["participant"], row["open_lots"], row["total_lots"]) for row in market.orders()]
+    found = [
+        (row["symbol"], row["side"], row["price_ticks"], row["participant"], row["open_lots"], row["total_lots"])
+        for row in market.orders()
+    ]
     assert found == [
         (0, 0, 100, 1, 1, 1),
         (0, 0, 99, 3, 4, 4),
@@ -60,7 +63,9 @@ def test_submit_does_not_depend_on_batches_and_leaves_the_commands() -> None:
     one, many = ReferenceMarket(2, limits=LIMITS), ReferenceMarket(2, limits=LIMITS)
     events = one.submit(commands)
     assert np.array_equal(commands, given)
-    assert np.array_equal(events, np.concatenate([many.submit(commands[row : row + 1]) for row in range(len(commands))]))
+    assert np.array_equal(
+        events, np.concatenate([many.submit(commands[row : row + 1]) for row in range(len(commands))])
+    )
     assert one.state_hash() == many.state_hash()
     assert len(one.submit(np.zeros(0, COMMAND))) == 0
 
@@ -92,7 +97,9 @@ def test_too_high_participant_is_refused() -> None:
 
 def test_validate_sees_what_is_broken() -> None:
     crossed, lost, unbalanced, worn = (traded() for _ in range(4))
-    crossed.books[0][Side.BUY].add(dataclasses.replace(next(crossed.books[0][Side.BUY].orders()), price_ticks=101, order_number=99))
+    crossed.books[0][Side.BUY].add(
+        dataclasses.replace(next(crossed.books[0][Side.BUY].orders()), price_ticks=101, order_number=99)
+    )
     with pytest.raises(AssertionError, match="crossed"):
         crossed.validate()
     lost.open.popitem()

@@ -117,7 +117,14 @@ def test_several_frames_cannot_pass_for_somebody_else(raw: Raw) -> None:
 
 @pytest.mark.parametrize(
     ("order", "reason"),
-    [([9, 0, 10, 100], 2), ([0, 0, 0, 100], 4), ([0, 0, -5, 100], 4), ([0, 0, 2**40, 100], 4), ([0, 0, 1, 0], 5), ([0, 7, 1, 5], 3)],
+    [
+        ([9, 0, 10, 100], 2),
+        ([0, 0, 0, 100], 4),
+        ([0, 0, -5, 100], 4),
+        ([0, 0, 2**40, 100], 4),
+        ([0, 0, 1, 0], 5),
+        ([0, 7, 1, 5], 3),
+    ],
 )
 def test_orders_that_cannot_be_are_rejected_with_a_reason(raw: Raw, order: list[int], reason: int) -> None:
     first = raw.login("wrong", replace=True)[5] + 1
@@ -246,7 +253,7 @@ def test_lockstep_executes_by_arrival_time_whoever_sends_first(first: int, tmp_p
         a.login("a")
         b.login("b")
         turns = [(a, 100, 10), (b, 99, 20)]
-        for client, price, time_ns in (turns if first == 0 else turns[::-1]):
+        for client, price, time_ns in turns if first == 0 else turns[::-1]:
             client.say(67, 5)
             client.say(1, 1, 0, 0, 1, price, 1, 0, time_ns)
         for client in (a, b):

@@ -66,7 +66,11 @@ class BothMarkets(RuleBasedStateMachine):
         if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and rests):
             self.sizes[place] += int(event["leaves_lots"])
             self.resting[number] = int(event["participant"]), int(event["order_id"])
-        elif kind in (EventKind.REDUCED, EventKind.REPLACED) or (kind == EventKind.CANCELLED and rests) or flags & EventFlag.MAKER:
+        elif (
+            kind in (EventKind.REDUCED, EventKind.REPLACED)
+            or (kind == EventKind.CANCELLED and rests)
+            or flags & EventFlag.MAKER
+        ):
             self.sizes[place] -= int(event["qty_lots"])
             if kind == EventKind.REPLACED or event["leaves_lots"] == 0:
                 del self.resting[number]
@@ -77,7 +81,14 @@ class BothMarkets(RuleBasedStateMachine):
             CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, price_ticks=price, time_in_force=tif, flags=flags
         )  # fmt: skip
 
-    @rule(who=traders, symbol=symbols, side=sides, start=st.integers(990, 1010), step=st.integers(1, 60), count=st.integers(2, 8))
+    @rule(
+        who=traders,
+        symbol=symbols,
+        side=sides,
+        start=st.integers(990, 1010),
+        step=st.integers(1, 60),
+        count=st.integers(2, 8),
+    )
     def ladder(self, who: int, symbol: int, side: int, start: int, step: int, count: int) -> None:
         """Several levels, so that sweeps and moves of the window have something to do."""
         for level in range(count):
@@ -86,9 +97,16 @@ class BothMarkets(RuleBasedStateMachine):
 
     @rule(who=traders, symbol=symbols, side=sides, qty=st.integers(1, 50), tif=times_in_force)
     def market_order(self, who: int, symbol: int, side: int, qty: int, tif: int) -> None:
-        self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, time_in_force=tif, flags=CommandFlag.MARKET)
+        self.send(
+            CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, time_in_force=tif, flags=CommandFlag.MARKET
+        )
 
-    @rule(data=st.data(), kind=st.sampled_from([CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE]), qty=quantities, price=prices)
+    @rule(
+        data=st.data(),
+        kind=st.sampled_from([CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE]),
+        qty=quantities,
+        price=prices,
+    )
     @precondition(lambda self: self.resting)
     def change(self, data: st.DataObject, kind: int, qty: int, price: int) -> None:
         participant, order_id = data.draw(st.sampled_from(sorted(self.resting.values())))
@@ -132,7 +150,9 @@ class BothMarkets(RuleBasedStateMachine):
             assert not len(bids) or not len(asks) or bids[0]["price_ticks"] < asks[0]["price_ticks"]
             for side, rows in enumerate((bids, asks)):
                 levels = {(symbol, side, int(row["price_ticks"])): int(row["qty_lots"]) for row in rows}
-                assert levels == {place: qty for place, qty in self.sizes.items() if qty and place[:2] == (symbol, side)}
+                assert levels == {
+                    place: qty for place, qty in self.sizes.items() if qty and place[:2] == (symbol, side)
+                }
         orders = self.markets[0].orders()
         assert np.array_equal(orders, self.markets[1].orders())
         assert {int(order["order_number"]) for order in orders} == set(self.resting)
