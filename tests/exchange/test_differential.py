@@ -17,7 +17,7 @@ from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
 
 COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "1000000"))
 STREAMS = list(enumerate(itertools.islice(itertools.cycle(PROFILES), 8)))
-BATCH_SIZES = (1, 3, 40, 400, 1500)
+BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
 REJECTIONS = {reason for reason in Reason if 0 < reason < Reason.REQUESTED}
 

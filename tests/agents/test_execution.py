@@ -1,0 +1,117 @@
+"""Costs by hand, schedules by property, and the served market against the one in process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serl.agents.execution import metrics
+from serl.agents.execution.inprocess import replay_with_twap
+from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.generate import generate_day
+from serl.exchange.records import Side
+
+SERL = [sys.executable, "-m", "serl"]
+HOUR_NS = 3_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("sign", "executed", "benchmark", "bps"),
+    [
+        (1, 101.0, 100.0, 100.0),  # sold 1 % above the benchmark
+        (-1, 101.0, 100.0, -100.0),  # bought 1 % above it
+        (-1, 99.5, 100.0, 50.0),
+        (1, None, 100.0, None),
+        (1, 100.0, None, None),
+    ],
+)
+def test_advantage(sign: int, executed: float | None, benchmark: float | None, bps: float | None) -> None:
+    result = metrics.advantage_bps(sign, executed, benchmark)
+    assert result == (None if bps is None else pytest.approx(bps))
+
+
+def test_benchmarks_leave_our_own_trades_out() -> None:
+    trades = [(1, 100, 10), (2, 200, 30), (3, 500, 60)]
+    assert metrics.market_vwap(trades, {3}) == pytest.approx(175.0)
+    assert metrics.market_vwap(trades, {1, 2, 3}) is None
+    assert metrics.participation(60, trades, {3}) == pytest.approx(0.6)
+    assert metrics.participation(0, [], set()) is None
+    assert metrics.average_price([(10, 1), (20, 3)]) == pytest.approx(17.5)
+    assert metrics.unfilled_share(5, 20) == 0.25
+    assert metrics.fill_ratio(20, 20) == 1
+
+
+@given(st.integers(1, 10**9), st.integers(1, 1000))
+def test_twap_is_even_and_complete(qty: int, slices: int) -> None:
+    targets = twap_targets(qty, slices)
+    steps = [after - before for before, after in zip([0, *targets], targets, strict=False)]
+    assert targets[-1] == qty
+    assert max(steps) - min(steps) <= 1
+    assert min(steps) >= 0
+
+
+def test_orders_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="qty"):
+        ParentOrder("A", Side.BUY, 0, 0, 1, 1)
+    with pytest.raises(ConfigError, match="window"):
+        ParentOrder("A", Side.BUY, 1, 5, 5, 1)
+
+
+def test_in_process_twap_is_deterministic_and_complete() -> None:
+    day = generate_day(3)
+    order = ParentOrder("DEMO", Side.BUY, 700, 10 * HOUR_NS, 10 * HOUR_NS + HOUR_NS // 6, 30_000_000_000)
+    fills = replay_with_twap(day, order)
+    assert fills == replay_with_twap(day, order)
+    assert sum(qty for _, _, qty in fills) == 700
+    assert all(order.start_ns <= time_ns <= order.end_ns for time_ns, _, _ in fills)
+
+
+def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path) -> None:
+    done = subprocess.run([*SERL, "demo", "--output", str(tmp_path)], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no real market data" in done.stdout
+    summary = json.loads((tmp_path / "DEMO-sell-twap.json").read_text())["summary"]
+    assert summary["served_equals_in_process"] is True
+    assert summary["filled_lots"] == summary["qty_lots"] == 2000
+    assert summary["PA_twap_bps"] == 0
+    assert summary["PA_bps"] is not None
+    assert (tmp_path / "DEMO-sell-twap.png").stat().st_size > 20_000
+
+
+def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [*SERL, "demo", "--speed", "5", "--output", str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("replaying"):
+            break
+    os.killpg(demo.pid, signal.SIGINT)
+    demo.stdout.read()
+    assert demo.wait(timeout=60) == 130
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.pid, 0)
+    demo.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--side", "sell", "--qty", "0", "--window", "10:00-10:30"], "qty: a positive number"),
+        (["--side", "sell", "--qty", "5", "--window", "10:30-10:00"], "FROM before TO"),
+        (["--side", "sell", "--qty", "5", "--window", "noon"], "time of day"),
+        (["--side", "short", "--qty", "5", "--window", "10:00-10:30"], "short"),
+    ],
+)
+def test_bad_options_are_one_line(arguments: list[str], message: str) -> None:
+    done = subprocess.run([*SERL, "execute", "twap", "--symbol", "A", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,187 @@
+"""Both shells against a real exchange; the session and the books on their own."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+from serl.clients import asynchronous
+from serl.clients.blocking import connect
+from serl.clients.book import L2Book, L3Book
+from serl.clients.errors import ExchangeAway, LoginRefused, PriceOffTick, Rejected, ReportGap, SessionEnded, UnknownSymbol
+from serl.clients.session import Session
+from serl.exchange.records import TimeInForce
+from tests.served import Served, free_endpoint, launch, start_exchange
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[Served]:
+    with start_exchange(symbols="DEMO,AMZN") as served:
+        yield served
+
+
+def test_the_words_of_the_blocking_client(exchange: Served) -> None:
+    with connect(exchange.endpoint, "alice") as alice, connect(exchange.endpoint, "bob") as bob:
+        price = alice.instrument("AMZN").ticks("223.45")
+        order = alice.buy("AMZN", 10, price)
+        assert (order.state, order.open_lots) == ("open", 10)
+        taken = bob.sell("AMZN", 4, price, time_in_force=TimeInForce.IOC)
+        assert (taken.state, taken.filled_lots, bob.position("AMZN")) == ("done", 4, -4)
+        assert bob.book("AMZN") == ([(price, 6, 1)], [])
+        assert [trade[2:5] for trade in bob.trades("AMZN")][-1] == [price, 4, 1]
+        alice.reduce(order, 1)
+        alice.replace(order, 20, price - 1)
+        assert (order.open_lots, order.filled_lots) == (16, 4)
+        alice.cancel(order)
+        assert order.state == "done"
+        assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
+
+
+def test_what_the_market_does_not_take_is_rejected_with_a_name(exchange: Served) -> None:
+    with connect(exchange.endpoint, "carol") as carol:
+        with pytest.raises(Rejected, match="BAD_QTY"):
+            carol.sell("AMZN", 0, 5)
+        with pytest.raises(UnknownSymbol, match="DEMO, AMZN"):
+            carol.buy("NONE", 1, 5)
+        with pytest.raises(PriceOffTick, match=r"1\.00 and 1\.01"):
+            carol.instrument("AMZN").ticks("1.005")
+        assert carol.instrument("AMZN").ticks(0.07) == 7
+        order = carol.buy("DEMO", 1, 5, post_only=True)
+        with pytest.raises(Rejected, match="WOULD_CROSS"):
+            carol.sell("DEMO", 1, 5, post_only=True)
+        carol.cancel(order)
+        with pytest.raises(Rejected, match="UNKNOWN_ORDER"):
+            carol.cancel(order)
+        with pytest.raises(LoginRefused, match="duplicate_login"):
+            connect(exchange.endpoint, "carol")
+
+
+def test_the_same_words_awaited(exchange: Served) -> None:
+    async def trade() -> None:
+        async with await asynchronous.connect(exchange.endpoint, "dora") as dora:
+            order = await dora.buy("DEMO", 3, 50)
+            assert (await dora.book("DEMO"))[0][0] == (50, 3, 1)
+            await dora.sell("DEMO", 3)
+            assert order.filled_lots == 3
+            assert (await dora.wait(1)) is not None
+            with pytest.raises(Rejected):
+                await dora.cancel(order)
+
+    asyncio.run(trade())
+
+
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.clients.words.ANSWER_S", 0.2)
+    with pytest.raises(ExchangeAway, match="serl exchange start"):
+        connect(free_endpoint(), "lonely")
+
+
+def test_a_client_outlives_a_restart_of_the_exchange(tmp_path: Path) -> None:
+    endpoint = free_endpoint()
+    options = ("--symbols", "DEMO", "--journal", str(tmp_path / "journal"))
+    first = launch(*options, endpoint=endpoint)
+    client = connect(endpoint, "loyal")
+    order = client.buy("DEMO", 5, 40)
+    first.kill()
+    assert first.process.stdout is not None
+    first.process.stdout.close()
+    second = launch(*options, endpoint=endpoint)
+    assert client.buy("DEMO", 1, 39).state == "open"
+    client.cancel(order)
+    assert client.book("DEMO")[0] == [(39, 1, 1)]
+    second.stop()
+    with pytest.raises(SessionEnded, match="shutdown"):
+        while True:
+            client.wait(0.1)
+    client.words.context.destroy(0)
+
+
+def events(first: int, *kinds: int) -> bytes:
+    return bytes(msgpack.packb([80, first, [[kind, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0] for kind in kinds]]))
+
+
+def test_a_session_counts_every_report_once() -> None:
+    session = Session("x")
+    session.last_report = 0
+    assert len(session.receive(events(1, 3, 3))) == 2
+    assert len(session.receive(events(2, 3, 3))) == 1
+    with pytest.raises(ReportGap, match="report 4 is due, got 5"):
+        session.receive(events(5, 3))
+
+
+def feed(previous: int, sequence: int, items: list[Any], epoch: int = 1) -> list[Any]:
+    return [113, epoch, previous, sequence, 0, items]
+
+
+def test_books_see_gaps_and_heal() -> None:
+    book = L2Book()
+    assert not book.apply(feed(5, 6, [[0, 100, 9, 1]]))
+    book.apply_snapshot([145, 1, 1, 5, 0, [[[100, 5, 1]], [[101, 2, 1]]]])
+    assert book.levels(0) == [(100, 9, 1)]
+    assert not book.apply(feed(4, 6, [[0, 100, 1, 1]])), "it is in the book already"
+    assert book.apply(feed(6, 8, [[0, 100, 0, 0], [0, 99, 4, 2]]))
+    assert (book.bid_ticks, book.ask_ticks, book.gaps) == (99, 101, 0)
+    assert not book.apply(feed(9, 10, [[0, 98, 1, 1]]))
+    assert (book.needs_snapshot, book.gaps) == (True, 1)
+    book.apply_snapshot([145, 1, 1, 9, 0, [[[99, 4, 2]], []]])
+    assert book.levels(0) == [(99, 4, 2), (98, 1, 1)]
+    assert not book.apply(feed(10, 11, [[0, 1, 1, 1]], epoch=2))
+    assert book.needs_snapshot
+
+
+def test_an_l3_book_keeps_single_orders() -> None:
+    book = L3Book()
+    book.apply_snapshot([146, 1, 1, 5, 0, [[1, 0, 100, 5], [2, 0, 100, 7]]])
+    book.apply(feed(5, 9, [[2, 1, 0, 100, 5], [1, 3, 1, 103, 4], [3, 2, 0, 100, 3]]))
+    assert (book.levels(0), book.levels(1)) == ([(100, 4, 1)], [(103, 4, 1)])
+
+
+def test_books_of_random_deltas_equal_the_whole(exchange: Served) -> None:
+    rng = np.random.default_rng(3)
+    with connect(exchange.endpoint, "random") as trader, connect(exchange.endpoint, "observer") as observer:
+        observer.follow("AMZN")
+        for _ in range(150):
+            side = trader.buy if rng.random() < 0.5 else trader.sell
+            side("AMZN", int(rng.integers(1, 9)), int(rng.integers(995, 1005)))
+        wanted = trader.book("AMZN", 0)
+        deadline = time.monotonic() + 20
+        while observer.book("AMZN", 0) != wanted:
+            observer.wait(0.05)
+            assert time.monotonic() < deadline
+        trader.mass_cancel()
+
+
+def test_the_example_bot_quotes(exchange: Served) -> None:
+    arguments = [sys.executable, str(ROOT / "examples" / "bot.py"), exchange.endpoint, "DEMO"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as bot:
+        assert bot.stdout is not None
+        assert "quoting 9996 / 10004" in bot.stdout.readline()
+        with connect(exchange.endpoint, "visitor") as visitor:
+            visitor.buy("DEMO", 10)
+            assert "position -10" in bot.stdout.readline()
+        bot.terminate()
+
+
+def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
+    try:
+        subprocess.run(["node", "--version"], check=True, capture_output=True)
+        subprocess.run(["npm", "--version"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("node and npm are not installed")
+    for name in ("client.js", "package.json"):
+        (tmp_path / name).write_text((ROOT / "examples" / "javascript" / name).read_text())
+    install = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=tmp_path, capture_output=True, text=True)
+    if install.returncode:
+        pytest.skip(f"npm cannot install zeromq and @msgpack/msgpack here: {install.stderr[-200:]}")
+    done = subprocess.run(["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True)
+    assert "the feed says: 5 lots at 4321 ticks" in done.stdout, done.stderr
+    assert "goodbye" in done.stdout

@@ -1,0 +1,47 @@
+"""The command line as a whole."""
+
+import subprocess
+import sys
+
+import pytest
+
+from serl.cli import COMMANDS
+
+HELP = [[], *[[name] for name in COMMANDS], ["exchange", "start"], ["exchange", "status"], ["execute", "twap"], ["day", "import"]]
+
+
+@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
+def test_help_is_quick_and_has_no_compiler_in_it(arguments: list[str]) -> None:
+    code = (
+        "import sys; from serl.cli import serl\n"
+        f"try: serl({[*arguments, '--help']!r})\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'numba' not in sys.modules, 'loading numba takes longer than reading the help'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
+
+
+def test_bare_rooms_are_refused() -> None:
+    done = subprocess.run([sys.executable, "-c", "import exchange"], capture_output=True, text=True)
+    assert "import serl.exchange, not exchange" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["exchange", "start", "--clock", "sundial"], "--clock live, scaled:K or lockstep"),
+        (["exchange", "start", "--symbols", "A,A"], "each name once"),
+        (["exchange", "start", "--symbols", "A=-1"], "positive decimal"),
+        (["exchange", "start", "--endpoint", "nowhere"], "tcp://127.0.0.1:5570"),
+        (["exchange", "start", "--config", "missing.yaml"], "cannot be read"),
+        (["exchange", "start", "--endpoint", "tcp://0.0.0.0:5570"], "serl keys new"),
+        (["replay", "missing.day", "--speed", "0"], "positive number"),
+    ],
+)
+def test_bad_options_are_one_line(arguments: list[str], message: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

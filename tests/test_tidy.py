@@ -1,0 +1,59 @@
+"""The rules of the house, as tests."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("exchange", "clients", "agents", "configs")
+FILE_LINES_MAX, FUNCTION_LINES_MAX = 420, 80
+FORBIDDEN_WORDS = ("processor", "manager", "handler", "helper", "utils")
+UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "emented|place" + "holder|for n" + "ow")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+PYTHON = [path for path in tracked("*.py") if "src/serl" not in str(path) or path.parent.name == "serl"]
+
+
+@pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_small_documented_and_finished(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert len(text.splitlines()) <= FILE_LINES_MAX
+    assert ast.get_docstring(tree), "a module says what it is"
+    assert not UNFINISHED.search(text)
+    names = {node.name.lower() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    for word in FORBIDDEN_WORDS:
+        assert word not in path.stem.lower()
+        assert not [name for name in names if word in name]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_are_links_that_refuse_their_bare_name(room: str) -> None:
+    link = ROOT / "src" / "serl" / room
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / room
+    assert f'if __name__ == "{room}":' in (ROOT / room / "__init__.py").read_text()
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    for page in tracked("*.md"):
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_no_paths_of_a_machine() -> None:
+    for path in tracked("*.py", "*.md", "*.yaml", "*.toml", "Makefile"):
+        if path.name != "test_tidy.py":
+            assert not re.search(r"/(work|root|tmp|home)/", path.read_text()), path
