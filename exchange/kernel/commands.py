@@ -21,6 +21,7 @@ from serl.exchange.kernel.state import (
     MATCH_ID,
     ORDER_ID,
     ORDERS_MAX,
+    ORDERS_OPEN,
     PARTICIPANT,
     PRICE,
     PRICE_MAX,
@@ -61,8 +62,10 @@ NEEDS_GROWTH = -1
 @inlined
 def _room(state: State, symbol: int, side: int) -> int:
     """Whether one more order can rest: 0, BOOK_FULL, or NEEDS_GROWTH."""
+    if state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX]:
+        return R_FULL
     if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
-        return R_FULL if state.orders.size >= state.counter[ORDERS_MAX] else NEEDS_GROWTH
+        return NEEDS_GROWTH
     far = state.far_price.shape[2]
     if max(state.far_count[symbol, BID], state.far_count[symbol, ASK]) + state.window.shape[1] + 1 > far:
         return R_FULL if far - state.window.shape[1] >= state.counter[FAR_MAX] else NEEDS_GROWTH

@@ -369,6 +369,16 @@ def test_full_is_the_last_check(market: Market | ReferenceMarket, command: str, 
     assert Reason(market.submit(parse_all(command))[0]["reason"]) == reason
 
 
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize("orders_open_max", [1, 5, 33, 100])
+def test_the_limit_of_open_orders_is_exact(implementation: type[Market | ReferenceMarket], orders_open_max: int) -> None:
+    """Whatever sizes the pool of an implementation grows in."""
+    market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
+    events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
+    assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
+    market.validate()
+
+
 def test_a_halted_order_cannot_be_replaced_whatever_the_symbol_of_the_command(market: Market | ReferenceMarket) -> None:
     events = market.submit(
         parse_all(
