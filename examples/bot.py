@@ -1,7 +1,7 @@
 """A market maker in thirty lines: quotes one tick inside the touch on both sides, and moves when the market does.
 
-    serl exchange start --symbols DEMO          # in one terminal
-    python examples/bot.py                      # in another
+serl exchange start --symbols DEMO          # in one terminal
+python examples/bot.py                      # in another
 """
 
 import sys

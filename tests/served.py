@@ -1,6 +1,5 @@
 """A real exchange process for tests: started, waited for, stopped or killed."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,25 +9,12 @@ from pathlib import Path
 
 import yaml
 
+from serl.agents.execution.demo import free_port
+
 
 def free_endpoint() -> str:
     """A loopback endpoint whose port and next three ports are free."""
-    while True:
-        sockets = []
-        try:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = probe.getsockname()[1]
-            for offset in range(4):
-                listener = socket.socket()
-                sockets.append(listener)
-                listener.bind(("127.0.0.1", port + offset))
-        except (OSError, OverflowError):
-            continue
-        finally:
-            for listener in sockets:
-                listener.close()
-        return f"tcp://127.0.0.1:{port}"
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 @dataclass

@@ -7,7 +7,14 @@ import pytest
 
 from serl.cli import COMMANDS
 
-HELP = [[], *[[name] for name in COMMANDS], ["exchange", "start"], ["exchange", "status"], ["execute", "twap"], ["day", "import"]]
+HELP = [
+    [],
+    *[[name] for name in COMMANDS],
+    ["exchange", "start"],
+    ["exchange", "status"],
+    ["execute", "twap"],
+    ["day", "import"],
+]
 
 
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)

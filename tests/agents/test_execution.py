@@ -87,7 +87,10 @@ def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [*SERL, "demo", "--speed", "5", "--output", str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [*SERL, "demo", "--speed", "5", "--output", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert demo.stdout is not None
     for line in demo.stdout:

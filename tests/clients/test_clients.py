@@ -15,7 +15,15 @@ import pytest
 from serl.clients import asynchronous
 from serl.clients.blocking import connect
 from serl.clients.book import L2Book, L3Book
-from serl.clients.errors import ExchangeAway, LoginRefused, PriceOffTick, Rejected, ReportGap, SessionEnded, UnknownSymbol
+from serl.clients.errors import (
+    ExchangeAway,
+    LoginRefused,
+    PriceOffTick,
+    Rejected,
+    ReportGap,
+    SessionEnded,
+    UnknownSymbol,
+)
 from serl.clients.session import Session
 from serl.exchange.records import TimeInForce
 from tests.served import Served, free_endpoint, launch, start_exchange
@@ -179,9 +187,13 @@ def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
         pytest.skip("node and npm are not installed")
     for name in ("client.js", "package.json"):
         (tmp_path / name).write_text((ROOT / "examples" / "javascript" / name).read_text())
-    install = subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=tmp_path, capture_output=True, text=True)
+    install = subprocess.run(
+        ["npm", "install", "--no-audit", "--no-fund"], cwd=tmp_path, capture_output=True, text=True
+    )
     if install.returncode:
         pytest.skip(f"npm cannot install zeromq and @msgpack/msgpack here: {install.stderr[-200:]}")
-    done = subprocess.run(["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert "the feed says: 5 lots at 4321 ticks" in done.stdout, done.stderr
     assert "goodbye" in done.stdout

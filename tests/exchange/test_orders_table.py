@@ -371,7 +371,9 @@ def test_full_is_the_last_check(market: Market | ReferenceMarket, command: str, 
 
 @pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
 @pytest.mark.parametrize("orders_open_max", [1, 5, 33, 100])
-def test_the_limit_of_open_orders_is_exact(implementation: type[Market | ReferenceMarket], orders_open_max: int) -> None:
+def test_the_limit_of_open_orders_is_exact(
+    implementation: type[Market | ReferenceMarket], orders_open_max: int
+) -> None:
     """Whatever sizes the pool of an implementation grows in."""
     market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
     events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
