@@ -17,7 +17,7 @@ SEED = 1
 
 def login(endpoint: str, name: str, rows: bool = False) -> tuple["zmq.Socket[bytes]", list[Any]]:
     """A logged-in DEALER socket and its WELCOME."""
-    socket = zmq.Context.instance().socket(zmq.DEALER)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = 0
     socket.connect(endpoint)

@@ -104,7 +104,7 @@ def _echo_server(count: int, endpoint: str) -> None:
 
 
 def _echo_client(barrier: Any, endpoint: str, count: int) -> None:
-    socket = zmq.Context.instance().socket(zmq.DEALER)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     socket.sndhwm = socket.rcvhwm = 0
     socket.connect(endpoint)
     out, buffer = np.zeros(64, np.uint8), np.zeros(4096, np.uint8)
@@ -149,7 +149,7 @@ def _latency(endpoint: str, ping_endpoint: str) -> dict[str, float]:
         target=_ping_server, args=(ping_endpoint, ROUNDS * LATENCY_COUNT)
     )
     server.start()
-    ping = zmq.Context.instance().socket(zmq.DEALER)
+    ping: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     ping.connect(ping_endpoint)
     order, welcome = client.login(endpoint, "latency")
     next_id = welcome[5] + 1
@@ -170,7 +170,7 @@ def _latency(endpoint: str, ping_endpoint: str) -> dict[str, float]:
         ours.append(_paced(ordered))
     server.join()
     figures = {"ping": np.concatenate(bare), "order": np.concatenate(ours)}
-    result = {}
+    result: dict[str, float] = {}
     for percentile in (50, 99):
         a, b = (float(np.percentile(figures[name], percentile)) for name in ("order", "ping"))
         result |= {f"order_us_p{percentile}": a, f"ping_us_p{percentile}": b, f"ratio_p{percentile}": a / b}

@@ -80,8 +80,8 @@ class LimitsConfig(_Section):
     replay_reports_max: int = Field(1_000_000, ge=0)
     staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)
     messages_per_s_max: float = Field(0, ge=0)
-    qty_lots_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
-    price_ticks_max: int = Field(1 << 40, ge=1, le=1 << 40)
+    qty_lots_max: int = Field(1_000_000, ge=1, le=1 << 40)
+    price_ticks_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
     orders_open_max: int = Field(1 << 23, ge=1, le=1 << 27)
     far_levels_max: int = Field(65_536, ge=16, le=1 << 24)
     window_ticks: int = Field(4096, ge=128, le=1 << 20)
@@ -191,6 +191,11 @@ def _check(config: ExchangeConfig) -> None:
     window = config.limits.window_ticks
     if window & (window - 1):
         raise ConfigError(f"limits.window_ticks: a power of two is due, got {window}")
+    largest = config.limits.qty_lots_max * config.limits.price_ticks_max
+    if largest > 1 << 53:
+        raise ConfigError(
+            f"limits: qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
+        )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
         raise ConfigError(
             f"limits.message_bytes_max: {config.limits.bulk_rows_max} bulk rows need "
