@@ -171,12 +171,14 @@ def test_books_of_random_deltas_equal_the_whole(exchange: Served) -> None:
 def test_the_example_bot_quotes(exchange: Served) -> None:
     arguments = [sys.executable, str(ROOT / "examples" / "bot.py"), exchange.endpoint, "DEMO"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as bot:
-        assert bot.stdout is not None
-        assert "quoting 9996 / 10004" in bot.stdout.readline()
-        with connect(exchange.endpoint, "visitor") as visitor:
-            visitor.buy("DEMO", 10)
-            assert "position -10" in bot.stdout.readline()
-        bot.terminate()
+        try:
+            assert bot.stdout is not None
+            assert "quoting 9996 / 10004" in bot.stdout.readline()
+            with connect(exchange.endpoint, "visitor") as visitor:
+                visitor.buy("DEMO", 10)
+                assert "position -10" in bot.stdout.readline()
+        finally:
+            bot.kill()
 
 
 def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
