@@ -53,7 +53,7 @@ def _register() -> bool:
 
 
 AVAILABLE = _register()
-"""False where pyzmq brings no library of its own: the exchange then uses its Python drain loop."""
+"""False where pyzmq brings no library of its own: the exchange then refuses to start."""
 
 
 def _external(name: str, result: Any, *arguments: Any) -> Any:

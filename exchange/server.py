@@ -20,7 +20,7 @@ from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
 from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER, serve
-from serl.exchange.libzmq import POLL_IN, POLL_ITEM, zmq_msg_init_at
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.queries import Queries, answer_all
 from serl.exchange.records import CommandKind, command
@@ -36,6 +36,10 @@ class Exchange:
     """One exchange: `Exchange(config)`, then `run()` until `stop()`, a signal, or an admin STOP."""
 
     def __init__(self, config: ExchangeConfig) -> None:
+        if not AVAILABLE:
+            raise ConfigError(
+                "pyzmq brings no libzmq of its own here; install its wheel: pip install --only-binary pyzmq pyzmq"
+            )
         self.config = config
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets = self._bind()
