@@ -27,7 +27,7 @@ from serl.exchange.gateway.gate import (
 from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, flush, journal_rows, settle
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
-from serl.exchange.journal.segment import Segment
+from serl.exchange.journal.segment import Segment, read_head
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
@@ -72,7 +72,7 @@ class Core:
     def attach(self) -> None:
         """Takes the arrays of the current segments for the compiled code."""
         commands, events = self.journal.commands, self.journal.events
-        event_bytes = events.bytes().reshape(events.capacity, EVENT.itemsize)
+        event_bytes = events.rows.view(np.uint8).reshape(events.capacity, EVENT.itemsize)
         self.arrays: Any = (commands.rows, commands.words(), commands.bytes(), events.rows, event_bytes)
 
     def settle(self) -> None:
@@ -125,6 +125,7 @@ class Core:
 
     def save_snapshot(self) -> None:
         """Writes the state after the last command, so that a restart begins here."""
+        self.journal.write_events(self.gate)  # behind the snapshot nobody can make the events before it again
         path = self.journal.folder / f"snapshot-{self.command_sequence:012d}.npz"
         snapshot = self.market.snapshot()
         fields = {field.name: np.asarray(getattr(snapshot, field.name)) for field in dataclasses.fields(snapshot)}
@@ -162,7 +163,7 @@ class Core:
                 )
             if whole < skip:  # cut shorter than the snapshot knows: nothing is lost, and we go on behind the snapshot
                 segment.close(whole)
-                self.journal.commands = self.journal.create("commands", snapshot_sequence + 1)
+                self.journal.create_commands(snapshot_sequence + 1)
                 self.attach()
                 continue
             self.journal.commands = segment
@@ -174,7 +175,7 @@ class Core:
             self.settle()
             executed += whole - skip
         if not paths:
-            self.journal.commands = self.journal.create("commands", int(counter[NEXT_SEQUENCE]))
+            self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.attach()
         self._drop_later_events()
         assert self.event_sequence >= first_event - 1
@@ -213,13 +214,13 @@ class Core:
         """Opens the event segment in which event `_first_event` is, or makes one that starts there."""
         first = self._first_event
         for path in reversed(self.journal.segments("events")):
-            segment = Segment.open(path, EVENT)
-            place = first - segment.first_sequence
-            if 0 <= place <= segment.capacity:
-                self.journal.events = segment
+            head = read_head(path, EVENT)
+            place = first - head["first_sequence"]
+            if 0 <= place <= head["capacity"]:
+                self.journal.open_events(path, head["first_sequence"], place)
                 self.gate.counter[EVENTS] = self.gate.counter[REPORTED] = place
                 return first
-        self.journal.events = self.journal.create("events", first)
+        self.journal.create_events(first)
         return first
 
     def _whole_rows(self, segment: Segment, last: bool) -> tuple[int, int]:

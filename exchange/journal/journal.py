@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,11 +22,15 @@ import numpy as np
 from serl.exchange.errors import JournalError
 from serl.exchange.gateway.gate import APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, REPORTED, SALT, Gate
 from serl.exchange.journal.segment import Segment, read_head, read_rows
+from serl.exchange.journal.spool import Spool
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FORMAT = 1
 PIECE_ROWS = 65_536
 """Event rows that are looked through at a time."""
+
+UNWRITTEN_MAX = 4
+"""Full event segments in memory; beyond, the market waits until they are in their files."""
 
 
 class Journal:
@@ -43,9 +48,14 @@ class Journal:
             self.release()
             raise
         self.commands: Segment
-        self.events: Segment
+        self.events: Spool
         self._finished: list[Segment] = []
-        self._stopping = threading.Event()
+        self._unwritten: list[tuple[Spool, int]] = []
+        self._written: list[Spool] = []
+        self._spare: list[Rows] = []
+        self._writing = threading.Lock()
+        self._due = threading.Event()
+        self._stopping = False
         self._flusher: threading.Thread | None = None
 
     def _open_meta(self, symbols: list[dict[str, str]]) -> dict[str, Any]:
@@ -77,54 +87,90 @@ class Journal:
         """The segment files of "commands" or "events", oldest first."""
         return sorted(self.folder.glob(f"{kind}-*.rows"))
 
-    def create(self, kind: str, first_sequence: int) -> Segment:
-        """A new segment of "commands" or "events"."""
-        dtype = COMMAND if kind == "commands" else EVENT
-        return Segment.create(
-            self.folder / f"{kind}-{first_sequence:012d}.rows", dtype, first_sequence, self.segment_rows
-        )
+    def create_commands(self, first_sequence: int) -> None:
+        """Goes on in a new command segment that starts with this sequence."""
+        path = self.folder / f"commands-{first_sequence:012d}.rows"
+        self.commands = Segment.create(path, COMMAND, first_sequence, self.segment_rows)
+
+    def create_events(self, first_sequence: int) -> None:
+        """Goes on in a new event file that starts with this sequence."""
+        path = self.folder / f"events-{first_sequence:012d}.rows"
+        self.events = Spool.create(path, first_sequence, self._event_rows())
+
+    def open_events(self, path: Path, first_sequence: int, keep: int) -> None:
+        """Goes on behind the first `keep` rows of an event file."""
+        rows = np.zeros(max(keep, self.segment_rows), EVENT)
+        self.events = Spool.open(path, first_sequence, rows, keep)
+
+    def _event_rows(self) -> Rows:
+        return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
 
     def rotate_commands(self, gate: Gate) -> None:
         """Goes on in a new command segment; everything journaled must be executed."""
         counter = gate.counter
         assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
         self._finished.append(self.commands)
-        self.commands = self.create("commands", int(counter[NEXT_SEQUENCE]))
+        self.create_commands(int(counter[NEXT_SEQUENCE]))
         counter[APPENDED] = counter[EXECUTED] = 0
 
     def rotate_events(self, gate: Gate, next_sequence: int) -> None:
         """Goes on in a new event segment; every event must be reported (and published)."""
         counter = gate.counter
         assert counter[REPORTED] == counter[EVENTS], "a segment with events that wait cannot be left"
-        self._finished.append(self.events)
-        self.events = self.create("events", next_sequence)
+        if len(self._unwritten) >= UNWRITTEN_MAX:
+            self.write_events(gate)  # the disk does not keep up: the market waits for it
+        self._unwritten.append((self.events, int(counter[EVENTS])))
+        self.create_events(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
+        self._due.set()
+
+    def write_events(self, gate: Gate) -> None:
+        """Returns when every event so far is in its file."""
+        self._write_finished()
+        with self._writing:
+            self.events.write(int(gate.counter[EVENTS]))
+
+    def _write_finished(self) -> None:
+        with self._writing:
+            while self._unwritten:
+                spool, count = self._unwritten[0]
+                spool.write(count)
+                self._spare.append(spool.rows)
+                self._written.append(spool)
+                self._unwritten.pop(0)
 
     def start_flushing(self, interval_s: float) -> None:
-        """Syncs to the disk every `interval_s` from a thread of its own."""
+        """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own."""
 
         def flush() -> None:
-            while not self._stopping.wait(interval_s):
-                self._flush()
+            next_sync = time.monotonic() + interval_s
+            while not self._stopping:
+                self._due.wait(max(0.0, next_sync - time.monotonic()))
+                self._due.clear()
+                self._write_finished()
+                if time.monotonic() >= next_sync:
+                    self._sync_finished()
+                    self.commands.sync()
+                    next_sync = time.monotonic() + interval_s
 
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
 
-    def _flush(self) -> None:
-        while self._finished:
-            self._finished.pop(0).close()
-        self.commands.sync()
-        self.events.sync()
+    def _sync_finished(self) -> None:
+        for files in (self._finished, self._written):
+            while files:
+                files.pop(0).close()
 
     def close(self, gate: Gate) -> None:
         """Syncs everything and cuts the last segments to what they hold."""
-        self._stopping.set()
+        self._stopping = True
+        self._due.set()
         if self._flusher is not None:
             self._flusher.join()
-        while self._finished:
-            self._finished.pop(0).close()
+        self.write_events(gate)
+        self._sync_finished()
         self.commands.close(int(gate.counter[APPENDED]))
-        self.events.close(int(gate.counter[EVENTS]))
+        self.events.close()
         self.release()
 
     def release(self) -> None:
@@ -137,6 +183,7 @@ class Journal:
 
     def backward(self, gate: Gate) -> Iterator[Rows]:
         """The event rows, newest first, in pieces of up to `PIECE_ROWS` (each piece oldest first)."""
+        self._write_finished()
         for path in reversed(self.segments("events")):
             if path == self.events.path:
                 rows: Rows = self.events.rows[: gate.counter[EVENTS]]

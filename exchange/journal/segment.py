@@ -46,9 +46,7 @@ class Segment:
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         segment = cls(temporary, dtype, first_sequence, capacity)
-        head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
-        text = json.dumps(head).encode()
-        segment.map[: len(text)] = text
+        write_head(segment.file, dtype, first_sequence, capacity)
         temporary.replace(path)
         segment.path = path
         return segment
@@ -77,6 +75,12 @@ class Segment:
             os.ftruncate(self.file, HEAD_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
         os.close(self.file)
+
+
+def write_head(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
+    """Writes the head of a file of rows: a line of JSON in `HEAD_BYTES` bytes."""
+    head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
+    os.pwrite(file, json.dumps(head).encode().ljust(HEAD_BYTES, b"\0"), 0)
 
 
 def read_head(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
