@@ -23,7 +23,7 @@ from serl.exchange.gateway.gate import (
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.rows import check_of
-from serl.exchange.kernel.commands import DONE, execute
+from serl.exchange.kernel.commands import DONE, execute, look_ahead
 from serl.exchange.records import COMMAND
 
 # What `accept` made of a message
@@ -151,6 +151,7 @@ def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any
             counter[REPORTED] += 1
         if counter[EXECUTED] == counter[APPENDED]:
             return IDLE
+        look_ahead(state, commands, counter[EXECUTED], counter[APPENDED])
         count, status = execute(state, commands, counter[EXECUTED], events, counter[EVENTS])
         counter[EVENTS] = count
         if status == DONE:

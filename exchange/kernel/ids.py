@@ -1,11 +1,17 @@
-"""(participant, order id) to pool slot: open addressing, linear probing, eight bytes an entry, at most half full."""
+"""(participant, order id) to pool slot: open addressing, linear probing, eight bytes an entry, at most half full.
+
+An entry keeps 31 bits of the hash, from which its home follows: moving entries touches no order.
+"""
 
 from typing import Any
 
 import numpy as np
 
 from serl.exchange.compiling import compiled, inlined
-from serl.exchange.kernel.state import State
+from serl.exchange.kernel.intrinsics import prefetch
+from serl.exchange.kernel.state import LEVEL_SLOT, SLOT, State
+
+ENTRY_BYTES, SLOT_BYTES, LEVEL_BYTES = 8, SLOT.itemsize, LEVEL_SLOT.itemsize
 
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
@@ -24,18 +30,16 @@ def _entry(mixed: Any, slot: Any) -> Any:
 
 
 @inlined
-def home(state: State, mixed: Any) -> Any:
-    """Where the search for a hash begins."""
-    return np.int64((mixed >> np.uint64(8)) & np.uint64(state.table.size - 1))
+def _tag(mixed: Any) -> Any:
+    return np.int64(mixed >> np.uint64(33))
 
 
 @inlined
 def find(state: State, participant: int, order_id: int) -> int:
     """The slot of an open order, -1 if there is none. O(1) expected."""
     mask = state.table.size - 1
-    mixed = hash_of(participant, order_id)
-    tag = np.int64(mixed >> np.uint64(33))
-    place = home(state, mixed)
+    tag = _tag(hash_of(participant, order_id))
+    place = tag & mask
     while True:
         entry = state.table[place]
         if entry == 0:
@@ -49,11 +53,45 @@ def find(state: State, participant: int, order_id: int) -> int:
 
 
 @inlined
+def expect_entry(state: State, participant: int, order_id: int) -> None:
+    """Brings the entry of an order near that will be looked for or added soon."""
+    place = _tag(hash_of(participant, order_id)) & (state.table.size - 1)
+    prefetch(state.table.ctypes.data + place * ENTRY_BYTES)
+
+
+@inlined
+def expect_order(state: State, participant: int, order_id: int) -> None:
+    """Brings the order itself near."""
+    slot = _likely_slot(state, participant, order_id)
+    if slot >= 0:
+        prefetch(state.orders.ctypes.data + slot * SLOT_BYTES)
+
+
+@inlined
+def expect_neighbours(state: State, participant: int, order_id: int) -> None:
+    """Brings near what an order is linked to: its level and those before and behind it."""
+    slot = _likely_slot(state, participant, order_id)
+    if slot >= 0:
+        order = state.orders[slot]
+        prefetch(state.orders.ctypes.data + order.next * SLOT_BYTES)
+        prefetch(state.orders.ctypes.data + order.previous * SLOT_BYTES)
+        prefetch(state.levels.ctypes.data + order.level * LEVEL_BYTES)
+
+
+@inlined
+def _likely_slot(state: State, participant: int, order_id: int) -> int:
+    """The slot of an order if its entry is where it belongs, as nearly all are; else -1."""
+    tag = _tag(hash_of(participant, order_id))
+    entry = state.table[tag & (state.table.size - 1)]
+    return (entry & 0xFFFFFFFF) - 1 if entry >> 32 == tag else -1
+
+
+@inlined
 def insert(state: State, participant: int, order_id: int, slot: int) -> None:
     """Adds an order that is not there yet."""
     mask = state.table.size - 1
     mixed = hash_of(participant, order_id)
-    place = home(state, mixed)
+    place = _tag(mixed) & mask
     while state.table[place] != 0:
         place = (place + 1) & mask
     state.table[place] = _entry(mixed, slot)
@@ -63,7 +101,7 @@ def insert(state: State, participant: int, order_id: int, slot: int) -> None:
 def remove(state: State, participant: int, order_id: int, slot: int) -> None:
     """Takes an order out and moves back those behind it that a hole would hide."""
     mask = state.table.size - 1
-    place = home(state, hash_of(participant, order_id))
+    place = _tag(hash_of(participant, order_id)) & mask
     while state.table[place] & 0xFFFFFFFF != slot + 1:
         place = (place + 1) & mask
     following = (place + 1) & mask
@@ -71,9 +109,7 @@ def remove(state: State, participant: int, order_id: int, slot: int) -> None:
         entry = state.table[following]
         if entry == 0:
             break
-        order = state.orders[(entry & 0xFFFFFFFF) - 1]
-        wanted = home(state, hash_of(order.participant, order.order_id))
-        if ((following - wanted) & mask) >= ((following - place) & mask):
+        if ((following - (entry >> 32)) & mask) >= ((following - place) & mask):
             state.table[place] = entry
             place = following
         following = (following + 1) & mask
