@@ -57,7 +57,7 @@ class Spool:
 
     def write(self, count: int) -> None:
         """Puts the rows up to `count` into the file, as far as they are not there yet."""
-        data = memoryview(self.rows.view(np.uint8)).cast("B")[self.written * EVENT.itemsize : count * EVENT.itemsize]
+        data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
         place = HEAD_BYTES + self.written * EVENT.itemsize
         while len(data):
             done = os.pwrite(self.file, data, place)
