@@ -1,0 +1,1 @@
+"""The traders that come with serl, one file a kind: model, parameters with units and source, behaviour."""

@@ -1,0 +1,48 @@
+"""Momentum traders: a short against a long moving average of the mid prices that they saw.
+
+After ABIDES's MomentumAgent: above, a buy at the ask; below, a sell at the bid.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.random import exponential
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.sizes import typical_lots
+from serl.agents.traders.words import BUY, SELL, limit, mid_ticks, recall, remember, sleep, two_sided
+
+LONG_MAX = 200
+
+
+class MomentumProfile(Profile):
+    """Parameters of a momentum trader; defaults are those of RMSC04."""
+
+    interval_s: float = Field(37.0, gt=0, description="mean wait between looks")
+    short_looks: int = Field(20, ge=1, le=LONG_MAX, description="looks in the short average")
+    long_looks: int = Field(50, ge=2, le=LONG_MAX, description="looks in the long average")
+    position_lots_max: int = Field(100_000, ge=1)
+
+
+@trader("momentum", MomentumProfile, memory=1 + LONG_MAX)
+def momentum(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Memory: looks so far, then the last mids in a ring. O(long_looks)."""
+    if two_sided(market):
+        looks = int(recall(market, 0))
+        long_looks, short_looks = int(profile.long_looks), int(profile.short_looks)
+        remember(market, 1 + looks % long_looks, mid_ticks(market))
+        looks += 1
+        remember(market, 0, 1.0 * looks)
+        if looks >= long_looks:
+            long_sum = short_sum = 0.0
+            for back in range(long_looks):
+                seen = recall(market, 1 + (looks - 1 - back) % long_looks)
+                long_sum += seen
+                if back < short_looks:
+                    short_sum += seen
+            room = int(profile.position_lots_max)
+            if short_sum / short_looks >= long_sum / long_looks:
+                limit(requests, BUY, market.ask_ticks, min(typical_lots(agent), room - agent.position_lots))
+            else:
+                limit(requests, SELL, market.bid_ticks, min(typical_lots(agent), room + agent.position_lots))
+    sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

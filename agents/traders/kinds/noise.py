@@ -1,0 +1,31 @@
+"""Noise traders: one order at the other side's touch at a random time, in either direction.
+
+After ABIDES's NoiseAgent (Byrd, Hybinette, Balch 2019). With orders > 1 they come back after exponential waits.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.random import exponential, uniform
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.sizes import typical_lots
+from serl.agents.traders.words import BUY, SELL, limit, recall, remember, sleep
+
+
+class NoiseProfile(Profile):
+    """Parameters of a noise trader."""
+
+    orders: int = Field(1, ge=1, le=10**9, description="orders a day at most")
+    interval_s: float = Field(60.0, gt=0, description="mean wait between them")
+
+
+@trader("noise", NoiseProfile, memory=1)
+def noise(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Crosses to the other side's touch; where there is none, nothing is sent."""
+    side = BUY if uniform(agent) < 0.5 else SELL
+    limit(requests, side, market.ask_ticks if side == BUY else market.bid_ticks, typical_lots(agent))
+    sent = recall(market, 0) + 1.0
+    remember(market, 0, sent)
+    if sent < profile.orders:
+        sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

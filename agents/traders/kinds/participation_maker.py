@@ -1,0 +1,52 @@
+"""Adaptive market makers: a ladder on both sides, sized by a share of what traded since the last wake-up.
+
+After ABIDES's AdaptiveMarketMakerAgent (itself after Chakraborty and Kearns 2011): the ladder's width follows an
+exponential average of the spread, and leans against the maker's position. Every wake-up replaces the ladder.
+"""
+
+import math
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.random import exponential
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.words import BUY, SELL, cancel_all, limit, mid_ticks, recall, remember, sleep, two_sided
+
+
+class ParticipationMakerProfile(Profile):
+    """Parameters of an adaptive market maker; defaults are those of RMSC04."""
+
+    interval_s: float = Field(60.0, gt=0, description="mean wait between wake-ups")
+    participation: float = Field(0.025, gt=0, le=1, description="of the volume since the last wake-up, a level")
+    order_lots_min: int = Field(20, ge=1, description="of a level")
+    levels: int = Field(10, ge=1, le=30, description="a side")
+    level_spacing: float = Field(5.0, gt=0, description="between levels, in tenths of the average spread")
+    spread_memory: float = Field(0.75, ge=0, lt=1, description="weight of the old average spread at each wake-up")
+    first_spread_ticks: float = Field(50.0, gt=0, description="before any spread was seen")
+    skew: float = Field(4.0, ge=0, description="steepness of the lean against the position")
+    position_lots_scale: float = Field(5000.0, gt=0, description="position at which the lean is nearly full")
+
+
+@trader("participation_maker", ParticipationMakerProfile, memory=2)
+def participation_maker(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Memory: average spread, traded lots at the last wake-up."""
+    spread = recall(market, 0)
+    if spread == 0.0:
+        spread = profile.first_spread_ticks
+    if two_sided(market):
+        spread = profile.spread_memory * spread + (1 - profile.spread_memory) * (market.ask_ticks - market.bid_ticks)
+    remember(market, 0, spread)
+    traded = market.traded_lots - recall(market, 1)
+    remember(market, 1, 1.0 * market.traded_lots)
+    cancel_all(requests, market)
+    lots = max(int(profile.order_lots_min), int(profile.participation * traded))
+    middle = mid_ticks(market)
+    lean = math.tanh(profile.skew * agent.position_lots / (4.0 * profile.position_lots_scale))
+    step = max(1.0, spread * profile.level_spacing / 10.0)
+    bid = min(int(middle - 0.5 * spread * (1.0 + lean)), int(math.ceil(middle)) - 1)
+    ask = max(int(math.ceil(middle + 0.5 * spread * (1.0 - lean))), int(middle) + 1)
+    for level in range(int(profile.levels)):
+        limit(requests, BUY, bid - int(level * step), lots)
+        limit(requests, SELL, ask + int(level * step), lots)
+    sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

@@ -1,0 +1,88 @@
+"""Zero intelligence: limit orders, market orders and cancellations as independent Poisson processes.
+
+Cont, Stoikov, Talreja, A stochastic model for order book dynamics (2010): limit orders arrive at each distance from the
+other side's touch at its own rate, market orders at one rate, and every order is cancelled at a rate that depends on its
+distance. One trader makes the whole flow. Sizes are log-normal around one unit, as the model's unit orders cannot be
+calibrated to quantities.
+"""
+
+import math
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.random import below, exponential, uniform
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.sizes import lots_around
+from serl.agents.traders.words import (
+    BUY,
+    SELL,
+    cancel,
+    limit,
+    market_order,
+    own_price,
+    own_side,
+    sleep,
+    two_sided,
+    value_at,
+)
+
+LEVELS = 30
+
+
+class ZeroIntelligenceProfile(Profile):
+    """Rates of one side; both sides have the same."""
+
+    limit_per_s: tuple[float, ...] = Field(
+        tuple(0.2 * math.exp(-0.15 * level) for level in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
+        description="limit orders at 1, 2, ... ticks from the other side's touch",
+    )  # fmt: skip
+    cancel_per_s: tuple[float, ...] = Field(
+        tuple(0.02 for _ in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
+        description="of each open order at 1, 2, ... ticks from the other side's touch; further away as the last",
+    )  # fmt: skip
+    market_per_s: float = Field(0.15, gt=0, description="market orders")
+    limit_lots: float = Field(100.0, gt=0, description="median size of a limit order")
+    market_lots: float = Field(100.0, gt=0, description="median size of a market order")
+    lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
+    opening_levels: int = Field(20, ge=1, le=60, description="a side, one order each, when the day begins")
+
+
+@trader("zero_intelligence", ZeroIntelligenceProfile)
+def zero_intelligence(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """One event of the flow. Cancellations are thinned: proposed at the largest rate, done at the order's own. O(LEVELS)."""
+    middle = value_at(market, market.time_ns)
+    if not two_sided(market):
+        for level in range(int(profile.opening_levels)):
+            if market.bid_ticks == 0:
+                limit(requests, BUY, int(middle) - 1 - level, lots_around(agent, profile.limit_lots, profile.lots_spread))
+            if market.ask_ticks == 0:
+                limit(requests, SELL, int(middle) + 1 + level, lots_around(agent, profile.limit_lots, profile.lots_spread))
+        sleep(requests, market, 2e9 + 2.0 * agent.latency_ns)
+        return
+    limit_rate, cancel_rate = 0.0, 0.0
+    for level in range(LEVELS):
+        limit_rate += profile.limit_per_s[level]
+        cancel_rate = max(cancel_rate, profile.cancel_per_s[level])
+    cancel_rate *= market.orders_open
+    total = 2.0 * limit_rate + 2.0 * profile.market_per_s + cancel_rate
+    draw = uniform(agent) * total
+    side = BUY if uniform(agent) < 0.5 else SELL
+    if draw < 2.0 * limit_rate:
+        draw *= 0.5
+        level = 0
+        while level < LEVELS - 1 and draw >= profile.limit_per_s[level]:
+            draw -= profile.limit_per_s[level]
+            level += 1
+        price = market.ask_ticks - 1 - level if side == BUY else market.bid_ticks + 1 + level
+        limit(requests, side, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
+    elif draw < 2.0 * limit_rate + 2.0 * profile.market_per_s:
+        market_order(requests, side, lots_around(agent, profile.market_lots, profile.lots_spread))
+    elif market.orders_open > 0:
+        index = below(agent, market.orders_open)
+        price = own_price(market, index)
+        away = market.ask_ticks - price if own_side(market, index) == BUY else price - market.bid_ticks
+        level = min(max(away - 1, 0), LEVELS - 1)
+        if uniform(agent) * cancel_rate < profile.cancel_per_s[level] * market.orders_open:
+            cancel(requests, market, index)
+    sleep(requests, market, exponential(agent, 1e9 / total))

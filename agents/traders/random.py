@@ -1,0 +1,62 @@
+"""Random numbers of a trader: the n-th draw is a function of its seed and n, whoever else draws, in whichever process.
+
+SplitMix64 (Steele, Lea, Flood 2014) over a counter: passes BigCrush, 2 ns a draw.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.compiling import inlined
+
+_GOLDEN, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@inlined
+def mix(word: Any) -> Any:
+    """64 well-mixed bits of a uint64."""
+    word = (word ^ (word >> np.uint64(30))) * _A
+    word = (word ^ (word >> np.uint64(27))) * _B
+    return word ^ (word >> np.uint64(31))
+
+
+@inlined
+def uniform(agent: Any) -> float:
+    """In (0, 1), never either end."""
+    agent.draws += np.uint64(1)
+    bits = mix(agent.seed + agent.draws * _GOLDEN) >> np.uint64(12)
+    return (np.float64(np.int64(bits)) + 0.5) * 2.0**-52
+
+
+@inlined
+def exponential(agent: Any, mean: float) -> float:
+    """Exponential with this mean."""
+    return -mean * math.log(uniform(agent))
+
+
+@inlined
+def normal(agent: Any) -> float:
+    """Standard normal (Box and Muller; one of the pair, so that a draw depends on nothing before it)."""
+    radius = math.sqrt(-2.0 * math.log(uniform(agent)))
+    return radius * math.cos(2.0 * math.pi * uniform(agent))
+
+
+@inlined
+def geometric(agent: Any, success: float) -> int:
+    """Failures before the first success: 0, 1, 2 ..."""
+    if success >= 1.0:
+        return 0
+    return int(math.log(uniform(agent)) / math.log(1.0 - success))
+
+
+@inlined
+def below(agent: Any, count: int) -> int:
+    """One of 0 .. count - 1."""
+    return int(uniform(agent) * count)
+
+
+@inlined
+def seed_of(seed: int, number: int) -> Any:
+    """The seed of trader `number` in a population with this seed."""
+    return mix(mix(np.uint64(seed) + _GOLDEN) + np.uint64(number) * _B)

@@ -1,0 +1,103 @@
+"""Kinds of traders: a decorated function and its profile.
+
+    class Parameters(Profile):
+        interval_s: float = Field(60.0, gt=0, description="mean time between wake-ups")
+
+    @trader("momentum", Parameters, memory=52, depth=0)
+    def momentum(agent, profile, market, requests): ...
+
+`agent`, `profile`, `market`, `requests` are records (AGENT, the profile's fields as float64, VIEW, REQUESTS); the
+function is compiled and speaks in words.py. It may read and write its memory, and nothing else outlives a wake-up.
+"""
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import cfunc, from_dtype, types
+from pydantic import BaseModel, ConfigDict
+
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
+
+Function = Callable[[Any, Any, Any, Any], None]
+
+BUILT_IN = (
+    "zero_intelligence", "noise", "value", "informed", "momentum", "participation_maker", "avellaneda_stoikov",
+    "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
+)  # fmt: skip
+"""Modules of serl.agents.traders.kinds, each one kind."""
+
+
+class Profile(BaseModel):
+    """Parameters of a kind of trader: numbers, and tuples of numbers of a fixed length; units in their names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def dtype(cls) -> np.dtype[Any]:
+        """The record that compiled code reads: every field a float64, tuples as arrays of the default's length."""
+        fields: list[Any] = []
+        for name, field in cls.model_fields.items():
+            if isinstance(field.default, tuple):
+                fields.append((name, "<f8", (len(field.default),)))
+            else:
+                fields.append((name, "<f8"))
+        return np.dtype(fields or [("none", "<f8")], align=True)
+
+    def record(self) -> np.ndarray[Any, np.dtype[np.void]]:
+        """One row of `dtype()`."""
+        row = np.zeros(1, self.dtype())
+        for name in type(self).model_fields:
+            row[name] = getattr(self, name)
+        return row
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of trader."""
+
+    name: str
+    profile: type[Profile]
+    function: Function
+    memory: int
+    depth: int
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The function as machine code with the address `.address`; cached on disk like all compiled code."""
+        records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
+        return cfunc(types.void(*records), cache=True, _nrt=False, error_model="numpy")(self.function)
+
+
+_kinds: dict[str, Kind] = {}
+
+
+def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0) -> Callable[[Function], Function]:
+    """Makes a function a kind of trader that populations can name.
+
+    memory: numbers it can remember from wake-up to wake-up; depth: levels a side it looks at beyond the touch (0..10).
+    """
+    if not 0 <= depth <= DEPTH_MAX or memory < 0:
+        raise PopulationError(f"trader {name!r}: depth from 0 to {DEPTH_MAX} and memory from 0 are due")
+
+    def register(function: Function) -> Function:
+        _kinds[name] = Kind(name, profile, function, memory, depth)
+        return function
+
+    return register
+
+
+def kind(name: str) -> Kind:
+    """The kind of this name; PopulationError with the known names if there is none."""
+    if name in BUILT_IN:
+        importlib.import_module(f"serl.agents.traders.kinds.{name}")
+    if name not in _kinds:
+        raise PopulationError(
+            f"trader {name!r} is not known; known are {', '.join(sorted({*BUILT_IN, *_kinds}))}. "
+            "One of your own is known once the module with its decorated function is imported (`modules` of the population)"
+        )
+    return _kinds[name]

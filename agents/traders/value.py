@@ -1,0 +1,37 @@
+"""The fundamental value: exogenous, the same for everybody, known at every time of the day as soon as the seed is."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+SECOND_NS = 1_000_000_000
+
+
+class ValueConfig(BaseModel):
+    """Mean-reverting value with sparse shocks (the oracle of ABIDES; Byrd, Hybinette, Balch 2019)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mean_ticks: float = Field(100_000, gt=0, description="long-run mean, and where the day begins")
+    reversion_per_s: float = Field(1.67e-7, ge=0, description="rate of mean reversion")
+    volatility_ticks_per_root_s: float = Field(1.6, ge=0, description="of the diffusion")
+    shocks_per_h: float = Field(0.0, ge=0, description="Poisson rate of large shocks")
+    shock_ticks: float = Field(0.0, ge=0, description="standard deviation of a large shock")
+    step_s: float = Field(1.0, gt=0, description="of the grid it is known on")
+
+    def path(self, seed: int, symbol: int, duration_ns: int) -> NDArray[np.float64]:
+        """The value at 0, step, 2 step ... up to the end; exact Ornstein-Uhlenbeck steps, never below one tick."""
+        count = int(duration_ns / (self.step_s * SECOND_NS)) + 2
+        random = np.random.Generator(np.random.Philox(key=[seed, 1_000_003 + symbol]))
+        decay = math.exp(-self.reversion_per_s * self.step_s)
+        variance = self.step_s if decay == 1.0 else (1 - decay**2) / (2 * self.reversion_per_s)
+        moves: Any = random.standard_normal(count) * self.volatility_ticks_per_root_s * math.sqrt(variance)
+        shocks = random.poisson(self.shocks_per_h * self.step_s / 3600, count)
+        moves += np.sqrt(shocks) * random.standard_normal(count) * self.shock_ticks
+        path = np.zeros(count)
+        for index in range(1, count):
+            path[index] = path[index - 1] * decay + moves[index]
+        return np.maximum(1.0, path + self.mean_ticks)
