@@ -11,7 +11,6 @@ from serl.exchange.gateway.accept import TAKEN
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
-from serl.exchange.gateway.timing import MONOTONIC, machine_ns
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
@@ -55,7 +54,6 @@ class Control:
             return
         if slot < 0 or self._gate.status[slot] != LIVE:
             raise Refusal("not_logged_in", "this connection is not logged in; send HELLO first")
-        self._gate.last_in_ns[slot] = machine_ns(MONOTONIC, self._gate.clock[6:8])
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
@@ -105,15 +103,19 @@ class Control:
                     "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
                 )
             earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
-            raise Refusal(
-                "promise",
-                f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command)",
-            )
-        if command_id <= self._last_command_id(slot):
+            if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
+                raise Refusal(
+                    "promise",
+                    f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
+                    "or time runs back from row to row",
+                )
+        elif command_id <= self._last_command_id(slot):
             self._answer_again(slot, command_id)
             return
         rate = self._gate.rate[0]
-        raise Refusal("throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken")
+        raise Refusal(
+            "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
+        )
 
     def _answer_again(self, slot: int, command_id: int) -> None:
         rows = self._core.journal.answers(int(self._gate.participant[slot]), command_id, self._gate)

@@ -1,4 +1,4 @@
-"""A real exchange process for tests: started, waited for, stopped or killed."""
+"""A real exchange process for tests: started, waited for, spoken to, stopped or killed."""
 
 import subprocess
 import sys
@@ -6,15 +6,57 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import yaml
+import zmq
 
 from serl.agents.execution.demo import free_port
+from serl.exchange.config import socket_endpoints
+
+WAIT_MS = 20_000
 
 
 def free_endpoint() -> str:
     """A loopback endpoint whose port and next three ports are free."""
     return f"tcp://127.0.0.1:{free_port()}"
+
+
+class Raw:
+    """A bare DEALER: says what it likes. `deaf`: takes in next to nothing before it is read."""
+
+    def __init__(self, endpoint: str, socket: str = "orders", *, deaf: bool = False) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        if deaf:
+            self.socket.rcvhwm, self.socket.rcvbuf = 1, 4096
+        self.socket.connect(socket_endpoints(endpoint)[socket])
+
+    def say(self, *message: Any) -> None:
+        self.socket.send(msgpack.packb(message))
+
+    def hear(self, *kinds: int) -> list[Any]:
+        """The next message of one of these kinds (any but HEARTBEAT, if none is named)."""
+        while True:
+            assert self.socket.poll(WAIT_MS), "no answer"
+            message: list[Any] = msgpack.unpackb(self.socket.recv(), strict_map_key=False)
+            if message[0] in kinds or (not kinds and message[0] != 99):
+                return message
+
+    def login(self, name: str, last_report: int = -1, **options: bool) -> list[Any]:
+        self.say(64, 1, 1, name, "", last_report, options)
+        return self.hear(96, 97)
+
+    def close(self) -> None:
+        self.context.destroy(0)
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
 
 @dataclass
