@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from serl.exchange.errors import ConfigError
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import CommandKind, Reason
 from serl.exchange.reference import ReferenceMarket
@@ -379,6 +380,75 @@ def test_the_limit_of_open_orders_is_exact(
     events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
     assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
     market.validate()
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize("levels_max", [1, 5, 127, 128, 200, 700])
+def test_the_limit_of_levels_is_exact(implementation: type[Market | ReferenceMarket], levels_max: int) -> None:
+    """Whatever the window holds: these prices are far apart, the next ones close together."""
+    for step in (1, 1000):
+        market = implementation(1, limits=MarketLimits(levels_max=levels_max, window_ticks=128))
+        news = "; ".join(f"p1 c{number} NEW buy 1@{number * step}" for number in range(1, 800))
+        events = market.submit(parse_all(news))
+        assert events["reason"].tolist() == [Reason.NONE] * levels_max + [Reason.BOOK_FULL] * (799 - levels_max)
+        market.validate()
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("p2 c1 NEW sell 1@10", "p2 REJECTED c1 o1 #0 s0 sell 1@10 leaves 0 BOOK_FULL"),
+        ("p1 c3 REPLACE o1 2@12", "p1 REJECTED c3 o1 #0 s0 buy 2@12 leaves 0 BOOK_FULL"),
+        ("p1 c3 REPLACE o1 1@10", "p1 REDUCED c3 o1 #1 s0 buy 1@10 leaves 1"),
+        ("p2 c1 NEW sell 1@10 ioc", "p2 ACCEPTED c1 o1 #0 s0 sell 1@10 leaves 1"),
+    ],
+)
+def test_full_of_levels(implementation: type[Market | ReferenceMarket], command: str, shown: str) -> None:
+    """What may rest is refused, even where it would trade or find its level there."""
+    market = implementation(1, limits=MarketLimits(levels_max=2))
+    market.submit(parse_all("p1 c1 NEW buy 2@10; p1 c2 NEW buy 1@9"))
+    assert show(market.submit(parse_all(command))[0]) == shown
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"qty_lots_max": 2**27, "price_ticks_max": 2**27}, "2\\^53"),
+        ({"qty_lots_max": 10**9}, "2\\^53"),
+        ({"window_ticks": 64}, "window_ticks"),
+        ({"window_ticks": 129}, "window_ticks"),
+    ],
+)
+def test_limits_that_cannot_be(limits: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        MarketLimits(**limits)
+
+
+@pytest.mark.parametrize(
+    ("before", "command", "shown"),
+    [
+        (
+            "p1 c1 NEW sell 10@100 gtc post; p2 c1 NEW buy 4@100; p2 c2 NEW buy 1@99",
+            "p1 c2 REPLACE o1 4@99",
+            "p1 CANCELLED c2 o1 #1 s0 sell 6@100 leaves 0 REPLACED_BELOW_FILLED RESTING",
+        ),
+        (
+            "p1 c1 NEW sell 10@100; p1 c2 REDUCE o1 4@0",
+            "p1 c3 REPLACE o1 7@100",
+            "p1 REPLACED c3 o1 #1 s0 sell 6@100 leaves 7",
+        ),
+        ("", "p1 c-1 NEW buy 1@10", "p1 REJECTED c-1 o-1 #0 s0 buy 1@10 leaves 0 STALE_COMMAND_ID"),
+        ("", "p1 c1 MASS_CANCEL o7 s1 sell", "p1 MASS_CANCELLED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 END_DAY o7 s1 sell", "p9 DAY_ENDED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 HALT o7 s1 sell", "p9 HALTED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 RESUME o7 s1 sell", "p9 RESUMED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 PRINT o7 s1 sell 3@50", "p9 PRINT c1 o7 #0 s1 sell 3@50 leaves 0 m1"),
+    ],
+)
+def test_first_event(market: Market | ReferenceMarket, before: str, command: str, shown: str) -> None:
+    market.submit(parse_all(before))
+    assert show(market.submit(parse_all(command))[0]) == shown
 
 
 def test_a_halted_order_cannot_be_replaced_whatever_the_symbol_of_the_command(market: Market | ReferenceMarket) -> None:
