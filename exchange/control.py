@@ -7,7 +7,6 @@ import numpy as np
 from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.accept import TAKEN
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
@@ -141,10 +140,10 @@ class Control:
         for command_id in ids[:known].tolist():
             self._answer_again(slot, command_id)
         if known < len(rows):
-            self._retake(slot, rows[known:])
+            self._put_back(rows[known:])
 
-    def _retake(self, slot: int, rows: Rows) -> None:
+    def _put_back(self, rows: Rows) -> None:
+        """Leaves the rows to the loop, as the message that it takes next."""
         fresh = pack(Kind.BULK, rows.tobytes())
         self._gate.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
-        if self._core.take(slot, len(fresh)) != TAKEN:
-            self._explain(slot, rows)
+        self._gate.counter[PENDING_SIZE] = len(fresh)

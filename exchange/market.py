@@ -121,6 +121,14 @@ class Market:
         """The same state with room for twice as many orders."""
         return _grow_orders(state, 2 * len(state.orders))
 
+    @staticmethod
+    def warm() -> None:
+        """Compiles or loads what any market calls besides executing commands."""
+        market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
+        market.book()
+        market.state_hash()
+        Market.grown(market.state)
+
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""
         out = np.zeros(depth or int(self.state.level_count[symbol]), LEVEL)

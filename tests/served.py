@@ -1,5 +1,6 @@
 """A real exchange process for tests: started, waited for, spoken to, stopped or killed."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,12 +80,16 @@ class Served:
         return output
 
 
-def launch(*options: str, endpoint: str | None = None) -> Served:
-    """Starts `serl exchange start` and returns when it says that it is ready."""
+def launch(*options: str, endpoint: str | None = None, environment: dict[str, str] | None = None) -> Served:
+    """Starts `serl exchange start`, `environment` added to ours, and returns when it says that it is ready."""
     endpoint = endpoint or free_endpoint()
     arguments = [sys.executable, "-c", "from serl.cli import main; main()", "exchange", "start"]
     process = subprocess.Popen(
-        [*arguments, "--endpoint", endpoint, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*arguments, "--endpoint", endpoint, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(environment or {})},
     )
     assert process.stdout is not None
     banner: list[str] = []
@@ -106,6 +111,7 @@ def start_exchange(
     config: dict[str, object] | None = None,
     folder: Path | None = None,
     endpoint: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Served]:
     """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to."""
     options = ["--symbols", symbols, "--clock", clock]
@@ -116,7 +122,7 @@ def start_exchange(
         path = folder / "exchange.yaml"
         path.write_text(yaml.safe_dump(config))
         options += ["--config", str(path)]
-    served = launch(*options, endpoint=endpoint)
+    served = launch(*options, endpoint=endpoint, environment=environment)
     try:
         yield served
     finally:
