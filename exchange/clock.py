@@ -25,6 +25,8 @@ from serl.exchange.gateway.timing import clock_now_ns
 
 KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
 DAY_NS = 86_400_000_000_000
+TIME_MAX_NS = 1 << 62
+"""Half of what 64 bits hold: a clock that is set to it can still run on for a century."""
 
 
 class Clock:
@@ -49,9 +51,10 @@ class Clock:
         """Sets a scaled clock and lets it run or holds it; ConfigError if it is another clock or would go back."""
         if self.kind != "scaled":
             raise ConfigError(f"only a scaled clock can be set; this one is {self.kind}")
-        if time_ns < self._gate.counter[NOW]:
+        earliest = int(self._gate.counter[NOW])
+        if not earliest <= time_ns <= TIME_MAX_NS:
             raise ConfigError(
-                f"time does not go back: the last command came at {self._gate.counter[NOW]}, got {time_ns}"
+                f"a time from {earliest} (that of the last command: time does not go back) to {TIME_MAX_NS} is due; got {time_ns}"
             )
         self._gate.clock[CLOCK_BASE_NS] = time_ns
         self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.records import CASH_MAX
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -83,7 +84,7 @@ class LimitsConfig(_Section):
     qty_lots_max: int = Field(1_000_000, ge=1, le=1 << 40)
     price_ticks_max: int = Field(1_000_000_000, ge=1, le=1 << 40)
     orders_open_max: int = Field(1 << 23, ge=1, le=1 << 27)
-    far_levels_max: int = Field(65_536, ge=16, le=1 << 24)
+    levels_max: int = Field(65_536, ge=1, le=1 << 24)
     window_ticks: int = Field(4096, ge=128, le=1 << 20)
     trades_kept: int = Field(1000, ge=1)
     depth_max: int = Field(10_000, ge=1)
@@ -192,7 +193,7 @@ def _check(config: ExchangeConfig) -> None:
     if window & (window - 1):
         raise ConfigError(f"limits.window_ticks: a power of two is due, got {window}")
     largest = config.limits.qty_lots_max * config.limits.price_ticks_max
-    if largest > 1 << 53:
+    if largest > CASH_MAX:
         raise ConfigError(
             f"limits: qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
         )

@@ -7,11 +7,9 @@ import numpy as np
 from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.accept import TAKEN
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
-from serl.exchange.gateway.timing import MONOTONIC, machine_ns
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
@@ -55,7 +53,6 @@ class Control:
             return
         if slot < 0 or self._gate.status[slot] != LIVE:
             raise Refusal("not_logged_in", "this connection is not logged in; send HELLO first")
-        self._gate.last_in_ns[slot] = machine_ns(MONOTONIC, self._gate.clock[6:8])
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
@@ -105,15 +102,19 @@ class Control:
                     "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
                 )
             earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
-            raise Refusal(
-                "promise",
-                f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command)",
-            )
-        if command_id <= self._last_command_id(slot):
+            if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
+                raise Refusal(
+                    "promise",
+                    f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
+                    "or time runs back from row to row",
+                )
+        elif command_id <= self._last_command_id(slot):
             self._answer_again(slot, command_id)
             return
         rate = self._gate.rate[0]
-        raise Refusal("throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken")
+        raise Refusal(
+            "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
+        )
 
     def _answer_again(self, slot: int, command_id: int) -> None:
         rows = self._core.journal.answers(int(self._gate.participant[slot]), command_id, self._gate)
@@ -139,10 +140,10 @@ class Control:
         for command_id in ids[:known].tolist():
             self._answer_again(slot, command_id)
         if known < len(rows):
-            self._retake(slot, rows[known:])
+            self._put_back(rows[known:])
 
-    def _retake(self, slot: int, rows: Rows) -> None:
+    def _put_back(self, rows: Rows) -> None:
+        """Leaves the rows to the loop, as the message that it takes next."""
         fresh = pack(Kind.BULK, rows.tobytes())
         self._gate.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
-        if self._core.take(slot, len(fresh)) != TAKEN:
-            self._explain(slot, rows)
+        self._gate.counter[PENDING_SIZE] = len(fresh)

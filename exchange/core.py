@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import os
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.errors import JournalError
-from serl.exchange.gateway.accept import IDLE, NO_ROOM, accept
 from serl.exchange.gateway.build import new_gate
+from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.gate import (
     APPENDED,
     EVENTS,
@@ -23,11 +22,14 @@ from serl.exchange.gateway.gate import (
     NOW,
     REPORTED,
     SALT,
+    index_sessions,
 )  # fmt: skip
-from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, flush, journal_rows, settle
+from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
+from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
 from serl.exchange.journal.segment import Segment, read_head
+from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
@@ -52,6 +54,7 @@ class Core:
         self.gate = new_gate(config.limits)
         self.journal.salt(self.gate)
         self.socket = 0  # raw handle of the orders socket; 0 while there is none: then there is no session either
+        self.poll = np.zeros(4, POLL_ITEM)  # the sockets that end a turn; the exchange fills it in
         self.before_rotation: Callable[[], None] = lambda: None
         try:
             self.recovery = self._recover()
@@ -76,9 +79,29 @@ class Core:
         self.arrays: Any = (commands.rows, commands.words(), commands.bytes(), events.rows, event_bytes)
 
     def settle(self) -> None:
-        """Executes and reports everything that is journaled."""
-        while (status := settle(self.gate, self.market.state, self.arrays, self.socket, 0)) != IDLE:
-            self.make_room(EVENT_ROOM + status - 1)
+        """Executes everything that is journaled and sends the reports.
+
+        With the compiled loop, told to receive nothing: a function of its own would hold the whole kernel once more.
+        """
+        while (need := self.serve(deadline_ns=0, messages_max=0)) != TIMER:
+            self.make_room(need)
+
+    def serve(self, deadline_ns: int, messages_max: int, has_feed: bool = False) -> int:
+        """One call of the compiled loop: why it came back (gateway.loop)."""
+        return int(
+            serve(
+                self.gate, self.market.state, self.arrays, self.socket, self.poll, deadline_ns, messages_max, has_feed
+            )
+        )
+
+    def warm(self) -> None:
+        """Compiles or loads what is called between two turns of the loop, so that nobody waits for it later."""
+        self.settle()
+        journal_rows(self.gate, self.arrays[0], self.arrays[1], self.arrays[0][:0])
+        index_sessions(self.gate)
+        clock_now_ns(self.gate)
+        read_order(self.gate.message, 0, np.zeros(1, COMMAND)[0])
+        Market.warm()
 
     def make_room(self, need: int) -> None:
         """Does what the compiled code asked for: a new event segment, a larger market, a new command segment."""
@@ -105,23 +128,6 @@ class Core:
             done += len(part)
             if done < len(rows):
                 self.make_room(JOURNAL_ROOM)
-
-    def take(self, slot: int, size: int) -> int:
-        """Takes the message of `size` bytes in gate.message for a live session, as `accept` says; executes it."""
-        commands, words, row_bytes, _, _ = self.arrays
-        ids = self.market.state.last_command_id
-        now_ns = time.monotonic_ns()
-        message = self.gate.message[:size]
-        result = int(accept(self.gate, ids, commands, words, row_bytes, slot, message, now_ns))
-        if result == NO_ROOM:
-            self.make_room(JOURNAL_ROOM)
-            return self.take(slot, size)
-        self.settle()
-        return result
-
-    def flush(self) -> None:
-        """Sends every session the reports that wait."""
-        flush(self.gate, self.socket, time.monotonic_ns())
 
     def save_snapshot(self) -> None:
         """Writes the state after the last command, so that a restart begins here."""

@@ -94,7 +94,6 @@ class Lockstep:
             self._clock.step(self.time_ns)
 
     def _grant(self, slots: list[int]) -> None:
-        self._core.flush()
         self._publish(self.time_ns)
         sequence = self._core.event_sequence
         for slot in sorted(slots, key=lambda slot: int(self._gate.participant[slot])):

@@ -16,9 +16,9 @@ from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import (
     COMMAND_SEQUENCE,
     EVENT_SEQUENCE,
-    FAR_MAX,
     FREE_LEVEL,
     FREE_ORDER,
+    LEVELS_MAX,
     MATCH_ID,
     ORDER_NUMBER,
     ORDERS_MAX,
@@ -30,7 +30,7 @@ from serl.exchange.kernel.state import (
     new_state,
 )  # fmt: skip
 from serl.exchange.kernel.walk import list_orders, restore_orders
-from serl.exchange.records import EVENT, LEVEL, ORDER, Rows
+from serl.exchange.records import CASH_MAX, EVENT, LEVEL, ORDER, Rows
 from serl.exchange.snapshot import Snapshot, participants_used
 from serl.exchange.validate import validate
 
@@ -43,12 +43,22 @@ EVENT_ROWS = 4096
 class MarketLimits:
     """What a market takes at most; beyond, commands are rejected."""
 
-    qty_lots_max: int = 10**9
-    price_ticks_max: int = 2**40
+    qty_lots_max: int = 1_000_000
+    price_ticks_max: int = 1_000_000_000
     orders_open_max: int = 2**23
-    far_levels_max: int = 65_536  # a side, outside the window
+    levels_max: int = 65_536  # of a symbol, both sides together
     window_ticks: int = 4096  # a power of two
     participants_max: int = 256
+
+    def __post_init__(self) -> None:
+        """ConfigError where the limits do not go together."""
+        if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):
+            raise ConfigError(f"window_ticks: a power of two from 128 is due, got {self.window_ticks}")
+        largest = self.qty_lots_max * self.price_ticks_max
+        if largest > CASH_MAX:
+            raise ConfigError(
+                f"qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
+            )
 
 
 class Market:
@@ -57,8 +67,6 @@ class Market:
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = MarketLimits()) -> None:
         self.names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
         self.limits = limits
-        if limits.window_ticks < 128 or limits.window_ticks & (limits.window_ticks - 1):
-            raise ConfigError(f"window_ticks: a power of two from 128 is due, got {limits.window_ticks}")
         capacity = _capacity(min(FIRST_ORDERS, limits.orders_open_max))
         far = 2 * limits.window_ticks
         self.state: State = new_state(len(self.names), limits.participants_max, limits.window_ticks, capacity, far)
@@ -68,7 +76,7 @@ class Market:
     def _set_limits(self) -> None:
         counter = self.state.counter
         counter[QTY_MAX], counter[PRICE_MAX] = self.limits.qty_lots_max, self.limits.price_ticks_max
-        counter[ORDERS_MAX], counter[FAR_MAX] = self.limits.orders_open_max, self.limits.far_levels_max
+        counter[ORDERS_MAX], counter[LEVELS_MAX] = self.limits.orders_open_max, self.limits.levels_max
 
     def grant_operator(self, participant: int) -> None:
         """Lets a participant halt, resume, print and end the day."""
@@ -105,13 +113,21 @@ class Market:
             self.state = state = _grow_orders(state, min(2 * len(state.orders), _capacity(self.limits.orders_open_max)))
         width = state.window.shape[1]
         if int(state.far_count.max()) + width + 1 > state.far_price.shape[2]:
-            far = min(2 * state.far_price.shape[2], self.limits.far_levels_max + width + 1)
+            far = min(2 * state.far_price.shape[2], self.limits.levels_max + width + 1)
             self.state = _grow_far(state, far)
 
     @staticmethod
     def grown(state: State) -> State:
         """The same state with room for twice as many orders."""
         return _grow_orders(state, 2 * len(state.orders))
+
+    @staticmethod
+    def warm() -> None:
+        """Compiles or loads what any market calls besides executing commands."""
+        market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
+        market.book()
+        market.state_hash()
+        Market.grown(market.state)
 
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""

@@ -106,6 +106,9 @@ class Reason(IntEnum):
     REPLACED_BELOW_FILLED = 39  # a replace to a total that is already filled
 
 
+CASH_MAX = 1 << 53
+"""Ticks x lots of the largest trade: a float holds that exactly, and 64 bits the sum of a thousand of them."""
+
 ALL_SYMBOLS = 0xFFFF
 """COMMAND.symbol of a mass cancel that means every symbol."""
 

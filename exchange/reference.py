@@ -1,8 +1,7 @@
 """The reference market: docs/orders.md in plain Python, to be read beside it and to hold the compiled kernel to it.
 
 Dicts and lists, no cleverness: an order is an object, a price level a dict of orders in time priority, a side of a book
-its levels and their sorted prices. What docs/orders.md leaves open (symbol, side and order_id of an event that is about
-no order) is as the command was sent. Some hundred times slower than `Market`, with the same results to the last bit.
+its levels and their sorted prices. Some hundred times slower than `Market`, with the same results to the last bit.
 """
 
 from collections import defaultdict
@@ -42,7 +41,7 @@ CAN_REST = (TimeInForce.DAY, TimeInForce.GTC)
 
 
 class ReferenceMarket:
-    """The same interface, events and state hash as `Market`; `far_levels_max` and `window_ticks` mean nothing here."""
+    """The same interface, events and state hash as `Market`; `window_ticks` means nothing here."""
 
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS) -> None:
         self.names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
@@ -136,9 +135,19 @@ class ReferenceMarket:
             filled = order.total_lots - order.open_lots  # what is filled already does not trade
             if c.qty_lots > filled and self.books[order.symbol][1 - order.side].crosses(c.price_ticks):
                 return Reason.WOULD_CROSS
-        if new and _can_rest(c) and len(self.open) >= self.limits.orders_open_max:
+        if new and _can_rest(c) and (len(self.open) >= self.limits.orders_open_max or self._is_full(c.symbol)):
+            return Reason.BOOK_FULL
+        if (
+            kind == CommandKind.REPLACE
+            and order is not None
+            and _loses_priority(c, order)
+            and self._is_full(order.symbol)
+        ):
             return Reason.BOOK_FULL
         return Reason.NONE
+
+    def _is_full(self, symbol: int) -> bool:
+        return sum(len(side.levels) for side in self.books[symbol]) >= self.limits.levels_max
 
     # -- effects --------------------------------------------------------------------------------------------------
 
@@ -226,7 +235,7 @@ class ReferenceMarket:
         if c.qty_lots <= filled:
             self._cancel_resting(c, order, Reason.REPLACED_BELOW_FILLED)
             return
-        if c.price_ticks == order.price_ticks and c.qty_lots <= order.total_lots:
+        if not _loses_priority(c, order):
             self._take_off(c, order, order.total_lots - c.qty_lots)
             return
         self._take_out(order)
@@ -242,7 +251,7 @@ class ReferenceMarket:
         if c.symbol != ALL_SYMBOLS:
             gone = [order for order in gone if order.symbol == c.symbol]
         for order in gone:
-            self._cancel_resting(c, order, c.reason or Reason.MASS_CANCEL)
+            self._cancel_resting(c, order, c.reason & 0xFF or Reason.MASS_CANCEL)
         self._tell(c, EventKind.MASS_CANCELLED, qty_lots=len(gone))
 
     def _end_day(self, c: Command) -> None:
@@ -371,3 +380,11 @@ class ReferenceMarket:
 
 def _can_rest(command: Command) -> bool:
     return command.time_in_force in CAN_REST and not command.flags & MARKET
+
+
+def _loses_priority(replace: Command, order: Order) -> bool:
+    """Whether a REPLACE takes the order out and brings it to the market again."""
+    filled = order.total_lots - order.open_lots
+    return replace.qty_lots > filled and (
+        replace.price_ticks != order.price_ticks or replace.qty_lots > order.total_lots
+    )

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import zmq
 
 from serl.exchange import wire
@@ -19,8 +18,8 @@ from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
-from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER, serve
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, zmq_msg_init_at
+from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.queries import Queries, answer_all
 from serl.exchange.records import CommandKind, command
@@ -61,10 +60,11 @@ class Exchange:
         self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
         self._published = int(self.core.gate.counter[EVENTS])
         self._segment = self.core.journal.events
-        self._poll = self._poll_items()
+        self._poll_sockets()
         self._stopping = ""
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
+        self.core.warm()
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)
 
@@ -99,18 +99,15 @@ class Exchange:
             sockets[name] = socket
         return sockets
 
-    def _poll_items(self) -> Any:
-        items = np.zeros(4, POLL_ITEM)
-        for place, name in enumerate(("orders", "queries", "admin", "feed")):
-            items[place]["socket"] = self._sockets[name].underlying
-            items[place]["events"] = POLL_IN
-        return items
+    def _poll_sockets(self) -> None:
+        for item, name in zip(self.core.poll, ("orders", "queries", "admin", "feed"), strict=True):
+            item["socket"] = self._sockets[name].underlying
+            item["events"] = POLL_IN
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
         """Serves until it is told to stop; why it stopped. Closes everything, also on an error."""
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self._turn(wait=False)  # compiles or loads the loop before anybody waits for it
             ready()
             self._loop()
         finally:
@@ -148,17 +145,11 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
 
-    def _turn(self, wait: bool = True) -> int:
+    def _turn(self) -> int:
         """One call of the compiled loop."""
-        core = self.core
         idle_ms = self.config.intervals.turn_ms if self._busy() else 100
-        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000 * wait
-        limit = self.config.intervals.drain_messages
-        return int(
-            serve(
-                core.gate, core.market.state, core.arrays, core.socket, self._poll, deadline_ns, limit, self.feed.wanted
-            )
-        )
+        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000
+        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
 
     def _busy(self) -> bool:
         """Whether messages came since the last turn."""

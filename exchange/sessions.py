@@ -11,7 +11,7 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.gate import FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
+from serl.exchange.gateway.gate import CUT, FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, Reason, command
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -131,7 +131,7 @@ class Sessions:
         gate.filled[slot] = HEAD_BYTES
         gate.last_in_ns[slot] = gate.last_out_ns[slot] = now
         gate.promise_ns[slot] = gate.last_time_ns[slot] = -1
-        gate.tokens[slot] = gate.rate[0]
+        gate.tokens[slot] = max(gate.rate[0], 1.0)
         index_sessions(gate)
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
             options.get("cancel_on_disconnect") is True
@@ -160,7 +160,10 @@ class Sessions:
             ))  # fmt: skip
         elif missed is not None:
             for first in range(0, len(missed), REPLAY_EVENTS):
-                self.send(route, wire.reports(missed[first : first + REPLAY_EVENTS], bool(gate.as_rows[slot])))
+                if not self.send(route, wire.reports(missed[first : first + REPLAY_EVENTS], bool(gate.as_rows[slot]))):
+                    gate.status[slot] = SLOW  # ended at the next check; it goes on from there when it comes again
+                    gate.counter[CUT] += 1
+                    break
         gate.session_of[participant] = slot
 
     def symbols(self) -> list[list[Any]]:

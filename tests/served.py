@@ -1,20 +1,63 @@
-"""A real exchange process for tests: started, waited for, stopped or killed."""
+"""A real exchange process for tests: started, waited for, spoken to, stopped or killed."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import yaml
+import zmq
 
 from serl.agents.execution.demo import free_port
+from serl.exchange.config import socket_endpoints
+
+WAIT_MS = 20_000
 
 
 def free_endpoint() -> str:
     """A loopback endpoint whose port and next three ports are free."""
     return f"tcp://127.0.0.1:{free_port()}"
+
+
+class Raw:
+    """A bare DEALER: says what it likes. `deaf`: takes in next to nothing before it is read."""
+
+    def __init__(self, endpoint: str, socket: str = "orders", *, deaf: bool = False) -> None:
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket = self.context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        if deaf:
+            self.socket.rcvhwm, self.socket.rcvbuf = 1, 4096
+        self.socket.connect(socket_endpoints(endpoint)[socket])
+
+    def say(self, *message: Any) -> None:
+        self.socket.send(msgpack.packb(message))
+
+    def hear(self, *kinds: int) -> list[Any]:
+        """The next message of one of these kinds (any but HEARTBEAT, if none is named)."""
+        while True:
+            assert self.socket.poll(WAIT_MS), "no answer"
+            message: list[Any] = msgpack.unpackb(self.socket.recv(), strict_map_key=False)
+            if message[0] in kinds or (not kinds and message[0] != 99):
+                return message
+
+    def login(self, name: str, last_report: int = -1, **options: bool) -> list[Any]:
+        self.say(64, 1, 1, name, "", last_report, options)
+        return self.hear(96, 97)
+
+    def close(self) -> None:
+        self.context.destroy(0)
+
+    def __enter__(self) -> "Raw":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
 
 @dataclass
@@ -37,12 +80,16 @@ class Served:
         return output
 
 
-def launch(*options: str, endpoint: str | None = None) -> Served:
-    """Starts `serl exchange start` and returns when it says that it is ready."""
+def launch(*options: str, endpoint: str | None = None, environment: dict[str, str] | None = None) -> Served:
+    """Starts `serl exchange start`, `environment` added to ours, and returns when it says that it is ready."""
     endpoint = endpoint or free_endpoint()
     arguments = [sys.executable, "-c", "from serl.cli import main; main()", "exchange", "start"]
     process = subprocess.Popen(
-        [*arguments, "--endpoint", endpoint, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*arguments, "--endpoint", endpoint, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **(environment or {})},
     )
     assert process.stdout is not None
     banner: list[str] = []
@@ -64,6 +111,7 @@ def start_exchange(
     config: dict[str, object] | None = None,
     folder: Path | None = None,
     endpoint: str | None = None,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Served]:
     """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to."""
     options = ["--symbols", symbols, "--clock", clock]
@@ -74,7 +122,7 @@ def start_exchange(
         path = folder / "exchange.yaml"
         path.write_text(yaml.safe_dump(config))
         options += ["--config", str(path)]
-    served = launch(*options, endpoint=endpoint)
+    served = launch(*options, endpoint=endpoint, environment=environment)
     try:
         yield served
     finally:

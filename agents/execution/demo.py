@@ -5,6 +5,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from serl.exchange.errors import SerlError
 
 SERL = (sys.executable, "-m", "serl")
 PORTS = 4
+PATIENCE_S = 4
+"""How long a process that is told to stop may take: three of them within the time that people wait after Ctrl-C."""
 
 
 class DemoFailed(SerlError, RuntimeError):
@@ -43,9 +46,10 @@ def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         if child.poll() is None:
             child.terminate()
             try:
-                child.wait(10)
+                child.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 child.kill()
+                child.wait()
         if child.stdout is not None:
             child.stdout.close()
 
@@ -68,7 +72,12 @@ def run(
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
     began = time.perf_counter()
-    with process("exchange", "start", "--symbols", symbol, "--endpoint", endpoint, "--clock", *clock) as exchange:
+    with (
+        tempfile.TemporaryDirectory(prefix="serl-demo-") as journal,  # ours: it goes even if the exchange is killed
+        process(
+            "exchange", "start", "--symbols", symbol, "--endpoint", endpoint, "--journal", journal, "--clock", *clock
+        ) as exchange,
+    ):
         yield from read_until(exchange, "  journal")
         execute = (
             "execute", "twap", "--symbol", symbol, "--side", side, "--qty", str(qty), "--window", window, "--connect", endpoint,

@@ -76,18 +76,32 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
 
 
 @inlined
-def _spend(gate: Gate, session: int, kind: int, now_ns: int) -> bool:
-    """Whether the session's rate limit lets a message of this kind through; what only takes orders out is free."""
+def _heard(gate: Gate, session: int, now_ns: int) -> None:
+    """Notes that the session spoke, and gives it what its rate limit allows for the time since it last did."""
     rate = gate.rate[0]
-    if rate == 0.0 or 2 <= kind <= 3 or kind == 5:
-        return True
-    waited = now_ns - gate.last_in_ns[session]
+    waited_s = (now_ns - gate.last_in_ns[session]) * 1e-9
+    gate.tokens[session] = min(max(rate, 1.0), gate.tokens[session] + waited_s * rate)
     gate.last_in_ns[session] = now_ns
-    gate.tokens[session] = min(rate, gate.tokens[session] + waited * 1e-9 * rate)
-    if gate.tokens[session] < 1.0:
-        return False
-    gate.tokens[session] -= 1.0
-    return True
+
+
+@inlined
+def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: int) -> int:
+    """Copies the rows of a bulk message to `place` of target: how many, 0 if it is malformed, -1 if they have no room."""
+    start, length = read_bin(buffer, 2, size)
+    if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
+        return 0
+    count = length // ROW_BYTES
+    if place + count > target.size:
+        return -1
+    copy_bytes(target_bytes, place * ROW_BYTES, buffer, start, length)
+    for index in range(place, place + count):
+        row = target[index]
+        if row.command_id <= 0:
+            return 0
+        row.sequence = 0
+        row.reason = 0
+        row.check = 0
+    return count
 
 
 @inlined
@@ -104,6 +118,7 @@ def accept(
     """Takes one message of a live session: TAKEN, FOR_PYTHON (anything but fresh, well-formed orders) or NO_ROOM.
 
     A message that is not TAKEN has changed nothing. row_bytes is `commands` as bytes (rows, ROW_BYTES).
+    A rate limit counts what is TAKEN; what only takes orders out is free.
     """
     size = buffer.size
     if gate.status[session] != LIVE or size < 3:
@@ -112,32 +127,25 @@ def accept(
     place = gate.counter[STAGED] if lockstep else gate.counter[APPENDED]
     target = gate.staged if lockstep else commands
     kind = np.int64(buffer[1])
-    if not _spend(gate, session, kind, monotonic_ns):
+    _heard(gate, session, monotonic_ns)
+    price = 0.0 if gate.rate[0] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
+    if gate.tokens[session] < price:
         return FOR_PYTHON
-    gate.last_in_ns[session] = monotonic_ns
+    full = FOR_PYTHON if lockstep else NO_ROOM  # what waits for its time is refused where it has no room
+    count = 1
+    if place >= target.size:
+        return full
+    if kind == BULK:
+        count = _read_rows(target, gate.staged_bytes if lockstep else row_bytes, place, buffer, size)
+        if count <= 0:
+            return FOR_PYTHON if count == 0 else full
+    elif not read_order(buffer, size, target[place]):
+        return FOR_PYTHON
     now_ns = 0 if lockstep else clock_now_ns(gate)
-    if kind != BULK:
-        if place >= target.size:
-            return NO_ROOM
-        if not read_order(buffer, size, target[place]):
-            return FOR_PYTHON
-        return _take(gate, last_command_id, commands, words, session, 1, now_ns)
-    start, length = read_bin(buffer, 2, size)
-    if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
-        return FOR_PYTHON
-    count = length // ROW_BYTES
-    if place + count > target.size:
-        return NO_ROOM
-    target_bytes = gate.staged_bytes if lockstep else row_bytes
-    copy_bytes(target_bytes, place * ROW_BYTES, buffer, start, length)
-    for index in range(place, place + count):
-        row = target[index]
-        if row.command_id <= 0:
-            return FOR_PYTHON
-        row.sequence = 0
-        row.reason = 0
-        row.check = 0
-    return _take(gate, last_command_id, commands, words, session, count, now_ns)
+    result = _take(gate, last_command_id, commands, words, session, count, now_ns)
+    if result == TAKEN:
+        gate.tokens[session] -= price
+    return result
 
 
 @inlined

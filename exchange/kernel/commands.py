@@ -12,11 +12,11 @@ from serl.exchange.kernel.state import (
     BID,
     CANCELLED_COUNT,
     COMMAND_SEQUENCE,
-    FAR_MAX,
     FLAGS,
     FREE_LEVEL,
     FREE_ORDER,
     LEFT,
+    LEVELS_MAX,
     LIMIT,
     MATCH_ID,
     ORDER_ID,
@@ -60,16 +60,26 @@ NEEDS_GROWTH = -1
 
 
 @inlined
-def _room(state: State, symbol: int, side: int) -> int:
+def _level_room(state: State, symbol: int) -> int:
+    """Whether one more level can be: 0, BOOK_FULL, or NEEDS_GROWTH.
+
+    Levels are counted wherever they lie: where the window is does not outlive a restart, and must not be seen.
+    """
+    if state.level_count[symbol] >= state.counter[LEVELS_MAX]:
+        return R_FULL
+    far = max(state.far_count[symbol, BID], state.far_count[symbol, ASK])  # all of the window may move there as well
+    return NEEDS_GROWTH if far + state.window.shape[1] + 1 > state.far_price.shape[2] else 0
+
+
+@inlined
+def _room(state: State, symbol: int) -> int:
     """Whether one more order can rest: 0, BOOK_FULL, or NEEDS_GROWTH."""
     if state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX]:
         return R_FULL
-    if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
+    room = _level_room(state, symbol)
+    if room == 0 and (state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0):
         return NEEDS_GROWTH
-    far = state.far_price.shape[2]
-    if max(state.far_count[symbol, BID], state.far_count[symbol, ASK]) + state.window.shape[1] + 1 > far:
-        return R_FULL if far - state.window.shape[1] >= state.counter[FAR_MAX] else NEEDS_GROWTH
-    return 0
+    return room
 
 
 @inlined
@@ -98,7 +108,7 @@ def _check_new(state: State, row: Any) -> int:
         return R_CROSS
     if market or tif >= IOC:
         return 0
-    return _room(state, int64(row.symbol), side)
+    return _room(state, int64(row.symbol))
 
 
 @compiled
@@ -233,11 +243,11 @@ def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tupl
     crossing = crosses(side, price, state.best[symbol, 1 - side])
     if order.flags & POST_ONLY and crossing:
         return _reject(state, row, events, count, R_CROSS), DONE
-    far = state.far_price.shape[2]
-    if max(state.far_count[symbol, BID], state.far_count[symbol, ASK]) + state.window.shape[1] + 1 > far:
-        if far - state.window.shape[1] < state.counter[FAR_MAX]:
-            return count, GROW
-        return _reject(state, row, events, count, R_FULL), DONE
+    room = _level_room(state, symbol)
+    if room == NEEDS_GROWTH:
+        return count, GROW
+    if room != 0:
+        return _reject(state, row, events, count, room), DONE
     left = total - filled
     incoming = state.incoming
     incoming[TIME_IN_FORCE] = order.time_in_force
@@ -260,7 +270,7 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
     ending = row.kind == END_DAY
     one = row.kind == MASS_CANCEL and row.symbol != ALL_SYMBOLS
     first, last = (int64(row.symbol), int64(row.symbol) + 1) if one else (0, state.base.size)
-    reason = R_DAY if ending else (int64(row.reason) if row.reason != 0 else R_MASS)
+    reason = R_DAY if ending else (int64(row.reason) & 0xFF or R_MASS)
     state.incoming[ACTIVE] = 1
     for symbol in range(first, last):
         for side in range(2):

@@ -1,7 +1,9 @@
 """The command line: one group, whose commands are loaded when they are called."""
 
 import importlib
+import signal
 import sys
+from types import FrameType
 
 import click
 
@@ -39,8 +41,23 @@ def serl() -> None:
     """Simulate markets and teach agents to trade in them."""
 
 
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    """SIGTERM unwinds like Ctrl-C, so that processes that were started and temporary folders go with us."""
+    click.echo("stopped (SIGTERM)", err=True)
+    sys.exit(128 + number)
+
+
 def main() -> None:
-    """Runs the command line; errors of ours are one line on stderr and exit status 2."""
+    """Runs the command line; errors of ours are one line on stderr and exit status 2, a signal 128 + its number."""
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        _run()
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped (SIGINT)", err=True)
+        sys.exit(128 + signal.SIGINT)
+
+
+def _run() -> None:
     from serl.exchange.errors import SerlError
 
     try:
@@ -51,5 +68,3 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        sys.exit(130)

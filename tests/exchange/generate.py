@@ -51,6 +51,10 @@ PROFILES = {
         6.0, 0.3, 8, 0.15, 0.01, 0.01, cancel=0.1, rare=0.02,
         limits=MarketLimits(orders_open_max=64, window_ticks=128, price_ticks_max=30_000, participants_max=16),
     ),
+    "few_levels": Profile(
+        60.0, 0.5, 8, 0.05, 0.01, 0.002, cancel=0.15, rare=0.002,
+        limits=MarketLimits(levels_max=90, window_ticks=128, participants_max=16),
+    ),
     "sweep": Profile(30.0, 1.0, 20, 0.08, 0.02, 0.003, cancel=0.15, rare=0.003),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)

@@ -369,16 +369,30 @@ def test_full_is_the_last_check(market: Market | ReferenceMarket, command: str, 
     assert Reason(market.submit(parse_all(command))[0]["reason"]) == reason
 
 
-@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
-@pytest.mark.parametrize("orders_open_max", [1, 5, 33, 100])
-def test_the_limit_of_open_orders_is_exact(
-    implementation: type[Market | ReferenceMarket], orders_open_max: int
-) -> None:
-    """Whatever sizes the pool of an implementation grows in."""
-    market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
-    events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
-    assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
-    market.validate()
+@pytest.mark.parametrize(
+    ("before", "command", "shown"),
+    [
+        (
+            "p1 c1 NEW sell 10@100 gtc post; p2 c1 NEW buy 4@100; p2 c2 NEW buy 1@99",
+            "p1 c2 REPLACE o1 4@99",
+            "p1 CANCELLED c2 o1 #1 s0 sell 6@100 leaves 0 REPLACED_BELOW_FILLED RESTING",
+        ),
+        (
+            "p1 c1 NEW sell 10@100; p1 c2 REDUCE o1 4@0",
+            "p1 c3 REPLACE o1 7@100",
+            "p1 REPLACED c3 o1 #1 s0 sell 6@100 leaves 7",
+        ),
+        ("", "p1 c-1 NEW buy 1@10", "p1 REJECTED c-1 o-1 #0 s0 buy 1@10 leaves 0 STALE_COMMAND_ID"),
+        ("", "p1 c1 MASS_CANCEL o7 s1 sell", "p1 MASS_CANCELLED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 END_DAY o7 s1 sell", "p9 DAY_ENDED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 HALT o7 s1 sell", "p9 HALTED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 RESUME o7 s1 sell", "p9 RESUMED c1 o7 #0 s1 sell 0@0 leaves 0"),
+        ("", "p9 c1 PRINT o7 s1 sell 3@50", "p9 PRINT c1 o7 #0 s1 sell 3@50 leaves 0 m1"),
+    ],
+)
+def test_first_event(market: Market | ReferenceMarket, before: str, command: str, shown: str) -> None:
+    market.submit(parse_all(before))
+    assert show(market.submit(parse_all(command))[0]) == shown
 
 
 def test_a_halted_order_cannot_be_replaced_whatever_the_symbol_of_the_command(market: Market | ReferenceMarket) -> None:

@@ -7,43 +7,11 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-import zmq
 
 from serl.clients.blocking import connect
-from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import new_keys
 from serl.exchange.records import COMMAND
-from tests.served import Served, launch, start_exchange
-
-WAIT_MS = 20_000
-
-
-class Raw:
-    """A bare DEALER: says what it likes."""
-
-    def __init__(self, endpoint: str, socket: str = "orders") -> None:
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.linger = 0
-        self.socket.connect(socket_endpoints(endpoint)[socket])
-
-    def say(self, *message: Any) -> None:
-        self.socket.send(msgpack.packb(message))
-
-    def hear(self, *kinds: int) -> list[Any]:
-        """The next message of one of these kinds (any but HEARTBEAT, if none is named)."""
-        while True:
-            assert self.socket.poll(WAIT_MS), "no answer"
-            message: list[Any] = msgpack.unpackb(self.socket.recv(), strict_map_key=False)
-            if message[0] in kinds or (not kinds and message[0] != 99):
-                return message
-
-    def login(self, name: str, last_report: int = -1, **options: bool) -> list[Any]:
-        self.say(64, 1, 1, name, "", last_report, options)
-        return self.hear(96, 97)
-
-    def close(self) -> None:
-        self.context.destroy(0)
+from tests.served import Raw, Served, launch, start_exchange
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,109 @@
+"""Ctrl-C during `serl demo`, at every stage of it: it ends soon, says so in a line, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+SOON_S = 15.0
+FULL_SPEED, SLOWLY = ("--speed", "max"), ("--speed", "5")
+
+
+class Demo:
+    """A demo in a process group of its own, whose processes carry a mark in their environment."""
+
+    def __init__(self, folder: Path, speed: tuple[str, str]) -> None:
+        self.mark = f"SERL_TEST_MARK={uuid.uuid4().hex}".encode()
+        self.output, self.temporary = folder / "output", folder / "temporary"
+        self.temporary.mkdir()
+        name, _, value = self.mark.decode().partition("=")
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "serl", "demo", *speed, "--output", str(self.output)],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, name: value, "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
+
+    def processes(self) -> list[int]:
+        """The process ids that carry the mark."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if self.mark in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue  # gone meanwhile, or somebody else's
+        return found
+
+    def says(self, word: str) -> bool:
+        return word in self.log.read_text()
+
+
+def after_half_a_second(demo: Demo) -> bool:
+    time.sleep(0.5)
+    return True
+
+
+def exchange_is_starting(demo: Demo) -> bool:
+    return len(demo.processes()) > 1
+
+
+def exchange_is_up(demo: Demo) -> bool:
+    return demo.says("exchange ready")
+
+
+def replay_runs(demo: Demo) -> bool:
+    return demo.says("replaying")
+
+
+def report_is_written(demo: Demo) -> bool:
+    return any(demo.output.glob("*-twap.json"))
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["parent", "group"])
+@pytest.mark.parametrize(
+    ("stage", "speed"),
+    [
+        (after_half_a_second, FULL_SPEED),
+        (exchange_is_starting, FULL_SPEED),
+        (exchange_is_up, FULL_SPEED),
+        (replay_runs, SLOWLY),
+        (report_is_written, FULL_SPEED),
+    ],
+)
+def test_ctrl_c_ends_the_demo_and_all_it_started(
+    stage: Callable[[Demo], bool], speed: tuple[str, str], send: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    stop_at(Demo(tmp_path, speed), stage, send, signal.SIGINT)
+
+
+def test_sigterm_does_so_too(tmp_path: Path) -> None:
+    stop_at(Demo(tmp_path, SLOWLY), replay_runs, os.kill, signal.SIGTERM)
+
+
+def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int], None], number: int) -> None:
+    """Sends the signal at a stage of the demo and looks at what is left of it."""
+    try:
+        while not stage(demo):
+            assert demo.process.poll() is None, demo.log.read_text()
+            time.sleep(0.005)
+        send(demo.process.pid, number)
+        assert demo.process.wait(timeout=SOON_S) == 128 + number
+        assert "stopped" in demo.log.read_text().splitlines()[-1]
+        assert not demo.says("Traceback")
+        assert demo.processes() == []
+        assert list(demo.temporary.glob("serl-*")) == []
+    finally:
+        for process in demo.processes():
+            os.kill(process, signal.SIGKILL)
+        demo.process.wait()

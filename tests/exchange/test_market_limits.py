@@ -1,0 +1,64 @@
+"""The limits of a market, exact and the same in both implementations."""
+
+import pytest
+
+from serl.exchange.errors import ConfigError
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import Reason
+from serl.exchange.reference import ReferenceMarket
+from tests.exchange.notation import parse_all, show
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize("orders_open_max", [1, 5, 33, 100])
+def test_the_limit_of_open_orders_is_exact(
+    implementation: type[Market | ReferenceMarket], orders_open_max: int
+) -> None:
+    """Whatever sizes the pool of an implementation grows in."""
+    market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
+    events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
+    assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
+    market.validate()
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize("levels_max", [1, 5, 127, 128, 200, 700])
+def test_the_limit_of_levels_is_exact(implementation: type[Market | ReferenceMarket], levels_max: int) -> None:
+    """Whatever the window holds: these prices are far apart, the next ones close together."""
+    for step in (1, 1000):
+        market = implementation(1, limits=MarketLimits(levels_max=levels_max, window_ticks=128))
+        news = "; ".join(f"p1 c{number} NEW buy 1@{number * step}" for number in range(1, 800))
+        events = market.submit(parse_all(news))
+        assert events["reason"].tolist() == [Reason.NONE] * levels_max + [Reason.BOOK_FULL] * (799 - levels_max)
+        market.validate()
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("p2 c1 NEW sell 1@10", "p2 REJECTED c1 o1 #0 s0 sell 1@10 leaves 0 BOOK_FULL"),
+        ("p1 c3 REPLACE o1 2@12", "p1 REJECTED c3 o1 #0 s0 buy 2@12 leaves 0 BOOK_FULL"),
+        ("p1 c3 REPLACE o1 1@10", "p1 REDUCED c3 o1 #1 s0 buy 1@10 leaves 1"),
+        ("p2 c1 NEW sell 1@10 ioc", "p2 ACCEPTED c1 o1 #0 s0 sell 1@10 leaves 1"),
+    ],
+)
+def test_full_of_levels(implementation: type[Market | ReferenceMarket], command: str, shown: str) -> None:
+    """What may rest is refused, even where it would trade or find its level there."""
+    market = implementation(1, limits=MarketLimits(levels_max=2))
+    market.submit(parse_all("p1 c1 NEW buy 2@10; p1 c2 NEW buy 1@9"))
+    assert show(market.submit(parse_all(command))[0]) == shown
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ({"qty_lots_max": 2**27, "price_ticks_max": 2**27}, "2\\^53"),
+        ({"qty_lots_max": 10**9}, "2\\^53"),
+        ({"window_ticks": 64}, "window_ticks"),
+        ({"window_ticks": 129}, "window_ticks"),
+    ],
+)
+def test_limits_that_cannot_be(limits: dict[str, int], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        MarketLimits(**limits)
