@@ -143,8 +143,10 @@ def same_absence(real: float, simulated: float, count: int) -> bool:
 
 
 def same_memory(real: float, simulated: float, count: int) -> bool:
-    """Both have long memory (an exponent between 0 and 1), or neither has."""
-    return (0 < real < 1) == (0 < simulated < 1)
+    """Both decay like a power law, the exponents within a factor of two of each other; or neither does (NaN)."""
+    if np.isnan(real) or np.isnan(simulated):
+        return bool(np.isnan(real) and np.isnan(simulated))
+    return real * simulated > 0 and 0.5 <= simulated / real <= 2.0
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ FACTS = (
     Fact("leverage", "mean corr(r_t, r_t+k^2), k 1..5", "< 0", leverage),
     Fact("volume and volatility", "corr(volume, |r|)", "> 0", lambda m: correlation(m.volume_lots, np.abs(m.returns))),
     Fact("coarse-fine asymmetry", "coarse leads fine less fine leads coarse", "> 0", coarse_fine),
-    Fact("long memory of trade signs", "gamma of C(l) ~ l^-gamma", "about 0.7, in (0, 1)", None, same_memory),
+    Fact("long memory of trade signs", "gamma of C(l) ~ l^-gamma", "about 0.7", None, same_memory),
 )
 
 

@@ -16,4 +16,4 @@ def circular_blocks(size: int, block: int, bootstraps: int, random: Random) -> I
     """[bootstraps, size] places of a series of `size`, in circular blocks (Politis and Romano 1992)."""
     starts = random.integers(0, size, size=(bootstraps, -(-size // block)))
     places = starts[:, :, np.newaxis] + np.arange(block)
-    return np.asarray(places.reshape(bootstraps, -1)[:, :size] % size)
+    return np.asarray(places.reshape(bootstraps, starts.shape[1] * block)[:, :size] % size)

@@ -172,5 +172,3 @@ def market_with_history(symbols: int = 1) -> Market:
     market = Market(symbols)
     market.grant_operator(HISTORY)
     return market
-
-
