@@ -58,15 +58,21 @@ def check_bootstraps(bootstraps: int) -> None:
 def bin_width(pool: Floats) -> float:
     """Freedman-Diaconis: 2 IQR n^-1/3. Scott's 3.49 s n^-1/3 where the IQR is 0, and 0 (one bin) for a constant.
 
-    Whole numbers get a whole width, so that every bin holds as many of them as any other.
+    Whole numbers get a whole width, half ticks a multiple of a half, so that every bin holds as many of them as any other.
     """
     low, high = np.quantile(pool, [0.25, 0.75])
     width = 2.0 * (high - low) / np.cbrt(len(pool))
     if width == 0:
         width = 3.49 * float(pool.std()) / np.cbrt(len(pool))
-    if width > 0 and bool((pool == np.round(pool)).all()):
-        width = max(1.0, round(width))
-    return float(width)
+    step = grid_step(pool)
+    return float(max(step, round(width / step) * step)) if width > 0 and step > 0 else float(width)
+
+
+def grid_step(values: Floats) -> float:
+    """1 if all values are whole, 0.5 if all are whole or half, else 0."""
+    if bool((values == np.round(values)).all()):
+        return 1.0
+    return 0.5 if bool((2 * values == np.round(2 * values)).all()) else 0.0
 
 
 def bins_of(pool: Floats, discrete: bool) -> Ints:

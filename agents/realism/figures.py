@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.realism.days import Source
-from serl.agents.realism.distances import bin_width
+from serl.agents.realism.distances import bin_width, grid_step
 from serl.agents.realism.impact import EVENT_TYPES, Response
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement
 from serl.agents.realism.scores import SCORES, Score
@@ -74,7 +74,7 @@ def histograms(measurement: Measurement) -> bytes:
         for axes in grid.flat[len(SCORES) :]:
             axes.set_axis_off()
         handles, labels = grid.flat[0].get_legend_handles_labels()
-        grid.flat[-1].legend(handles, labels, loc="center", frameon=False, fontsize=11)
+        grid.flat[len(SCORES)].legend(handles, labels, loc="center", frameon=False, fontsize=11)
 
     return _png(draw, (11, 11.5))
 
@@ -93,19 +93,18 @@ def _histogram(axes: Any, score: Score, sources: dict[str, Source]) -> None:
     axes.set_title(score.name)
     axes.set_xlabel(score.unit, labelpad=1)
     axes.set_yticks([])
+    axes.locator_params(axis="x", nbins=5)
 
 
 def _edges(samples: list[Floats], discrete: bool) -> Floats:
     """Shared bins over the central part of all samples; what lies outside is drawn in the outermost bins."""
     low = min(float(np.quantile(sample, SHOWN[0])) for sample in samples)
     high = max(float(np.quantile(sample, SHOWN[1])) for sample in samples)
-    whole = all(bool((sample == np.round(sample)).all()) for sample in samples)
-    width = max((high - low) / BINS_SHOWN, min(bin_width(sample) for sample in samples), 1e-12)
-    if whole:
-        width = max(1.0, round(width))
-        low -= 0.5
-    if discrete:
-        width = max(1.0, round((high - low) / BINS_SHOWN))
+    step = min(grid_step(sample) for sample in samples)
+    width = max((high - low) / BINS_SHOWN, 0.0 if discrete else min(bin_width(sample) for sample in samples), 1e-12)
+    if step > 0:
+        width = max(step, round(width / step) * step)
+        low -= step / 2
     return low + width * np.arange(max(1, int(np.ceil((high - low) / width))) + 1)
 
 
