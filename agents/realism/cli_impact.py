@@ -11,7 +11,7 @@ import click
 @click.option("--qty-share", default=".01,.03,.1", show_default=True, help="Sizes, in shares of the window's volume.")
 @click.option("--window", required=True, help="When it is worked, like 10:00-11:00.")
 @click.option("--interval", default=30.0, show_default=True, help="Seconds between child orders.")
-@click.option("--grid", default=10.0, show_default=True, help="Seconds between points of the curve.")
+@click.option("--grid", default=5.0, show_default=True, help="Seconds between points of the curve.")
 @click.option("--symbol", help="Of a day with several; without it the first.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("impact.json"), show_default=True)
 def impact(
@@ -37,10 +37,11 @@ def impact(
     )  # fmt: skip
     json_path, png_path = write_impact(found, day.name, origin_of(history), output)
     table = Table(title=f"{side} {found.symbol}, {window}: impact in ticks")
-    for head in ("share of volume", "lots", "filled", "at the end", "one window later"):
+    for head in ("share of volume", "lots", "filled", "just after a child", "mean in the window", "at its end"):
         table.add_column(head, justify="right")
     for order in found.orders:
         cells = (f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}")
-        table.add_row(*cells, f"{order.at_end_ticks:+.1f}", f"{order.impact_ticks[-1]:+.1f}")
+        ticks = (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)
+        table.add_row(*cells, *(f"{value:+.2f}" for value in ticks))
     Console().print(table)
     click.echo(f"wrote {json_path} and {png_path}")

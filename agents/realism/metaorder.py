@@ -32,6 +32,9 @@ from serl.exchange.records import (
 EXECUTOR = 0
 FILL, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
 EVENT_ROWS = 4096
+CHILD_LAGS_NS = np.array(
+    [0, 10**7, 10**8, 10**9, 2 * 10**9, 5 * 10**9, 10**10, 2 * 10**10, 5 * 10**10, 10**11], np.int64
+)
 AFTER_SHARE = 1.0
 """How long after the window the mid is followed, in windows."""
 
@@ -68,6 +71,10 @@ class MetaorderImpact:
     """[time] mid with less mid without it, times +1 for a buy and -1 for a sell."""
     at_end_ticks: float
     """At the end of the window."""
+    mean_ticks: float
+    """Over the times of the grid in the window."""
+    child_ticks: Floats
+    """[lag] mean over children, that long after each."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class ReplayImpact:
     end_ns: int
     grid_ns: Ints
     """[time] from the window's start to one window after its end."""
+    lags_ns: Ints
+    """[lag] after a child order, shorter than the interval."""
     window_lots: int
     """That history executes in the window."""
     day_lots: int
@@ -137,7 +146,7 @@ def with_parent(commands: Rows, order: ParentOrder) -> Rows:
 
 def replay_impact(
     day: Day, side: Side, qty_shares: list[float], window: tuple[int, int], *, interval_ns: int = 30 * SECOND_NS,
-    grid_step_ns: int = 10 * SECOND_NS, symbol: str | None = None,
+    grid_step_ns: int = 5 * SECOND_NS, symbol: str | None = None,
 ) -> ReplayImpact:  # fmt: skip
     """Plays the day without and with a TWAP of each share of the window's executed lots.
 
@@ -154,6 +163,7 @@ def replay_impact(
     lots = _executed(without, name, start_ns, end_ns)
     grid = np.arange(start_ns, end_ns + round(AFTER_SHARE * (end_ns - start_ns)) + 1, grid_step_ns, dtype=np.int64)
     base = without.mid_at(grid)
+    lags = CHILD_LAGS_NS[interval_ns > CHILD_LAGS_NS]
     if np.isnan(base).any():
         raise NoTwoSidedBook(
             f"{name} in {clock(start_ns)}-{clock(end_ns)}: no bid and ask before it; give a later window"
@@ -166,11 +176,14 @@ def replay_impact(
         signed = -parent.sign * (path.mid_at(grid) - base)
         filled = abs(int(market.state.position_lots[EXECUTOR, 0]))
         end = int(np.searchsorted(grid, end_ns, side="right")) - 1
-        orders.append(MetaorderImpact(share, qty_lots, filled, signed, float(signed[end])))
+        after = path.time_ns[path.own][:, np.newaxis] + lags + 1
+        child = -parent.sign * (path.mid_at(after) - without.mid_at(after)).mean(axis=0)
+        mean = float(signed[: end + 1].mean())
+        orders.append(MetaorderImpact(share, qty_lots, filled, signed, float(signed[end]), mean, child))
     minutes = without.mid_at(np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64))
     sigma = float(np.diff(minutes).std() * np.sqrt(len(minutes) - 1)) if len(minutes) > 2 else float("nan")
     day_lots = int(without.traded_lots.sum())
-    return ReplayImpact(name, side, start_ns, end_ns, grid, lots, day_lots, sigma, tuple(orders))
+    return ReplayImpact(name, side, start_ns, end_ns, grid, lags, lots, day_lots, sigma, tuple(orders))
 
 
 def _executed(path: Path, name: str, start_ns: int, end_ns: int) -> int:
