@@ -37,7 +37,7 @@ def impact(
     )  # fmt: skip
     json_path, png_path = write_impact(found, day.name, origin_of(history), output)
     table = Table(title=f"{side} {found.symbol}, {window}: impact in ticks")
-    for head in ("share of volume", "lots", "filled", "just after a child", "mean in the window", "at its end"):
+    for head in ("share", "lots", "filled", "after a child", "mean", "at the end"):
         table.add_column(head, justify="right")
     for order in found.orders:
         cells = (f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}")

@@ -95,7 +95,7 @@ def l1(real: Floats, simulated: Floats, discrete: bool, bootstraps: int, random:
         return Estimate(1.0, np.ones(bootstraps))
     place = bins_of(np.concatenate([real, simulated]), discrete)
     size = int(place.max()) + 1
-    p, q = (np.bincount(part, minlength=size) / len(part) for part in (place[: len(real)], place[len(real) :]))
+    p, q = _shares(place, len(real), size)
     drawn_p, drawn_q = _resample(p, len(real), bootstraps, random), _resample(q, len(simulated), bootstraps, random)
     return Estimate(float(np.abs(p - q).sum() / 2), np.abs(drawn_p - drawn_q).sum(axis=1) / 2)
 
@@ -111,18 +111,20 @@ def wasserstein(real: Floats, simulated: Floats, bootstraps: int, random: np.ran
     if deviation == 0:
         return Estimate(0.0, np.zeros(bootstraps))
     points, place = np.unique(pool, return_inverse=True)
-    exact = _cdf_distance(*(_share(part, len(points)) for part in (place[: len(real)], place[len(real) :])), points)
+    exact = _cdf_distance(*_shares(place, len(real), len(points)), points)
     if len(points) > SUPPORT_MAX:
         points = np.unique(np.quantile(pool, np.linspace(0, 1, SUPPORT_MAX)))
         place = np.searchsorted((points[1:] + points[:-1]) / 2, pool)
-    p, q = (_share(part, len(points)) for part in (place[: len(real)], place[len(real) :]))
+    p, q = _shares(place, len(real), len(points))
     drawn_p, drawn_q = _resample(p, len(real), bootstraps, random), _resample(q, len(simulated), bootstraps, random)
     drawn = _cdf_distance(drawn_p, drawn_q, points)
     return Estimate(float(exact) / deviation, np.asarray(drawn, np.float64) / deviation)
 
 
-def _share(place: Ints, size: int) -> Floats:
-    return np.bincount(place, minlength=size) / len(place)
+def _shares(place: Ints, real_count: int, size: int) -> tuple[Floats, Floats]:
+    """([bin] of the first real_count values, [bin] of the others)."""
+    real, simulated = place[:real_count], place[real_count:]
+    return np.bincount(real, minlength=size) / len(real), np.bincount(simulated, minlength=size) / len(simulated)
 
 
 def _resample(shares: Floats, draws: int, bootstraps: int, random: np.random.Generator) -> Floats:

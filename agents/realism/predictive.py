@@ -103,7 +103,7 @@ def windows_of(tape: Tape, samples_max: int) -> Windows:
 
 
 def _model(torch: Any, features: int) -> Any:
-    class Forecaster(torch.nn.Module):  # type: ignore[name-defined,misc]
+    class Forecaster(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.memory = torch.nn.LSTM(features, HIDDEN, batch_first=True)

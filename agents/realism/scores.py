@@ -113,7 +113,7 @@ def volume_per_minute(tape: Tape) -> Floats:
     """60 x the lots executed in each second that has an execution."""
     second = tape.time_ns[tape.trades] // SECOND_NS
     _, place = np.unique(second, return_inverse=True)
-    return 60.0 * np.bincount(place, weights=tape.qty_lots[tape.trades])
+    return np.asarray(60.0 * np.bincount(place, weights=tape.qty_lots[tape.trades]))
 
 
 def ofi(tape: Tape) -> Floats:
@@ -147,11 +147,11 @@ def ofi_mean(tape: Tape) -> Floats:
     return values[np.isfinite(values)]
 
 
-def ofi_before(move: int) -> Callable[[Tape], Floats]:
+def ofi_before(move: int, events: int = OFI_EVENTS) -> Callable[[Tape], Floats]:
     """Mean OFI of 100 messages, given that the mid moves up (+1), stays (0) or moves down (-1) at the next message."""
 
     def values(tape: Tape) -> Floats:
-        before, change = mean_ofi(tape)[:-1], np.diff(tape.mid[1:])
+        before, change = mean_ofi(tape, events)[:-1], np.diff(tape.mid[1:])
         chosen = np.isfinite(before) & np.isfinite(change) & (np.sign(change) == move)
         return before[chosen]
 

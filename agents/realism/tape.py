@@ -147,9 +147,11 @@ def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     count = int(out.at[1])
     if count == 0:
         raise EmptyWindow(f"{name}: the day has no visible message; give a day with orders in it")
-    books = slice(count + 1)
-    fields = (out.time_ns, out.kind, out.side, out.price_ticks, out.qty_lots, out.entered_ns, out.first)
-    return Tape(name, *(field[:count] for field in fields), out.book_ticks[books], out.book_lots[books])
+    whole = Tape(
+        name, out.time_ns, out.kind, out.side, out.price_ticks, out.qty_lots, out.entered_ns, out.first, out.book_ticks,
+        out.book_lots,
+    )  # fmt: skip
+    return whole.part(0, count)
 
 
 def commands_of(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
