@@ -90,7 +90,7 @@ def test_intervals_shrink_with_the_sample() -> None:
         ):
             low, high = estimate.interval
             widths[name, size] = high - low
-            assert low < estimate.resampled.mean() < high
+            assert low < estimate.value < high
     assert widths["l1", 40_000] < widths["l1", 400] / 4
     assert widths["w", 40_000] < widths["w", 400] / 4
 
@@ -109,6 +109,13 @@ def test_summaries() -> None:
     assert {name: estimate.value for name, estimate in found.items()} == {"mean": 22, "median": 3, "iqm": 3}
     assert found["iqm"].interval == (3, 3)
     assert Estimate(2.5, numbers()).interval == (2.5, 2.5)
+
+
+def test_intervals_are_around_the_value() -> None:
+    """Resampled values from 11 to 13, whose mean is 12, around a value of 10: from 9 to 11 less 2.5 % at both ends."""
+    assert Estimate(10, np.linspace(11, 13, 41)).interval == pytest.approx((9.05, 10.95))
+    low, high = Estimate(10, numbers(float("nan"))).interval
+    assert np.isnan(low) and np.isnan(high)
 
 
 def test_negative_bootstraps_are_refused() -> None:
