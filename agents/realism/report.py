@@ -20,7 +20,6 @@ h1 { font-size: 1.6em; } h2 { font-size: 1.2em; margin-top: 2em; }
 table { border-collapse: collapse; margin: .8em 0; font-size: 13px; }
 th, td { padding: 3px 10px; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; } th { background: #f6f6f6; }
-td.text { text-align: left; white-space: normal; color: #555; }
 small { color: #777; } img { max-width: 100%; } .yes { color: #1e8449; } .no { color: #c0392b; }
 """
 HEADS = {FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline", "real": "real"}
