@@ -13,6 +13,8 @@ COMMANDS = {
     "day": ("serl.exchange.history.cli:day", "Import and look at days of market history."),
     "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
     "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
+    "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
+    "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 

@@ -1,0 +1,61 @@
+"""All scores of two tapes side by side."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from serl.agents.realism.distances import Distance, Estimate, conditional_distance, distance, summary
+from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES, ConditionalScore, Score
+from serl.agents.realism.tape import Tape
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One score of a real and a simulated tape."""
+
+    score: Score | ConditionalScore
+    distance: Distance
+    real_count: int
+    """Values in the sample."""
+    simulated_count: int
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Every score of a real and a simulated tape."""
+
+    scores: tuple[Comparison, ...]
+    conditional: tuple[Comparison, ...]
+
+    def summary(self) -> dict[str, dict[str, Estimate]]:
+        """{"l1", "wasserstein"} to mean, median and iqm over the unconditional scores that both tapes have."""
+        distances = [comparison.distance for comparison in self.scores]
+        shared = [distance.wasserstein for distance in distances if distance.wasserstein is not None]
+        return {"l1": summary([distance.l1 for distance in distances]), "wasserstein": summary(shared)}
+
+
+def compare(
+    real: Tape, simulated: Tape, *, bootstraps: int, seed: int, advance: Callable[[str], None] = lambda name: None
+) -> Benchmark:  # fmt: skip
+    """Compares two windows; `advance` is told each score's name when it is done.
+
+    Each score has its own random stream, so that its interval does not depend on the others.
+    """
+    streams = iter(np.random.SeedSequence(seed).spawn(len(SCORES) + len(CONDITIONAL_SCORES)))
+    plain, conditional = [], []
+    for score in SCORES:
+        random = np.random.default_rng(next(streams))
+        samples = score.values(real), score.values(simulated)
+        found = distance(*samples, discrete=score.discrete, bootstraps=bootstraps, random=random)
+        plain.append(Comparison(score, found, len(samples[0]), len(samples[1])))
+        advance(score.name)
+    for rule in CONDITIONAL_SCORES:
+        random = np.random.default_rng(next(streams))
+        pairs = [(rule.values(tape), rule.given(tape)) for tape in (real, simulated)]
+        found = conditional_distance(
+            pairs[0], pairs[1], deciles=rule.deciles, discrete=rule.discrete, bootstraps=bootstraps, random=random
+        )
+        conditional.append(Comparison(rule, found, len(pairs[0][0]), len(pairs[1][0])))
+        advance(rule.name)
+    return Benchmark(tuple(plain), tuple(conditional))

@@ -1,0 +1,84 @@
+"""Days and windows as the command line gives them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.tape import MINUTE_NS, Tape, clock, tape_of
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.history.day import Day, read_day
+from serl.exchange.history.importing import import_day
+
+
+def load_day(path: Path) -> Day:
+    """A day file, or a LOBSTER zip file, folder or message file."""
+    is_file = path.is_file() and path.suffix not in (".zip", ".csv")
+    return read_day(path) if is_file else import_day(path)
+
+
+def parse_window(text: str) -> tuple[int, int]:
+    """'13:00-16:00' as (start, end) in ns after midnight; RealismError unless it ends after it starts."""
+    start, dash, end = text.partition("-")
+    if not dash:
+        raise RealismError(f"window: FROM-TO is due, like 13:00-16:00, got {text!r}")
+    start_ns, end_ns = time_of_day_ns(start), time_of_day_ns(end)
+    if end_ns <= start_ns:
+        raise RealismError(f"window: FROM-TO with FROM before TO is due, got {text!r}")
+    return start_ns, end_ns
+
+
+@dataclass(frozen=True)
+class Source:
+    """A window of a day, ready to be measured."""
+
+    name: str
+    """Of the file."""
+    origin: str
+    """What it was made from: files with their sha256, or the parameters of a generated day."""
+    tape: Tape
+    """Of the window."""
+    start_ns: int
+    end_ns: int
+
+    @property
+    def window(self) -> str:
+        """FROM-TO."""
+        return f"{clock(self.start_ns)}-{clock(self.end_ns)}"
+
+    def halves(self) -> tuple["Source", "Source"]:
+        """The two halves in time."""
+        middle_ns = (self.start_ns + self.end_ns) // 2
+        first, second = self.tape.halves(self.start_ns, self.end_ns)
+        return (
+            Source(f"{self.name}, first half", self.origin, first, self.start_ns, middle_ns),
+            Source(f"{self.name}, second half", self.origin, second, middle_ns, self.end_ns),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Where the numbers come from."""
+        tape = self.tape
+        return {
+            "name": self.name,
+            "origin": self.origin,
+            "symbol": tape.symbol,
+            "window": self.window,
+            "levels": tape.levels,
+            "messages": len(tape),
+            "trades": int(tape.trades.sum()),
+        }
+
+
+def source_of(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> Source:
+    """Plays a day and cuts its window out (None: all of it, in whole minutes); errors as tape_of and Tape.window."""
+    tape = tape_of(day, levels, symbol)
+    if window is None:
+        first, last = tape.span()
+        window = first // MINUTE_NS * MINUTE_NS, -(-last // MINUTE_NS) * MINUTE_NS
+    return Source(name, origin_of(day), tape.window(*window), *window)
+
+
+def origin_of(day: Day) -> str:
+    """What a day was made from."""
+    files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in day.reference.files)
+    return files or f"{day.reference.source} {day.reference.parameters}"

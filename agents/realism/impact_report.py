@@ -1,0 +1,93 @@
+"""The impact of metaorders in a replay as JSON and as a picture."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.metaorder import ReplayImpact
+from serl.agents.realism.tape import clock
+
+COLOURS = ("#f39c12", "#27ae60", "#2471a3", "#c0392b", "#2c3e50")
+
+
+def parse_shares(text: str) -> list[float]:
+    """'.01,.1' as numbers; RealismError if it is something else."""
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if not shares or not all(math.isfinite(share) and share > 0 for share in shares):
+        raise RealismError(f"qty-share: positive numbers with commas between are due, like .01,.03,.1, got {text!r}")
+    return shares
+
+
+def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
+    """All numbers, and what they were measured on."""
+    return {
+        "data": {"name": name, "origin": origin, "symbol": found.symbol},
+        "side": found.side.name.lower(),
+        "window": f"{clock(found.start_ns)}-{clock(found.end_ns)}",
+        "window_lots": found.window_lots,
+        "day_lots": found.day_lots,
+        "sigma_window_ticks": found.sigma_ticks if math.isfinite(found.sigma_ticks) else None,
+        "time_s": ((found.grid_ns - found.start_ns) / 1e9).tolist(),
+        "child_lags_s": (found.lags_ns / 1e9).tolist(),
+        "orders": [
+            {
+                "qty_share": order.qty_share,
+                "qty_lots": order.qty_lots,
+                "filled_lots": order.filled_lots,
+                "impact_at_end_ticks": order.at_end_ticks,
+                "mean_impact_ticks": order.mean_ticks,
+                "child_impact_ticks": order.child_ticks.tolist(),
+                "impact_ticks": order.impact_ticks.tolist(),
+            }
+            for order in found.orders
+        ],
+    }
+
+
+def write_impact(found: ReplayImpact, name: str, origin: str, path: Path) -> tuple[Path, Path]:
+    """Writes PATH (JSON) and the same name with .png; RealismError if the folder cannot be written to."""
+    png_path = path.with_suffix(".png")
+    if png_path == path:
+        raise RealismError(f"{path}: is the name of the picture beside the JSON; give one that ends in .json")
+    try:
+        path.write_text(json.dumps(to_json(found, name, origin), indent=1, allow_nan=False) + "\n")
+        _plot(found, png_path)
+    except OSError as error:
+        raise RealismError(
+            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+        ) from None
+    return path, png_path
+
+
+def _plot(found: ReplayImpact, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", width_ratios=[3, 2])
+    minutes = (found.grid_ns - found.start_ns) / 60e9
+    left.axvspan(0, (found.end_ns - found.start_ns) / 60e9, color="#f0f0f0", zorder=0)
+    for number, order in reversed(list(enumerate(found.orders))):  # the largest is drawn first, the others over it
+        colour = COLOURS[number % len(COLOURS)]
+        label = f"{order.qty_share:.3g} of the volume: {order.filled_lots:,} of {order.qty_lots:,} lots"
+        left.plot(minutes, order.impact_ticks, color=colour, lw=1.0)
+        right.plot(range(len(found.lags_ns)), order.child_ticks, "o-", ms=3, color=colour, lw=1.3, label=label)
+    left.set_xlabel(f"minutes after {clock(found.start_ns)} (grey: the metaorder is worked)")
+    left.set_ylabel("impact on the mid, ticks")
+    left.set_title(f"{found.side.name.lower()} {found.symbol}, replayed: mid with the metaorder less without")
+    right.set_xticks(range(len(found.lags_ns)), [f"{lag / 1e9:g}" for lag in found.lags_ns])
+    right.set_xlabel("seconds after a child order")
+    right.set_title("mean over child orders")
+    right.legend(frameon=False, fontsize=7)
+    for axes in (left, right):
+        axes.axhline(0, color="#999999", lw=0.8, zorder=0)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)

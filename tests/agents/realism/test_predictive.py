@@ -1,0 +1,61 @@
+"""The predictive score on a market whose next move can be seen."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from serl.agents.realism import predictive
+from serl.agents.realism.errors import EmptyWindow, MissingLearning
+from serl.agents.realism.predictive import (
+    HORIZON,
+    TEST_MAX,
+    TRAINING_MAX,
+    absolute_errors,
+    predictive_score,
+    windows_of,
+)
+from serl.agents.realism.tape import Tape
+from tests.agents.realism.sample import five_messages, generated
+
+
+def periodic(size: int, period: int = 40) -> Tape:
+    """A generated tape's messages around a book that goes up ten ticks and down again, for ever."""
+    tape = generated(1).part(0, size)
+    phase = np.arange(size + 1) % period
+    wave = np.where(phase < period // 2, phase, period - phase)
+    ticks = tape.book_ticks.copy()
+    ticks[:, 0, 0], ticks[:, 1, 0] = 1000 + wave, 1002 + wave
+    return dataclasses.replace(tape, book_ticks=ticks)
+
+
+def test_what_can_be_seen_is_forecast() -> None:
+    tape = periodic(6000)
+    train, test = windows_of(tape.part(0, 4000), TRAINING_MAX), windows_of(tape.part(4000, 6000), TEST_MAX)
+    mid = tape.mid[4001:]
+    assert test.targets.tolist() == (mid[test.ends + HORIZON] - mid[test.ends]).tolist()
+    errors = absolute_errors(train, test, seed=1)
+    assert errors.shape == test.targets.shape
+    assert errors.mean() < 0.5 * np.abs(test.targets).mean()
+    assert errors.tolist() == absolute_errors(train, test, seed=1).tolist(), "the seed decides all"
+
+
+def test_score_beside_its_comparisons() -> None:
+    tape = periodic(4000)
+    found = predictive_score(generated(2), tape.part(0, 2000), tape.part(2000, 4000), None, bootstraps=50, seed=1)
+    assert found.baseline is None
+    assert found.real.value < found.simulated.value, "a random walk teaches nothing about a wave"
+    assert found.no_change.value == pytest.approx(np.abs(windows_of(tape.part(2000, 4000), TEST_MAX).targets).mean())
+    low, high = found.real.interval
+    assert low < found.real.value < high
+
+
+def test_too_few_messages() -> None:
+    with pytest.raises(EmptyWindow, match="260 messages are due for the predictive score, the window has 5"):
+        windows_of(five_messages(), TEST_MAX)
+
+
+def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingLearning, match=r"pip install 'serl\[learning\]'"):
+        predictive.torch_module()

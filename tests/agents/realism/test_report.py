@@ -1,0 +1,98 @@
+"""The report from end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from serl.agents.realism.cli import realism
+from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, RealismError
+from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
+from serl.agents.realism.tape import SECOND_NS
+from serl.exchange.history.day import write_day
+from serl.exchange.history.errors import DayError, SourceError
+from serl.exchange.history.generate import generate_day
+from tests.agents.realism.sample import TEN_NS
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three generated days of 70 minutes: a.day, b.day, c.day."""
+    folder = tmp_path_factory.mktemp("days")
+    for seed, name in enumerate("abc"):
+        write_day(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 4200 * SECOND_NS), folder / f"{name}.day")
+    return folder
+
+
+def run(folder: Path, *arguments: str) -> None:
+    realism.main([str(folder / "a.day"), str(folder / "b.day"), *arguments], standalone_mode=False)
+
+
+def test_report(days: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    window = ["--window-real", "10:00-11:10", "--window-simulated", "10:05-11:10"]
+    run(days, "-o", str(output), "--baseline", str(days / "c.day"), *window, "--levels", "4", "--bootstraps", "20")
+    found = json.loads(output.with_suffix(".json").read_text())
+    assert found["data"]["real"]["window"] == "10:00:00-11:10:00"
+    assert found["data"]["baseline"]["window"] == found["data"]["simulated"]["window"] == "10:05:00-11:10:00"
+    assert "'seed': 1" in found["data"]["simulated"]["origin"] and found["data"]["simulated"]["levels"] == 4
+    assert list(found["scores"]) == [score.name for score in SCORES]
+    assert list(found["conditional_scores"]) == [score.name for score in CONDITIONAL_SCORES]
+    for name in ("floor", "simulated", "baseline"):
+        mean = found["summary"][name]["l1"]["mean"]
+        assert mean["interval"][0] < mean["interval"][1] < 0.4, "days of one kind are near each other"
+        assert len(found["facts"]["facts"]) == 12 and 0 <= found["facts"]["agreements"][name] <= 12
+        assert found["impact"]["mean_distance_ticks"][name] > 0
+    assert found["predictive_mae_ticks"]["no_change"]["value"] > 0
+    text = output.read_text()
+    assert text.count("data:image/png;base64,") == 3 and "http" not in text, "it stands alone"
+    for word in ("a.day", "b.day", "c.day", "Stylised facts", "Predictive score", "seed 1"):
+        assert word in text
+
+
+def test_without_bootstraps_baseline_and_predictive(days: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    run(days, "-o", str(output), "--bootstraps", "0", "--no-predictive")
+    found = json.loads(output.with_suffix(".json").read_text())
+    assert found["predictive_mae_ticks"] is None and "baseline" not in found["summary"]
+    spread = found["scores"]["spread"]["simulated"]["l1"]
+    assert spread["interval"] == [spread["value"]] * 2
+    assert "Predictive score" not in output.read_text()
+
+
+def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    arguments = [str(days / "a.day"), str(days / "a.day"), "-o", str(output), "--no-predictive"]
+    realism.main(arguments, standalone_mode=False)
+    found = json.loads(output.with_suffix(".json").read_text())
+    assert found["summary"]["simulated"]["l1"]["mean"]["value"] == 0
+    assert found["summary"]["simulated"]["wasserstein"]["mean"]["value"] == pytest.approx(0, abs=1e-12)
+    assert found["summary"]["floor"]["l1"]["mean"]["value"] > 0.01
+    assert found["impact"]["mean_distance_ticks"]["simulated"] == 0
+    assert found["facts"]["agreements"]["simulated"] >= 11, "all that can be measured"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--window-real", "09:00-09:30"], EmptyWindow, "no visible message"),
+        (["--window-simulated", "15:00-16:00"], EmptyWindow, "DEMO in 15:00:00-16:00:00"),
+        (["--window-real", "10:00"], RealismError, "FROM-TO"),
+        (["--symbol", "AMZN"], NoSuchSymbol, "the day has DEMO"),
+        (["--symbol-real", "AMZN"], NoSuchSymbol, "the day has DEMO"),
+        (["--bootstraps", "-5"], RealismError, "bootstraps: 0 or more"),
+        (["--levels", "5000"], RealismError, "levels: 1 to 1000"),
+        (["--baseline", "missing.day"], SourceError, "does not exist"),
+        (["-o", "nowhere/report.html", "--bootstraps", "0"], RealismError, "cannot be written"),
+        (["-o", "report.json", "--bootstraps", "0"], RealismError, "ends in .html"),
+    ],
+)
+def test_what_cannot_be(days: Path, arguments: list[str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        run(days, "--no-predictive", *arguments)
+
+
+def test_something_else_than_a_day(tmp_path: Path) -> None:
+    (tmp_path / "x.day").write_text("no day")
+    with pytest.raises(DayError, match="not a day file"):
+        realism.main([str(tmp_path / "x.day"), str(tmp_path / "x.day"), "--no-predictive"], standalone_mode=False)
