@@ -209,7 +209,12 @@ def start_all(traders: Traders) -> None:
     for index in range(traders.agents.size):
         if traders.agents[index].wake_ns >= 0:
             heap.push(
-                traders.wake_key, traders.wake_item, traders.counter, WAKES, traders.agents[index].wake_ns, np.int32(index)
+                traders.wake_key,
+                traders.wake_item,
+                traders.counter,
+                WAKES,
+                traders.agents[index].wake_ns,
+                np.int32(index),
             )
 
 

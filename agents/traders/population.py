@@ -5,7 +5,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,9 +24,13 @@ class GroupConfig(_Section):
     trader: str
     count: int = Field(1, ge=1, le=4_000_000)
     latency_us: float = Field(1000.0, gt=0, le=60e6, description="least time from wake-up to the exchange")
-    latency_spread_us: float = Field(0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once a trader")
+    latency_spread_us: float = Field(
+        0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once a trader"
+    )
     symbol: int = Field(0, ge=0)
-    start_s: float = Field(0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s")
+    start_s: float = Field(
+        0.0, ge=0, description="first wake-ups are uniform between start_s and start_s + start_spread_s"
+    )
     start_spread_s: float = Field(1.0, ge=0)
     profile: dict[str, Any] = {}
 

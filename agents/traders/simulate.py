@@ -1,11 +1,8 @@
 """`simulate(population, seed, until)`: a trading day made by traders, as a day file like any other."""
 
-import dataclasses
 import hashlib
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +12,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import DROPPED
 from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import COMMAND, EVENT, CommandKind, EventFlag, EventKind, Rows
+from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FIRST_TAPE, EVENT_ROWS = 16_384, 4096
 
@@ -67,7 +64,9 @@ class Simulation:
         rows["sequence"] = 0
         market = self.market
         counts = {"commands": len(rows), "requests_dropped": int(self.crowd.traders.counter[DROPPED])}
-        counts |= {f"empty_side_{side}": int(market.state.best[0, place] == 0) for place, side in enumerate(("bid", "ask"))}
+        counts |= {
+            f"empty_side_{side}": int(market.state.best[0, place] == 0) for place, side in enumerate(("bid", "ask"))
+        }
         reference = Reference(
             symbols=tuple(SymbolReference(name, self.population.tick_size) for name in self.population.symbols),
             date="",

@@ -14,8 +14,15 @@ POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 SECOND_NS = 1_000_000_000
 
 _NODE_BYTES = NODE.itemsize
-_ORDER_ID, _PRICE, _OPEN, _SINCE = (NODE.fields[name][1] for name in ("order_id", "price_ticks", "open_lots", "since_ns"))
-_SIDE, _CANCELLING = (NODE.fields[name][1] for name in ("side", "cancelling"))
+
+
+def _offset(field: str) -> int:
+    assert NODE.fields is not None
+    return int(NODE.fields[field][1])
+
+
+_PRICE, _OPEN, _SINCE = _offset("price_ticks"), _offset("open_lots"), _offset("since_ns")
+_SIDE, _CANCELLING = _offset("side"), _offset("cancelling")
 
 
 @inlined

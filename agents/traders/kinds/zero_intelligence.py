@@ -55,9 +55,13 @@ def zero_intelligence(agent: Any, profile: Any, market: Any, requests: Any) -> N
     if not two_sided(market):
         for level in range(int(profile.opening_levels)):
             if market.bid_ticks == 0:
-                limit(requests, BUY, int(middle) - 1 - level, lots_around(agent, profile.limit_lots, profile.lots_spread))
+                limit(
+                    requests, BUY, int(middle) - 1 - level, lots_around(agent, profile.limit_lots, profile.lots_spread)
+                )
             if market.ask_ticks == 0:
-                limit(requests, SELL, int(middle) + 1 + level, lots_around(agent, profile.limit_lots, profile.lots_spread))
+                limit(
+                    requests, SELL, int(middle) + 1 + level, lots_around(agent, profile.limit_lots, profile.lots_spread)
+                )
         sleep(requests, market, 2e9 + 2.0 * agent.latency_ns)
         return
     limit_rate, cancel_rate = 0.0, 0.0

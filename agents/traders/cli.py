@@ -1,0 +1,49 @@
+"""`serl simulate`: a day made by a population, in process."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: serl simulate rmsc04 -o simulated.day --seed 7 --until 10:30")
+@click.argument("population")
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The day file to write.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
+def simulate(population: str, output: Path, seed: int, until: str | None) -> None:
+    """Simulates a day of POPULATION (a YAML file, or rmsc04, small, ...) and writes it as a day file.
+
+    Progress is shown; with Ctrl-C what was simulated so far is written.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from serl.agents.traders.errors import PopulationError
+    from serl.agents.traders.population import load_population
+    from serl.agents.traders.simulate import Simulation
+    from serl.exchange.config import time_of_day_ns
+    from serl.exchange.history.day import write_day
+
+    config = load_population(population)
+    until_ns = config.close_ns if until is None else time_of_day_ns(until)
+    if not config.open_ns < until_ns <= config.close_ns:
+        raise PopulationError(f"--until: a time after {config.open} and up to {config.close} is due, got {until}")
+    simulation = Simulation(config, seed)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[commands]:,} commands"))
+    with Progress(*columns, TimeRemainingColumn(), transient=True) as progress:
+        task = progress.add_task(config.name, total=until_ns - config.open_ns, commands=0)
+        step_ns = max(1, (until_ns - config.open_ns) // 200)
+        try:
+            while simulation.time_ns < until_ns:
+                simulation.advance(min(until_ns, simulation.time_ns + step_ns))
+                progress.update(task, completed=simulation.time_ns - config.open_ns, commands=len(simulation.commands))
+        except KeyboardInterrupt:
+            progress.console.print("stopped: what was simulated so far is written")
+    day = simulation.day()
+    write_day(day, output)
+    counts = day.reference.counts
+    click.echo(f"{config.name}, {config.traders:,} traders, seed {seed}: {len(day):,} commands, written to {output}")
+    for side in ("bid", "ask"):
+        if counts[f"empty_side_{side}"]:
+            click.echo(f"note: the {side} side is empty at the end; nobody of this population offers there")
+    if counts["requests_dropped"]:
+        click.echo(f"note: {counts['requests_dropped']:,} requests beyond 128 at one wake-up were dropped")
