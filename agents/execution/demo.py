@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -37,10 +38,26 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
+def _held_back() -> Iterator[list[int]]:
+    """Holds Ctrl-C and SIGTERM back: in the middle of starting a process they would leave one that nobody knows of."""
+    came: list[int] = []
+    stops = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in stops}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """`serl ARGUMENTS` for the time of a `with`; it is gone afterwards, whatever happens."""
-    child = subprocess.Popen([*SERL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with _held_back() as signals:
+        child = subprocess.Popen([*SERL, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
+        for number in signals:
+            signal.raise_signal(number)
         yield child
     finally:
         if child.poll() is None:
