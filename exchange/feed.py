@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
-from serl.exchange.records import EventFlag, EventKind, Rows
+from serl.exchange.records import EVENT, EventFlag, EventKind, Rows
 
-CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116}
+CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118}
+_KINDS = tuple(CHANNELS.values())
 TIME = 117
 ITEM_BYTES_MAX = 64
 """An encoded item (level, order, trade) is never longer."""
@@ -22,7 +23,7 @@ ADD, TRADED, TAKEN_OFF = 1, 2, 3
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
 _REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
-_PRINT = int(EventKind.PRINT)
+_PRINT, _HALTED, _RESUMED = int(EventKind.PRINT), int(EventKind.HALTED), int(EventKind.RESUMED)
 _RESTING, _MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
 
 
@@ -120,6 +121,23 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body:
     return at, items
 
 
+@njit(cache=True)
+def public_rows(events: Any, order: Any, out: Any) -> int:
+    """Copies what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
+    count = 0
+    for index in order:
+        event = events[index]
+        if book_action(event) == 0 and event.kind != _PRINT and event.kind != _HALTED and event.kind != _RESUMED:
+            continue
+        row = out[count]
+        row.time_ns, row.sequence = event.time_ns, event.sequence
+        row.order_number, row.match_id = event.order_number, event.match_id
+        row.price_ticks, row.qty_lots, row.leaves_lots = event.price_ticks, event.qty_lots, event.leaves_lots
+        row.symbol, row.kind, row.side, row.flags = event.symbol, event.kind, event.side, event.flags
+        count += 1
+    return count
+
+
 class Feed:
     """Publishes what the event rows say to those who subscribed; encodes nothing that nobody wants."""
 
@@ -143,6 +161,7 @@ class Feed:
         encode_l2(state, 0, events, nothing, self._seen, self._body)
         for encode in (encode_l3, encode_trades):
             encode(events, nothing, self._body)
+        public_rows(events, nothing, self._rows)
         _level_one(state, 0)
         write_array(np.zeros(5, np.uint8), 0, 0)
 
@@ -150,6 +169,7 @@ class Feed:
         size = 1 << (2 * events - 1).bit_length()
         self._seen = np.zeros(size, np.int64)
         self._order = np.zeros(size // 2, np.int64)
+        self._rows = np.zeros(L3_ITEMS_MAX, EVENT)
         self._body = np.zeros(size // 2 * ITEM_BYTES_MAX, np.uint8)
 
     def take_subscriptions(self, sequence: int) -> None:
@@ -192,6 +212,8 @@ class Feed:
                     self._publish_each(channel, symbol, encode, events, order)
             if wanted[4]:
                 self._publish_status(state, int(symbol), events, order)
+            if wanted[5]:
+                self._publish_rows(symbol, events, order)
 
     def _publish_each(self, channel: int, symbol: Any, encode: Any, events: Rows, order: NDArray[np.int64]) -> None:
         for first in range(0, len(order), L3_ITEMS_MAX):
@@ -199,6 +221,13 @@ class Feed:
             last = events[part[-1]]
             encoded = encode(events, part, self._body)
             self._send_items(channel, symbol, int(last["sequence"]), int(last["time_ns"]), encoded)
+
+    def _publish_rows(self, symbol: Any, events: Rows, order: NDArray[np.int64]) -> None:
+        for first in range(0, len(order), L3_ITEMS_MAX):
+            rows = self._rows[: public_rows(events, order[first : first + L3_ITEMS_MAX], self._rows)]
+            if len(rows):
+                last = rows[-1]
+                self._send(5, symbol, int(last["sequence"]), int(last["time_ns"]), msgpack.packb(rows.tobytes()))
 
     def _publish_status(self, state: Any, symbol: int, events: Rows, order: NDArray[np.int64]) -> None:
         for index in order:
@@ -215,7 +244,7 @@ class Feed:
             self._send(channel, symbol, sequence, time_ns, head[:at].tobytes() + self._body[:size].tobytes())
 
     def _send(self, channel: int, symbol: Any, sequence: int, time_ns: int, items: bytes) -> None:
-        kind = 112 + channel
+        kind = _KINDS[channel]
         previous = int(self._previous[channel, symbol])
         head = b"\x96" + b"".join(map(msgpack.packb, (kind, self._epoch, previous, sequence, time_ns)))
         self._previous[channel, symbol] = sequence

@@ -15,6 +15,7 @@ COMMANDS = {
     "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
     "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
     "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
+    "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
     "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }

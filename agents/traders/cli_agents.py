@@ -1,0 +1,112 @@
+"""`serl agents start`: a population trades on a served exchange, in host processes of its own."""
+
+import multiprocessing
+import signal
+import time
+from typing import Any
+
+import click
+
+
+@click.group()
+def agents() -> None:
+    """Let populations of traders trade on a served exchange."""
+
+
+@agents.command(epilog="Example: serl exchange start --symbols SIM --clock lockstep --participants 2, then "
+                       "serl agents start --population small --hosts 2")  # fmt: skip
+@click.option("--population", required=True, help="A YAML file, or the name of one that comes with serl.")
+@click.option(
+    "--hosts", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes they are spread over."
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
+@click.option("--token", default="", help="Of the participants traders-NAME-0, traders-NAME-1, ...")
+@click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
+@click.option("--cancel-on-disconnect", is_flag=True, help="The orders of a host that dies are cancelled.")
+def start(
+    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, cancel_on_disconnect: bool
+) -> None:
+    """Starts the hosts and stops them: with Ctrl-C, at the population's close, or at --until.
+
+    A host that dies does not stop the others; the exit status says so.
+    """
+    from rich.console import Console
+    from rich.status import Status
+
+    from serl.agents.traders.errors import PopulationError, SimulationError
+    from serl.agents.traders.population import load_population
+    from serl.exchange.config import time_of_day_ns
+
+    config = load_population(population)
+    until_ns = config.close_ns if until is None else time_of_day_ns(until)
+    if until_ns <= config.open_ns:
+        raise PopulationError(f"--until: a time after {config.open} is due, got {until}")
+    if hosts > config.traders:
+        raise PopulationError(f"--hosts: at most {config.traders} (one per trader) is due, got {hosts}")
+    context = multiprocessing.get_context("spawn")
+    progress = context.Array("q", 2 * hosts)
+    workers = [
+        context.Process(
+            target=_work,
+            args=(config.model_dump(), seed, connect, token, host, hosts, until_ns, cancel_on_disconnect, progress),
+        )
+        for host in range(hosts)
+    ]
+    began = time.monotonic()
+    for worker in workers:
+        worker.start()
+    try:
+        with Status(f"{config.traders:,} traders in {hosts} hosts are logging in", console=Console()) as status:
+            while any(worker.is_alive() for worker in workers):
+                time.sleep(0.2)
+                status.update(_line(config, progress, time.monotonic() - began))
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+    click.echo(_line(config, progress, time.monotonic() - began))
+    dead = [str(host) for host, worker in enumerate(workers) if worker.exitcode not in (0, -signal.SIGTERM)]
+    if dead:
+        raise SimulationError(f"host {', '.join(dead)} of {hosts} ended with an error (see above)")
+
+
+def _line(config: Any, progress: Any, elapsed_s: float) -> str:
+    values = list(progress)
+    time_ns, commands = min(values[::2]), sum(values[1::2])
+    if time_ns == 0:
+        return f"{config.traders:,} traders are logging in"
+    seconds = time_ns // 1_000_000_000
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    passed_s = (time_ns - config.open_ns) * 1e-9
+    return f"{clock}, {commands:,} commands, {passed_s / elapsed_s:,.1f} x real time"
+
+
+def _work(
+    values: dict[str, Any], seed: int, endpoint: str, token: str, host: int, hosts: int, until_ns: int, cancel: bool, progress: Any
+) -> None:  # fmt: skip
+    """One host process."""
+    import sys
+
+    from serl.agents.traders.host import Host
+    from serl.agents.traders.population import check_population
+    from serl.exchange.errors import SerlError
+
+    def tell(one: Host) -> None:
+        progress[2 * host], progress[2 * host + 1] = one.time_ns, one.commands
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends us
+    try:
+        one = Host(
+            check_population(values, "population"), seed, endpoint, host=host, hosts=hosts, token=token,
+            cancel_on_disconnect=cancel, until_ns=until_ns,
+        )  # fmt: skip
+        try:
+            one.run(tell)
+            tell(one)
+        finally:
+            one.close()
+    except SerlError as error:
+        click.echo(f"error: host {host}: {error}", err=True)
+        sys.exit(2)
