@@ -8,6 +8,7 @@ from serl.exchange.compiling import inlined
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.gate import (
     APPENDED,
+    BULK_ROWS_MAX,
     CLOCK_KIND,
     EVENTS,
     EXECUTED,
@@ -33,6 +34,7 @@ IDLE, FULL_EVENTS, GROW, FULL_OUT = 0, 1, 2, 3
 
 ROW_BYTES = COMMAND.itemsize
 BULK = 32
+BULK_HEAD_BYTES = 7
 
 
 @inlined
@@ -136,6 +138,8 @@ def accept(
     if place >= target.size:
         return full
     if kind == BULK:
+        if size > gate.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEAD_BYTES:
+            return FOR_PYTHON
         count = _read_rows(target, gate.staged_bytes if lockstep else row_bytes, place, buffer, size)
         if count <= 0:
             return FOR_PYTHON if count == 0 else full

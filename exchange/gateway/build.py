@@ -3,7 +3,7 @@
 import numpy as np
 
 from serl.exchange.config import LimitsConfig
-from serl.exchange.gateway.gate import COUNTERS, HEAD_BYTES, PENDING_SESSION, Gate
+from serl.exchange.gateway.gate import BULK_ROWS_MAX, COUNTERS, HEAD_BYTES, PENDING_SESSION, Gate
 from serl.exchange.records import COMMAND
 
 
@@ -40,4 +40,5 @@ def new_gate(limits: LimitsConfig) -> Gate:
         zmq_message=np.zeros(8, np.int64),
     )
     gate.counter[PENDING_SESSION] = -1
+    gate.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
     return gate

@@ -29,6 +29,7 @@ NOW = 10  # exchange time of the last command
 MESSAGES = 11  # orders messages received, all in all
 CUT = 12  # sessions cut for slowness since the last look
 SALT = 13  # of the journal's row checks: a row that was not journaled cannot pass for one
+BULK_ROWS_MAX = 14  # of one message
 COUNTERS = 16
 
 # Gate.status

@@ -338,3 +338,14 @@ def test_a_scaled_clock_is_set_held_and_never_goes_back(tmp_path: Path) -> None:
             assert ask(served, "admin", 161, "", time_ns, 1)[:2] == [97, "clock"]
         assert ask(served, "admin", 161, "", hour_ns + 5, 1)[5] == 1
         assert ask(served, "queries", 128)[4] > hour_ns + 5
+
+
+def test_a_bulk_message_has_a_largest_number_of_rows(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"bulk_rows_max": 16}) as served:
+        raw = Raw(served.endpoint)
+        raw.login("bulky", rows=True)
+        raw.socket.send(bulk(1, 17, 100))
+        assert raw.hear(97)[1] == "too_large"
+        raw.socket.send(bulk(1, 16, 100))
+        assert raw.hear(81)[1] == 1
+        raw.close()
