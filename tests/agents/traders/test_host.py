@@ -1,0 +1,157 @@
+"""Traders in host processes of their own, on a served exchange."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from serl.agents.traders.host import Host
+from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.simulate import Simulation, play, tape_hash
+from serl.clients.blocking import connect
+from serl.clients.replay import set_clock
+from serl.exchange.journal.segment import read_rows
+from serl.exchange.records import EVENT, EventKind, Rows
+from serl.exchange.wire import Kind
+from tests.served import Served, start_exchange
+
+MINUTE_NS = 60_000_000_000
+CHILDREN = Path("/proc/self/task") / str(os.getpid()) / "children"
+
+
+def served(
+    folder: Path, population: PopulationConfig, hosts: int, clock: str = "lockstep"
+) -> AbstractContextManager[Served]:
+    clocks: dict[str, object] = {"kind": "lockstep", "participants": hosts}
+    config: dict[str, object] = {"clock": clocks, "intervals": {"heartbeat_s": 0.2}} if clock == "lockstep" else {}
+    return start_exchange(
+        symbols=",".join(population.symbols), config=config, folder=folder, clock=clock, journal=folder / "journal"
+    )
+
+
+def agents(exchange: Served, population: str, hosts: int, until: str, *options: str) -> "subprocess.Popen[str]":
+    arguments = ["--population", population, "--hosts", str(hosts), "--connect", exchange.endpoint, "--until", until]
+    return subprocess.Popen(
+        [sys.executable, "-m", "serl", "agents", "start", *arguments, *options],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def events(folder: Path, until_ns: int) -> Rows:
+    """What the exchange's journal says happened before `until_ns`."""
+    paths = sorted((folder / "journal").glob("events-*.rows"))
+    rows = np.concatenate([read_rows(path, EVENT) for path in paths])
+    return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
+
+
+@pytest.fixture(scope="module")
+def hour() -> tuple[PopulationConfig, int, str, int]:
+    """RMSC04's first hour in process: population, its end, the tape's hash and its events."""
+    population = load_population("rmsc04")
+    until_ns = population.open_ns + 60 * MINUTE_NS
+    simulation = Simulation(population, 1)
+    simulation.advance(until_ns)
+    rows = play(simulation.day())
+    assert len(rows) > 5_000
+    return population, until_ns, tape_hash(rows), len(rows)
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_an_hour_in_lockstep_is_the_hour_in_process(
+    hosts: int, hour: tuple[PopulationConfig, int, str, int], tmp_path: Path
+) -> None:
+    population, until_ns, tape, count = hour
+    with served(tmp_path, population, hosts) as exchange:
+        run = agents(exchange, "rmsc04", hosts, "10:30")
+        output, _ = run.communicate(timeout=120)
+        assert run.returncode == 0, output
+        exchange.stop()
+    rows = events(tmp_path, until_ns)
+    assert (len(rows), tape_hash(rows)) == (count, tape)
+
+
+@pytest.mark.skipif(not CHILDREN.exists(), reason="looks for processes in /proc")
+def test_the_others_go_on_without_a_host_that_dies(tmp_path: Path) -> None:
+    population = load_population("small")
+    with served(tmp_path, population, 2) as exchange:
+        run = agents(exchange, "small", 2, "09:50", "--cancel-on-disconnect")
+        with connect(exchange.endpoint, "looker") as looker:
+            while looker.ask(Kind.STATISTICS)[5]["commands"] < 300:
+                time.sleep(0.05)
+            children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+            hosts = [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+            assert len(hosts) == 2
+            os.kill(hosts[1], signal.SIGKILL)
+            output, _ = run.communicate(timeout=120)
+        assert run.returncode == 2
+        assert "host 1 of 2 ended" in output
+        exchange.stop()
+    rows = events(tmp_path, 1 << 62)
+    assert rows["time_ns"].max() > population.open_ns + 19 * MINUTE_NS
+    names = [entry["name"] for entry in json.loads((tmp_path / "journal" / "participants.json").read_text())]
+    dead = names.index("traders-small-1")
+    assert np.any((rows["participant"] == dead) & (rows["kind"] == EventKind.MASS_CANCELLED))
+
+
+def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
+    population = load_population("small")
+    with served(tmp_path, population, 2, clock="scaled:60") as exchange:
+        set_clock(exchange.endpoint, "", population.open_ns)
+        began = time.monotonic()
+        run = agents(exchange, "small", 2, "09:35")
+        output, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, output
+        assert 4.0 < time.monotonic() - began < 30.0
+        exchange.stop()
+    rows = events(tmp_path, 1 << 62)
+    assert np.count_nonzero(rows["kind"] == EventKind.FILL) > 50
+    late_ns = rows["time_ns"].max() - population.open_ns
+    assert 4 * MINUTE_NS < late_ns < 7 * MINUTE_NS
+
+
+def test_a_host_joins_a_book_that_is_there(tmp_path: Path) -> None:
+    population = load_population("small")
+    with served(tmp_path, population, 1, clock="live") as exchange, connect(exchange.endpoint, "first") as first:
+        for price in (9990, 9991, 9991):
+            first.buy("SIM", 5, price)
+        host = Host(population, 1, exchange.endpoint)
+        try:
+            assert [tuple(level) for level in host.book.book(0)[0].tolist()] == [(9991, 10, 2), (9990, 5, 1)]
+        finally:
+            host.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--population", "nobody"], "neither a file nor one of"),
+        (["--population", "small", "--until", "09:00"], "a time after 09:30"),
+        (["--population", "small", "--hosts", "50"], "at most 31"),
+        (["--population", "small", "--connect", "tcp://127.0.0.1:9"], "is the exchange running?"),
+    ],
+)
+def test_bad_options_say_what_is_due(options: list[str], message: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "serl", "agents", "start", *options], capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 2
+    assert message in run.stderr or "no answer from" in run.stderr
+
+
+def test_symbols_that_the_exchange_does_not_know_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump({"name": "own", "symbols": ["XYZ"], "groups": [{"trader": "noise", "count": 3}]}))
+    population = load_population("small")
+    with served(tmp_path, population, 1) as exchange:
+        run = agents(exchange, str(path), 1, "09:31")
+        output, _ = run.communicate(timeout=60)
+    assert run.returncode == 2
+    assert "does not know XYZ" in output
