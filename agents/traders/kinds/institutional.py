@@ -22,7 +22,9 @@ class InstitutionalProfile(Profile):
     lots_spread: float = Field(1.0, ge=0, description="standard deviation of the logarithm, log-normal sizes only")
     parent_lots_max: int = Field(500_000, ge=1, description="larger draws are cut to this")
     buy_share: float = Field(0.5, ge=0, le=1, description="of the parents; 0: always sells, 1: always buys")
-    duration_s: float = Field(600.0, gt=0, description="time for parent_lots, larger ones take longer in proportion (TWAP)")
+    duration_s: float = Field(
+        600.0, gt=0, description="time for parent_lots, larger ones take longer in proportion (TWAP)"
+    )
     participation: float = Field(0.0, ge=0, le=0.5, description="of everybody's volume (POV); 0: TWAP")
     interval_s: float = Field(10.0, gt=0, description="mean wait between slices")
     slice_lots_max: int = Field(1000, ge=1)

@@ -13,7 +13,7 @@ STEPS = st.lists(st.one_of(st.none(), st.tuples(st.just("sink"), st.integers(0, 
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
-def test_against_heapq(steps: list[None | int | tuple[str, int]]) -> None:
+def test_against_heapq(steps: list[int | tuple[str, int] | None]) -> None:
     """An integer is pushed, None pops, ("sink", key) replaces the first one."""
     keys, items, counter = np.zeros(100, np.int64), np.zeros(100, np.int32), np.zeros(2, np.int64)
     plain: list[int] = []
