@@ -29,6 +29,7 @@ from serl.agents.traders.words import (
     two_sided,
     value_at,
 )
+from serl.exchange.compiling import inlined
 
 TYPES = 6
 """Limit buy, limit sell, market buy, market sell, cancel buy, cancel sell."""
@@ -55,7 +56,7 @@ class HawkesProfile(Profile):
     limit_lots: float = Field(100.0, gt=0, description="median size of a limit order")
     market_lots: float = Field(100.0, gt=0, description="median size of a market order")
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
-    depth_ticks: float = Field(8.0, gt=0, description="mean distance of limit orders from the other side's touch")
+    depth_ticks: float = Field(8.0, ge=1, description="mean distance of limit orders from the other side's touch")
     orders_side_max: int = Field(200, ge=10, description="beyond, a limit order takes the side's furthest one away")
     opening_levels: int = Field(20, ge=1, le=60, description="a side, one order each, when a side is empty")
 
@@ -79,86 +80,92 @@ class HawkesProfile(Profile):
         return np.linalg.solve(np.eye(TYPES) - np.reshape(self.branching, (TYPES, TYPES)), self.base_per_s)
 
 
-@trader("hawkes", HawkesProfile, memory=TYPES + 3)
-def hawkes(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event a wake-up. Memory: Σ_j of each type's kernels without branching at the last event, its time and type, whether
-    it began. O(own orders)."""
-    clock, kind = recall(market, TYPES), int(recall(market, TYPES + 1))
-    began = recall(market, TYPES + 2) > 0.0
-    if not began:
-        clock = 1.0 * market.time_ns
-        remember(market, TYPES + 2, 1.0)
-    else:
-        remember(market, kind, recall(market, kind) + profile.decay_per_s)
-    # The time and type of the next event depend on this flow's own past only
+@inlined
+def _rate(profile: Any, market: Any, kind: int, faded: float) -> float:
+    """Events of a type per second, when the sums remembered have faded by a factor."""
+    rate = profile.base_per_s[kind]
+    for cause in range(TYPES):
+        rate += profile.branching[kind * TYPES + cause] * recall(market, cause) * faded
+    return rate
+
+
+@inlined
+def _following(agent: Any, profile: Any, market: Any) -> tuple[float, int]:
+    """(s to the next event, its type); type TYPES: there is none. Depends on nothing but the flow's own past."""
     waited_s = 0.0
     while True:
-        bound = 0.0
-        for row in range(TYPES):
-            bound += profile.base_per_s[row]
-            for column in range(TYPES):
-                excited = recall(market, column) * math.exp(-profile.decay_per_s * waited_s)
-                bound += profile.branching[row * TYPES + column] * excited
+        faded, bound = math.exp(-profile.decay_per_s * waited_s), 0.0
+        for kind in range(TYPES):
+            bound += _rate(profile, market, kind, faded)
         if bound <= 0.0:
-            return
+            return waited_s, TYPES
         waited_s -= math.log(uniform(agent)) / bound
         faded = math.exp(-profile.decay_per_s * waited_s)
         draw = uniform(agent) * bound
-        following = 0
-        while following < TYPES:
-            rate = profile.base_per_s[following]
-            for column in range(TYPES):
-                rate += profile.branching[following * TYPES + column] * recall(market, column) * faded
-            if draw < rate:
-                break
-            draw -= rate
-            following += 1
-        if following < TYPES:
-            break
-    for column in range(TYPES):
-        remember(market, column, recall(market, column) * faded)
-    clock += waited_s * 1e9
-    remember(market, TYPES, clock)
-    remember(market, TYPES + 1, 1.0 * following)
-    sleep(requests, market, clock - market.time_ns)
+        for kind in range(TYPES):
+            draw -= _rate(profile, market, kind, faded)
+            if draw < 0.0:
+                return waited_s, kind
 
+
+@inlined
+def _open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Orders for an empty side, where none of its own are on their way there."""
+    middle = int(value_at(market, market.time_ns)) if market.last_ticks == 0 else market.last_ticks
+    buys, sells = 0, 0
+    for index in range(market.orders_open):
+        buys += own_side(market, index) == BUY
+        sells += own_side(market, index) == SELL
+    for level in range(int(profile.opening_levels)):
+        if market.bid_ticks == 0 and buys == 0:
+            price = (middle if market.ask_ticks == 0 else min(middle, market.ask_ticks)) - 1 - level
+            limit(requests, BUY, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
+        if market.ask_ticks == 0 and sells == 0:
+            price = max(middle, market.bid_ticks) + 1 + level
+            limit(requests, SELL, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
+
+
+@trader("hawkes", HawkesProfile, memory=TYPES + 3)
+def hawkes(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """One event a wake-up; in a one-sided market a new side instead. O(own orders).
+
+    Memory: of each type Σ β exp(-β (t - t_j)) at the last event, then time and type of the event due now, whether there is one.
+    """
+    clock, kind, due = recall(market, TYPES), int(recall(market, TYPES + 1)), recall(market, TYPES + 2) > 0.0
+    if due:
+        remember(market, kind, recall(market, kind) + profile.decay_per_s)
+    else:
+        clock = 1.0 * market.time_ns
+    waited_s, following = _following(agent, profile, market)
+    if following < TYPES:
+        for cause in range(TYPES):
+            remember(market, cause, recall(market, cause) * math.exp(-profile.decay_per_s * waited_s))
+        remember(market, TYPES, clock + waited_s * 1e9)
+        remember(market, TYPES + 1, 1.0 * following)
+        remember(market, TYPES + 2, 1.0)
+        sleep(requests, market, recall(market, TYPES) - market.time_ns)
     if not two_sided(market):
-        middle = int(value_at(market, market.time_ns)) if market.last_ticks == 0 else market.last_ticks
-        waiting_buys, waiting_sells = 0, 0
-        for index in range(market.orders_open):
-            waiting_buys += own_side(market, index) == BUY
-            waiting_sells += own_side(market, index) == SELL
-        for level in range(int(profile.opening_levels)):
-            if market.bid_ticks == 0 and waiting_buys == 0:
-                price = (middle if market.ask_ticks == 0 else min(middle, market.ask_ticks)) - 1 - level
-                limit(requests, BUY, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
-            if market.ask_ticks == 0 and waiting_sells == 0:
-                price = max(middle, market.bid_ticks) + 1 + level
-                limit(requests, SELL, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
-        return
-    if not began:
+        _open_book(agent, profile, market, requests)
         return
     side = BUY if kind % 2 == 0 else SELL
-    if kind >= 2 and kind < 4:
+    if due and kind in (2, 3):
         market_order(requests, side, lots_around(agent, profile.market_lots, profile.lots_spread))
         return
-    count, furthest, distance = 0, -1, -1
-    chosen = -1
+    count, chosen, furthest, distance = 0, -1, -1, -1
     for index in range(market.orders_open):
         if own_side(market, index) == side:
             count += 1
             if below(agent, count) == 0:  # each of the side is chosen with the same probability
                 chosen = index
-            away = market.ask_ticks - own_price(market, index)
-            away = away if side == BUY else own_price(market, index) - market.bid_ticks
+            price = own_price(market, index)
+            away = market.ask_ticks - price if side == BUY else price - market.bid_ticks
             if away > distance:
                 furthest, distance = index, away
-    if kind >= 4:
-        if chosen >= 0:
-            cancel(requests, market, chosen)
-        return
-    away = 1 + geometric(agent, 1.0 / profile.depth_ticks)
-    price = market.ask_ticks - away if side == BUY else market.bid_ticks + away
-    limit(requests, side, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
-    if count >= int(profile.orders_side_max):
-        cancel(requests, market, furthest)
+    if due and kind in (4, 5) and chosen >= 0:
+        cancel(requests, market, chosen)
+    elif due and kind in (0, 1):
+        away = 1 + geometric(agent, 1.0 / profile.depth_ticks)
+        price = market.ask_ticks - away if side == BUY else market.bid_ticks + away
+        limit(requests, side, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
+        if count >= int(profile.orders_side_max):
+            cancel(requests, market, furthest)
