@@ -35,7 +35,7 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
         try:
             while simulation.time_ns < until_ns:
                 simulation.advance(min(until_ns, simulation.time_ns + step_ns))
-                progress.update(task, completed=simulation.time_ns - config.open_ns, commands=len(simulation.commands))
+                progress.update(task, completed=simulation.time_ns - config.open_ns, commands=simulation.count)
         except KeyboardInterrupt:
             progress.console.print("stopped: what was simulated so far is written")
     day = simulation.day()

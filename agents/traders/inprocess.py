@@ -18,7 +18,8 @@ def run(
 ) -> tuple[int, int]:
     """Runs the market up to `until_ns` (exclusive): (why it came back, commands on the tape).
 
-    tape: COMMAND rows as they arrived, `count` of them already there. O(log traders + log commands under way) an event.
+    tape: COMMAND rows as they arrived, the first with `first_sequence`; `count` of them are there already.
+    O(log traders + log commands under way) an event.
     """
     while True:
         arrival_ns, wake_ns = next_arrival(traders), next_wake(traders)

@@ -14,7 +14,8 @@ from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
-FIRST_TAPE, EVENT_ROWS = 16_384, 4096
+TAPE_ROWS, EVENT_ROWS = (16_384, 262_144), 4096
+"""Rows of the tape's first part; parts double up to the second number. Nothing is copied while the market runs."""
 
 
 class Simulation:
@@ -28,35 +29,42 @@ class Simulation:
         self.crowd = Crowd(population, seed)
         self.market = Market(population.symbols, limits=MarketLimits(participants_max=2))
         self.time_ns = population.open_ns
-        self._tape = np.zeros(FIRST_TAPE, COMMAND)
+        self._parts = [np.zeros(TAPE_ROWS[0], COMMAND)]
         self._count = 0
+        self._before = 0
         self._events = np.zeros(EVENT_ROWS, EVENT)
 
     @property
+    def count(self) -> int:
+        """Commands so far."""
+        return self._before + self._count
+
+    @property
     def commands(self) -> Rows:
-        """The COMMAND rows so far, in order of arrival."""
-        return self._tape[: self._count]
+        """The COMMAND rows so far, in order of arrival. O(rows)."""
+        return np.concatenate([*self._parts[:-1], self._parts[-1][: self._count]])
 
     def advance(self, until_ns: int) -> None:
         """Runs up to `until_ns` (exclusive)."""
         status = -1
         while status != FINISHED:
             status, self._count = run(
-                self.crowd.traders, self.market.state, self._events, self._tape, self._count, 1, until_ns
-            )
+                self.crowd.traders, self.market.state, self._events, self._parts[-1], self._count, self._before + 1,
+                until_ns,
+            )  # fmt: skip
             if status == TRADERS_FULL:
                 self.crowd.grow()
             elif status == MARKET_FULL:
                 self.market.grow()
             elif status == TAPE_FULL:
-                tape = np.zeros(2 * len(self._tape), COMMAND)
-                tape[: self._count] = self._tape
-                self._tape = tape
+                self._before += self._count
+                self._count = 0
+                self._parts.append(np.zeros(min(2 * len(self._parts[-1]), TAPE_ROWS[1]), COMMAND))
         self.time_ns = max(self.time_ns, until_ns)
 
     def day(self) -> Day:
         """What happened so far as a day; the traders' command ids become 1, 2, 3 ..."""
-        rows = self.commands.copy()
+        rows = self.commands
         ids = rows["command_id"].copy()
         rows["command_id"] = np.arange(1, len(rows) + 1)
         refers = rows["order_id"] > 0

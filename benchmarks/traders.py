@@ -1,0 +1,96 @@
+"""Simulated traders, in process: the reference population of ABIDES, crowds of many sizes, many markets at once.
+
+One core except for the last figure; compiled code is warm. The hour of RMSC04 is built and run; its events are commands that
+reached the exchange. ABIDES's 6.6 s for that hour are cited, not measured here. bytes_per_agent: all arrays of the traders.
+ns_by_agents: a wake-up or command in a market with so many traders, the arrays of the tape being used again and again.
+"""
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
+from serl.agents.traders.inprocess import run as run_market
+from serl.agents.traders.population import PopulationConfig, load_population
+from serl.agents.traders.records import WAKEUPS
+from serl.agents.traders.simulate import Simulation, simulate_many
+from serl.agents.traders.value import SECOND_NS
+from serl.exchange.kernel.state import COMMAND_SEQUENCE
+from serl.exchange.records import COMMAND, EVENT, Rows
+
+ROUNDS, SEED, TAPE_ROWS = 5, 1, 16_384
+ABIDES_HOUR_S = 6.6
+CROWDS = (1_000, 10_000, 100_000)
+HOUR_NS, MARKETS_NS, MARKETS = 3600 * SECOND_NS, 600 * SECOND_NS, 64
+
+
+def crowd_of(traders: int) -> PopulationConfig:
+    """RMSC04 scaled to about this many traders, makers included."""
+    config = load_population("rmsc04")
+    factor = traders / config.traders
+    groups = [group.model_copy(update={"count": max(1, round(group.count * factor))}) for group in config.groups]
+    return config.model_copy(update={"groups": groups})
+
+
+def _hour(config: PopulationConfig, seed: int = SEED) -> tuple[float, Simulation]:
+    """(seconds to build the crowd and run an hour, the simulation after it)."""
+    began = time.perf_counter()
+    simulation = Simulation(config, seed)
+    simulation.advance(config.open_ns + HOUR_NS)
+    return time.perf_counter() - began, simulation
+
+
+def _advance(simulation: Simulation, tape: Rows, until_ns: int) -> int:
+    """Runs the market up to a time with the same tape over and over; how many wake-ups and commands that was."""
+    crowd, market, events = simulation.crowd, simulation.market, np.zeros(4096, EVENT)
+    wakes, commands, status = int(crowd.traders.counter[WAKEUPS]), 0, -1
+    while status != FINISHED:
+        first = int(market.state.counter[COMMAND_SEQUENCE]) + 1
+        status, count = run_market(crowd.traders, market.state, events, tape, 0, first, until_ns)
+        commands += count
+        if status == TRADERS_FULL:
+            crowd.grow()
+        elif status == MARKET_FULL:
+            market.grow()
+    return commands + int(crowd.traders.counter[WAKEUPS]) - wakes
+
+
+def _ns_an_event(config: PopulationConfig) -> list[float]:
+    """Of wake-ups and commands in each ten minutes of the hour after the opening half hour, without building."""
+    simulation, tape, costs = Simulation(config, SEED), np.zeros(TAPE_ROWS, COMMAND), []
+    time_ns = config.open_ns + HOUR_NS // 2
+    _advance(simulation, tape, time_ns)
+    for _ in range(6):
+        time_ns += HOUR_NS // 6
+        began = time.perf_counter()
+        events = _advance(simulation, tape, time_ns)
+        costs.append((time.perf_counter() - began) / events * 1e9)
+    return costs
+
+
+def run() -> dict[str, Any]:
+    """All figures; medians over the rounds."""
+    config = load_population("rmsc04")
+    _hour(config)
+    hours = [_hour(config) for _ in range(ROUNDS)]
+    hour_s = float(np.median([seconds for seconds, _ in hours]))
+    large_s, large = min((_hour(crowd_of(CROWDS[-1])) for _ in range(3)), key=lambda pair: pair[0])
+    costs = {str(size): float(np.median([_ns_an_event(crowd_of(size)) for _ in range(3)])) for size in CROWDS}
+    small = load_population("small")
+    list(simulate_many(small, range(4), small.open_ns + MARKETS_NS))
+    began = time.perf_counter()
+    count = sum(len(day) > 0 for day in simulate_many(small, range(MARKETS), small.open_ns + MARKETS_NS))
+    return {
+        "rmsc04_hour_ms": hour_s * 1e3,
+        "rmsc04_events": hours[0][1].count,
+        "vs_abides": ABIDES_HOUR_S / hour_s,
+        "agents_100k_hour_s": large_s,
+        "agents_100k_commands": large.count,
+        "bytes_per_agent": large.crowd.bytes_used / large.population.traders,
+        "ns_by_agents": costs,
+        "markets_per_s_all_cores": count / (time.perf_counter() - began),
+        "market_minutes": MARKETS_NS // SECOND_NS // 60,
+        "cores": os.cpu_count(),
+    }

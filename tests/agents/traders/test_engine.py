@@ -1,0 +1,177 @@
+"""What holds for every population at every time: accounts, open orders, hashes, growing arrays, traders of one's own."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+from serl.agents.traders.population import load_population
+from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
+from serl.agents.traders.words import BUY, SECOND_NS, SELL, limit, sleep
+from serl.exchange.history.day import read_day, write_day
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import EventFlag, EventKind, Reason
+from tests.agents.traders.stage import ZERO, population
+
+MINUTE_NS = 60 * SECOND_NS
+
+
+class FlooderProfile(Profile):
+    orders: int = Field(100, ge=1)
+    room_ticks: int = Field(5000, ge=1)
+
+
+@trader("flooder", FlooderProfile)
+def flooder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Adds orders further and further away from the middle, and never cancels."""
+    for number in range(int(profile.orders)):
+        away = 1 + (market.orders_open + number) % int(profile.room_ticks)
+        if number % 2 == 0:
+            limit(requests, BUY, 10_000 - away, 1)
+        else:
+            limit(requests, SELL, 10_000 + away, 1)
+    sleep(requests, market, 1e9)
+
+
+def check(simulation: Simulation) -> None:
+    traders, market = simulation.crowd.traders, simulation.market
+    market.validate()
+    assert traders.agents["position_lots"].sum() == 0
+    assert traders.agents["cash_ticks"].sum() == 0
+    under_way = traders.flight_key[1 : traders.counter[FLIGHTS] + 1]
+    nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], under_way)]
+    nodes = nodes[np.argsort(nodes["order_id"])]
+    orders = market.orders()
+    orders = orders[np.argsort(orders["order_id"])]
+    for field in ("order_id", "price_ticks", "open_lots", "side"):
+        assert np.array_equal(nodes[field], orders[field]), field
+    everything = traders.nodes[traders.nodes["order_id"] != 0]
+    counts = np.bincount(everything["agent"], minlength=len(traders.agents))
+    assert np.array_equal(counts, traders.agents["orders_open"])
+
+
+@pytest.mark.parametrize("name", ["small", "rmsc04", "liquid", "stressed", "hawkes"])
+def test_accounts_and_open_orders_agree_with_the_market(name: str) -> None:
+    config = load_population(name)
+    simulation = Simulation(config, 3)
+    for minute in (1, 2, 5, 20, 60):
+        simulation.advance(config.open_ns + minute * MINUTE_NS + 12_345_678)
+        check(simulation)
+    assert len(simulation.commands) > 1000
+
+
+def test_several_symbols_have_markets_of_their_own() -> None:
+    config = population(ZERO, {**ZERO, "symbol": 1}, symbols=["A", "B"])
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + 30 * MINUTE_NS)
+    check(simulation)
+    commands = simulation.commands
+    alone = Simulation(population(ZERO, {**ZERO, "symbol": 1, "start_s": 7200}, symbols=["A", "B"]), 1)
+    alone.advance(config.open_ns + 30 * MINUTE_NS)
+    first = commands[commands["symbol"] == 0]
+    assert 0 < len(first) < len(commands)
+    for field in ("time_ns", "price_ticks", "qty_lots", "kind"):
+        assert np.array_equal(first[field], alone.commands[field])
+
+
+def test_the_same_seed_makes_the_same_day_and_another_another() -> None:
+    config = load_population("liquid")
+    until_ns = config.open_ns + 10 * MINUTE_NS
+    first, again, other = (tape_hash(play(simulate(config, seed, until_ns))) for seed in (1, 1, 2))
+    assert first == again != other
+    together = [tape_hash(play(day)) for day in simulate_many(config, (1, 2), until_ns)]
+    assert together == [first, other]
+
+
+def test_advancing_in_steps_changes_nothing() -> None:
+    config = load_population("stressed")
+    simulation = Simulation(config, 1)
+    for step in range(1, 61):
+        simulation.advance(config.open_ns + step * 10 * SECOND_NS)
+    assert np.array_equal(simulation.day().commands, simulate(config, 1, config.open_ns + 600 * SECOND_NS).commands)
+
+
+def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
+    config = load_population("liquid")
+    simulation = Simulation(config, 5)
+    simulation.advance(config.open_ns + 30 * MINUTE_NS)
+    day = simulation.day()
+    write_day(day, tmp_path / "one.day")
+    read = read_day(tmp_path / "one.day")
+    assert read.reference.parameters["seed"] == 5
+    events = play(read)
+    assert tape_hash(events) == tape_hash(play(day))
+    replayed = Market(1, limits=MarketLimits(participants_max=2))
+    replayed.submit(read.commands)
+    assert np.array_equal(replayed.state.counter, simulation.market.state.counter)
+    ours, theirs = simulation.market.orders(), replayed.orders()
+    for field in ("order_number", "price_ticks", "open_lots", "total_lots", "side"):
+        assert np.array_equal(ours[field], theirs[field]), field
+    makers = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
+    seen = simulation.crowd.traders.seen[0]
+    assert (seen[TRADES], seen[TRADED]) == (len(makers), makers["qty_lots"].sum())
+    reasons = events["reason"][events["kind"] == EventKind.REJECTED]
+    assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, "it was too late, and nothing else"
+
+
+def test_the_tape_hash_sees_every_trade() -> None:
+    config = load_population("small")
+    events = play(simulate(config, 1, config.open_ns + MINUTE_NS))
+    before = tape_hash(events)
+    events["report"] += 1
+    assert tape_hash(events) == before
+    events["qty_lots"][np.flatnonzero(events["kind"] == EventKind.FILL)[0]] += 1
+    events["qty_lots"][np.flatnonzero(events["kind"] == EventKind.FILL)[1]] += 1
+    assert tape_hash(events) != before
+
+
+def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
+    """Orders, far levels, nodes, slab, commands under way and the tape all start smaller than what this needs."""
+    config = population({"trader": "flooder", "count": 20, "latency_us": 2e6})
+    simulation = Simulation(config, 1)
+    market_rows, nodes = len(simulation.market.state.orders), len(simulation.crowd.traders.nodes)
+    flights = len(simulation.crowd.traders.flight)
+    simulation.advance(config.open_ns + 12 * SECOND_NS)
+    check(simulation)
+    traders = simulation.crowd.traders
+    assert len(simulation.market.orders()) > 10_000
+    assert len(simulation.market.state.orders) > market_rows
+    assert len(traders.nodes) > nodes and len(traders.flight) > flights
+    assert len(np.unique(simulation.commands["command_id"])) == len(simulation.commands) > 16_384
+    assert simulation.day().reference.counts["requests_dropped"] == 0
+
+
+def test_requests_beyond_the_limit_are_dropped_and_counted() -> None:
+    config = population({"trader": "flooder", "profile": {"orders": REQUESTS_MAX + 30}})
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + 10 * SECOND_NS)
+    wakes = len(simulation.commands) // REQUESTS_MAX
+    assert len(simulation.commands) == wakes * REQUESTS_MAX
+    assert simulation.day().reference.counts["requests_dropped"] >= wakes * 30 > 0
+    assert simulation.day().reference.counts["requests_dropped"] % 30 == 0
+
+
+def test_commands_arrive_after_the_latency_and_in_order() -> None:
+    config = population(ZERO, {"trader": "noise", "count": 50, "latency_us": 5000, "start_s": 1, "start_spread_s": 10})
+    simulation = Simulation(config, 1)
+    first = simulation.crowd.traders.agents["wake_ns"][1:].copy()
+    simulation.advance(config.open_ns + 60 * SECOND_NS)
+    commands = simulation.commands
+    assert (np.diff(commands["command_id"]) > 0).all() and (np.diff(commands["time_ns"]) >= 0).all()
+    # Every noise trader sends one order, at its first wake-up
+    arrived = commands["time_ns"][np.isin(commands["time_ns"] % config.spacing_ns, np.arange(1, 51))]
+    waited = np.sort(arrived) - np.sort(first)
+    assert len(arrived) == 50
+    assert (waited >= 5_000_000).all() and (waited < 5_000_000 + 2 * config.spacing_ns).all()
+
+
+def test_a_crowd_of_a_hundred_thousand_fits() -> None:
+    config = population(ZERO, {"trader": "noise", "count": 100_000, "start_spread_s": 23_400})
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + MINUTE_NS)
+    check(simulation)
+    assert simulation.crowd.bytes_used / config.traders <= 1024

@@ -1,0 +1,124 @@
+"""Populations: those that come with serl keep a market, bad ones are refused with a reason."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.population import load_population
+from serl.agents.traders.registry import BUILT_IN, kind
+from serl.agents.traders.simulate import Simulation
+from serl.agents.traders.words import SECOND_NS
+from tests.agents.traders.stage import ZERO, population
+
+NAMES = ("small", "rmsc04", "liquid", "stressed", "hawkes")
+SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"rmsc04": 5, "stressed": 5}, {"rmsc04": 30, "stressed": 30}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) -> None:
+    config = load_population(name)
+    simulation = Simulation(config, seed)
+    best = []
+    for time_ns in range(config.open_ns + SECOND_NS, config.close_ns + 1, SECOND_NS):
+        simulation.advance(time_ns)
+        best.append(simulation.market.state.best[0].copy())
+    bid, ask = np.array(best).T
+    two_sided = (bid > 0) & (ask > 0)
+    assert two_sided.mean() > 0.99
+    spread = (ask - bid)[two_sided]
+    assert spread.min() > 0
+    assert np.median(spread) <= SPREAD_MEDIAN_MAX.get(name, 2)
+    assert np.percentile(spread, 99) <= SPREAD_P99_MAX.get(name, 6)
+    value = simulation.crowd.traders.value[0][1 : len(bid) + 1][two_sided]
+    off = np.abs((bid + ask)[two_sided] / 2 - value) / value
+    assert np.median(off) < 0.002
+    assert np.percentile(off, 99) < 0.05
+    simulation.market.validate()
+    counts = simulation.day().reference.counts
+    assert counts["requests_dropped"] == counts["empty_side_bid"] == counts["empty_side_ask"] == 0
+
+
+def test_every_kind_is_there_and_says_what_it_does() -> None:
+    for name in BUILT_IN:
+        made = kind(name)
+        assert made.name == name
+        made.profile()
+        for field, info in made.profile.model_fields.items():
+            bounds = [item for item in info.metadata if hasattr(item, "ge") or hasattr(item, "gt")]
+            assert bounds or isinstance(info.default, tuple), f"{name}.{field} has no range"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "some.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("groups: [", "not YAML"),
+        ("- 1", "a mapping with name and groups is due, got list"),
+        ("name: a", "groups: Field required"),
+        ("{name: a b, groups: [{trader: noise}]}", "name: String should match pattern"),
+        ("{name: a, groups: []}", "groups: List should have at least 1 item"),
+        ("{name: a, groups: [{trader: martian}]}", "trader 'martian' is not known; known are avellaneda_stoikov, belief"),
+        ("{name: a, groups: [{trader: noise, count: 0}]}", "groups.0.count: Input should be greater than or equal to 1, got 0"),
+        ("{name: a, groups: [{trader: noise, profile: {interval_s: -3}}]}",
+         "'noise': interval_s: Input should be greater than 0, got -3"),
+        ("{name: a, groups: [{trader: noise, profile: {colour: 3}}]}", "colour: Extra inputs are not permitted"),
+        ("{name: a, groups: [{trader: noise, symbol: 1}]}", "groups.0.symbol: 0 to 0 is due, got 1"),
+        ("{name: a, open: '16:00', close: '09:30', groups: [{trader: noise}]}", "close (09:30) must be after open (16:00)"),
+        ("{name: a, modules: [no.such], groups: [{trader: noise}]}", "module 'no.such' cannot be imported"),
+    ],
+)  # fmt: skip
+def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(PopulationError) as caught:
+        load_population(write(tmp_path, text))
+    assert message in str(caught.value)
+
+
+def test_unreadable_and_missing_files(tmp_path: Path) -> None:
+    (tmp_path / "some.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PopulationError, match="cannot be read as text"):
+        load_population(tmp_path / "some.yaml")
+    with pytest.raises(PopulationError, match="neither a file nor one of hawkes, liquid, rmsc04, small, stressed"):
+        load_population("nowhere.yaml")
+
+
+def test_an_explosive_hawkes_flow_is_refused_with_its_radius() -> None:
+    branching = [0.0] * 36
+    branching[0] = 1.25
+    with pytest.raises(PopulationError, match=r"branching: .*spectral radius below 1 is due.*1\.250"):
+        population({"trader": "hawkes", "profile": {"branching": branching}})
+    branching[0] = -0.5
+    with pytest.raises(PopulationError, match=r"the smallest is -0\.5"):
+        population({"trader": "hawkes", "profile": {"branching": branching}})
+    with pytest.raises(PopulationError, match="base_per_s: Tuple should have at least 6 items"):
+        population({"trader": "hawkes", "profile": {"base_per_s": [1.0]}})
+
+
+def test_a_population_that_empties_the_book() -> None:
+    """Nobody but sellers at market: the market survives, and the day says that a side is empty."""
+    seller = {"trader": "institutional", "count": 50, "start_spread_s": 60, "profile": {
+        "buy_share": 0.0, "parent_lots": 1e6, "parent_lots_max": 10**8, "slice_lots_max": 10**6, "duration_s": 60, "interval_s": 0.1,
+    }}  # fmt: skip
+    maker = {"trader": "participation_maker", "profile": {"interval_s": 3000}}
+    config = population(maker, seller)
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + 120 * SECOND_NS)
+    simulation.market.validate()
+    counts = simulation.day().reference.counts
+    assert counts["empty_side_bid"] == 1 and counts["empty_side_ask"] == 0
+    alone = Simulation(population({"trader": "noise", "count": 20}), 1)
+    alone.advance(alone.population.close_ns)
+    assert alone.day().reference.counts["empty_side_bid"] == 1
+    assert len(alone.commands) == 0
+
+
+def test_seeds_are_not_negative() -> None:
+    with pytest.raises(ValueError, match="from 0 on"):
+        Simulation(population(ZERO), -1)
