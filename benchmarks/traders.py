@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import hosts
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
 from serl.agents.traders.inprocess import run as run_market
 from serl.agents.traders.population import PopulationConfig, load_population
@@ -93,4 +94,5 @@ def run() -> dict[str, Any]:
         "markets_per_s_all_cores": count / (time.perf_counter() - began),
         "market_minutes": MARKETS_NS // SECOND_NS // 60,
         "cores": os.cpu_count(),
+        **hosts.run(),
     }
