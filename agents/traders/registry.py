@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
+from serl.exchange import compiling
 
 Function = Callable[[Any, Any, Any, Any], None]
 
@@ -70,7 +71,9 @@ class Kind:
     @cached_property
     def compiled(self) -> Any:
         """The function as machine code with the address `.address`; cached on disk, if it is from a file."""
-        cache = os.path.exists(self.function.__code__.co_filename)
+        path = os.path.abspath(self.function.__code__.co_filename)
+        compiling.outside.add(path)
+        cache = os.path.exists(path)
         records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
         return cfunc(types.void(*records), cache=cache, _nrt=False, error_model="numpy")(self.function)
 

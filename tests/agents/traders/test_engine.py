@@ -7,7 +7,7 @@ import pytest
 
 from serl.agents.traders.population import load_population
 from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
-from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
 from serl.agents.traders.words import CANCEL, NEW, SECOND_NS
 from serl.exchange.history.day import read_day, write_day
@@ -180,6 +180,13 @@ def test_what_no_market_takes_is_refused_and_forgotten() -> None:
     cancelled = commands["order_id"][commands["kind"] == CANCEL]
     assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel an order is enough"
     assert of(simulation, 0, "orders_open")[0] <= 10, "what is refused is not open"
+
+
+def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
+    """What is kept of it on disk has the words of this serl in it."""
+    population({"trader": "flooder"}, **OWN)
+    for name in ("flooder", "noise"):
+        assert type(kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
 
 
 class QuietProfile(Profile):
