@@ -21,6 +21,9 @@ import serl
 CONSTANTS = ("records.py", "state.py")
 """Files without compiled functions whose constants are part of them."""
 
+outside: set[str] = set()
+"""Paths of files that are not serl's and whose compiled functions have serl's inlined into them: cached as serl's own."""
+
 
 @cache
 def _sources() -> int:
@@ -38,7 +41,7 @@ def _sources() -> int:
 
 
 def _of_serl(locator: type[Any]) -> type[Any]:
-    """A numba cache locator for serl's own files: where `locator` keeps the cache, valid while no source changed."""
+    """A numba cache locator for serl's own files and those `outside`: where `locator` keeps the cache, valid while no source changed."""
 
     class SerlLocator(locator):  # type: ignore[misc]
         def get_source_stamp(self) -> Any:
@@ -46,8 +49,9 @@ def _of_serl(locator: type[Any]) -> type[Any]:
 
         @classmethod
         def from_function(cls, py_func: Any, py_file: str) -> Any:
-            inside = os.path.abspath(py_file).startswith(os.path.dirname(serl.__file__) + os.sep)
-            return super().from_function(py_func, py_file) if inside else None
+            path = os.path.abspath(py_file)
+            ours = path in outside or path.startswith(os.path.dirname(serl.__file__) + os.sep)
+            return super().from_function(py_func, py_file) if ours else None
 
     return SerlLocator
 

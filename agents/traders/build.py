@@ -44,7 +44,7 @@ class Crowd:
         self._profiles = [group.parameters().record() for group in population.groups]
         agents = np.zeros(len(numbers), AGENT)
         agents["number"], agents["kind"] = numbers, groups
-        self._memory = np.zeros(int(sum(self._kinds[group].memory for group in groups)) + 1)
+        self._memory = np.zeros(int(np.array([one.memory for one in self._kinds])[groups].sum()) + 1)
         self.traders = self._arrays(agents, seed)
         self._fill(agents, groups, seed)
         start_all(self.traders)

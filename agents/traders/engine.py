@@ -141,6 +141,8 @@ def _send(traders: Traders, index: int, now_ns: int) -> None:
     arrival = max(spaced(now_ns + agent.latency_ns, int64(agent.number), spacing), agent.arrival_ns + spacing)
     agent.arrival_ns = arrival
     for place in range(requests.count):
+        if requests.rows[place, 0] == CANCEL and traders.nodes[requests.rows[place, 2]].cancelling != 0:
+            continue  # the second cancel of one order at this wake-up
         slot = counter[FLIGHT_FREE]
         counter[FLIGHT_FREE] = traders.flight_next[slot]
         row = traders.flight[slot]

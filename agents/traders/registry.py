@@ -12,6 +12,7 @@ function is compiled and speaks in words.py. It may read and write its memory, a
 
 import dataclasses
 import importlib
+import os
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
+from serl.exchange import compiling
 
 Function = Callable[[Any, Any, Any, Any], None]
 
@@ -68,9 +70,12 @@ class Kind:
 
     @cached_property
     def compiled(self) -> Any:
-        """The function as machine code with the address `.address`; cached on disk like all compiled code."""
+        """The function as machine code with the address `.address`; cached on disk, if it is from a file."""
+        path = os.path.abspath(self.function.__code__.co_filename)
+        compiling.outside.add(path)
+        cache = os.path.exists(path)
         records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
-        return cfunc(types.void(*records), cache=True, _nrt=False, error_model="numpy")(self.function)
+        return cfunc(types.void(*records), cache=cache, _nrt=False, error_model="numpy")(self.function)
 
 
 _kinds: dict[str, Kind] = {}

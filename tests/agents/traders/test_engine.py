@@ -1,40 +1,22 @@
 """What holds for every population at every time: accounts, open orders, hashes, growing arrays, traders of one's own."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import Field
 
 from serl.agents.traders.population import load_population
 from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
-from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
-from serl.agents.traders.words import BUY, SECOND_NS, SELL, limit, sleep
+from serl.agents.traders.words import CANCEL, NEW, SECOND_NS
 from serl.exchange.history.day import read_day, write_day
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import EventFlag, EventKind, Reason
-from tests.agents.traders.stage import ZERO, population
+from tests.agents.traders.stage import ZERO, of, population
 
 MINUTE_NS = 60 * SECOND_NS
-
-
-class FlooderProfile(Profile):
-    orders: int = Field(100, ge=1)
-    room_ticks: int = Field(5000, ge=1)
-
-
-@trader("flooder", FlooderProfile)
-def flooder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Adds orders further and further away from the middle, and never cancels."""
-    for number in range(int(profile.orders)):
-        away = 1 + (market.orders_open + number) % int(profile.room_ticks)
-        if number % 2 == 0:
-            limit(requests, BUY, 10_000 - away, 1)
-        else:
-            limit(requests, SELL, 10_000 + away, 1)
-    sleep(requests, market, 1e9)
+OWN = {"modules": ["tests.agents.traders.own"]}
 
 
 def check(simulation: Simulation) -> None:
@@ -131,7 +113,7 @@ def test_the_tape_hash_sees_every_trade() -> None:
 
 def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
     """Orders, far levels, nodes, slab, commands under way and the tape all start smaller than what this needs."""
-    config = population({"trader": "flooder", "count": 20, "latency_us": 2e6})
+    config = population({"trader": "flooder", "count": 20, "latency_us": 2e6}, **OWN)
     simulation = Simulation(config, 1)
     market_rows, nodes = len(simulation.market.state.orders), len(simulation.crowd.traders.nodes)
     flights = len(simulation.crowd.traders.flight)
@@ -146,7 +128,7 @@ def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
 
 
 def test_requests_beyond_the_limit_are_dropped_and_counted() -> None:
-    config = population({"trader": "flooder", "profile": {"orders": REQUESTS_MAX + 30}})
+    config = population({"trader": "flooder", "profile": {"orders": REQUESTS_MAX + 30}}, **OWN)
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 10 * SECOND_NS)
     wakes = len(simulation.commands) // REQUESTS_MAX
@@ -175,3 +157,56 @@ def test_a_crowd_of_a_hundred_thousand_fits() -> None:
     simulation.advance(config.open_ns + MINUTE_NS)
     check(simulation)
     assert simulation.crowd.bytes_used / config.traders <= 1024
+
+
+def test_one_order_that_trades_with_thousands() -> None:
+    """More events than the loop has room for at once."""
+    flooders = {"trader": "flooder", "count": 20, "profile": {"room_ticks": 50}}
+    config = population(flooders, {"trader": "sweeper", "start_s": 8, "start_spread_s": 0}, **OWN)
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + 9 * SECOND_NS)
+    check(simulation)
+    assert int(of(simulation, 1, "position_lots")[0]) == simulation.crowd.traders.seen[0, TRADED] > 5000
+
+
+def test_what_no_market_takes_is_refused_and_forgotten() -> None:
+    config = population({"trader": "absurd", "latency_us": 1500_000}, **OWN)
+    simulation = Simulation(config, 1)
+    simulation.advance(config.open_ns + 60 * SECOND_NS)
+    check(simulation)
+    assert simulation.market.orders().size == 0
+    commands = simulation.commands
+    assert (commands["price_ticks"] >= 0).all() and (commands["qty_lots"][commands["kind"] == NEW] > 0).all()
+    cancelled = commands["order_id"][commands["kind"] == CANCEL]
+    assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel an order is enough"
+    assert of(simulation, 0, "orders_open")[0] <= 10, "what is refused is not open"
+
+
+def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
+    """What is kept of it on disk has the words of this serl in it."""
+    population({"trader": "flooder"}, **OWN)
+    for name in ("flooder", "noise"):
+        assert type(kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
+
+
+class QuietProfile(Profile):
+    """No parameters at all."""
+
+
+def test_a_trader_that_is_in_no_file() -> None:
+    """As in a notebook: it is compiled, and not kept on disk."""
+    names: dict[str, object] = {"trader": trader, "QuietProfile": QuietProfile}
+    code = """
+from serl.agents.traders.words import BUY, limit
+
+@trader("once", QuietProfile)
+def once(agent, profile, market, requests):
+    limit(requests, BUY, 9000 + agent.number, 7)
+"""
+    exec(compile(code, "<cell 1>", "exec"), names)
+    config = population({"trader": "once", "count": 3})
+    simulation = Simulation(config, 1)
+    simulation.advance(config.close_ns)
+    check(simulation)
+    assert sorted(simulation.commands["price_ticks"].tolist()) == [9000, 9001, 9002]
+    assert not simulation.crowd.commands_due

@@ -126,7 +126,8 @@ def test_belief_asks_for_the_best_of_the_prices_it_remembers() -> None:
         stage.hold(50)
         flow = []
         for second in range(60):
-            row = (OPEN_NS + second * SECOND_NS, int(random.integers(0, 4)), int(random.integers(985, 1016)), 10)
+            what, lots = int(random.choice(4, p=(0.4, 0.4, 0.1, 0.1))), int(random.integers(1, 30))
+            row = (OPEN_NS + second * SECOND_NS, what, int(random.integers(985, 1016)), lots)
             stage.see(*row)
             flow.append(row)
         asked = stage.wake(60)

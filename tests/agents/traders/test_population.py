@@ -65,7 +65,6 @@ def write(folder: Path, text: str) -> Path:
         ("name: a", "groups: Field required"),
         ("{name: a b, groups: [{trader: noise}]}", "name: String should match pattern"),
         ("{name: a, groups: []}", "groups: List should have at least 1 item"),
-        ("{name: a, groups: [{trader: martian}]}", "trader 'martian' is not known; known are avellaneda_stoikov, belief"),
         ("{name: a, groups: [{trader: noise, count: 0}]}", "groups.0.count: Input should be greater than or equal to 1, got 0"),
         ("{name: a, groups: [{trader: noise, profile: {interval_s: -3}}]}",
          "'noise': interval_s: Input should be greater than 0, got -3"),
@@ -79,6 +78,12 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message:
     with pytest.raises(PopulationError) as caught:
         load_population(write(tmp_path, text))
     assert message in str(caught.value)
+
+
+def test_unknown_traders_are_told_all_known_ones() -> None:
+    with pytest.raises(PopulationError, match="trader 'martian' is not known; known are") as caught:
+        population({"trader": "martian"})
+    assert all(name in str(caught.value) for name in BUILT_IN)
 
 
 def test_unreadable_and_missing_files(tmp_path: Path) -> None:

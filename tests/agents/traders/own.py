@@ -1,0 +1,56 @@
+"""Traders that only tests need."""
+
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.words import BUY, SELL, cancel, limit, market_order, recall, remember, sleep
+
+
+class FlooderProfile(Profile):
+    orders: int = Field(100, ge=1)
+    room_ticks: int = Field(5000, ge=1)
+
+
+@trader("flooder", FlooderProfile)
+def flooder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Adds orders further and further away from the middle, and never cancels."""
+    for number in range(int(profile.orders)):
+        away = 1 + (market.orders_open + number) % int(profile.room_ticks)
+        if number % 2 == 0:
+            limit(requests, BUY, 10_000 - away, 1)
+        else:
+            limit(requests, SELL, 10_000 + away, 1)
+    sleep(requests, market, 1e9)
+
+
+class SweeperProfile(Profile):
+    lots: int = Field(100_000, ge=1)
+
+
+@trader("sweeper", SweeperProfile)
+def sweeper(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """One market order."""
+    market_order(requests, BUY, int(profile.lots))
+
+
+class AbsurdProfile(Profile):
+    price_ticks: float = Field(5e9, ge=0)
+    lots: float = Field(5e6, ge=0)
+
+
+@trader("absurd", AbsurdProfile, memory=1)
+def absurd(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """Asks for what no market takes: prices and quantities beyond all limits, and both cancels of one order."""
+    limit(requests, BUY, int(profile.price_ticks), 1)
+    limit(requests, SELL, 10_000, int(profile.lots))
+    limit(requests, BUY, -5, 1)
+    limit(requests, BUY, 10, 0)
+    if recall(market, 0) == 0.0:
+        limit(requests, BUY, 10, 1)
+    for index in range(market.orders_open):
+        cancel(requests, market, index)
+        cancel(requests, market, index)
+    remember(market, 0, 1.0)
+    sleep(requests, market, 1e9)
