@@ -1,4 +1,7 @@
-"""A binary heap over two arrays: smallest key first, O(log size) a step. Place 0 is not used."""
+"""A heap over two arrays, four children a place: smallest key first, O(log size) a step. Place 0 is not used.
+
+Four children lie next to each other in memory, so that a large heap is half as many cache misses deep as a binary one.
+"""
 
 from typing import Any
 
@@ -11,7 +14,7 @@ def push(keys: Any, items: Any, counter: Any, size_at: int, key: int, item: int)
     counter[size_at] += 1
     place = counter[size_at]
     while place > 1:
-        parent = place >> 1
+        parent = (place + 2) >> 2
         if keys[parent] <= key:
             break
         keys[place] = keys[parent]
@@ -26,11 +29,12 @@ def sink(keys: Any, items: Any, size: int, key: int, item: int) -> None:
     """Puts an item in the place of the first one."""
     place = 1
     while True:
-        child = 2 * place
+        child = 4 * place - 2
         if child > size:
             break
-        if child < size and keys[child + 1] < keys[child]:
-            child += 1
+        for sibling in range(child + 1, min(child + 4, size + 1)):
+            if keys[sibling] < keys[child]:
+                child = sibling
         if keys[child] >= key:
             break
         keys[place] = keys[child]
