@@ -1,6 +1,7 @@
 """`serl exchange`: start one, ask it, stop it."""
 
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import click
 from serl.exchange.errors import ConfigError
 
 DEFAULT = "tcp://127.0.0.1:5570"
+
+SLOW_START_S = 3.0
 
 
 @click.group()
@@ -74,9 +77,13 @@ def start(config: Path | None, **given: Any) -> None:
     settings = load_config(config, _overrides(**given))
     from serl.exchange.server import Exchange
 
+    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about a minute"], {"err": True})
+    slow.daemon = True
+    slow.start()
     server = Exchange(settings)
 
     def ready() -> None:
+        slow.cancel()
         recovery = server.core.recovery
         names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
             " ..." if len(settings.symbols) > 8 else ""
