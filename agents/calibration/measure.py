@@ -1,0 +1,275 @@
+"""What a tape says in closed form about the flow that made it: tables of quantiles, shares, rates.
+
+All of the training window and nothing else. Prices in ticks, quantities in lots, times in seconds.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.calibration.errors import CalibrationError
+from serl.agents.realism.facts import minutes_of
+from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
+from serl.agents.traders.flow_tables import CURVE_STEPS, POINTS
+from serl.exchange.records import Side
+
+MINUTES_MIN, KIND_MIN = 5, 50
+"""The shortest training window, and the fewest messages of each kind in it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The flow of a training window. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
+
+    counts: dict[str, int]
+    """Messages by kind, in the window."""
+    duration_s: float
+    next_share: Floats
+    """[before, after] of limit, market, cancel."""
+    wait_log_s: Floats
+    """[before, after, point]"""
+    spread_edges_ticks: Floats
+    """[3] quartiles of the spread before limit orders."""
+    distance_ticks: Floats
+    """[spread state, point] of limit orders behind their touch, before they came; negative: inside the spread."""
+    limit_lots: Floats
+    """[inside, at the touch, behind it; point]"""
+    market_lots: Floats
+    """[point] of market orders that left something at the touch."""
+    sweep_share: float
+    through_share: float
+    repeat_share: float
+    """Share of market orders that follow one of the same side, above what is expected of coin flips."""
+    patience_log_s: Floats
+    """[at the touch, near, far; point]"""
+    near_ticks: float
+    visible_lots: float
+    """Mean over messages and sides of what is on all visible levels."""
+    visible_ticks: float
+    """Mean distance of the last visible level from its touch."""
+    spread_ticks: float
+    """Mean over time."""
+    mean_market_lots: float
+    volume_lots: float
+    volatility_ticks: float
+    """Standard deviation of the mid's moves over one minute."""
+    activity_deviation: float
+    """Standard deviation of the logarithm of messages a minute, beyond what a Poisson process of their mean has."""
+    activity_curve: Floats
+    """[13 parts of 09:30-16:00] messages a second relative to the window's mean; 1 where the window says nothing."""
+    first_mid_ticks: float
+
+
+def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
+    """CalibrationError if a window has too little in it to measure."""
+    minutes = (end_ns - start_ns) // MINUTE_NS
+    if minutes < MINUTES_MIN:
+        raise CalibrationError(f"training window: at least {MINUTES_MIN} minutes are due, got {minutes}; give a longer one")
+    for kind, name in ((LIMIT, "limit orders"), (MARKET, "market orders"), (CANCEL, "cancellations")):
+        found = int((window.kind == kind).sum())
+        if found < KIND_MIN:
+            raise CalibrationError(
+                f"training window: at least {KIND_MIN} {name} are due, got {found}; give a longer window or a busier day"
+            )
+
+
+def quantiles(values: Floats | Ints) -> Floats:
+    """[POINTS] of a sample; equal neighbours keep atoms such as round lots. A sample that is too small: CalibrationError."""
+    if len(values) < 2:
+        raise CalibrationError(f"a table of quantiles needs two values at least, got {len(values)}; give a longer window")
+    return np.asarray(np.quantile(values, np.linspace(0.0, 1.0, POINTS)))
+
+
+def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
+    """Measures a window [start_ns, end_ns) of a tape. CalibrationError if there is too little in it."""
+    check_window(window, start_ns, end_ns)
+    kind, books = window.kind.astype(np.int64), window.two_sided[:-1]
+    edges, distances, limit_lots = _limit_orders(window, books)
+    near, patience = _patience(window, books)
+    sweep, through, market_lots, repeat = _market_orders(window, books)
+    shares, waits = _renewal(kind, window.time_ns)
+    bid, ask = window.bid[1:], window.ask[1:]
+    both = window.two_sided[1:]
+    last = np.abs(window.book_ticks[1:, :, -1] - window.book_ticks[1:, :, 0])[both & (window.book_ticks[1:, :, -1] > 0).all(axis=1)]
+    steps = np.diff(window.time_ns, append=end_ns)[both]
+    moves = np.diff(_mid_by_minute(window, start_ns, end_ns))
+    volume = minutes_of(window, start_ns, end_ns).volume_lots
+    deviation, curve = _activity(window.time_ns, start_ns, end_ns)
+    return Measured(
+        counts={name: int((kind == code).sum()) for code, name in ((LIMIT, "limit"), (MARKET, "market"), (CANCEL, "cancel"))},
+        duration_s=(end_ns - start_ns) / SECOND_NS,
+        next_share=shares,
+        wait_log_s=waits,
+        spread_edges_ticks=edges,
+        distance_ticks=distances,
+        limit_lots=limit_lots,
+        market_lots=market_lots,
+        sweep_share=sweep,
+        through_share=through,
+        repeat_share=repeat,
+        patience_log_s=patience,
+        near_ticks=near,
+        visible_lots=float(window.book_lots[1:].sum(axis=2)[both].mean()),
+        visible_ticks=float(last.mean()) if len(last) else float(np.quantile(distances, 0.95)),
+        spread_ticks=float(np.average((ask - bid)[both], weights=np.maximum(1, steps))),
+        mean_market_lots=float(window.qty_lots[window.trades].mean()),
+        volume_lots=float(volume.sum()),
+        volatility_ticks=float(moves.std()),
+        activity_deviation=deviation,
+        activity_curve=curve,
+        first_mid_ticks=float(window.mid[1:][both][0]),
+    )  # fmt: skip
+
+
+def own_touch_distance(window: Tape, places: Ints) -> Ints:
+    """Ticks from the touch of the message's own side, before it, to its price; negative: inside the spread."""
+    price, side = window.price_ticks[places], window.side[places]
+    return np.where(side == Side.BUY, window.bid[places] - price, price - window.ask[places])
+
+
+def _limit_orders(window: Tape, books: Bools) -> tuple[Floats, Floats, Floats]:
+    """(spread edges, distances by spread state, quantities by band)."""
+    places = np.flatnonzero((window.kind == LIMIT) & books)
+    distance, lots = own_touch_distance(window, places), window.qty_lots[places]
+    spread = (window.ask - window.bid)[places]
+    edges = np.quantile(spread, [0.25, 0.5, 0.75])
+    state = np.searchsorted(edges, spread, side="left")
+    tables = [_or_all(distance[state == number], distance) for number in range(len(edges) + 1)]
+    bands = [_or_all(lots[chosen], lots) for chosen in (distance < 0, distance == 0, distance > 0)]
+    return edges, np.stack(tables), np.stack(bands)
+
+
+def _or_all(part: Ints | Floats, whole: Ints | Floats) -> Floats:
+    """The table of a part, or of the whole where the part holds too little for one of its own."""
+    return quantiles(part if len(part) >= POINTS else whole)
+
+
+def _patience(window: Tape, books: Bools) -> tuple[float, Floats]:
+    """(what is near, ln seconds to cancellation at the touch, near and far)."""
+    seen = np.flatnonzero((window.kind == CANCEL) & (window.entered_ns >= window.time_ns[0]) & books & window.first)
+    if len(seen) < KIND_MIN:
+        raise CalibrationError(f"{len(seen)} cancellations of orders that entered in the window, {KIND_MIN} are due; give a longer one")
+    distance = own_touch_distance(window, seen)
+    log_s = np.log(np.maximum(1, window.time_ns[seen] - window.entered_ns[seen]) / SECOND_NS)
+    behind = distance[distance > 0]
+    near = float(np.median(behind)) if len(behind) else 1.0
+    bands = (distance <= 0, (distance > 0) & (distance <= near), distance > near)
+    return near, np.stack([_or_all(log_s[chosen], log_s) for chosen in bands])
+
+
+def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, float]:
+    """(share that takes the touch exactly, share that trades through it, table of the others' lots, share of repeats)."""
+    places = np.flatnonzero(window.trades & books)
+    other = 1 - window.side[places].astype(np.int64)
+    touch = window.book_ticks[places, other, 0]
+    there, lots = window.book_lots[places, other, 0], window.qty_lots[places]
+    through = window.price_ticks[places] != touch
+    sweep = ~through & (lots == there)
+    rest = lots[~through & ~sweep]
+    signs = window.sign[places]
+    repeat = max(0.0, 2.0 * float((signs[1:] == signs[:-1]).mean()) - 1.0)
+    return float(sweep.mean()), float(through.mean()), _or_all(rest, lots), repeat
+
+
+def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:
+    """(shares of the kinds after each kind, ln seconds between each pair)."""
+    before, after = kind[:-1], kind[1:]
+    wait = np.log(np.maximum(1, np.diff(time_ns)) / SECOND_NS)
+    counts = np.bincount(3 * before + after, minlength=9).reshape(3, 3) + 1.0
+    tables = [_or_all(wait[(before == one) & (after == two)], wait) for one in range(3) for two in range(3)]
+    return counts / counts.sum(axis=1, keepdims=True), np.stack(tables).reshape(3, 3, POINTS)
+
+
+def _mid_by_minute(window: Tape, start_ns: int, end_ns: int) -> Floats:
+    keep = window.two_sided[1:]
+    grid = np.arange(start_ns, end_ns + 1, MINUTE_NS)
+    place = np.maximum(0, np.searchsorted(window.time_ns[keep], grid) - 1)
+    return np.asarray(window.mid[1:][keep][place])
+
+
+def _activity(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]:
+    """(standard deviation of ln messages a minute, beyond Poisson; the curve over the day)."""
+    minutes = int((end_ns - start_ns) // MINUTE_NS)
+    counts = np.bincount((time_ns - start_ns) // MINUTE_NS, minlength=minutes)[:minutes].astype(np.float64)
+    variance = counts.var() / counts.mean() ** 2 - 1.0 / counts.mean()
+    deviation = float(np.sqrt(np.log1p(max(0.0, variance))))
+    open_ns, close_ns = int(9.5 * 3600) * SECOND_NS, 16 * 3600 * SECOND_NS
+    edges = np.linspace(open_ns, close_ns, CURVE_STEPS + 1)
+    curve = np.ones(CURVE_STEPS)
+    for part in range(CURVE_STEPS):
+        low, high = max(edges[part], start_ns), min(edges[part + 1], end_ns)
+        if high - low > MINUTES_MIN * MINUTE_NS:
+            rate = float(((time_ns >= low) & (time_ns < high)).sum()) / (high - low)
+            curve[part] = rate / (len(time_ns) / (end_ns - start_ns))
+    return deviation, curve
+
+
+@dataclass(frozen=True)
+class PoissonRates:
+    """Rates of Cont, Stoikov and Talreja's model, of one side, with 95 % intervals; level k is (k - 1, k] steps of ticks."""
+
+    level_ticks: int
+    limit_per_s: Floats
+    """[level] orders at that distance from the other side's touch."""
+    cancel_per_s: Floats
+    """[level] of each order."""
+    market_per_s: float
+    limit_interval: Floats
+    """[2, level]"""
+    cancel_interval: Floats
+    market_interval: tuple[float, float]
+    limit_lots: float
+    """Median."""
+    market_lots: float
+    lots_spread: float
+
+
+def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
+    """Rates by counting: messages over the time that their distance is in view, cancellations over orders standing there.
+
+    Orders standing are the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3). Intervals
+    are those of a Poisson count. CalibrationError if there is too little in the window.
+    """
+    check_window(window, start_ns, end_ns)
+    steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
+    seconds, lots_s = np.zeros(levels), np.zeros(levels)
+    for side in (0, 1):
+        ticks, lots = window.book_ticks[1:, side], window.book_lots[1:, side]
+        opposite = window.book_ticks[1:, 1 - side, :1]
+        away = np.where((ticks > 0) & (opposite > 0), np.abs(opposite - ticks), 0)
+        level = np.clip((away - 1) // level_ticks, 0, levels - 1)
+        weights = np.where(away > 0, lots * steps_s[:, np.newaxis], 0.0)
+        lots_s += np.bincount(level.ravel(), weights=weights.ravel(), minlength=levels)
+        # A level is in view up to the last price that is shown, and all are if the book ends before that.
+        full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
+        reach = np.where(full, level.max(axis=1), levels - 1)
+        seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]
+    counts = np.zeros((3, levels))
+    books = window.two_sided[:-1]
+    for kind in (LIMIT, CANCEL):
+        places = np.flatnonzero((window.kind == kind) & books)
+        opposite = np.where(window.side[places] == Side.BUY, window.ask[places], window.bid[places])
+        away = np.abs(opposite - window.price_ticks[places])
+        counts[kind] = np.bincount(np.clip((away - 1) // level_ticks, 0, levels - 1), minlength=levels)
+    limits, trades = window.kind == LIMIT, int(window.trades.sum())
+    orders_s = lots_s / float(window.qty_lots[limits].mean())
+    limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
+    cancel_rate, cancel_interval = _rate(counts[CANCEL], orders_s)
+    market_rate, market_interval = _rate(np.array([float(trades)]), np.array([2.0 * (end_ns - start_ns) / SECOND_NS]))
+    return PoissonRates(
+        level_ticks, limit_rate, cancel_rate, float(market_rate[0]), limit_interval, cancel_interval,
+        (float(market_interval[0, 0]), float(market_interval[1, 0])),
+        float(np.median(window.qty_lots[limits])), float(np.median(window.qty_lots[window.trades])),
+        float(np.log(window.qty_lots[limits]).std()),
+    )  # fmt: skip
+
+
+def _rate(counts: Floats, exposure_s: Floats) -> tuple[Floats, NDArray[Any]]:
+    """(events a second, [2, ...] interval); 0 where there was no exposure."""
+    safe = np.where(exposure_s > 0, exposure_s, np.inf)
+    half = 1.96 * np.sqrt(np.maximum(counts, 1.0)) / safe
+    rate = counts / safe
+    return rate, np.stack([np.maximum(0.0, rate - half), rate + half])

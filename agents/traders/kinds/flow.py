@@ -1,0 +1,133 @@
+"""The order flow of a whole market as one trader, drawn from tables that are measured on a day (serl.agents.calibration).
+
+What happens next, and when, is a Markov renewal process over limit orders, market orders and cancellations: the wait has a
+distribution for each pair of consecutive kinds, so that both the reactions within a millisecond and the lulls of seconds
+are there; a slowly moving activity speeds the waits up and down. Where an order goes depends on the spread, how long it
+stays on its distance from the touch. Signs of market orders come from hidden parent orders with heavy-tailed lengths
+(Lillo, Mike, Farmer 2005). Everything leans towards a reference price, the latent opinion of the market: the fundamental
+value, noise, and the impact of all trades with a memory that decays as the inverse square root of the volume traded
+since (Bouchaud, Gefen, Potters, Wyart 2004; Tóth et al. 2011).
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from serl.agents.traders.flow_book import lean_of, opening, place, pull_out, sweep_far
+from serl.agents.traders.flow_reference import (
+    SLOTS,
+    advance_reference,
+    advance_wait,
+    begin_parents,
+    parent_sign,
+)
+from serl.agents.traders.flow_tables import (
+    BANDS,
+    CURVE_STEPS,
+    DISTANCE_STATES,
+    KINDS,
+    LIMIT_KIND,
+    MARKET_KIND,
+    lots_from,
+    next_kind,
+    straight,
+)
+from serl.agents.traders.random import uniform
+from serl.agents.traders.registry import Profile, trader
+from serl.agents.traders.words import BUY, SELL, market_order, recall, remember, sleep, take, two_sided
+from serl.exchange.compiling import inlined
+
+NEXT_KIND = SLOTS
+DRAWS_PER_EVENT = 32
+
+
+def _table(low: float, high: float, copies: int = 1) -> Any:
+    """A field for `copies` quantile tables one after the other."""
+    default = tuple(straight(low, high)) * copies
+    return Field(default, min_length=len(default), max_length=len(default))
+
+
+def _numbers(*values: float) -> Any:
+    return Field(values, min_length=len(values), max_length=len(values))
+
+
+class FlowProfile(Profile):
+    """Tables hold quantiles at POINTS equally spaced probabilities from 0 to 1, linear in between."""
+
+    next_share: tuple[float, ...] = _numbers(0.4, 0.03, 0.57, 0.4, 0.25, 0.35, 0.63, 0.02, 0.35)
+    """Share of limit, market, cancel after each of limit, market, cancel."""
+    wait_log_s: tuple[float, ...] = _table(-10.0, 1.0, KINDS * KINDS)
+    """ln seconds between two kinds: [before, after, point]."""
+    distance_ticks: tuple[float, ...] = _table(-2.0, 20.0, DISTANCE_STATES)
+    """Of limit orders behind their own touch, negative inside the spread: [spread state, point]."""
+    spread_edges_ticks: tuple[float, ...] = _numbers(2.0, 4.0, 8.0)
+    """The spread is in state k above the k-th edge."""
+    limit_lots: tuple[float, ...] = _table(1.0, 200.0, BANDS)
+    """[inside the spread, at the touch, behind it; point]"""
+    market_lots: tuple[float, ...] = _table(1.0, 200.0)
+    """Of market orders that leave something at the touch."""
+    sweep_share: float = Field(0.3, ge=0, le=1, description="of market orders that take all of the touch and no more")
+    through_share: float = Field(0.1, ge=0, le=1, description="of market orders that trade through the touch")
+    patience_log_s: tuple[float, ...] = _table(-6.0, 4.0, BANDS)
+    """ln seconds from an order to its cancellation: [at the touch, near, far; point]."""
+    near_ticks: float = Field(5.0, gt=0, description="orders up to so far behind the touch are near")
+    visible_levels: int = Field(10, ge=1, le=10)
+    visible_lots: float = Field(1000.0, gt=0, description="a side, on the visible levels, that the flow returns to")
+    far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are taken out")
+    restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to visible_lots")
+    queue_lean: float = Field(0.0, description="how strongly market orders go to the thin side")
+    lean: float = Field(1.0, ge=0, description="how strongly the flow leans to the reference price")
+    lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
+    noise_ticks: float = Field(0.3, ge=0, description="standard deviation of the reference's step at an event")
+    impact_ticks: float = Field(1.0, ge=0, description="of one unit of volume on the reference, at once")
+    impact_lots: float = Field(100.0, gt=0, description="unit of volume: a mean market order")
+    parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
+    repeat_share: float = Field(0.5, ge=0, le=1, description="of market orders that are the last one's parent's too")
+    activity_deviation: float = Field(0.5, ge=0, description="standard deviation of the logarithm of the activity")
+    activity_events: float = Field(2000.0, gt=1, description="memory of the slow half of the activity; the fast: a tenth")
+    activity_curve: tuple[float, ...] = _numbers(*(1.0 for _ in range(CURVE_STEPS)))
+    """Relative speed in each of equal parts of the day."""
+
+
+@inlined
+def cross(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """A market order of one of the hidden parents."""
+    side = BUY if parent_sign(agent, profile, market) > 0 else SELL
+    price = market.ask_ticks if side == BUY else market.bid_ticks
+    there = market.ask_lots if side == BUY else market.bid_lots
+    draw = uniform(agent)
+    lots = lots_from(agent, profile.market_lots, 0)
+    if draw < profile.through_share:
+        market_order(requests, side, there + lots)
+    elif draw < profile.through_share + profile.sweep_share:
+        take(requests, side, price, there)
+    else:
+        take(requests, side, price, min(lots, max(1, there - 1)))
+
+
+@trader("flow", FlowProfile, memory=SLOTS + 1, depth=10)
+def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
+    """One event. Memory: as flow_reference.py says, and the kind of the event to come. O(own orders) for a cancellation."""
+    # A block of random numbers for each event: a market that was disturbed goes on with the same ones.
+    agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
+    if recall(market, 0) == 0.0:
+        begin_parents(agent, profile, market)
+    advance_reference(agent, profile, market)
+    if not two_sided(market):
+        opening(agent, profile, market, requests)
+        sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
+        return
+    kind = int(recall(market, NEXT_KIND))
+    lean = lean_of(profile, market)
+    draw = uniform(agent)
+    done = kind
+    if kind == MARKET_KIND:
+        cross(agent, profile, market, requests)
+    elif kind == LIMIT_KIND:
+        place(agent, profile, market, requests, lean, draw)
+    else:
+        pull_out(agent, profile, market, requests, lean, draw)
+    sweep_far(profile, market, requests)
+    following = next_kind(agent, profile, market, done)
+    remember(market, NEXT_KIND, 1.0 * following)
+    sleep(requests, market, advance_wait(agent, profile, market, done, following))
