@@ -28,7 +28,9 @@ class Free:
     distance: float = 1.0
     """Factor on distances behind the touch."""
     inside: float = 1.0
-    """Factor on distances inside the spread."""
+    """Factor on the share of orders inside the spread."""
+    touch_cancels: float = 1.0
+    """Factor on the share of cancellations at the touch."""
     visible: float = 1.0
     """Factor on the visible quantity."""
     speed: float = 1.0
@@ -56,14 +58,16 @@ def impact_ticks(measured: Measured, prefactor: float) -> float:
 
 def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
     """Parameters of the trader `flow`."""
-    distance = np.where(measured.distance_ticks > 0, free.distance, free.inside) * measured.distance_ticks
     events = sum(measured.counts.values())
     per_event = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0 / events)
     return {
         "next_share": _plain(measured.next_share),
         "wait_log_s": _plain(measured.wait_log_s + math.log(free.speed)),
-        "distance_ticks": _plain(distance),
         "spread_edges_ticks": _plain(measured.spread_edges_ticks),
+        "inside_share": _plain(np.minimum(1.0, measured.inside_share * free.inside)),
+        "inside_fraction": _plain(measured.inside_fraction),
+        "distance_ticks": _plain(measured.distance_ticks * free.distance),
+        "touch_cancel_share": _plain(np.minimum(1.0, measured.touch_cancel_share * free.touch_cancels)),
         "limit_lots": _plain(measured.limit_lots),
         "market_lots": _plain(measured.market_lots),
         "sweep_share": measured.sweep_share,
@@ -71,7 +75,7 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "patience_log_s": _plain(measured.patience_log_s + free.patience),
         "near_ticks": measured.near_ticks,
         "visible_levels": levels,
-        "visible_lots": measured.visible_lots * free.visible,
+        "lots_per_tick": measured.lots_per_tick * free.visible,
         "far_ticks": 3.0 * measured.visible_ticks,
         "restoring": free.restoring,
         "lean": free.lean,

@@ -16,6 +16,8 @@ from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, 
 from serl.agents.traders.flow_tables import CURVE_STEPS, POINTS
 from serl.exchange.records import Side
 
+STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
+"""Of messages below each of the edges between spread states."""
 MINUTES_MIN, KIND_MIN = 5, 50
 """The shortest training window, and the fewest messages of each kind in it."""
 
@@ -32,9 +34,15 @@ class Measured:
     wait_log_s: Floats
     """[before, after, point]"""
     spread_edges_ticks: Floats
-    """[3] quartiles of the spread before limit orders."""
+    """[5] quantiles STATE_SHARES of the spread before messages."""
+    inside_share: Floats
+    """[spread state] of limit orders inside the spread."""
+    inside_fraction: Floats
+    """[point] how far into the spread, 0..1."""
     distance_ticks: Floats
-    """[spread state, point] of limit orders behind their touch, before they came; negative: inside the spread."""
+    """[spread state, point] of other limit orders behind their touch, before they came."""
+    touch_cancel_share: Floats
+    """[spread state] of cancellations at the touch."""
     limit_lots: Floats
     """[inside, at the touch, behind it; point]"""
     market_lots: Floats
@@ -46,8 +54,8 @@ class Measured:
     patience_log_s: Floats
     """[at the touch, near, far; point]"""
     near_ticks: float
-    visible_lots: float
-    """Mean over messages and sides of what is on all visible levels."""
+    lots_per_tick: float
+    """Geometric mean over messages and sides: what is on the visible levels over the ticks that they span."""
     visible_ticks: float
     """Mean distance of the last visible level from its touch."""
     spread_ticks: float
@@ -77,23 +85,56 @@ def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
 
 
 def quantiles(values: Floats | Ints) -> Floats:
-    """[POINTS] of a sample; equal neighbours keep atoms such as round lots. A sample that is too small: CalibrationError."""
+    """[POINTS] of a sample; equal neighbours keep atoms such as round lots.
+
+    The last point is not the maximum but such that the mean of the largest 1/32 is kept: tails are not straight.
+    CalibrationError for a sample that is too small.
+    """
     if len(values) < 2:
         raise CalibrationError(f"a table of quantiles needs two values at least, got {len(values)}; give a longer window")
-    return np.asarray(np.quantile(values, np.linspace(0.0, 1.0, POINTS)))
+    table = np.quantile(values, np.linspace(0.0, 1.0, POINTS))
+    table[-1] = max(table[-2], 2.0 * _top(values).mean() - table[-2])
+    return np.asarray(table)
+
+
+def log_quantiles(seconds: Floats) -> Floats:
+    """[POINTS] of ln seconds; the last point keeps the mean of the longest 1/32 in seconds, not in logarithms.
+
+    A straight piece from a to b in logarithms has the mean (e^b - e^a) / (b - a).
+    """
+    table = quantiles(np.log(seconds))
+    low, mean = float(table[-2]), float(_top(seconds).mean())
+    bounds = [low, low + 20.0]
+    for _ in range(60):
+        width = 0.5 * (bounds[0] + bounds[1]) - low
+        found = np.exp(low) * (np.expm1(width) / width if width > 0 else 1.0)
+        bounds[1 if found > mean else 0] = low + width
+    table[-1] = bounds[0]
+    return table
+
+
+def _top(values: Floats | Ints) -> Floats:
+    """The largest 1/32, at least one."""
+    count = max(1, len(values) // (POINTS - 1))
+    return np.asarray(np.sort(values)[-count:], np.float64)
 
 
 def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
     """Measures a window [start_ns, end_ns) of a tape. CalibrationError if there is too little in it."""
     check_window(window, start_ns, end_ns)
     kind, books = window.kind.astype(np.int64), window.two_sided[:-1]
-    edges, distances, limit_lots = _limit_orders(window, books)
+    state, edges = _spread_states(window)
+    inside, fraction, distances, limit_lots = _limit_orders(window, books, state)
     near, patience = _patience(window, books)
     sweep, through, market_lots, repeat = _market_orders(window, books)
     shares, waits = _renewal(kind, window.time_ns)
     bid, ask = window.bid[1:], window.ask[1:]
     both = window.two_sided[1:]
-    last = np.abs(window.book_ticks[1:, :, -1] - window.book_ticks[1:, :, 0])[both & (window.book_ticks[1:, :, -1] > 0).all(axis=1)]
+    full = (window.book_ticks[1:, :, -1] > 0).all(axis=1)
+    if not full.any():
+        raise CalibrationError(f"the book never shows {window.levels} levels on both sides; give --levels, fewer")
+    reach = np.maximum(1, np.abs(window.book_ticks[1:, :, -1] - window.book_ticks[1:, :, 0])[full])
+    density = window.book_lots[1:].sum(axis=2)[full] / reach
     steps = np.diff(window.time_ns, append=end_ns)[both]
     moves = np.diff(_mid_by_minute(window, start_ns, end_ns))
     volume = minutes_of(window, start_ns, end_ns).volume_lots
@@ -104,7 +145,10 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
         next_share=shares,
         wait_log_s=waits,
         spread_edges_ticks=edges,
+        inside_share=inside,
+        inside_fraction=fraction,
         distance_ticks=distances,
+        touch_cancel_share=_touch_cancels(window, books, state),
         limit_lots=limit_lots,
         market_lots=market_lots,
         sweep_share=sweep,
@@ -112,8 +156,8 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
         repeat_share=repeat,
         patience_log_s=patience,
         near_ticks=near,
-        visible_lots=float(window.book_lots[1:].sum(axis=2)[both].mean()),
-        visible_ticks=float(last.mean()) if len(last) else float(np.quantile(distances, 0.95)),
+        lots_per_tick=float(np.exp(np.log(density).mean())),
+        visible_ticks=float(reach.mean()),
         spread_ticks=float(np.average((ask - bid)[both], weights=np.maximum(1, steps))),
         mean_market_lots=float(window.qty_lots[window.trades].mean()),
         volume_lots=float(volume.sum()),
@@ -130,16 +174,35 @@ def own_touch_distance(window: Tape, places: Ints) -> Ints:
     return np.where(side == Side.BUY, window.bid[places] - price, price - window.ask[places])
 
 
-def _limit_orders(window: Tape, books: Bools) -> tuple[Floats, Floats, Floats]:
-    """(spread edges, distances by spread state, quantities by band)."""
+def _spread_states(window: Tape) -> tuple[Ints, Floats]:
+    """([message] state of the spread before it, edges)."""
+    spread = (window.ask - window.bid)[:-1]
+    edges = np.quantile(spread[window.two_sided[:-1]], STATE_SHARES)
+    return np.searchsorted(edges, spread, side="left"), edges
+
+
+def _limit_orders(window: Tape, books: Bools, state: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+    """(share inside by spread state, fractions of the spread, distances by spread state, quantities by band)."""
     places = np.flatnonzero((window.kind == LIMIT) & books)
-    distance, lots = own_touch_distance(window, places), window.qty_lots[places]
-    spread = (window.ask - window.bid)[places]
-    edges = np.quantile(spread, [0.25, 0.5, 0.75])
-    state = np.searchsorted(edges, spread, side="left")
-    tables = [_or_all(distance[state == number], distance) for number in range(len(edges) + 1)]
-    bands = [_or_all(lots[chosen], lots) for chosen in (distance < 0, distance == 0, distance > 0)]
-    return edges, np.stack(tables), np.stack(bands)
+    distance, lots, states = own_touch_distance(window, places), window.qty_lots[places], state[places]
+    spread, inside = (window.ask - window.bid)[places], distance < 0
+    fraction = _or_all(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
+    behind = distance[~inside]
+    tables = [_or_all(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)]
+    bands = [_or_all(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
+    return _share_by_state(inside, states), fraction, np.stack(tables), np.stack(bands)
+
+
+def _touch_cancels(window: Tape, books: Bools, state: Ints) -> Floats:
+    """[spread state] share of cancellations that are at the touch."""
+    places = np.flatnonzero((window.kind == CANCEL) & books)
+    return _share_by_state(own_touch_distance(window, places) <= 0, state[places])
+
+
+def _share_by_state(chosen: Bools, states: Ints) -> Floats:
+    """[spread state], with one half event of either kind added so that nothing is impossible."""
+    size = len(STATE_SHARES) + 1
+    return np.asarray((np.bincount(states[chosen], minlength=size) + 0.5) / (np.bincount(states, minlength=size) + 1.0))
 
 
 def _or_all(part: Ints | Floats, whole: Ints | Floats) -> Floats:
@@ -177,9 +240,10 @@ def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, fl
 def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:
     """(shares of the kinds after each kind, ln seconds between each pair)."""
     before, after = kind[:-1], kind[1:]
-    wait = np.log(np.maximum(1, np.diff(time_ns)) / SECOND_NS)
+    wait = np.maximum(1, np.diff(time_ns)) / SECOND_NS
     counts = np.bincount(3 * before + after, minlength=9).reshape(3, 3) + 1.0
-    tables = [_or_all(wait[(before == one) & (after == two)], wait) for one in range(3) for two in range(3)]
+    parts = [wait[(before == one) & (after == two)] for one in range(3) for two in range(3)]
+    tables = [log_quantiles(part if len(part) >= POINTS else wait) for part in parts]
     return counts / counts.sum(axis=1, keepdims=True), np.stack(tables).reshape(3, 3, POINTS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.flow_reference import reference_ticks
-from serl.agents.traders.flow_tables import lots_from, quantile, side_excess
+from serl.agents.traders.flow_tables import lots_from, quantile, side_excess, spread_state, view_ticks
 from serl.agents.traders.random import mix, uniform
 from serl.agents.traders.words import (
     BUY,
@@ -35,11 +35,11 @@ def lean_of(profile: Any, market: Any) -> float:
 
 @inlined
 def opening(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Fills an empty side around the last price, at distances of the widest spread state."""
+    """Fills an empty side around the last price, as far apart as spreads commonly are."""
     middle = market.last_ticks if market.last_ticks > 0 else int(value_at(market, market.time_ns))
-    half = max(1, int(0.5 * profile.spread_edges_ticks[1]))
+    half = max(1, int(0.5 * profile.spread_edges_ticks[2]))
     for _ in range(OPENING_ORDERS):
-        away = half + max(0, int(quantile(profile.distance_ticks, 0, uniform(agent))))
+        away = half + int(quantile(profile.distance_ticks, 2, uniform(agent)))
         lots = lots_from(agent, profile.limit_lots, 2)
         if market.bid_ticks == 0:
             limit(requests, BUY, min(middle, market.ask_ticks if market.ask_ticks > 0 else middle) - away, lots)
@@ -50,17 +50,19 @@ def opening(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 @inlined
 def place(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
     """A limit order, on the side that the reference is on or that holds less, at a distance that depends on the spread."""
-    pull = side_excess(market, profile, 1) - side_excess(market, profile, 0)
-    spread, state = market.ask_ticks - market.bid_ticks, 0
-    while state < 3 and spread > profile.spread_edges_ticks[state]:
-        state += 1
-    distance = int(math.floor(quantile(profile.distance_ticks, state, uniform(agent)) + 0.5))
+    spread, state = market.ask_ticks - market.bid_ticks, spread_state(profile, market)
+    where, how_far = uniform(agent), uniform(agent)
+    inside = where < profile.inside_share[state] and spread > 1
+    if inside:
+        fraction = quantile(profile.inside_fraction, 0, how_far)
+        distance = -min(spread - 1, max(1, int(math.floor(fraction * spread + 0.5))))
+    else:
+        distance = int(math.floor(quantile(profile.distance_ticks, state, how_far) + 0.5))
     # Orders that improve the price lean to the reference; those behind it fill up the side that holds less.
-    odds = lean if distance < 0 else 0.5 * lean + profile.restoring * pull
+    thin = side_excess(market, profile, 1) - side_excess(market, profile, 0)
+    odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
-    distance = max(distance, 1 - spread)
-    band = 0 if distance < 0 else 1 if distance == 0 else 2
-    lots = lots_from(agent, profile.limit_lots, band)
+    lots = lots_from(agent, profile.limit_lots, 0 if inside else 1 if distance == 0 else 2)
     post(requests, side, market.bid_ticks - distance if side == BUY else market.ask_ticks + distance, lots)
 
 
@@ -81,20 +83,33 @@ def _patience_log_s(profile: Any, market: Any, index: int, distance: int) -> flo
 
 
 @inlined
-def pull_out(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
-    """Cancels the order that is most overdue for its patience; sooner where the reference is against it, or much is there."""
-    bids, asks = side_excess(market, profile, 0), side_excess(market, profile, 1)
-    tilt = lean - profile.restoring * (bids - asks)
+def _most_overdue(profile: Any, market: Any, at_touch: bool, tilt: float) -> int:
+    """The visible order at the touch, or behind it, that is most overdue for its patience; -1 if there is none."""
     chosen, most = -1, -1e300
+    bid_view, ask_view = view_ticks(profile, market, 0), view_ticks(profile, market, 1)
     for index in range(market.orders_open):
         if own_price(market, index) == 0:
             continue
         distance = behind(market, index)
+        if (distance <= 0) != at_touch or distance > (bid_view if own_side(market, index) == BUY else ask_view):
+            continue
         age_s = max(1e-9, 1e-9 * (market.time_ns - own_since(market, index)))
         overdue = math.log(age_s) - _patience_log_s(profile, market, index, distance)
         overdue += tilt if own_side(market, index) == SELL else -tilt
         if overdue > most:
             chosen, most = index, overdue
+    return chosen
+
+
+@inlined
+def pull_out(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
+    """Cancels an overdue order; sooner where the reference is against it, or much is there."""
+    at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
+    excess = side_excess(market, profile, 0) - side_excess(market, profile, 1)
+    tilt = lean if at_touch else 0.25 * lean - profile.restoring * excess
+    chosen = _most_overdue(profile, market, at_touch, tilt)
+    if chosen < 0:
+        chosen = _most_overdue(profile, market, not at_touch, tilt)
     if chosen >= 0:
         cancel(requests, market, chosen)
 

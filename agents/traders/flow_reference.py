@@ -97,5 +97,7 @@ def advance_wait(agent: Any, profile: Any, market: Any, before: int, after: int)
     _mean_revert(agent, market, SLOW, profile.activity_events)
     _mean_revert(agent, market, FAST, 0.1 * profile.activity_events)
     part = CURVE_STEPS * (market.time_ns - market.open_ns) // max(1, market.close_ns - market.open_ns)
-    speed = profile.activity_curve[min(max(0, part), CURVE_STEPS - 1)] * math.exp(activity(profile, market))
+    # Waits were measured over events, and there are more events where the activity is high.
+    speed = math.exp(0.5 * profile.activity_deviation**2 + activity(profile, market))
+    speed *= profile.activity_curve[min(max(0, part), CURVE_STEPS - 1)]
     return 1e9 * math.exp(quantile(profile.wait_log_s, KINDS * before + after, uniform(agent))) / speed

@@ -9,7 +9,7 @@ from serl.exchange.compiling import inlined
 POINTS = 33
 """Of a quantile table: probabilities 0, 1/32, .. 1."""
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
-BANDS, DISTANCE_STATES, CURVE_STEPS = 3, 4, 13
+BANDS, SPREAD_STATES, CURVE_STEPS = 3, 6, 13
 
 
 def straight(low: float, high: float) -> list[float]:
@@ -33,13 +33,37 @@ def lots_from(agent: Any, table: Any, row: int) -> int:
 
 
 @inlined
+def spread_state(profile: Any, market: Any) -> int:
+    """0 .. SPREAD_STATES - 1, from narrow to wide."""
+    state = 0
+    while state < SPREAD_STATES - 1 and market.ask_ticks - market.bid_ticks > profile.spread_edges_ticks[state]:
+        state += 1
+    return state
+
+
+@inlined
+def levels_in_view(profile: Any, market: Any, side: int) -> int:
+    """How many levels of a side are visible."""
+    return min(market.bid_levels if side == 0 else market.ask_levels, int(profile.visible_levels))
+
+
+@inlined
+def view_ticks(profile: Any, market: Any, side: int) -> int:
+    """From the touch to the last visible level."""
+    last = levels_in_view(profile, market, side) - 1
+    if last < 0:
+        return 0
+    return market.bid_ticks - market.bid_price[last] if side == 0 else market.ask_price[last] - market.ask_ticks
+
+
+@inlined
 def side_excess(market: Any, profile: Any, side: int) -> float:
-    """ln of the visible quantity of a side over what the flow returns to; bounded by 2 either way."""
+    """ln of the visible quantity a tick of a side over what the flow returns to; bounded by 2 either way."""
     lots = 0
-    count = market.bid_levels if side == 0 else market.ask_levels
-    for level in range(min(count, int(profile.visible_levels))):
+    for level in range(levels_in_view(profile, market, side)):
         lots += market.bid_qty[level] if side == 0 else market.ask_qty[level]
-    return min(2.0, max(-2.0, math.log(max(1.0, 1.0 * lots) / profile.visible_lots)))
+    density = max(1.0, 1.0 * lots) / max(1.0, 1.0 * view_ticks(profile, market, side))
+    return min(2.0, max(-2.0, math.log(density / profile.lots_per_tick)))
 
 
 @inlined

@@ -24,10 +24,10 @@ from serl.agents.traders.flow_reference import (
 from serl.agents.traders.flow_tables import (
     BANDS,
     CURVE_STEPS,
-    DISTANCE_STATES,
     KINDS,
     LIMIT_KIND,
     MARKET_KIND,
+    SPREAD_STATES,
     lots_from,
     next_kind,
     straight,
@@ -58,10 +58,16 @@ class FlowProfile(Profile):
     """Share of limit, market, cancel after each of limit, market, cancel."""
     wait_log_s: tuple[float, ...] = _table(-10.0, 1.0, KINDS * KINDS)
     """ln seconds between two kinds: [before, after, point]."""
-    distance_ticks: tuple[float, ...] = _table(-2.0, 20.0, DISTANCE_STATES)
-    """Of limit orders behind their own touch, negative inside the spread: [spread state, point]."""
-    spread_edges_ticks: tuple[float, ...] = _numbers(2.0, 4.0, 8.0)
+    spread_edges_ticks: tuple[float, ...] = _numbers(1.0, 2.0, 3.0, 5.0, 8.0)
     """The spread is in state k above the k-th edge."""
+    inside_share: tuple[float, ...] = _numbers(0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
+    """Of limit orders inside the spread, by spread state."""
+    inside_fraction: tuple[float, ...] = _table(0.05, 0.95)
+    """How far into the spread they go, 0..1."""
+    distance_ticks: tuple[float, ...] = _table(0.0, 20.0, SPREAD_STATES)
+    """Of other limit orders, behind their own touch: [spread state, point]."""
+    touch_cancel_share: tuple[float, ...] = _numbers(0.5, 0.4, 0.35, 0.3, 0.3, 0.3)
+    """Of cancellations at the touch, by spread state."""
     limit_lots: tuple[float, ...] = _table(1.0, 200.0, BANDS)
     """[inside the spread, at the touch, behind it; point]"""
     market_lots: tuple[float, ...] = _table(1.0, 200.0)
@@ -72,9 +78,9 @@ class FlowProfile(Profile):
     """ln seconds from an order to its cancellation: [at the touch, near, far; point]."""
     near_ticks: float = Field(5.0, gt=0, description="orders up to so far behind the touch are near")
     visible_levels: int = Field(10, ge=1, le=10)
-    visible_lots: float = Field(1000.0, gt=0, description="a side, on the visible levels, that the flow returns to")
+    lots_per_tick: float = Field(50.0, gt=0, description="on the visible levels of a side, that the flow returns to")
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are taken out")
-    restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to visible_lots")
+    restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
     queue_lean: float = Field(0.0, description="how strongly market orders go to the thin side")
     lean: float = Field(1.0, ge=0, description="how strongly the flow leans to the reference price")
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
