@@ -11,6 +11,7 @@ from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig, check_population
 
 LATENCY_US = 1.0
+PATIENT_LOG_S = math.log(3600.0)
 PARTICIPATION = 0.1
 """Of the metaorders whose impact `impact_y` speaks of."""
 
@@ -23,8 +24,8 @@ class Free:
     """Of the reference price, in shares of the measured volatility by event."""
     lean: float = 1.0
     restoring: float = 1.0
-    patience: float = 0.0
-    """Added to ln seconds."""
+    patient_share: float = 0.2
+    """Of orders that nobody means to cancel: the tape shows the lives of cancelled orders only."""
     distance: float = 1.0
     """Factor on distances behind the touch."""
     inside: float = 1.0
@@ -56,6 +57,16 @@ def impact_ticks(measured: Measured, prefactor: float) -> float:
     return prefactor * day_sigma * math.log(4.0) / (2.0 * math.sqrt(math.pi * PARTICIPATION * units))
 
 
+def with_patient(tables: Floats, share: float) -> Floats:
+    """[..., POINTS] quantile tables in which this share of all orders waits for PATIENT_LOG_S, the others as before."""
+    points = np.linspace(0.0, 1.0, tables.shape[-1])
+    stretched = [
+        np.where(points < 1.0 - share, np.interp(points / max(1e-9, 1.0 - share), points, row), PATIENT_LOG_S)
+        for row in tables
+    ]
+    return np.stack(stretched) if share > 0 else tables
+
+
 def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
     """Parameters of the trader `flow`."""
     events = sum(measured.counts.values())
@@ -72,7 +83,7 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "market_lots": _plain(measured.market_lots),
         "sweep_share": measured.sweep_share,
         "through_share": measured.through_share,
-        "patience_log_s": _plain(measured.patience_log_s + free.patience),
+        "patience_log_s": _plain(with_patient(measured.patience_log_s, free.patient_share)),
         "near_ticks": measured.near_ticks,
         "visible_levels": levels,
         "lots_per_tick": measured.lots_per_tick * free.visible,
