@@ -22,7 +22,9 @@ class Free:
 
     noise: float = 0.5
     """Of the reference price, in shares of the measured volatility by event."""
-    lean: float = 1.0
+    noise_activity: float = 0.5
+    """Exponent of the activity in the size of its steps."""
+    lean: float = 3.0
     restoring: float = 1.0
     patient_share: float = 0.2
     """Of orders that nobody means to cancel: the tape shows the lives of cancelled orders only."""
@@ -92,6 +94,7 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "lean": free.lean,
         "lean_ticks": 0.5 * measured.spread_ticks,
         "noise_ticks": per_event * free.noise,
+        "noise_activity": free.noise_activity,
         "impact_ticks": impact_ticks(measured, free.impact_y),
         "impact_lots": measured.mean_market_lots,
         "repeat_share": measured.repeat_share,

@@ -7,6 +7,7 @@ import numpy as np
 
 from serl.agents.realism.distances import l1
 from serl.agents.realism.errors import RealismError
+from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
 from serl.agents.realism.impact import response
 from serl.agents.realism.scores import SCORES, last_before
 from serl.agents.realism.tape import SECOND_NS, Floats, Tape, tape_of
@@ -14,8 +15,10 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import simulate
 
 VOLATILITY_STEPS_S = (10, 60, 300)
-VOLATILITY_WEIGHT, RESPONSE_WEIGHT = 0.05, 0.05
-"""What a volatility that is off by a factor of e, and a response that is off by all of itself, cost beside the mean L1."""
+VOLATILITY_WEIGHT, RESPONSE_WEIGHT, FACT_WEIGHT = 0.05, 0.05, 0.01
+"""What a volatility off by a factor of e, a response off by all of itself, and each fact not shared cost beside the mean L1."""
+RETURN_FACTS = len(FACTS) - 1
+"""The facts about returns: all but the last, which is about trade signs."""
 UNUSABLE = 2.0
 """Of a simulated window that cannot be compared at all; more than any that can."""
 
@@ -37,6 +40,11 @@ class Window:
     def volatilities(self) -> Floats:
         """[step] as volatilities_of."""
         return volatilities_of(self.tape, self.start_ns, self.end_ns)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """As facts_of, without intervals."""
+        return facts_of(self.tape, self.start_ns, self.end_ns, 0, np.random.default_rng(0))
 
     @cached_property
     def responses(self) -> Floats:
@@ -85,4 +93,6 @@ def _loss(population: PopulationConfig, seed: int, window: Window) -> tuple[floa
     mean = float(np.mean(distances))
     volatility = np.abs(np.log(np.maximum(1e-9, volatilities_of(tape, window.start_ns, window.end_ns)) / window.volatilities))
     apart = np.abs(market_responses(tape) - window.responses).mean() / np.abs(window.responses).mean()
-    return mean + VOLATILITY_WEIGHT * float(volatility.mean()) + RESPONSE_WEIGHT * float(min(2.0, apart)), mean
+    facts = agreements(window.facts, facts_of(tape, window.start_ns, window.end_ns, 0, random))[:RETURN_FACTS]
+    penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, apart) + FACT_WEIGHT * facts.count(False)
+    return mean + float(penalty), mean

@@ -14,7 +14,8 @@ from serl.agents.calibration.fit import Free
 
 RANGES: dict[str, tuple[float, float]] = {
     "noise": (0.1, 2.0),
-    "lean": (0.1, 6.0),
+    "noise_activity": (0.0, 2.0),
+    "lean": (0.5, 6.0),
     "restoring": (0.1, 4.0),
     "patient_share": (0.0, 0.6),
     "distance": (0.7, 1.4),
@@ -23,7 +24,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "visible": (0.6, 2.0),
     "speed": (0.7, 1.4),
     "activity": (0.5, 2.0),
-    "impact_y": (0.3, 1.2),
+    "impact_y": (0.3, 1.5),
 }
 """Bounds of each free parameter."""
 STUDY = "calibration"

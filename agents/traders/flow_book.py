@@ -102,7 +102,7 @@ def _most_overdue(profile: Any, market: Any, at_touch: bool, tilt: float) -> int
 
 
 @inlined
-def pull_out(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
+def pull_out(profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
     """Cancels an overdue order; sooner where the reference is against it, or much is there."""
     at_touch = draw < profile.touch_cancel_share[spread_state(profile, market)]
     excess = side_excess(market, profile, 0) - side_excess(market, profile, 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 from serl.agents.traders.flow_tables import CURVE_STEPS, KINDS, quantile
 from serl.agents.traders.random import below, normal, uniform
-from serl.agents.traders.words import flow_field, flow_rows, recall, remember, value_at
+from serl.agents.traders.words import BUY, flow_field, flow_rows, recall, remember, value_at
 from serl.exchange.compiling import inlined
 
 IMPACT_SCALES, PARENTS = 8, 10
@@ -57,16 +57,16 @@ def advance_reference(agent: Any, profile: Any, market: Any) -> None:
     remember(market, SEEN, 1.0 * market.flow_count)
     for back in range(fresh - 1, -1, -1):
         side = flow_field(market, back, 1)
-        if side >= 3:
+        if side >= 2:
             units = flow_field(market, back, 3) / profile.impact_lots
-            signed = units if side == 3 else -units
+            signed = units if side == 2 + BUY else -units
             scale, weight = SCALE_RATIO, 0.5
             for place in range(IMPACT_SCALES):
                 before = recall(market, IMPACT + place)
                 remember(market, IMPACT + place, before * math.exp(-units / scale) + signed * weight)
                 scale *= SCALE_RATIO
                 weight *= 0.5
-    step = profile.noise_ticks * normal(agent) * math.exp(0.5 * activity(profile, market))
+    step = profile.noise_ticks * normal(agent) * math.exp(profile.noise_activity * activity(profile, market))
     remember(market, NOISE, recall(market, NOISE) + step)
 
 

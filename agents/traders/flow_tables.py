@@ -67,16 +67,19 @@ def side_excess(market: Any, profile: Any, side: int) -> float:
 
 
 @inlined
-def next_kind(agent: Any, profile: Any, market: Any, before: int) -> int:
-    """What comes after an event; cancellations the more often the more is in the book."""
-    excess = 0.5 * (side_excess(market, profile, 0) + side_excess(market, profile, 1))
-    more = math.exp(0.5 * profile.restoring * excess)
-    limits = profile.next_share[KINDS * before + LIMIT_KIND] / more
-    markets = profile.next_share[KINDS * before + MARKET_KIND]
-    # Market orders keep their share whatever the book holds: volume does not depend on it.
-    cancels = profile.next_share[KINDS * before + CANCEL_KIND] * more
+def next_kind(agent: Any, profile: Any, before: int) -> int:
+    """What is to come after an event."""
     draw = uniform(agent)
-    if draw < markets:
-        return MARKET_KIND
-    draw = (draw - markets) / max(1e-9, 1.0 - markets)
-    return LIMIT_KIND if draw * (limits + cancels) < limits else CANCEL_KIND
+    if draw < profile.next_share[KINDS * before + LIMIT_KIND]:
+        return LIMIT_KIND
+    draw -= profile.next_share[KINDS * before + LIMIT_KIND]
+    return MARKET_KIND if draw < profile.next_share[KINDS * before + MARKET_KIND] else CANCEL_KIND
+
+
+@inlined
+def turned(profile: Any, market: Any, kind: int, draw: float) -> int:
+    """A limit order becomes a cancellation where there is much in the book, and the other way round where there is little."""
+    excess = 0.5 * (side_excess(market, profile, 0) + side_excess(market, profile, 1))
+    if kind != (LIMIT_KIND if excess > 0 else CANCEL_KIND) or draw < math.exp(-profile.restoring * abs(excess)):
+        return kind
+    return CANCEL_KIND if kind == LIMIT_KIND else LIMIT_KIND

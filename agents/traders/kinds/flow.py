@@ -30,6 +30,7 @@ from serl.agents.traders.flow_tables import (
     SPREAD_STATES,
     lots_from,
     next_kind,
+    turned,
     straight,
 )
 from serl.agents.traders.random import uniform
@@ -38,7 +39,8 @@ from serl.agents.traders.words import BUY, SELL, market_order, recall, remember,
 from serl.exchange.compiling import inlined
 
 NEXT_KIND = SLOTS
-DRAWS_PER_EVENT = 32
+DRAWS_PER_EVENT = 256
+"""Random numbers set aside for each event; opening a book takes the most."""
 
 
 def _table(low: float, high: float, copies: int = 1) -> Any:
@@ -81,10 +83,10 @@ class FlowProfile(Profile):
     lots_per_tick: float = Field(50.0, gt=0, description="on the visible levels of a side, that the flow returns to")
     far_ticks: float = Field(200.0, gt=0, description="orders further than this behind the touch are taken out")
     restoring: float = Field(1.0, ge=0, description="how strongly the flow returns to lots_per_tick")
-    queue_lean: float = Field(0.0, description="how strongly market orders go to the thin side")
     lean: float = Field(1.0, ge=0, description="how strongly the flow leans to the reference price")
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
     noise_ticks: float = Field(0.3, ge=0, description="standard deviation of the reference's step at an event")
+    noise_activity: float = Field(0.5, ge=0, description="exponent of the activity in the size of that step")
     impact_ticks: float = Field(1.0, ge=0, description="of one unit of volume on the reference, at once")
     impact_lots: float = Field(100.0, gt=0, description="unit of volume: a mean market order")
     parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
@@ -96,9 +98,9 @@ class FlowProfile(Profile):
 
 
 @inlined
-def cross(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """A market order of one of the hidden parents."""
-    side = BUY if parent_sign(agent, profile, market) > 0 else SELL
+def cross(agent: Any, profile: Any, market: Any, requests: Any, sign: float) -> None:
+    """A market order."""
+    side = BUY if sign > 0 else SELL
     price = market.ask_ticks if side == BUY else market.bid_ticks
     there = market.ask_lots if side == BUY else market.bid_lots
     draw = uniform(agent)
@@ -113,27 +115,31 @@ def cross(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 @trader("flow", FlowProfile, memory=SLOTS + 1, depth=10)
 def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event. Memory: as flow_reference.py says, and the kind of the event to come. O(own orders) for a cancellation."""
-    # A block of random numbers for each event: a market that was disturbed goes on with the same ones.
+    """One event. Memory: as flow_reference.py says, and the kind of the event to come. O(own orders) for a cancellation.
+
+    When it acts, what it means to do, its noise and the sides of its parents do not depend on the book: a market that
+    somebody disturbed goes on with the same randomness (common random numbers), and differs by the answer alone.
+    """
     agent.draws = (agent.draws // DRAWS_PER_EVENT + 1) * DRAWS_PER_EVENT
     if recall(market, 0) == 0.0:
         begin_parents(agent, profile, market)
     advance_reference(agent, profile, market)
-    if not two_sided(market):
-        opening(agent, profile, market, requests)
-        sleep(requests, market, 1e6 + 2.0 * agent.latency_ns)
-        return
     kind = int(recall(market, NEXT_KIND))
-    lean = lean_of(profile, market)
-    draw = uniform(agent)
-    done = kind
-    if kind == MARKET_KIND:
-        cross(agent, profile, market, requests)
-    elif kind == LIMIT_KIND:
-        place(agent, profile, market, requests, lean, draw)
-    else:
-        pull_out(agent, profile, market, requests, lean, draw)
-    sweep_far(profile, market, requests)
-    following = next_kind(agent, profile, market, done)
+    following = next_kind(agent, profile, kind)
     remember(market, NEXT_KIND, 1.0 * following)
-    sleep(requests, market, advance_wait(agent, profile, market, done, following))
+    wait_ns = advance_wait(agent, profile, market, kind, following)
+    sign = parent_sign(agent, profile, market) if kind == MARKET_KIND else 0.0
+    turn, draw = uniform(agent), uniform(agent)
+    if two_sided(market):
+        lean, done = lean_of(profile, market), turned(profile, market, kind, turn)
+        if done == MARKET_KIND:
+            cross(agent, profile, market, requests, sign)
+        elif done == LIMIT_KIND:
+            place(agent, profile, market, requests, lean, draw)
+        else:
+            pull_out(profile, market, requests, lean, draw)
+        sweep_far(profile, market, requests)
+    else:
+        opening(agent, profile, market, requests)
+        wait_ns = max(wait_ns, 1e6 + 2.0 * agent.latency_ns)
+    sleep(requests, market, wait_ns)
