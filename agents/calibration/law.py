@@ -84,7 +84,7 @@ def _mids(tape: Tape, grid_ns: Ints) -> Floats:
 
 
 def measure_law(
-    population: PopulationConfig, shares: list[float], seeds: list[int], *, participation: float = 0.1,
+    population: PopulationConfig, shares: list[float], seeds: list[int], *, participation: float = 0.15,
     duration_s: float = 0.0, advance: Callable[[], None] = lambda: None,
 ) -> MeasuredLaw:  # fmt: skip
     """Metaorders of each share of the day's volume, in a market of each seed; odd seeds buy, even ones sell.
