@@ -36,7 +36,7 @@ class Plan:
     held_out: tuple[int, int]
     trials: int = 100
     seed: int = 1
-    seeds_per_trial: int = 2
+    seeds_per_trial: int = 4
     score_seeds: int = 5
 
 

@@ -11,6 +11,7 @@ from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig, check_population
 
 LATENCY_US = 1.0
+ACTIVITY_S, TREND_S = 1200.0, 300.0
 PATIENT_LOG_S = math.log(3600.0)
 PARTICIPATION = 0.1
 """Of the metaorders whose impact `impact_y` speaks of."""
@@ -24,6 +25,8 @@ class Free:
     """Of the reference price, in shares of the measured volatility by event."""
     noise_activity: float = 0.5
     """Exponent of the activity in the size of its steps."""
+    trend_feedback: float = 0.5
+    """Of past moves on their variance."""
     lean: float = 3.0
     restoring: float = 1.0
     patient_share: float = 0.2
@@ -95,11 +98,13 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "lean_ticks": 0.5 * measured.spread_ticks,
         "noise_ticks": per_event * free.noise,
         "noise_activity": free.noise_activity,
+        "trend_feedback": free.trend_feedback,
+        "trend_events": TREND_S * events / measured.duration_s,
         "impact_ticks": impact_ticks(measured, free.impact_y),
         "impact_lots": measured.mean_market_lots,
         "repeat_share": measured.repeat_share,
         "activity_deviation": measured.activity_deviation * free.activity,
-        "activity_events": 15.0 * 60.0 * events / measured.duration_s,
+        "activity_events": ACTIVITY_S * events / measured.duration_s,
         "activity_curve": _plain(measured.activity_curve),
     }
 

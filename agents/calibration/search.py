@@ -15,6 +15,7 @@ from serl.agents.calibration.fit import Free
 RANGES: dict[str, tuple[float, float]] = {
     "noise": (0.1, 2.0),
     "noise_activity": (0.0, 2.0),
+    "trend_feedback": (0.0, 3.0),
     "lean": (0.5, 6.0),
     "restoring": (0.1, 4.0),
     "patient_share": (0.0, 0.6),

@@ -10,10 +10,12 @@ from serl.exchange.compiling import inlined
 
 IMPACT_SCALES, PARENTS = 8, 10
 SCALE_RATIO = 4.0
-BEGUN, SEEN, NOISE, FAST, SLOW, LAST_PARENT, IMPACT = range(7)
+TREND_MAX = 3.0
+"""Standard deviations of the trend that its feedback is bounded at."""
+BEGUN, SEEN, NOISE, TREND, FAST, SLOW, LAST_PARENT, IMPACT = range(8)
 PARENT = IMPACT + IMPACT_SCALES
 SLOTS = PARENT + PARENTS
-"""Memory: the first seven by name; impact by scale; parents: orders yet to come, with the sign of their side."""
+"""Memory: the first eight by name; impact by scale; parents: orders yet to come, with the sign of their side."""
 LENGTH_MAX = 1e4
 
 
@@ -47,6 +49,21 @@ def parent_sign(agent: Any, profile: Any, market: Any) -> float:
 
 
 @inlined
+def _step_noise(agent: Any, profile: Any, market: Any) -> None:
+    """One step of noise: larger where the activity is high, and after a trend of either sign.
+
+    The latter, volatility that follows from coarse moves of the past, is Zumbach's effect (Zumbach and Lynch 2001).
+    """
+    trend = recall(market, TREND)
+    size = abs(trend) / max(1e-9, profile.noise_ticks * math.sqrt(0.5 * profile.trend_events))
+    size = min(TREND_MAX, size)
+    feedback = math.sqrt((1.0 + profile.trend_feedback * size * size) / (1.0 + profile.trend_feedback))
+    step = profile.noise_ticks * normal(agent) * feedback * math.exp(profile.noise_activity * activity(profile, market))
+    remember(market, NOISE, recall(market, NOISE) + step)
+    remember(market, TREND, trend * math.exp(-1.0 / profile.trend_events) + step)
+
+
+@inlined
 def advance_reference(agent: Any, profile: Any, market: Any) -> None:
     """Takes in the trades since the last event, and a step of noise.
 
@@ -66,8 +83,7 @@ def advance_reference(agent: Any, profile: Any, market: Any) -> None:
                 remember(market, IMPACT + place, before * math.exp(-units / scale) + signed * weight)
                 scale *= SCALE_RATIO
                 weight *= 0.5
-    step = profile.noise_ticks * normal(agent) * math.exp(profile.noise_activity * activity(profile, market))
-    remember(market, NOISE, recall(market, NOISE) + step)
+    _step_noise(agent, profile, market)
 
 
 @inlined

@@ -87,6 +87,8 @@ class FlowProfile(Profile):
     lean_ticks: float = Field(5.0, gt=0, description="distance of the reference from the mid that counts as one")
     noise_ticks: float = Field(0.3, ge=0, description="standard deviation of the reference's step at an event")
     noise_activity: float = Field(0.5, ge=0, description="exponent of the activity in the size of that step")
+    trend_feedback: float = Field(0.5, ge=0, description="of the squared trend on the variance of that step")
+    trend_events: float = Field(1000.0, gt=1, description="memory of the trend")
     impact_ticks: float = Field(1.0, ge=0, description="of one unit of volume on the reference, at once")
     impact_lots: float = Field(100.0, gt=0, description="unit of volume: a mean market order")
     parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
