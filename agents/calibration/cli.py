@@ -77,14 +77,14 @@ def _print(console: object, found: object, name: str, hours: str) -> None:
     assert isinstance(console, Console) and isinstance(found, Calibration)
 
     def cell(spread: Spread) -> str:
-        low, high = spread.interval
-        return f"{spread.mean:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low == low else "")
+        half = spread.interval[1] - spread.mean
+        return f"{spread.mean:.3f}" + (f" ± {half:.3f}" if half == half else "")
 
     best, plan = found.best, found.plan
-    title = f"{name}, {hours}, {plan.score_seeds} simulations; trial {best.number} of {plan.trials}, training L1 {best.mean_l1:.3f}"
-    table = Table(title=title)
-    for head in ("", "mean L1", "mean W1", "facts of 11", "sign memory"):
-        table.add_column(head, justify="left" if not head else "right")
+    console.print(f"best of {plan.trials} trials: number {best.number}, mean L1 {best.mean_l1:.3f} in training")
+    table = Table(title=f"{name}, {hours}, {plan.score_seeds} simulations")
+    for head in ("", "mean L1", "mean W1", "facts of 11", "signs"):
+        table.add_column(head, justify="left" if not head else "right", no_wrap=True)
     for label, scored in found.scored.items():
         row = "real against real" if label == "floor" else label
         facts = f"{scored.facts_shared.mean:.1f}"
