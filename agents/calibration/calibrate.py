@@ -11,8 +11,9 @@ import yaml
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import Free, flow_population, poisson_population
-from serl.agents.calibration.measure import Measured, PoissonRates, measure_flow, measure_poisson
+from serl.agents.calibration.measure import Measured, measure_flow
 from serl.agents.calibration.objective import Window, loss
+from serl.agents.calibration.poisson import PoissonRates, measure_poisson
 from serl.agents.calibration.score import Scored, floor, score
 from serl.agents.calibration.search import Trial, search
 from serl.agents.realism.days import origin_of
@@ -108,7 +109,7 @@ def calibrate(
     for name, one in (("calibrated", population), ("baseline", baseline)):
         on_score(name)
         scored[name] = score(one, score_seeds, held_out)
-    return Calibration(plan, about["origin"], shown, measured, rates, best, population, baseline, held_out, scored)
+    return Calibration(plan, origin_of(day), shown, measured, rates, best, population, baseline, held_out, scored)
 
 
 def write_population(population: PopulationConfig, path: Path) -> None:
@@ -117,7 +118,9 @@ def write_population(population: PopulationConfig, path: Path) -> None:
     try:
         path.write_text(yaml.safe_dump(_lists(values), sort_keys=False, default_flow_style=None, width=140))
     except OSError as error:
-        raise CalibrationError(f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists") from None
+        raise CalibrationError(
+            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+        ) from None
 
 
 def _lists(value: Any) -> Any:
@@ -136,7 +139,7 @@ def to_json(found: Calibration) -> dict[str, Any]:
         "score": {
             "window": _hours(plan.held_out),
             "messages": len(found.real.tape),
-            "facts_real": {name: spread for name, spread in _facts(found).items()},
+            "facts_real": _facts(found),
             **{name: scored.to_json() for name, scored in found.scored.items()},
         },
         "search": {

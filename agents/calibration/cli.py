@@ -9,14 +9,24 @@ import click
 @click.argument("day", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The population to write (YAML).")
 @click.option("--train", default="10:00-13:00", show_default=True, help="Hours that it is fitted to.")
-@click.option("--score", default="13:00-16:00", show_default=True, help="Hours that it is compared with; never tuned on.")
-@click.option("--trials", default=100, show_default=True, help="Complete trials of the search, those before --resume included.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0, 1000), help="Of the search and all simulations.")
+@click.option(
+    "--score", default="13:00-16:00", show_default=True, help="Hours that it is compared with; never tuned on."
+)
+@click.option(
+    "--trials", default=100, show_default=True, help="Complete trials of the search, those before --resume included."
+)
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(0, 1000), help="Of the search and all simulations."
+)
 @click.option("--score-seeds", default=5, show_default=True, type=click.IntRange(1), help="Simulations of the score.")
 @click.option("--resume", is_flag=True, help="Go on with the trials beside OUTPUT.")
 @click.option("--symbol", help="Of a day with several; without it the first.")
-@click.option("--levels", default=0, type=click.IntRange(0, 10), help="Levels looked at; 0: as the day shows, at most 10.")
-@click.option("--baseline-output", type=click.Path(path_type=Path), help="Write the Cont-Stoikov-Talreja population too.")
+@click.option(
+    "--levels", default=0, type=click.IntRange(0, 10), help="Levels looked at; 0: as the day shows, at most 10."
+)
+@click.option(
+    "--baseline-output", type=click.Path(path_type=Path), help="Write the Cont-Stoikov-Talreja population too."
+)
 def calibrate(
     day: Path, output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int, resume: bool,
     symbol: str | None, levels: int, baseline_output: Path | None,
@@ -88,5 +98,7 @@ def _print(console: object, found: object, name: str, hours: str) -> None:
     for label, scored in found.scored.items():
         row = "real against real" if label == "floor" else label
         facts = f"{scored.facts_shared.mean:.1f}"
-        table.add_row(row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}")
+        table.add_row(
+            row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}"
+        )
     console.print(table)

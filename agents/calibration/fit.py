@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.calibration.measure import Measured, PoissonRates
+from serl.agents.calibration.measure import Measured
+from serl.agents.calibration.poisson import PoissonRates
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig, check_population
 

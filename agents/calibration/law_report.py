@@ -18,7 +18,9 @@ from serl.agents.traders.simulate import fingerprint
 
 def table_of(found: MeasuredLaw, name: str) -> Table:
     """A row a size."""
-    table = Table(title=f"{name}, {found.schedule}, {found.law.runs} markets; V {found.day_lots:,.0f} lots, sigma {found.day_sigma_ticks:.0f} ticks")
+    table = Table(
+        title=f"{name}, {found.schedule}, {found.law.runs} markets; V {found.day_lots:,.0f} lots, sigma {found.day_sigma_ticks:.0f} ticks"
+    )
     for head in ("Q / V", "minutes", "ticks", "I / sigma", "95 %", "as long after"):
         table.add_column(head, justify="right")
     for place, size in enumerate(found.law.fractions):
@@ -60,7 +62,10 @@ def to_json(found: MeasuredLaw, population: PopulationConfig) -> dict[str, Any]:
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"value": estimate.value, "interval": [bound if math.isfinite(bound) else None for bound in estimate.interval]}
+    return {
+        "value": estimate.value,
+        "interval": [bound if math.isfinite(bound) else None for bound in estimate.interval],
+    }
 
 
 def write_law(found: MeasuredLaw, population: PopulationConfig, path: Path) -> tuple[Path, Path]:
@@ -72,5 +77,7 @@ def write_law(found: MeasuredLaw, population: PopulationConfig, path: Path) -> t
         path.write_text(json.dumps(to_json(found, population), indent=1, allow_nan=False) + "\n")
         plot_impact_law(found.law, png_path)
     except OSError as error:
-        raise CalibrationError(f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists") from None
+        raise CalibrationError(
+            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+        ) from None
     return path, png_path

@@ -4,10 +4,8 @@ All of the training window and nothing else. Prices in ticks, quantities in lots
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.facts import minutes_of
@@ -75,7 +73,9 @@ def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
     """CalibrationError if a window has too little in it to measure."""
     minutes = (end_ns - start_ns) // MINUTE_NS
     if minutes < MINUTES_MIN:
-        raise CalibrationError(f"training window: at least {MINUTES_MIN} minutes are due, got {minutes}; give a longer one")
+        raise CalibrationError(
+            f"training window: at least {MINUTES_MIN} minutes are due, got {minutes}; give a longer one"
+        )
     for kind, name in ((LIMIT, "limit orders"), (MARKET, "market orders"), (CANCEL, "cancellations")):
         found = int((window.kind == kind).sum())
         if found < KIND_MIN:
@@ -91,7 +91,9 @@ def quantiles(values: Floats | Ints) -> Floats:
     CalibrationError for a sample that is too small.
     """
     if len(values) < 2:
-        raise CalibrationError(f"a table of quantiles needs two values at least, got {len(values)}; give a longer window")
+        raise CalibrationError(
+            f"a table of quantiles needs two values at least, got {len(values)}; give a longer window"
+        )
     table = np.quantile(values, np.linspace(0.0, 1.0, POINTS))
     table[-1] = max(table[-2], 2.0 * _top(values).mean() - table[-2])
     return np.asarray(table)
@@ -214,7 +216,9 @@ def _patience(window: Tape, books: Bools) -> tuple[float, Floats]:
     """(what is near, ln seconds to cancellation at the touch, near and far)."""
     seen = np.flatnonzero((window.kind == CANCEL) & (window.entered_ns >= window.time_ns[0]) & books & window.first)
     if len(seen) < KIND_MIN:
-        raise CalibrationError(f"{len(seen)} cancellations of orders that entered in the window, {KIND_MIN} are due; give a longer one")
+        raise CalibrationError(
+            f"{len(seen)} cancellations of orders that entered in the window, {KIND_MIN} are due; give a longer one"
+        )
     distance = own_touch_distance(window, seen)
     log_s = np.log(np.maximum(1, window.time_ns[seen] - window.entered_ns[seen]) / SECOND_NS)
     behind = distance[distance > 0]
@@ -269,71 +273,3 @@ def _activity(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]
             rate = float(((time_ns >= low) & (time_ns < high)).sum()) / (high - low)
             curve[part] = rate / (len(time_ns) / (end_ns - start_ns))
     return deviation, curve
-
-
-@dataclass(frozen=True)
-class PoissonRates:
-    """Rates of Cont, Stoikov and Talreja's model, of one side, with 95 % intervals; level k is (k - 1, k] steps of ticks."""
-
-    level_ticks: int
-    limit_per_s: Floats
-    """[level] orders at that distance from the other side's touch."""
-    cancel_per_s: Floats
-    """[level] of each order."""
-    market_per_s: float
-    limit_interval: Floats
-    """[2, level]"""
-    cancel_interval: Floats
-    market_interval: tuple[float, float]
-    limit_lots: float
-    """Median."""
-    market_lots: float
-    lots_spread: float
-
-
-def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
-    """Rates by counting: messages over the time that their distance is in view, cancellations over orders standing there.
-
-    Orders standing are the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3). Intervals
-    are those of a Poisson count. CalibrationError if there is too little in the window.
-    """
-    check_window(window, start_ns, end_ns)
-    steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
-    seconds, lots_s = np.zeros(levels), np.zeros(levels)
-    for side in (0, 1):
-        ticks, lots = window.book_ticks[1:, side], window.book_lots[1:, side]
-        opposite = window.book_ticks[1:, 1 - side, :1]
-        away = np.where((ticks > 0) & (opposite > 0), np.abs(opposite - ticks), 0)
-        level = np.clip((away - 1) // level_ticks, 0, levels - 1)
-        weights = np.where(away > 0, lots * steps_s[:, np.newaxis], 0.0)
-        lots_s += np.bincount(level.ravel(), weights=weights.ravel(), minlength=levels)
-        # A level is in view up to the last price that is shown, and all are if the book ends before that.
-        full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
-        reach = np.where(full, level.max(axis=1), levels - 1)
-        seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]
-    counts = np.zeros((3, levels))
-    books = window.two_sided[:-1]
-    for kind in (LIMIT, CANCEL):
-        places = np.flatnonzero((window.kind == kind) & books)
-        opposite = np.where(window.side[places] == Side.BUY, window.ask[places], window.bid[places])
-        away = np.abs(opposite - window.price_ticks[places])
-        counts[kind] = np.bincount(np.clip((away - 1) // level_ticks, 0, levels - 1), minlength=levels)
-    limits, trades = window.kind == LIMIT, int(window.trades.sum())
-    orders_s = lots_s / float(window.qty_lots[limits].mean())
-    limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
-    cancel_rate, cancel_interval = _rate(counts[CANCEL], orders_s)
-    market_rate, market_interval = _rate(np.array([float(trades)]), np.array([2.0 * (end_ns - start_ns) / SECOND_NS]))
-    return PoissonRates(
-        level_ticks, limit_rate, cancel_rate, float(market_rate[0]), limit_interval, cancel_interval,
-        (float(market_interval[0, 0]), float(market_interval[1, 0])),
-        float(np.median(window.qty_lots[limits])), float(np.median(window.qty_lots[window.trades])),
-        float(np.log(window.qty_lots[limits]).std()),
-    )  # fmt: skip
-
-
-def _rate(counts: Floats, exposure_s: Floats) -> tuple[Floats, NDArray[Any]]:
-    """(events a second, [2, ...] interval); 0 where there was no exposure."""
-    safe = np.where(exposure_s > 0, exposure_s, np.inf)
-    half = 1.96 * np.sqrt(np.maximum(counts, 1.0)) / safe
-    rate = counts / safe
-    return rate, np.stack([np.maximum(0.0, rate - half), rate + half])

@@ -107,7 +107,9 @@ def _loss(population: PopulationConfig, seed: int, window: Window) -> tuple[floa
         for score, real in zip(SCORES, window.samples, strict=True)
     ]
     mean = float(np.mean(distances))
-    volatility = np.abs(np.log(np.maximum(1e-9, volatilities_of(tape, window.start_ns, window.end_ns)) / window.volatilities))
+    volatility = np.abs(
+        np.log(np.maximum(1e-9, volatilities_of(tape, window.start_ns, window.end_ns)) / window.volatilities)
+    )
     apart = np.abs(market_responses(tape) - window.responses).mean() / np.abs(window.responses).mean()
     missing = facts_missing(facts_of(tape, window.start_ns, window.end_ns, 0, random))
     penalty = VOLATILITY_WEIGHT * volatility.mean() + RESPONSE_WEIGHT * min(2.0, apart) + FACT_WEIGHT * missing

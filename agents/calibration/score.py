@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.calibration.objective import RETURN_FACTS, simulated_window
-from serl.agents.calibration.objective import Window
+from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_window
 from serl.agents.realism.benchmark import Benchmark, compare
 from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
 from serl.agents.realism.tape import Floats, Tape
@@ -88,7 +87,10 @@ def floor(window: Window) -> Scored:
     first, second = window.tape.halves(window.start_ns, window.end_ns)
     middle_ns = (window.start_ns + window.end_ns) // 2
     random = np.random.default_rng(0)
-    facts = [facts_of(first, window.start_ns, middle_ns, 0, random), facts_of(second, middle_ns, window.end_ns, 0, random)]
+    facts = [
+        facts_of(first, window.start_ns, middle_ns, 0, random),
+        facts_of(second, middle_ns, window.end_ns, 0, random),
+    ]
     return _scored(facts[0], [compare(first, second, bootstraps=0, seed=1)], facts[1:], [second])
 
 

@@ -88,7 +88,9 @@ def _study(optuna: Any, journal: Path, resume: bool, about: dict[str, Any]) -> A
     try:
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     except OSError as error:
-        raise CalibrationError(f"{journal}: cannot be written ({error.strerror}); give an output in a folder that exists") from None
+        raise CalibrationError(
+            f"{journal}: cannot be written ({error.strerror}); give an output in a folder that exists"
+        ) from None
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="minimize", load_if_exists=True)
     known = study.user_attrs.get("about")
     if known is None:

@@ -30,8 +30,8 @@ from serl.agents.traders.flow_tables import (
     SPREAD_STATES,
     lots_from,
     next_kind,
-    turned,
     straight,
+    turned,
 )
 from serl.agents.traders.random import uniform
 from serl.agents.traders.registry import Profile, trader
@@ -94,7 +94,9 @@ class FlowProfile(Profile):
     parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
     repeat_share: float = Field(0.5, ge=0, le=1, description="of market orders that are the last one's parent's too")
     activity_deviation: float = Field(0.5, ge=0, description="standard deviation of the logarithm of the activity")
-    activity_events: float = Field(2000.0, gt=1, description="memory of the slow half of the activity; the fast: a tenth")
+    activity_events: float = Field(
+        2000.0, gt=1, description="memory of the slow half of the activity; the fast: a tenth"
+    )
     activity_curve: tuple[float, ...] = _numbers(*(1.0 for _ in range(CURVE_STEPS)))
     """Relative speed in each of equal parts of the day."""
 

@@ -25,7 +25,8 @@ def poisson() -> PopulationConfig:
         "opening_levels": 10,
     }
     return check_population(
-        {"name": "poisson", "groups": [{"trader": "zero_intelligence", "latency_us": 1.0, "profile": profile}]}, "poisson"
+        {"name": "poisson", "groups": [{"trader": "zero_intelligence", "latency_us": 1.0, "profile": profile}]},
+        "poisson",
     )
 
 

@@ -5,7 +5,8 @@ import pytest
 
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import Free, flow_population, impact_ticks, with_patient
-from serl.agents.calibration.measure import log_quantiles, measure_flow, measure_poisson, quantiles
+from serl.agents.calibration.measure import log_quantiles, measure_flow, quantiles
+from serl.agents.calibration.poisson import measure_poisson
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, tape_of
 from serl.agents.traders.flow_tables import POINTS
 from serl.agents.traders.simulate import simulate
