@@ -30,6 +30,7 @@ Function = Callable[[Any, Any, Any, Any], None]
 BUILT_IN = (
     "zero_intelligence", "noise", "value", "informed", "momentum", "participation_maker", "avellaneda_stoikov",
     "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
+    "flow", "metaorder",
 )  # fmt: skip
 """Modules of serl.agents.traders.kinds, each one kind."""
 

@@ -17,6 +17,8 @@ COMMANDS = {
     "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
     "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
+    "calibrate": ("serl.agents.calibration.cli:calibrate", "A population that is fitted to a real day."),
+    "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 

@@ -35,16 +35,17 @@ class ZeroIntelligenceProfile(Profile):
 
     limit_per_s: tuple[float, ...] = Field(
         tuple(0.2 * math.exp(-0.15 * level) for level in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
-        description="limit orders at 1, 2, ... ticks from the other side's touch",
+        description="limit orders at 1, 2, ... levels from the other side's touch",
     )  # fmt: skip
     cancel_per_s: tuple[float, ...] = Field(
         tuple(0.02 for _ in range(LEVELS)), min_length=LEVELS, max_length=LEVELS,
-        description="of each open order at 1, 2, ... ticks from the other side's touch; further away as the last",
+        description="of each open order at 1, 2, ... levels from the other side's touch; further away as the last",
     )  # fmt: skip
     market_per_s: float = Field(0.15, gt=0, description="market orders")
     limit_lots: float = Field(100.0, gt=0, description="median size of a limit order")
     market_lots: float = Field(100.0, gt=0, description="median size of a market order")
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
+    level_ticks: int = Field(1, ge=1, description="width of a level; prices are uniform in it")
     opening_levels: int = Field(20, ge=1, le=60, description="a side, one order each, when the day begins")
 
 
@@ -78,7 +79,10 @@ def zero_intelligence(agent: Any, profile: Any, market: Any, requests: Any) -> N
         while level < LEVELS - 1 and draw >= profile.limit_per_s[level]:
             draw -= profile.limit_per_s[level]
             level += 1
-        price = market.ask_ticks - 1 - level if side == BUY else market.bid_ticks + 1 + level
+        away = 1 + level
+        if profile.level_ticks > 1:
+            away += int(level * (profile.level_ticks - 1)) + below(agent, int(profile.level_ticks))
+        price = market.ask_ticks - away if side == BUY else market.bid_ticks + away
         limit(requests, side, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
     elif draw < 2.0 * limit_rate + 2.0 * profile.market_per_s:
         market_order(requests, side, lots_around(agent, profile.market_lots, profile.lots_spread))
@@ -86,7 +90,7 @@ def zero_intelligence(agent: Any, profile: Any, market: Any, requests: Any) -> N
         index = below(agent, market.orders_open)
         price = own_price(market, index)
         away = market.ask_ticks - price if own_side(market, index) == BUY else price - market.bid_ticks
-        level = min(max(away - 1, 0), LEVELS - 1)
+        level = min(max(int((away - 1) // profile.level_ticks), 0), LEVELS - 1)
         if uniform(agent) * cancel_rate < profile.cancel_per_s[level] * market.orders_open:
             cancel(requests, market, index)
     sleep(requests, market, exponential(agent, 1e9 / total))

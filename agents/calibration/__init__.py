@@ -1,0 +1,1 @@
+"""Populations that are fitted to a real day: measured in closed form, then searched by simulation."""

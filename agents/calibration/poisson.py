@@ -1,0 +1,80 @@
+"""Rates of Cont, Stoikov and Talreja's zero intelligence, counted on a tape."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.calibration.measure import check_window
+from serl.agents.realism.play import CANCEL, LIMIT
+from serl.agents.realism.tape import SECOND_NS, Floats, Tape
+from serl.exchange.records import Side
+
+
+@dataclass(frozen=True)
+class PoissonRates:
+    """Rates of Cont, Stoikov and Talreja's model, of one side, with 95 % intervals; level k is (k - 1, k] steps of ticks."""
+
+    level_ticks: int
+    limit_per_s: Floats
+    """[level] orders at that distance from the other side's touch."""
+    cancel_per_s: Floats
+    """[level] of each order."""
+    market_per_s: float
+    limit_interval: Floats
+    """[2, level]"""
+    cancel_interval: Floats
+    market_interval: tuple[float, float]
+    limit_lots: float
+    """Median."""
+    market_lots: float
+    lots_spread: float
+
+
+def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
+    """Rates by counting: messages over the time that their distance is in view, cancellations over orders standing there.
+
+    Orders standing are the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3). Intervals
+    are those of a Poisson count. CalibrationError if there is too little in the window.
+    """
+    check_window(window, start_ns, end_ns)
+    steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
+    seconds, lots_s = np.zeros(levels), np.zeros(levels)
+    for side in (0, 1):
+        ticks, lots = window.book_ticks[1:, side], window.book_lots[1:, side]
+        opposite = window.book_ticks[1:, 1 - side, :1]
+        away = np.where((ticks > 0) & (opposite > 0), np.abs(opposite - ticks), 0)
+        level = np.clip((away - 1) // level_ticks, 0, levels - 1)
+        weights = np.where(away > 0, lots * steps_s[:, np.newaxis], 0.0)
+        lots_s += np.bincount(level.ravel(), weights=weights.ravel(), minlength=levels)
+        # A level is in view up to the last price that is shown, and all are if the book ends before that.
+        full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
+        reach = np.where(full, level.max(axis=1), levels - 1)
+        seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]
+    counts = np.zeros((3, levels))
+    books = window.two_sided[:-1]
+    for kind in (LIMIT, CANCEL):
+        places = np.flatnonzero((window.kind == kind) & books)
+        opposite = np.where(window.side[places] == Side.BUY, window.ask[places], window.bid[places])
+        away = np.abs(opposite - window.price_ticks[places])
+        counts[kind] = np.bincount(np.clip((away - 1) // level_ticks, 0, levels - 1), minlength=levels)
+    limits, trades = window.kind == LIMIT, int(window.trades.sum())
+    orders_s = lots_s / float(window.qty_lots[limits].mean())
+    limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
+    cancel_rate, cancel_interval = _rate(counts[CANCEL], orders_s)
+    market_rate, market_interval = _rate(np.array([float(trades)]), np.array([2.0 * (end_ns - start_ns) / SECOND_NS]))
+    return PoissonRates(
+        level_ticks, limit_rate, cancel_rate, float(market_rate[0]), limit_interval, cancel_interval,
+        (float(market_interval[0, 0]), float(market_interval[1, 0])),
+        float(np.median(window.qty_lots[limits])), float(np.median(window.qty_lots[window.trades])),
+        float(np.log(window.qty_lots[limits]).std()),
+    )  # fmt: skip
+
+
+def _rate(counts: Floats, exposure_s: Floats) -> tuple[Floats, NDArray[Any]]:
+    """(events a second, [2, ...] interval); 0 where there was no exposure."""
+    safe = np.where(exposure_s > 0, exposure_s, np.inf)
+    half = 1.96 * np.sqrt(np.maximum(counts, 1.0)) / safe
+    rate = counts / safe
+    return rate, np.stack([np.maximum(0.0, rate - half), rate + half])

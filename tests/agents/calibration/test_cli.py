@@ -1,0 +1,84 @@
+"""`serl calibrate` and `serl law` from end to end on a small simulated day."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.calibration.cli import calibrate
+from serl.agents.calibration.cli_law import law
+from serl.agents.calibration.errors import CalibrationError
+from serl.agents.realism.errors import EmptyWindow, RealismError
+from serl.agents.traders.population import load_population
+from serl.exchange.history.day import write_day
+from tests.agents.calibration.sample import poisson_day
+
+WINDOWS = ["--train", "09:40-10:30", "--score", "10:30-11:00"]
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("day") / "poisson.day"
+    write_day(poisson_day(), path)
+    return path
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(calibrate, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_end_to_end(day: Path, tmp_path: Path) -> None:
+    output, baseline = tmp_path / "fitted.yaml", tmp_path / "poisson.yaml"
+    shown = run(day, "-o", output, *WINDOWS, "--trials", 2, "--score-seeds", 2, "--baseline-output", baseline)
+    assert "real against real" in shown and "baseline" in shown
+    numbers = json.loads((tmp_path / "fitted.yaml.json").read_text())
+    assert numbers["search"]["trials"] == 2 and numbers["train"]["messages"]["market"] > 50
+    scored = numbers["score"]
+    assert scored["window"] == "10:30:00-11:00:00"
+    assert 0 < scored["calibrated"]["mean_l1"]["mean"] < 0.6
+    assert len(scored["baseline"]["mean_l1"]["values"]) == 2 and len(scored["calibrated"]["l1"]) == 21
+    # On a day that zero intelligence made, zero intelligence at the measured rates is the truth.
+    assert scored["baseline"]["mean_l1"]["mean"] < 0.2
+    population = load_population(output)
+    assert population.groups[0].trader == "flow" and load_population(baseline).groups[0].trader == "zero_intelligence"
+    # Three trials in all: two are there.
+    before = (tmp_path / "fitted.yaml.trials").read_text()
+    run(day, "-o", output, *WINDOWS, "--trials", 3, "--score-seeds", 2, "--resume")
+    assert (tmp_path / "fitted.yaml.trials").read_text().startswith(before)
+    assert json.loads((tmp_path / "fitted.yaml.json").read_text())["search"]["trials"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (["--train", "06:00-07:00"], EmptyWindow, "the day has messages in"),
+        (["--score", "12:00-13:00"], EmptyWindow, "give a window there"),
+        (["--train", "10:30-10:40"], CalibrationError, "overlap"),
+        (["--train", "10:00-10:02"], CalibrationError, "at least 5 minutes"),
+        (["--train", "10:20-10:00"], RealismError, "FROM before TO"),
+    ],
+)
+def test_bad_windows(day: Path, tmp_path: Path, options: list[str], error: type[Exception], message: str) -> None:
+    arguments = [str(day), "-o", str(tmp_path / "out.yaml"), *WINDOWS, *options]
+    with pytest.raises(error, match=message):
+        CliRunner().invoke(calibrate, arguments, catch_exceptions=False)
+    assert not (tmp_path / "out.yaml").exists()
+
+
+def test_a_folder_that_is_not_there(day: Path, tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="make it first"):
+        CliRunner().invoke(calibrate, [str(day), "-o", str(tmp_path / "no" / "out.yaml")], catch_exceptions=False)
+
+
+def test_law(tmp_path: Path) -> None:
+    population = tmp_path / "flow.yaml"
+    population.write_text("{name: flow, close: '10:30', groups: [{trader: flow, latency_us: 1}]}")
+    arguments = [str(population), "--shares", ".01,.1", "--seeds", "4", "--participation", ".3"]
+    result = CliRunner().invoke(law, [*arguments, "-o", str(tmp_path / "law.json")], catch_exceptions=False)
+    assert result.exit_code == 0 and "delta = " in result.output
+    numbers = json.loads((tmp_path / "law.json").read_text())
+    assert len(numbers["runs"]) == 8 and (tmp_path / "law.png").stat().st_size > 1000
+    assert numbers["delta"]["value"] == pytest.approx(float(result.output.split("delta = ")[1].split()[0]), abs=1e-3)
