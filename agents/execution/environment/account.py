@@ -1,0 +1,101 @@
+"""The parent orders of N environments: from actions to children, from fills to costs. Definitions: docs/execution.md."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.exchange.records import Rows
+
+PARENT = np.dtype(
+    [
+        ("remaining_lots", "<i8"),
+        ("notional", "<i8"),  # of what is filled, ticks x lots
+        ("step", "<i8"),
+        ("arrival_mid", "<f8"),  # ticks
+        ("market_lots", "<i8"),  # traded by others since the start
+        ("market_notional", "<i8"),
+        ("fees", "<f8"),  # ticks x lots
+        ("unfilled_lots", "<i8"),  # before forced completion
+    ],
+    align=True,
+)
+"""How far a parent order is."""
+
+
+def mids(frames: Rows) -> Any:
+    """(N,) mid prices in ticks; of a one-sided book the side that is there, NaN of an empty one."""
+    bid, ask = frames["bid_ticks"][:, 0].astype(float), frames["ask_ticks"][:, 0].astype(float)
+    both = (bid > 0) & (ask > 0)
+    one = np.where(bid + ask > 0, bid + ask, np.nan)
+    return np.where(both, 0.5 * (bid + ask), one)
+
+
+class Accounts:
+    """Parent orders, EPISODE rows `episodes` and PARENT rows `parents`, one an environment."""
+
+    def __init__(self, count: int, fee_bps: float = 0.0) -> None:
+        self.episodes, self.parents = np.zeros(count, EPISODE), np.zeros(count, PARENT)
+        self.fee_bps = fee_bps
+
+    def begin(self, which: Any, episodes: Rows, frames: Rows) -> None:
+        """New parent orders in environments `which`."""
+        self.episodes[which] = episodes
+        parents = np.zeros(len(which), PARENT)
+        parents["remaining_lots"] = episodes["qty_lots"]
+        parents["arrival_mid"] = mids(frames[which])
+        self.parents[which] = parents
+
+    def children(self, share: Any, limit_share: Any, offset_ticks: Any, frames: Rows) -> Rows:
+        """CHILD rows of actions: shares of what remains, in [0, 1]; a limit offset_ticks behind the own touch (negative: nearer)."""
+        remaining = self.parents["remaining_lots"]
+        children = np.zeros(len(remaining), CHILD)
+        children["market_lots"] = np.rint(np.clip(share, 0, 1) * remaining)
+        rest = remaining - children["market_lots"]
+        children["limit_lots"] = np.minimum(rest, np.rint(np.clip(limit_share, 0, 1) * remaining))
+        sign = self.episodes["sign"]
+        touch = np.where(sign > 0, frames["ask_ticks"][:, 0], frames["bid_ticks"][:, 0])
+        children["limit_ticks"] = np.where(touch > 0, touch + sign * np.asarray(offset_ticks, np.int64), 0)
+        return children
+
+    def settle(self, fills: Rows, frames: Rows) -> None:
+        """Takes in what a step brought."""
+        parents = self.parents
+        parents["remaining_lots"] -= fills["lots"]
+        parents["notional"] += fills["notional"]
+        parents["fees"] += fills["notional"] * self.fee_bps * 1e-4
+        parents["market_lots"] += frames["traded_lots"]
+        parents["market_notional"] += frames["traded_notional"]
+
+    def ends_ns(self) -> Any:
+        """(N,) when the current step ends."""
+        return self.episodes["start_ns"] + (self.parents["step"] + 1) * self.episodes["interval_ns"]
+
+    def shortfall_bps(self, lots: Any, notional: Any) -> Any:
+        """(N,) what these fills gain against the arrival mid, in bps of the whole parent order, fees taken off; positive is good."""
+        arrival, qty = self.parents["arrival_mid"], self.episodes["qty_lots"]
+        gain = self.episodes["sign"] * (notional - lots * arrival) - notional * self.fee_bps * 1e-4
+        return gain / (arrival * qty) * 1e4
+
+    def market_move_bps(self) -> Any:
+        """(N,) the market's VWAP since the start against the arrival mid, signed like a gain; 0 where nothing traded."""
+        lots = self.parents["market_lots"]
+        vwap = np.where(lots > 0, self.parents["market_notional"] / np.maximum(lots, 1), self.parents["arrival_mid"])
+        return self.episodes["sign"] * (vwap / self.parents["arrival_mid"] - 1) * 1e4
+
+    def results(self) -> dict[str, Any]:
+        """(N,) each: pa_bps, is_bps (fees taken off), afi, ffr, price_ticks, vwap_ticks."""
+        parents, episodes = self.parents, self.episodes
+        filled = episodes["qty_lots"] - parents["remaining_lots"]
+        sign = episodes["sign"]
+        price = np.where(filled > 0, (parents["notional"] - sign * parents["fees"]) / np.maximum(filled, 1), np.nan)
+        traded = parents["market_lots"] > 0
+        vwap = np.where(traded, parents["market_notional"] / np.maximum(parents["market_lots"], 1), np.nan)
+        return {
+            "pa_bps": sign * (price / vwap - 1) * 1e4,
+            "is_bps": sign * (price / parents["arrival_mid"] - 1) * 1e4,
+            "afi": parents["unfilled_lots"] / episodes["qty_lots"],
+            "ffr": filled / episodes["qty_lots"],
+            "price_ticks": price,
+            "vwap_ticks": vwap,
+        }

@@ -1,0 +1,62 @@
+"""Where episodes come from: random parent orders within some hours of some days."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from serl.agents.execution.environment.records import EPISODE
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import Rows
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Hours:
+    """Hours of a day in which parent orders may lie, and what is traded there."""
+
+    day: int
+    start_ns: int
+    end_ns: int
+    volume_lots_per_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomOrders:
+    """Parent orders of both sides: start uniform on the grid of intervals, quantity a uniform share of the expected volume."""
+
+    hours: Sequence[Hours]
+    duration_s: float = 600.0
+    interval_s: float = 10.0
+    share_min: float = 0.005
+    share_max: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share_min <= self.share_max <= 1:
+            raise ConfigError(f"shares of volume in (0, 1] are due, got {self.share_min} to {self.share_max}")
+        if self.interval_s <= 0 or self.duration_s < self.interval_s:
+            raise ConfigError(
+                f"a duration of at least one interval is due, got {self.duration_s} and {self.interval_s} s"
+            )
+        for hours in self.hours:
+            if hours.end_ns - hours.start_ns < self.duration_s * SECOND_NS:
+                raise ConfigError(f"hours of at least {self.duration_s} s are due, got {hours}")
+
+    def sample(self, random: np.random.Generator, count: int) -> Rows:
+        """(count,) EPISODE rows."""
+        rows = np.zeros(count, EPISODE)
+        interval_ns = round(self.interval_s * SECOND_NS)
+        steps = int(self.duration_s / self.interval_s)
+        picked = random.integers(len(self.hours), size=count)
+        share = random.uniform(self.share_min, self.share_max, count)
+        place = random.random(count)
+        rows["sign"] = np.where(random.random(count) < 0.5, 1, -1)
+        rows["interval_ns"], rows["steps"] = interval_ns, steps
+        for row, hour, where, part in zip(rows, picked.tolist(), place.tolist(), share.tolist(), strict=True):
+            hours = self.hours[hour]
+            room = (hours.end_ns - hours.start_ns - steps * interval_ns) // interval_ns
+            row["day"] = hours.day
+            row["start_ns"] = hours.start_ns + int(where * (room + 1)) * interval_ns
+            row["qty_lots"] = max(1, round(part * hours.volume_lots_per_s * self.duration_s))
+        return rows

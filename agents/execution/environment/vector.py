@@ -1,0 +1,135 @@
+"""The gymnasium VectorEnv: N parent orders at once, over any ExecutionMarket.
+
+Actions, all in [0, 1] but the offset: `market` (share of what remains, traded at once), `limit` (share, offset) and `hybrid`
+(market share, limit share, offset). An offset of -1 .. 1 is scaled to -offset_ticks .. offset_ticks behind the own touch. What is
+left at the end of the window crosses the book (forced completion); AFI says how much that was.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from serl.agents.execution.environment.account import Accounts
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.observation import Layout, Observer, Scales
+from serl.agents.execution.environment.records import CHILD
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import Rows
+
+LAYOUT, SCALES = Layout(), Scales()
+ACTIONS = {"market": 1, "limit": 2, "hybrid": 3}
+
+
+class Sampler(Protocol):
+    """Where episodes come from."""
+
+    def sample(self, random: np.random.Generator, count: int) -> Rows:
+        """(count,) EPISODE rows."""
+
+
+Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
+"""(environment, FILL rows of the step, (N,) whether it is the last) -> (N,) rewards."""
+
+
+def price_advantage(env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
+    """Sums over the episode to the price advantage over the market's VWAP in bps (to first order), fees taken off."""
+    gain = env.accounts.shortfall_bps(fills["lots"], fills["notional"])
+    return gain - np.where(last, env.accounts.market_move_bps(), 0.0)
+
+
+class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
+    """See the module. `reset(seed)` determines every episode that follows."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+
+    def __init__(
+        self, market: ExecutionMarket, sampler: Sampler, *, actions: str = "market", layout: Layout = LAYOUT,
+        scales: Scales = SCALES, offset_ticks: int = 5, fee_bps: float = 0.0, reward: Reward = price_advantage,
+    ) -> None:  # fmt: skip
+        if actions not in ACTIONS:
+            raise ConfigError(f"actions: one of {', '.join(ACTIONS)} is due, got {actions!r}")
+        self.market, self.sampler, self.actions, self.offset_ticks = market, sampler, actions, offset_ticks
+        self.num_envs = market.count
+        self.accounts = Accounts(market.count, fee_bps)
+        self.observer = Observer(market.count, layout, scales)
+        self.layout = layout
+        self._reward = reward
+        low = np.zeros(ACTIONS[actions], np.float32)
+        if actions != "market":
+            low[-1] = -1.0
+        self.single_action_space = gymnasium.spaces.Box(low, np.ones_like(low))
+        self.single_observation_space = gymnasium.spaces.Box(-10.0, 10.0, (layout.size,), np.float32)
+        self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, self.num_envs)
+        self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, self.num_envs)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """New episodes everywhere; options {"episodes": EPISODE rows} names them instead of sampling."""
+        if seed is not None or self._np_random is None:
+            self._np_random = np.random.Generator(np.random.PCG64(seed))
+        given = (options or {}).get("episodes")
+        self._begin(np.arange(self.num_envs), given)
+        return self.observe(), {}
+
+    def _begin(self, which: Any, episodes: Rows | None = None) -> None:
+        if episodes is None:
+            episodes = self.sampler.sample(self.np_random, len(which))
+        self.market.reset(which, episodes)
+        self.accounts.begin(which, episodes, self.market.frames)
+        self.observer.begin(which, self.market.frames)
+
+    def observe(self) -> Any:
+        """(N, layout.size) now."""
+        return self.observer.observe(self.market.frames, self.market.fills, self.accounts)
+
+    def split(self, actions: Any) -> tuple[Any, Any, Any]:
+        """(market share, limit share, offset in ticks) of (N, k) actions."""
+        actions = np.asarray(actions, np.float64).reshape(self.num_envs, -1)
+        nothing = np.zeros(self.num_envs)
+        if self.actions == "market":
+            return actions[:, 0], nothing, nothing
+        offset = np.rint(actions[:, -1] * self.offset_ticks)
+        if self.actions == "limit":
+            return nothing, actions[:, 0], offset
+        return actions[:, 0], actions[:, 1], offset
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One decision of every parent order. info: `results` (see Accounts.results) and `done` of those that ended,
+        `final_obs` before the next episode began."""
+        accounts, market = self.accounts, self.market
+        children = accounts.children(*self.split(actions), market.frames)
+        market.step(children, accounts.ends_ns())
+        fills = market.fills.copy()
+        accounts.settle(fills, market.frames)
+        self.observer.note(market.frames)
+        accounts.parents["step"] += 1
+        done = (accounts.parents["step"] == accounts.episodes["steps"]) | (accounts.parents["remaining_lots"] == 0)
+        last = accounts.parents["step"] == accounts.episodes["steps"]
+        if np.any(last):
+            self._complete(last, fills)
+        rewards = np.asarray(self._reward(self, fills, done), np.float64)
+        observations = self.observe()
+        info: dict[str, Any] = {}
+        if np.any(done):
+            which = np.flatnonzero(done)
+            info = {"done": done, "results": accounts.results(), "final_obs": observations.copy()}
+            self._begin(which)
+            observations[which] = self.observe()[which]
+        return observations, rewards, done, np.zeros(self.num_envs, bool), info
+
+    def _complete(self, last: Any, fills: Rows) -> None:
+        """Forced completion: what is left crosses the book right after the window."""
+        accounts, market = self.accounts, self.market
+        accounts.parents["unfilled_lots"][last] = accounts.parents["remaining_lots"][last]
+        forced = np.zeros(self.num_envs, CHILD)
+        forced["market_lots"][last] = accounts.parents["remaining_lots"][last]
+        market.force(np.flatnonzero(last), forced[last])
+        more = market.fills[last]
+        fills["lots"][last] += more["lots"]
+        fills["notional"][last] += more["notional"]
+        parents = accounts.parents
+        parents["remaining_lots"][last] -= more["lots"]
+        parents["notional"][last] += more["notional"]
+        parents["fees"][last] += more["notional"] * accounts.fee_bps * 1e-4
