@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from serl.exchange.compiling import compiled
+
 SECOND_NS = 1_000_000_000
 
 
@@ -31,7 +33,13 @@ class ValueConfig(BaseModel):
         moves: Any = random.standard_normal(count) * self.volatility_ticks_per_root_s * math.sqrt(variance)
         shocks = random.poisson(self.shocks_per_h * self.step_s / 3600, count)
         moves += np.sqrt(shocks) * random.standard_normal(count) * self.shock_ticks
-        path = np.zeros(count)
-        for index in range(1, count):
-            path[index] = path[index - 1] * decay + moves[index]
-        return np.maximum(1.0, path + self.mean_ticks)
+        moves[0] = 0.0
+        _revert(moves, decay)
+        return np.maximum(1.0, moves + self.mean_ticks)
+
+
+@compiled
+def _revert(path: Any, decay: float) -> None:
+    """From moves to where they lead, in place."""
+    for index in range(1, path.size):
+        path[index] = path[index - 1] * decay + path[index]

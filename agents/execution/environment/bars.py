@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
@@ -132,31 +133,17 @@ class StaticBars:
             )
         self.count, self.bars = count, bars
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
-        self._volume = bars.values[..., VOLUME].sum(axis=1)
+        self._most_lots = bars.values[..., VOLUME].sum(axis=1)
+        self._spans = [(int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns)] * len(bars.values)
         self._rules = (half_spread_bps, impact_bps, participation)
         self._places = np.zeros((count, 3), np.int64)
         self._everyone = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket; ConfigError too where the order is larger than all that its day trades."""
-        bars, days, start_ns = self.bars, episodes["day"], episodes["start_ns"]
-        first_ns, last_ns = int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns
-        end_ns = start_ns + episodes["interval_ns"] * episodes["steps"]
-        if np.any((days < 0) | (days >= len(bars.values))):
-            raise ConfigError(f"day: 0 to {len(bars.values) - 1} is due, got {days.min()} to {days.max()}")
-        outside = (start_ns < first_ns) | (end_ns > last_ns)
-        if np.any(outside):
-            bad = int(np.argmax(outside))
-            raise ConfigError(
-                f"the day goes from {first_ns} to {last_ns} ns, the order's window from {start_ns[bad]} to {end_ns[bad]}"
-            )
-        volume = self._volume[days]
-        if np.any(episodes["qty_lots"] > volume):
-            bad = int(np.argmax(episodes["qty_lots"] > volume))
-            raise ConfigError(
-                f"quantity: at most the day's volume of {volume[bad]:.0f} lots is due, got {episodes['qty_lots'][bad]}"
-            )
-        self._places[which] = np.stack([days, episodes["sign"], start_ns], axis=1)
+        """See ExecutionMarket."""
+        windows.check(episodes, self._spans, self._most_lots)
+        start_ns = episodes["start_ns"]
+        self._places[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
         self._run(which, np.zeros(len(which), CHILD), start_ns)
 
     def step(self, children: Rows, until_ns: Any) -> None:

@@ -53,7 +53,9 @@ class RandomOrders:
         place = random.random(count)
         rows["sign"] = np.where(random.random(count) < 0.5, 1, -1)
         rows["interval_ns"], rows["steps"] = interval_ns, steps
-        starts, ends, days = (np.array([getattr(hours, name) for hours in self.hours]) for name in ("start_ns", "end_ns", "day"))
+        starts, ends, days = (
+            np.array([getattr(hours, name) for hours in self.hours]) for name in ("start_ns", "end_ns", "day")
+        )
         volume = np.array([hours.volume_lots_per_s for hours in self.hours])[picked]
         room = (ends - starts)[picked] // interval_ns - steps
         rows["day"] = days[picked]
