@@ -35,7 +35,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.exchange.compiling import inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
-from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE, State
+from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 
@@ -110,7 +110,7 @@ class Scene(NamedTuple):
     def copy(self) -> "Scene":
         """A second one that goes its own way."""
         market = copy.copy(self.market)
-        market.state = State(*(array.copy() for array in market.state))
+        market.state = market.state._replace(**{name: array.copy() for name, array in market.state._asdict().items()})
         return Scene(self.crowd.copy(), market)
 
 
