@@ -32,12 +32,11 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
             json.dumps({"parts": rows, "data": fingerprints, "counts": {one.name: one.counts for one in datasets}})
         )
         return
-    table = Table(title="Splits")
-    for head in heads:
-        table.add_column(head, justify="right" if head in heads[2:6] else "left", overflow="fold")
-    for row in table_of(datasets):
-        table.add_row(*row)
-    Console().print(table)
     for dataset in datasets:
-        told = ", ".join(f"{name} {count:,}" for name, count in dataset.counts.items())
-        click.echo(f"{dataset.name}: fingerprint {dataset.fingerprint}; {told}")
+        table = Table(title=f"{dataset.name}, fingerprint {dataset.fingerprint}", title_justify="left")
+        for head in heads[1:]:
+            table.add_column(head, justify="right" if head in heads[2:6] else "left")
+        for row in table_of([dataset]):
+            table.add_row(*row[1:])
+        Console().print(table)
+        click.echo(", ".join(f"{name} {count:,}" for name, count in dataset.counts.items()) + "\n")

@@ -26,7 +26,7 @@ from serl.agents.execution.errors import DataError
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.history.day import Day
 
-TRAIN, VALIDATION, TEST, UNSEEN = "train", "validation", "test", "test_unseen_stocks"
+TRAIN, VALIDATION, TEST, UNSEEN = "train", "validation", "test", "unseen"
 TEST_SHARE, VALIDATION_SHARE, UNSEEN_SHARE = 0.2, 0.1, 0.2
 BOOK_HOURS = {TRAIN: ("10:00", "12:30"), VALIDATION: ("12:30", "13:00"), TEST: ("13:00", "16:00")}
 SECOND_NS = 1_000_000_000
