@@ -120,6 +120,8 @@ def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:
 
 def book_dataset(path: Path, day: Day) -> Dataset:
     """A day with a book of one symbol, read from `path`; DataError if it does not reach over the hours of the split."""
+    if not path.is_file():
+        raise DataError(f"{path}: a day file or a zip is due, not a folder: the fingerprint names the file")
     trades = trades_of(day)[:-1]
     first_ns, last_ns = day.reference.first_time_ns, day.reference.last_time_ns
     spans = {name: tuple(time_of_day_ns(text) for text in span) for name, span in BOOK_HOURS.items()}
