@@ -1,5 +1,6 @@
 """Makes the arrays of a population, or of one host's share of it, and makes them larger when they are full."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,17 @@ class Crowd:
             enter_all(traders)
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
             self.traders = traders._replace(slab=_longer(traders.slab, 2 * len(traders.slab)))
+
+    def copy(self) -> "Crowd":
+        """The same traders at the same point, to go on by themselves."""
+        other = copy.copy(self)
+        traders = self.traders
+        shared = {"value": traders.value, "times": traders.times}
+        other._memory = self._memory.copy()
+        other.traders = Traders(**{name: array.copy() for name, array in traders._asdict().items()} | shared)
+        other.traders.agents["memory_address"] += other._memory.ctypes.data - self._memory.ctypes.data
+        other.traders.sight["nodes_address"] = other.traders.nodes.ctypes.data
+        return other
 
     @property
     def bytes_used(self) -> int:

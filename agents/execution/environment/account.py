@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.records import Rows
 
 PARENT = np.dtype(
@@ -31,6 +32,38 @@ def mids(frames: Rows) -> Any:
     return np.where(both, 0.5 * (bid + ask), one)
 
 
+@inlined
+def mid_of(frame: Any) -> float:
+    """`mids` of one FRAME row."""
+    bid, ask = frame.bid_ticks[0], frame.ask_ticks[0]
+    if bid > 0 and ask > 0:
+        return 0.5 * (bid + ask)
+    return np.float64(bid + ask) if bid + ask > 0 else np.nan
+
+
+@compiled
+def _divide(share: Any, limit_share: Any, offset_ticks: Any, episodes: Any, parents: Any, frames: Any, children: Any) -> None:  # fmt: skip
+    for env in range(children.size):
+        child, frame, sign = children[env], frames[env], episodes[env].sign
+        remaining = parents[env].remaining_lots
+        child.market_lots = np.int64(np.rint(min(1.0, max(0.0, share[env])) * remaining))
+        limit_lots = np.int64(np.rint(min(1.0, max(0.0, limit_share[env])) * remaining))
+        child.limit_lots = min(remaining - child.market_lots, limit_lots)
+        touch = frame.ask_ticks[0] if sign > 0 else frame.bid_ticks[0]
+        child.limit_ticks = touch + sign * np.int64(offset_ticks[env]) if touch > 0 else 0
+
+
+@compiled
+def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
+    for env in range(parents.size):
+        parent, fill, frame = parents[env], fills[env], frames[env]
+        parent.remaining_lots -= fill.lots
+        parent.notional += fill.notional
+        parent.fees += fill.notional * fee_bps * 1e-4
+        parent.market_lots += frame.traded_lots
+        parent.market_notional += frame.traded_notional
+
+
 class Accounts:
     """Parent orders, EPISODE rows `episodes` and PARENT rows `parents`, one an environment."""
 
@@ -48,24 +81,14 @@ class Accounts:
 
     def children(self, share: Any, limit_share: Any, offset_ticks: Any, frames: Rows) -> Rows:
         """CHILD rows of actions: shares of what remains, in [0, 1]; a limit offset_ticks behind the own touch (negative: nearer)."""
-        remaining = self.parents["remaining_lots"]
-        children = np.zeros(len(remaining), CHILD)
-        children["market_lots"] = np.rint(np.clip(share, 0, 1) * remaining)
-        rest = remaining - children["market_lots"]
-        children["limit_lots"] = np.minimum(rest, np.rint(np.clip(limit_share, 0, 1) * remaining))
-        sign = self.episodes["sign"]
-        touch = np.where(sign > 0, frames["ask_ticks"][:, 0], frames["bid_ticks"][:, 0])
-        children["limit_ticks"] = np.where(touch > 0, touch + sign * np.asarray(offset_ticks, np.int64), 0)
+        children = np.zeros(len(self.parents), CHILD)
+        parts = (np.asarray(part, np.float64) for part in (share, limit_share, offset_ticks))
+        _divide(*parts, self.episodes, self.parents, frames, children)
         return children
 
     def settle(self, fills: Rows, frames: Rows) -> None:
         """Takes in what a step brought."""
-        parents = self.parents
-        parents["remaining_lots"] -= fills["lots"]
-        parents["notional"] += fills["notional"]
-        parents["fees"] += fills["notional"] * self.fee_bps * 1e-4
-        parents["market_lots"] += frames["traded_lots"]
-        parents["market_notional"] += frames["traded_notional"]
+        _settle(fills, frames, self.parents, self.fee_bps)
 
     def ends_ns(self) -> Any:
         """(N,) when the current step ends."""

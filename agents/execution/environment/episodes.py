@@ -53,10 +53,12 @@ class RandomOrders:
         place = random.random(count)
         rows["sign"] = np.where(random.random(count) < 0.5, 1, -1)
         rows["interval_ns"], rows["steps"] = interval_ns, steps
-        for row, hour, where, part in zip(rows, picked.tolist(), place.tolist(), share.tolist(), strict=True):
-            hours = self.hours[hour]
-            room = (hours.end_ns - hours.start_ns - steps * interval_ns) // interval_ns
-            row["day"] = hours.day
-            row["start_ns"] = hours.start_ns + int(where * (room + 1)) * interval_ns
-            row["qty_lots"] = max(1, round(part * hours.volume_lots_per_s * self.duration_s))
+        starts, ends, days = (
+            np.array([getattr(hours, name) for hours in self.hours]) for name in ("start_ns", "end_ns", "day")
+        )
+        volume = np.array([hours.volume_lots_per_s for hours in self.hours])[picked]
+        room = (ends - starts)[picked] // interval_ns - steps
+        rows["day"] = days[picked]
+        rows["start_ns"] = starts[picked] + (place * (room + 1)).astype(np.int64) * interval_ns
+        rows["qty_lots"] = np.maximum(1, np.rint(share * volume * self.duration_s))
         return rows

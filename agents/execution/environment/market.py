@@ -21,7 +21,10 @@ class ExecutionMarket(Protocol):
     """(N,) FILL: what of ours happened in the last step."""
 
     def reset(self, which: Ints, episodes: Rows) -> None:
-        """Brings markets `which` to the start of EPISODE rows of the same length; ConfigError if a window is not in its day."""
+        """Brings markets `which` to the start of EPISODE rows of the same length.
+
+        ConfigError if a window is not in its day, or a quantity larger than all that the day trades.
+        """
 
     def step(self, children: Rows, until_ns: Ints) -> None:
         """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time."""

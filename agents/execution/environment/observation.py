@@ -4,12 +4,14 @@ Scales come from training data and are saved with a policy; `Layout.names` says 
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.agents.execution.environment.account import Accounts, mids
+from serl.agents.execution.environment.account import Accounts, mid_of, mids
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.records import Rows
 
 HISTORY = 5
@@ -70,6 +72,66 @@ class Layout:
         return len(self.names)
 
 
+@inlined
+def _bounded(number: float) -> float:
+    return min(10.0, max(-10.0, number))
+
+
+@compiled
+def _note(frames: Any, past: Any, mid: Any, move_bps: float, volume_lots: float) -> None:
+    for env in range(mid.size):
+        frame, rows = frames[env], past[env]
+        for back in range(HISTORY - 1, 0, -1):
+            for what in range(3):
+                rows[what, back] = rows[what, back - 1]
+        middle = mid_of(frame)
+        move = (middle / mid[env] - 1) * 1e4 / move_bps
+        rows[0, 0] = 0.0 if np.isnan(move) else move
+        rows[1, 0] = math.log1p(frame.traded_lots / volume_lots)
+        rows[2, 0] = frame.signed_lots / (frame.traded_lots + volume_lots)
+        if not np.isnan(middle):
+            mid[env] = middle
+
+
+@inlined
+def _book(ticks: Any, lots: Any, sign: float, middle: float, levels: int, distance: float, depth: float, row: Any, at: int) -> int:  # fmt: skip
+    """One side: distances from the mid, then quantities; where to go on."""
+    for level in range(levels):
+        away = sign * (ticks[level] - middle) / distance if ticks[level] > 0 else 10.0
+        row[at + level] = _bounded(away)
+        row[at + levels + level] = _bounded(math.log1p(lots[level] / depth))
+    return at + 2 * levels
+
+
+@compiled
+def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, past: Any, mid: Any, levels: int, units: Any, out: Any) -> None:  # fmt: skip
+    depth, spread_unit, distance, move_bps = units[0], units[1], units[2], units[3]
+    for place in range(which.size):
+        env = which[place]
+        frame, fill, parent, episode, row = frames[env], fills[env], parents[env], episodes[env], out[place]
+        at = _book(frame.bid_ticks, frame.bid_lots, -1.0, mid[env], levels, distance, depth, row, 0)
+        at = _book(frame.ask_ticks, frame.ask_lots, 1.0, mid[env], levels, distance, depth, row, at)
+        bid, ask = frame.bid_lots[0], frame.ask_lots[0]
+        both = frame.bid_ticks[0] > 0 and frame.ask_ticks[0] > 0
+        row[at] = _bounded((frame.ask_ticks[0] - frame.bid_ticks[0]) / spread_unit) if both else 10.0
+        row[at + 1] = (bid - ask) / max(bid + ask, 1)
+        at += 2
+        for what in range(3):
+            for back in range(HISTORY):
+                row[at] = _bounded(past[env, what, back])
+                at += 1
+        left = 1.0 - parent.step / episode.steps
+        inventory = parent.remaining_lots / episode.qty_lots
+        drift = (mid[env] / parent.arrival_mid - 1) * 1e4 / move_bps
+        row[at] = left
+        row[at + 1] = inventory
+        row[at + 2] = inventory - left
+        row[at + 3] = fill.resting_lots / episode.qty_lots
+        row[at + 4] = _bounded(math.log1p(fill.ahead_lots / depth))
+        row[at + 5] = episode.sign
+        row[at + 6] = 0.0 if np.isnan(drift) else _bounded(drift)
+
+
 class Observer:
     """Makes observations of N environments; keeps the last steps of each."""
 
@@ -77,6 +139,8 @@ class Observer:
         self.layout, self.scales = layout, scales
         self._past = np.zeros((count, 3, HISTORY), np.float32)
         self._mid = np.zeros(count)
+        self._everyone = np.arange(count)
+        self._units = np.array([scales.depth_lots, scales.spread_ticks, scales.distance_ticks, scales.move_bps])
 
     def begin(self, which: Any, frames: Rows) -> None:
         """Environments `which` start anew: no past."""
@@ -85,38 +149,14 @@ class Observer:
 
     def note(self, frames: Rows) -> None:
         """A step is over."""
-        middle = mids(frames)
-        self._past[:, :, 1:] = self._past[:, :, :-1]
-        self._past[:, 0, 0] = np.nan_to_num((middle / self._mid - 1) * 1e4 / self.scales.move_bps)
-        self._past[:, 1, 0] = np.log1p(frames["traded_lots"] / self.scales.volume_lots)
-        self._past[:, 2, 0] = frames["signed_lots"] / (frames["traded_lots"] + self.scales.volume_lots)
-        self._mid = np.where(np.isnan(middle), self._mid, middle)
+        _note(frames, self._past, self._mid, self.scales.move_bps, self.scales.volume_lots)
 
-    def observe(self, frames: Rows, fills: Rows, accounts: Accounts) -> NDArray[np.float32]:
-        """(N, layout.size), clipped to [-10, 10]."""
-        levels, scales = self.layout.levels, self.scales
-        middle = self._mid[:, None]
-        parents, episodes = accounts.parents, accounts.episodes
-        parts: list[Any] = []
-        for side, sign in (("bid", -1.0), ("ask", 1.0)):
-            ticks, lots = frames[f"{side}_ticks"][:, :levels], frames[f"{side}_lots"][:, :levels]
-            parts.append(np.where(ticks > 0, sign * (ticks - middle) / scales.distance_ticks, 10.0))
-            parts.append(np.log1p(lots / scales.depth_lots))
-        bid, ask = frames["bid_lots"][:, 0], frames["ask_lots"][:, 0]
-        both = (frames["bid_ticks"][:, 0] > 0) & (frames["ask_ticks"][:, 0] > 0)
-        spread = np.where(both, frames["ask_ticks"][:, 0] - frames["bid_ticks"][:, 0], 10 * scales.spread_ticks)
-        qty = episodes["qty_lots"]
-        left = 1.0 - parents["step"] / episodes["steps"]
-        inventory = parents["remaining_lots"] / qty
-        columns = (
-            spread / scales.spread_ticks, (bid - ask) / np.maximum(bid + ask, 1),
+    def observe(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
+        """(N, layout.size), or a row for each of the environments `which`; clipped to [-10, 10]."""
+        which = self._everyone if which is None else which
+        out = np.empty((len(which), self.layout.size), np.float32)
+        _observe(
+            frames, fills, accounts.parents, accounts.episodes, which, self._past, self._mid, self.layout.levels,
+            self._units, out,
         )  # fmt: skip
-        parts.append(np.stack(columns, axis=1))
-        parts.append(self._past.reshape(len(frames), -1))
-        own = (
-            left, inventory, inventory - left, fills["resting_lots"] / qty,
-            np.log1p(fills["ahead_lots"] / scales.depth_lots), episodes["sign"],
-            np.nan_to_num((self._mid / parents["arrival_mid"] - 1) * 1e4 / scales.move_bps),
-        )  # fmt: skip
-        parts.append(np.stack(own, axis=1))
-        return np.clip(np.concatenate(parts, axis=1), -10, 10).astype(np.float32)
+        return out

@@ -56,6 +56,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         self.accounts = Accounts(market.count, fee_bps)
         self.observer = Observer(market.count, layout, scales)
         self.layout = layout
+        self._everyone = np.arange(self.num_envs)
         self._reward = reward
         low = np.zeros(ACTIONS[actions], np.float32)
         if actions != "market":
@@ -67,10 +68,10 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """New episodes everywhere; options {"episodes": EPISODE rows} names them instead of sampling."""
-        if seed is not None or self._np_random is None:
-            self._np_random = np.random.Generator(np.random.PCG64(seed))
+        if seed is not None:
+            self.np_random = np.random.Generator(np.random.PCG64(seed))
         given = (options or {}).get("episodes")
-        self._begin(np.arange(self.num_envs), given)
+        self._begin(self._everyone, given)
         return self.observe(), {}
 
     def _begin(self, which: Any, episodes: Rows | None = None) -> None:
@@ -80,9 +81,9 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         self.accounts.begin(which, episodes, self.market.frames)
         self.observer.begin(which, self.market.frames)
 
-    def observe(self) -> Any:
-        """(N, layout.size) now."""
-        return self.observer.observe(self.market.frames, self.market.fills, self.accounts)
+    def observe(self, which: Any = None) -> Any:
+        """(N, layout.size) now; with `which` of these environments only."""
+        return self.observer.observe(self.market.frames, self.market.fills, self.accounts, which)
 
     def split(self, actions: Any) -> tuple[Any, Any, Any]:
         """(market share, limit share, offset in ticks) of (N, k) actions."""
@@ -116,7 +117,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
             which = np.flatnonzero(done)
             info = {"done": done, "results": accounts.results(), "final_obs": observations.copy()}
             self._begin(which)
-            observations[which] = self.observe()[which]
+            observations[which] = self.observe(which)
         return observations, rewards, done, np.zeros(self.num_envs, bool), info
 
     def _complete(self, last: Any, fills: Rows) -> None:

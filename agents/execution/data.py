@@ -1,0 +1,168 @@
+"""Data sets of execution: what is trained on, what settings are chosen on, and what is only looked at in the end.
+
+Bars are split by date (the last 20 % test, the 10 % before them validation) and by stock (a fifth of the stocks, drawn by the hash of their
+names, is never trained on). A day with a book is split by hours: 10:00-12:30 training, 12:30-13:00 validation, 13:00-16:00 test. The
+volume that sizes the orders comes from the training dates or hours alone.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serl.agents.execution.bar_files import BarTable, read_bars
+from serl.agents.execution.environment.bars import VOLUME, StaticBars
+from serl.agents.execution.environment.episodes import Hours
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.observation import Scales
+from serl.agents.execution.environment.records import CHILD, FRAME
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.static import StaticBook, trades_of
+from serl.agents.execution.environment.vector import Sampler
+from serl.agents.execution.errors import DataError
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.history.day import Day
+
+TRAIN, VALIDATION, TEST, UNSEEN = "train", "validation", "test", "unseen"
+TEST_SHARE, VALIDATION_SHARE, UNSEEN_SHARE = 0.2, 0.1, 0.2
+BOOK_HOURS = {TRAIN: ("10:00", "12:30"), VALIDATION: ("12:30", "13:00"), TEST: ("13:00", "16:00")}
+SECOND_NS = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """One part of a split."""
+
+    hours: tuple[Hours, ...]
+    """Where its parent orders may lie."""
+    symbols: tuple[str, ...]
+    dates: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A file and its split; either bars or a day with a book."""
+
+    name: str
+    sha256: str
+    """Of the file."""
+    counts: Mapping[str, int]
+    parts: Mapping[str, Part]
+    source: BarTable | Day
+
+    @property
+    def fingerprint(self) -> str:
+        """Names data and split; results that are compared have the same."""
+        parts = {name: dataclasses.asdict(part) for name, part in self.parts.items()}
+        return hashlib.sha256(json.dumps([self.sha256, parts], sort_keys=True).encode()).hexdigest()[:16]
+
+    def static(self, count: int) -> ExecutionMarket:
+        """`count` environments without impact."""
+        if isinstance(self.source, BarTable):
+            return StaticBars(self.source.bars, count)
+        return StaticBook([self.source], count)
+
+    def replay(self, count: int) -> ReplayMarket:
+        """`count` environments in the replayed book; DataError for bars, which have none."""
+        if isinstance(self.source, BarTable):
+            raise DataError(f"{self.name}: bars have no orders that could be replayed; give a day with a book")
+        return ReplayMarket([self.source], count)
+
+
+def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
+    """A file of bars; errors as read_bars, and DataError if there are too few dates to split."""
+    table = read_bars(path, tick_size)
+    dates, symbols = len(table.dates), len(table.symbols)
+    test, validation = max(1, round(TEST_SHARE * dates)), max(1, round(VALIDATION_SHARE * dates))
+    first_test, first_validation = dates - test, dates - test - validation
+    if first_validation < 1:
+        raise DataError(f"{path}: at least 3 dates are due to train, validate and test, got {dates}")
+    order = sorted(range(symbols), key=lambda place: hashlib.sha256(table.symbols[place].encode()).digest())
+    unseen = np.isin(table.symbol, order[: round(UNSEEN_SHARE * symbols)])
+    training, testing = table.date < first_validation, table.date >= first_test
+    between = ~training & ~testing
+    days = {TRAIN: training & ~unseen, VALIDATION: between & ~unseen, TEST: testing & ~unseen, UNSEEN: testing & unseen}
+    volume = _volume_lots_per_s(table, training)
+    parts = {name: _bar_part(table, np.flatnonzero(chosen), volume) for name, chosen in days.items()}
+    return Dataset(path.name, _sha256(path), table.counts, parts, table)
+
+
+def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
+    """(symbols,) mean over the training dates, 0 for a stock that has none."""
+    a_day = table.bars.values[:, :, VOLUME].sum(axis=1)
+    days = np.bincount(table.symbol[training], minlength=len(table.symbols))
+    total = np.bincount(table.symbol[training], a_day[training], minlength=len(table.symbols))
+    seconds = len(table.bars.starts_ns) * table.bars.bar_ns / SECOND_NS
+    volume: np.ndarray = total / np.maximum(days, 1) / seconds
+    return volume
+
+
+def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:
+    """Whole days, a row for each stretch without a pause; of stocks with a known volume."""
+    starts, bar_ns = table.bars.starts_ns, table.bars.bar_ns
+    ends = np.flatnonzero(np.append(np.diff(starts) > bar_ns, True))
+    spans = [
+        (int(starts[first]), int(starts[last]) + bar_ns)
+        for first, last in zip([0, *(ends[:-1] + 1)], ends, strict=True)
+    ]
+    days = days[volume[table.symbol[days]] > 0]
+    hours = tuple(
+        Hours(day, *span, float(volume[symbol]))
+        for day, symbol in zip(days.tolist(), table.symbol[days].tolist(), strict=True)
+        for span in spans
+    )
+    symbols = tuple(table.symbols[place] for place in np.unique(table.symbol[days]))
+    return Part(hours, symbols, tuple(table.dates[place] for place in np.unique(table.date[days])))
+
+
+def book_dataset(path: Path, day: Day) -> Dataset:
+    """A day with a book of one symbol, read from `path`; DataError if it does not reach over the hours of the split."""
+    if not path.is_file():
+        raise DataError(f"{path}: a day file or a zip is due, not a folder: the fingerprint names the file")
+    trades = trades_of(day)[:-1]
+    first_ns, last_ns = day.reference.first_time_ns, day.reference.last_time_ns
+    spans = {name: tuple(time_of_day_ns(text) for text in span) for name, span in BOOK_HOURS.items()}
+    if first_ns > spans[TRAIN][0] or last_ns < spans[TEST][0]:
+        raise DataError(f"{path}: a day that reaches from 10:00 beyond 13:00 is due, got {first_ns} to {last_ns} ns")
+    start_ns, end_ns = spans[TRAIN]
+    known = (trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)
+    speed = float(trades["lots"][known].sum() / (end_ns - start_ns) * SECOND_NS)
+    symbol, date = day.reference.symbols[0].name, day.reference.date
+    parts = {
+        name: Part((Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), speed),), (symbol,), (date,))
+        for name, (start, end) in spans.items()
+    }
+    counts = {"commands": len(day), "trades": len(trades), **day.reference.counts}
+    return Dataset(path.name, _sha256(path), counts, parts, day)
+
+
+def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scales:
+    """Scales.fit on one episode in each environment without orders of ours; the sampler must be one of training hours."""
+    episodes = sampler.sample(np.random.Generator(np.random.PCG64(seed)), market.count)
+    market.reset(np.arange(market.count), episodes)
+    steps = int(episodes["steps"].min())
+    frames = np.zeros((steps, market.count), FRAME)
+    for step in range(steps):
+        market.step(np.zeros(market.count, CHILD), episodes["start_ns"] + (step + 1) * episodes["interval_ns"])
+        frames[step] = market.frames
+    return Scales.fit(frames.ravel())
+
+
+def table_of(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
+    """Rows for people: data set, part, stocks, dates, first and last date, stock-days, hours."""
+    rows = []
+    for dataset in datasets:
+        for name, part in dataset.parts.items():
+            length = sum(hours.end_ns - hours.start_ns for hours in part.hours) / 3600 / SECOND_NS
+            span = f"{part.dates[0]} to {part.dates[-1]}" if len(part.dates) > 1 else "".join(part.dates)
+            numbers = (len(part.symbols), len(part.dates), len({hours.day for hours in part.hours}))
+            rows.append((dataset.name, name, *(f"{number:,}" for number in numbers), f"{length:,.1f}", span))
+    return rows
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,161 @@
+"""The market of bars: no book and no impact, only what each minute traded and between which prices.
+
+A market child is filled bar by bar from the first one on, at most `participation` of each bar's volume, at the bar's VWAP (without one:
+at its typical price (high + low + close) / 3), made worse by half the spread and by `impact_bps` times the order's share of the bar's
+volume. A limit child is filled when a bar's range goes through its price, within the same share of volume, at its price, or at the
+bar's open where that is better. What the cap leaves over is not filled; forced completion has no cap and trades at the last close
+at the same cost. The notional of one fill is rounded to a whole tick x lot.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.execution.environment import windows
+from serl.agents.execution.environment.records import CHILD, FILL, FRAME
+from serl.exchange.compiling import compiled, inlined
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import Rows
+
+OPEN, HIGH, LOW, CLOSE, PRICE, VOLUME = range(6)
+# Columns of `places`, one row an environment
+DAY, SIGN, NOW = range(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class BarDays:
+    """Days of bars on one grid of times; a day is one stock on one date."""
+
+    starts_ns: NDArray[np.int64]
+    """(B,) when each bar begins, ns after midnight."""
+    bar_ns: int
+    values: NDArray[np.float64]
+    """(D, B, 6): open, high, low, close, VWAP or typical price, all in ticks, and volume in lots; volume 0 = nothing traded."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.values), len(self.starts_ns), 6)
+        if self.values.shape != shape or 0 in shape:
+            raise ConfigError(f"bars: values of shape (days, {shape[1]}, 6) are due, got {self.values.shape}")
+        if self.bar_ns <= 0 or np.any(np.diff(self.starts_ns) < self.bar_ns):
+            raise ConfigError("bars: starts at least one positive bar_ns apart are due, in order")
+        prices = self.values[..., :VOLUME]
+        if not (np.isfinite(self.values).all() and (prices > 0).all() and (self.values[..., VOLUME] >= 0).all()):
+            raise ConfigError("bars: positive prices and volumes from 0 on are due; drop suspended days first")
+
+
+@inlined
+def _at_market(price: float, volume: float, sign: int, lots: int, half_spread_bps: float, impact_bps: float, fill: Any) -> None:  # fmt: skip
+    """Fills lots at a price made worse by the costs."""
+    if lots > 0:
+        cost_bps = half_spread_bps + impact_bps * min(1.0, lots / max(1.0, volume))
+        fill.lots += lots
+        fill.notional += np.int64(np.rint(price * (1 - sign * cost_bps * 1e-4) * lots))
+
+
+@inlined
+def _at_limit(bar: Any, sign: int, lots: int, limit_ticks: int, fill: Any) -> int:
+    """Lots filled of a limit order."""
+    beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
+    if beyond <= 0 or lots <= 0:
+        return 0
+    price = max(np.float64(limit_ticks), bar[OPEN]) if sign > 0 else min(np.float64(limit_ticks), bar[OPEN])
+    fill.lots += lots
+    fill.notional += np.int64(np.rint(price * lots))
+    return lots
+
+
+@inlined
+def _trade(bar: Any, frame: Any) -> None:
+    """Adds a bar to what others traded; its signed volume is estimated by its body's share of its range."""
+    lots = np.int64(bar[VOLUME])
+    frame.traded_lots += lots
+    frame.traded_notional += np.int64(np.rint(bar[PRICE] * lots))
+    if bar[HIGH] > bar[LOW]:
+        frame.signed_lots += np.int64(np.rint(lots * (bar[CLOSE] - bar[OPEN]) / (bar[HIGH] - bar[LOW])))
+
+
+@inlined
+def _show(values: Any, index: int, half_spread_bps: float, participation: float, frame: Any) -> None:
+    """One level a side around the last close; before the first bar around its open, with the depth not known (0)."""
+    price, lots = values[0, OPEN], np.int64(0)
+    if index > 0:
+        price, lots = values[index - 1, CLOSE], np.int64(participation * values[index - 1, VOLUME])
+    half = max(0.5, price * half_spread_bps * 1e-4)
+    frame.bid_ticks[0] = max(np.int64(1), np.int64(np.floor(price - half)))
+    frame.ask_ticks[0] = max(frame.bid_ticks[0] + 1, np.int64(np.ceil(price + half)))
+    frame.bid_lots[0] = frame.ask_lots[0] = lots
+
+
+@compiled
+def _advance(
+    values: Any, starts_ns: Any, places: Any, which: Any, children: Any, until_ns: Any, half_spread_bps: float,
+    impact_bps: float, participation: float, forced: bool, frames: Any, fills: Any,
+) -> None:  # fmt: skip
+    """Steps environments `which`; `forced` takes the last price known and no time goes by."""
+    for index in range(which.size):
+        env = which[index]
+        place, frame, fill, child = places[env], frames[env], fills[env], children[index]
+        bars, sign = values[place[DAY]], place[SIGN]
+        fill.lots = fill.notional = fill.resting_lots = fill.ahead_lots = 0
+        frame.traded_lots = frame.traded_notional = frame.signed_lots = 0
+        market_left, limit_left = child.market_lots, child.limit_lots if child.limit_ticks > 0 else 0
+        at = np.searchsorted(starts_ns, place[NOW])
+        if forced:
+            bar = bars[max(at - 1, 0)]
+            _at_market(bar[CLOSE], bar[VOLUME], sign, market_left, half_spread_bps, impact_bps, fill)
+            continue
+        while at < starts_ns.size and starts_ns[at] < until_ns[index]:
+            bar = bars[at]
+            room = np.int64(participation * bar[VOLUME])
+            lots = min(market_left, room)
+            _at_market(bar[PRICE], bar[VOLUME], sign, lots, half_spread_bps, impact_bps, fill)
+            market_left -= lots
+            limit_left -= _at_limit(bar, sign, min(limit_left, room - lots), child.limit_ticks, fill)
+            _trade(bar, frame)
+            at += 1
+        fill.resting_lots = limit_left
+        place[NOW] = frame.time_ns = until_ns[index]
+        _show(bars, at, half_spread_bps, participation, frame)
+
+
+class StaticBars:
+    """N environments over days of bars. See the module and `ExecutionMarket`; `trades` of a FRAME is 0, bars do not tell it."""
+
+    def __init__(
+        self, bars: BarDays, count: int, *, half_spread_bps: float = 1.0, impact_bps: float = 0.0, participation: float = 0.2
+    ) -> None:  # fmt: skip
+        if not 0 < participation <= 1 or half_spread_bps < 0 or impact_bps < 0:
+            raise ConfigError(
+                "bars: participation in (0, 1] and costs from 0 on are due, got "
+                f"participation {participation}, half_spread_bps {half_spread_bps}, impact_bps {impact_bps}"
+            )
+        self.count, self.bars = count, bars
+        self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
+        self._most_lots = bars.values[..., VOLUME].sum(axis=1)
+        self._spans = [(int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns)] * len(bars.values)
+        self._rules = (half_spread_bps, impact_bps, participation)
+        self._places = np.zeros((count, 3), np.int64)
+        self._everyone = np.arange(count)
+
+    def reset(self, which: Any, episodes: Rows) -> None:
+        """See ExecutionMarket."""
+        windows.check(episodes, self._spans, self._most_lots)
+        start_ns = episodes["start_ns"]
+        self._places[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
+        self._run(which, np.zeros(len(which), CHILD), start_ns)
+
+    def step(self, children: Rows, until_ns: Any) -> None:
+        """See ExecutionMarket."""
+        self._run(self._everyone, children, until_ns)
+
+    def force(self, which: Any, children: Rows) -> None:
+        """See ExecutionMarket."""
+        self._run(which, children, self.frames["time_ns"][which], forced=True)
+
+    def _run(self, which: Any, children: Rows, until_ns: Any, forced: bool = False) -> None:
+        _advance(
+            self.bars.values, self.bars.starts_ns, self._places, which, children, np.ascontiguousarray(until_ns),
+            *self._rules, forced, self.frames, self.fills,
+        )  # fmt: skip

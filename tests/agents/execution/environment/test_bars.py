@@ -1,0 +1,100 @@
+"""The market of bars, by hand."""
+
+import numpy as np
+import pytest
+
+from serl.agents.execution.environment.bars import BarDays, StaticBars
+from serl.exchange.errors import ConfigError
+from tests.agents.execution.environment.stage import SECOND_NS, bars, child, episode, step
+
+DAYS = bars((1000, 1010, 990, 1000, 1001, 500), (1000, 1030, 1000, 1020, 1010, 100), (1020, 1020, 900, 950, 960, 400))
+
+
+def market(**rules: float) -> StaticBars:
+    """Of the three minutes, without costs unless said."""
+    return StaticBars(DAYS, 1, **({"half_spread_bps": 0.0} | rules))
+
+
+def test_a_market_child_is_filled_bar_by_bar_up_to_its_share() -> None:
+    one = market()
+    one.reset(np.arange(1), episode(qty=150, interval=120, steps=1))
+    step(one, child(market=150), 120)
+    assert one.fills[0]["lots"] == 100 + 20
+    assert one.fills[0]["notional"] == 100 * 1001 + 20 * 1010
+
+
+def test_costs_are_half_the_spread_and_the_share_of_the_volume() -> None:
+    for sign in (1, -1):
+        one = market(half_spread_bps=10.0, impact_bps=100.0)
+        one.reset(np.arange(1), episode(sign=sign, interval=60, steps=1))
+        step(one, child(market=50), 60)
+        assert one.fills[0]["notional"] == round(50 * 1001 * (1 - sign * (10 + 100 * 50 / 500) * 1e-4))
+
+
+@pytest.mark.parametrize(
+    ("sign", "price", "lots", "notional"),
+    [
+        (1, 1010, 20, 20 * 1010),  # the first bar only reaches it, the second goes through
+        (1, 1009, 100 + 20, 120 * 1009),
+        (1, 995, 120, 120 * 1000),  # better open
+        (1, 1030, 0, 0),
+        (-1, 990, 0, 0),
+        (-1, 991, 100, 100 * 991),
+        (-1, 1005, 120, 120 * 1000),
+    ],
+)
+def test_a_limit_child_is_filled_when_the_range_goes_through(sign: int, price: int, lots: int, notional: int) -> None:
+    one = market()
+    one.reset(np.arange(1), episode(sign=sign, qty=200, interval=120, steps=1))
+    step(one, child(limit=200, price=price), 120)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (lots, notional)
+    assert one.fills[0]["resting_lots"] == 200 - lots
+
+
+def test_what_is_seen() -> None:
+    one = market()
+    one.reset(np.arange(1), episode(interval=60))
+    frame = one.frames[0]
+    assert (frame["bid_ticks"][0], frame["ask_ticks"][0], frame["bid_lots"][0]) == (999, 1001, 0)
+    step(one, child(), 120)
+    assert (frame["bid_ticks"][0], frame["ask_ticks"][0], frame["ask_lots"][0]) == (1019, 1021, 20)
+    assert frame["traded_lots"] == 600
+    assert frame["traded_notional"] == 500 * 1001 + 100 * 1010
+    assert frame["signed_lots"] == round(100 * 20 / 30)
+
+
+def test_forced_completion_takes_the_last_close_without_a_cap() -> None:
+    one = market()
+    one.reset(np.arange(1), episode(qty=900, interval=60))
+    step(one, child(), 120)
+    one.force(np.arange(1), child(market=900))
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (900, 900 * 1020)
+
+
+def test_a_pause_between_bars_trades_nothing() -> None:
+    starts = np.array([0, 600]) * SECOND_NS
+    one = StaticBars(BarDays(starts, 60 * SECOND_NS, DAYS.values[:, :2]), 1)
+    one.reset(np.arange(1), episode(start=120, interval=120))
+    step(one, child(market=10), 240)
+    assert one.fills[0]["lots"] == one.frames[0]["traded_lots"] == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        (episode(start=60, interval=60), "window from"),
+        (episode(qty=1001, interval=60), "at most 1,000 lots"),
+        (episode(day=1), "day: 0 to 0"),
+        (episode(qty=0), "at least one step"),
+    ],
+)
+def test_orders_that_cannot_be(order: np.ndarray, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        market().reset(np.arange(1), order)
+
+
+def test_bars_that_cannot_be() -> None:
+    with pytest.raises(ConfigError, match="suspended"):
+        bars((1.0, 1.0, 1.0, 0.0, 1.0, 5.0))
+    with pytest.raises(ConfigError, match="participation"):
+        market(participation=0.0)

@@ -1,0 +1,92 @@
+"""The static book and the replay, by hand and against each other."""
+
+import numpy as np
+import pytest
+
+from serl.agents.execution.environment.records import CHILD, FRAME
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.static import StaticBook
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.generate import generate_day
+from tests.agents.execution.environment.stage import SECOND_NS, TINY, child, episode, step
+
+BOTH = pytest.mark.parametrize("kind", [StaticBook, ReplayMarket])
+START = 34_260 * SECOND_NS
+
+
+@BOTH
+def test_a_market_child_walks_the_book(kind: type[StaticBook] | type[ReplayMarket]) -> None:
+    one = kind([TINY], 1)
+    one.reset(np.arange(1), episode(sign=1, start=1))
+    step(one, child(market=70), 11)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (70, 50 * 99 + 20 * 98)
+
+
+@BOTH
+def test_a_limit_child_queues(kind: type[StaticBook] | type[ReplayMarket]) -> None:
+    """50 stand before it at 101; 50 are taken at 12 s, and 20 more that ours get."""
+    one = kind([TINY], 1)
+    one.reset(np.arange(1), episode(sign=1, start=1))
+    step(one, child(limit=40, price=101), 11)
+    assert (one.fills[0]["lots"], one.fills[0]["resting_lots"], one.fills[0]["ahead_lots"]) == (0, 40, 50)
+    step(one, child(limit=40, price=101), 21)
+    filled = one.fills[0]["lots"]
+    assert filled == (20 if kind is ReplayMarket else 0)  # a recorded trade of 50 has nothing left for us
+    assert one.fills[0]["resting_lots"] == 40 - filled
+
+
+def test_a_trade_through_the_price_fills() -> None:
+    """A buyer takes 30 at 101 and 30 at 102 at 25 s: an ask of ours at 101 stood behind the 30, and the 30 at 102 go through it."""
+    one = StaticBook([TINY], 1)
+    one.reset(np.arange(1), episode(sign=1, start=20))
+    step(one, child(limit=40, price=101), 30)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (30, 30 * 101)
+
+
+def test_a_limit_child_that_crosses_takes_first_but_not_what_the_market_child_took() -> None:
+    one = StaticBook([TINY], 1)
+    one.reset(np.arange(1), episode(sign=-1, start=1))
+    step(one, child(market=30, limit=40, price=101), 11)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (50, 50 * 101)
+    assert (one.fills[0]["resting_lots"], one.fills[0]["ahead_lots"]) == (20, 0)
+
+
+def test_without_orders_of_ours_the_replay_shows_what_was_recorded() -> None:
+    history = generate_day(1)
+    still, replay = StaticBook([history], 2), ReplayMarket([history], 2)
+    orders = np.concatenate([episode(start=34_260), episode(start=40_000)])
+    for one in (still, replay):
+        one.reset(np.arange(2), orders)
+    for number in range(1, 21):
+        for one in (still, replay):
+            one.step(np.zeros(2, CHILD), orders["start_ns"] + number * 10 * SECOND_NS)
+        for name in FRAME.names or ():
+            np.testing.assert_array_equal(still.frames[name], replay.frames[name], name)
+    assert replay.frames["traded_lots"].sum() > 0
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [(episode(start=90), "window from"), (episode(qty=131), "130 lots"), (episode(day=2), "day: 0 to 0")],
+)
+def test_orders_that_cannot_be(kind: type[StaticBook] | type[ReplayMarket], order: np.ndarray, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        kind([TINY], 1).reset(np.arange(1), order)
+
+
+def test_a_replay_that_outgrows_its_arrays_goes_on() -> None:
+    """Many environments hold more orders than a market has room for at first; each still shows the history's book."""
+    history, count = generate_day(1), 48
+    crowd, alone = ReplayMarket([history], count), StaticBook([history], count)
+    room = len(crowd._market.state.orders)
+    orders = np.concatenate([episode(start=34_260 + 400 * number) for number in range(count)])
+    sent = np.zeros(count, CHILD)
+    for one in (crowd, alone):
+        one.reset(np.arange(count), orders)
+    for number in range(1, 4):
+        for one in (crowd, alone):
+            one.step(sent, orders["start_ns"] + number * 10 * SECOND_NS)
+    assert len(crowd._market.state.orders) > room
+    np.testing.assert_array_equal(crowd.frames["bid_ticks"], alone.frames["bid_ticks"])
+    np.testing.assert_array_equal(crowd.frames["ask_lots"], alone.frames["ask_lots"])

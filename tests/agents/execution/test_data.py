@@ -1,0 +1,140 @@
+"""Reading bars, splitting them, fingerprints."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.execution.bar_files import read_bars
+from serl.agents.execution.cli_data import data
+from serl.agents.execution.data import TEST, TRAIN, UNSEEN, VALIDATION, bar_dataset, book_dataset, fit_scales
+from serl.agents.execution.environment.bars import CLOSE, PRICE, VOLUME
+from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.errors import DataError
+from serl.exchange.history.day import write_day
+from serl.exchange.history.generate import generate_day
+
+STOCKS, DATES, BARS = 10, 10, 10
+
+
+def rows() -> dict[str, list[object]]:
+    """Ten stocks on ten dates with ten bars, all sound."""
+    table: dict[str, list[object]] = {
+        name: [] for name in ("symbol", "date", "ToD", "open", "high", "low", "close", "volume")
+    }
+    for stock in range(STOCKS):
+        for date in range(DATES):
+            for bar in range(BARS):
+                values = (
+                    f"S{stock}",
+                    f"2020-01-{date + 1:02d}",
+                    f"09:{30 + bar}:00",
+                    10.0,
+                    10.2,
+                    9.9,
+                    10.1,
+                    600.0 * (1 + date),
+                )
+                for column, value in zip(table.values(), values, strict=True):
+                    column.append(value)
+    return table
+
+
+def write(path: Path, table: dict[str, list[object]]) -> Path:
+    """As Parquet."""
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def test_bad_rows_are_dropped_and_counted(tmp_path: Path) -> None:
+    table = rows()
+    table["close"][3] = 0.0  # one bar of a day: filled with the bar before it
+    table["high"][4] = 9.0
+    for bar in range(BARS, 2 * BARS):  # a suspended day
+        for name in ("open", "high", "low", "close", "volume"):
+            table[name][bar] = 0.0
+    for name in table:  # a half day
+        del table[name][-5:]
+    table["close"][2] = 10.2
+    read = read_bars(write(tmp_path / "bars.parquet", table))
+    assert read.counts == {
+        "rows": 995, "rows_without_price": 11, "rows_contradictory": 1, "rows_twice": 0, "stock_days": 98,
+        "stock_days_short": 1, "bars_missing": 2,
+    }  # fmt: skip
+    first = read.bars.values[0]
+    assert first[3, VOLUME] == first[4, VOLUME] == 0
+    np.testing.assert_allclose(first[3:5, CLOSE], 1020)
+    np.testing.assert_allclose(first[0, PRICE], (1020 + 990 + 1010) / 3)
+    assert read.bars.starts_ns[0] == (9 * 60 + 30) * 60 * 10**9
+
+
+def test_bars_named_by_their_end_and_with_an_amount(tmp_path: Path) -> None:
+    table = rows()
+    table["time"] = table.pop("ToD")
+    table["period"] = [1] * len(table["time"])
+    table["amount"] = [10.05 * float(str(volume)) for volume in table["volume"]]
+    read = read_bars(write(tmp_path / "bars.parquet", table))
+    assert read.bars.starts_ns[0] == (9 * 60 + 29) * 60 * 10**9
+    np.testing.assert_allclose(read.bars.values[:, :, PRICE], 1005)
+
+
+def test_no_date_and_no_stock_of_training_is_tested_on(tmp_path: Path) -> None:
+    made = bar_dataset(write(tmp_path / "bars.parquet", rows()))
+    train, validation, test, unseen = (made.parts[name] for name in (TRAIN, VALIDATION, TEST, UNSEEN))
+    assert (len(train.dates), len(validation.dates), len(test.dates)) == (7, 1, 2)
+    assert max(train.dates) < min(validation.dates) <= max(validation.dates) < min(test.dates)
+    assert unseen.dates == test.dates
+    assert set(unseen.symbols).isdisjoint(train.symbols) and set(train.symbols) == set(test.symbols)
+    assert (len(train.symbols), len(unseen.symbols)) == (8, 2)
+    mean_of_training = 600.0 * np.mean(np.arange(1, 8)) / 60
+    assert {round(hours.volume_lots_per_s, 6) for part in made.parts.values() for hours in part.hours} == {
+        mean_of_training
+    }
+
+
+def test_the_fingerprint_names_the_data(tmp_path: Path) -> None:
+    one, table = write(tmp_path / "one.parquet", rows()), rows()
+    table["close"][7] = 10.0
+    other = write(tmp_path / "other.parquet", table)
+    assert bar_dataset(one).fingerprint == bar_dataset(one).fingerprint != bar_dataset(other).fingerprint
+
+
+def test_files_that_are_no_bars(tmp_path: Path) -> None:
+    table = rows()
+    del table["close"]
+    with pytest.raises(DataError, match="close are missing"):
+        read_bars(write(tmp_path / "bars.parquet", table))
+    (tmp_path / "text.parquet").write_text("no")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_bars(tmp_path / "text.parquet")
+    few = {name: values[:20] for name, values in rows().items()}
+    with pytest.raises(DataError, match="3 dates"):
+        bar_dataset(write(tmp_path / "few.parquet", few))
+
+
+def test_a_book_is_split_by_hours(tmp_path: Path) -> None:
+    path = tmp_path / "made.day"
+    history = generate_day(1)
+    write_day(history, path)
+    made = book_dataset(path, history)
+    spans = [(part.hours[0].start_ns, part.hours[0].end_ns) for part in made.parts.values()]
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    sampler = RandomOrders(made.parts[TRAIN].hours, 60, 10)
+    scales = fit_scales(made.static(4), sampler)
+    assert scales == fit_scales(made.replay(4), sampler)
+    assert scales.spread_ticks >= 1 and scales.volume_lots > 1
+
+
+def test_the_command_shows_the_split(tmp_path: Path) -> None:
+    path = write(tmp_path / "bars.parquet", rows())
+    shown = CliRunner().invoke(data, [str(path)])
+    assert shown.exit_code == 0, shown.output
+    assert "unseen" in shown.output and bar_dataset(path).fingerprint in shown.output
+    told = json.loads(CliRunner().invoke(data, [str(path), "--json"]).output)
+    assert told["counts"]["bars.parquet"]["rows"] == STOCKS * DATES * BARS
+    assert [row["part"] for row in told["parts"]] == [TRAIN, VALIDATION, TEST, UNSEEN]
