@@ -13,6 +13,7 @@ COMMANDS = {
     "day": ("serl.exchange.history.cli:day", "Import and look at days of market history."),
     "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
     "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
+    "volume-curve": ("serl.agents.execution.cli:volume_curve", "When a day's volume is traded: what VWAP needs."),
     "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
     "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
