@@ -25,6 +25,7 @@ from serl.exchange.records import COMMAND, EVENT, CommandFlag, CommandKind, Even
 CHECKPOINT_NS = 120_000_000_000
 EVENT_ROWS = 2048
 NEW, CANCEL = int(CommandKind.NEW), int(CommandKind.CANCEL)
+TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")
 IOC, GTC, MARKET = int(TimeInForce.IOC), int(TimeInForce.GTC), int(CommandFlag.MARKET)
 FILLED, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)
 # Columns of `places`, one row an environment
@@ -244,6 +245,8 @@ class ReplayMarket:
             self._places[env] = offset + cursors[at], stop, times[at], 0, 0, BEGINNING
             self._signs[env] = int(episode["sign"])
         self._run(which, np.zeros(len(which), CHILD), episodes["start_ns"].copy())
+        for name in TRADED:  # since the last checkpoint, which is nobody's business
+            self.frames[name][which] = 0
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
