@@ -12,7 +12,14 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import (
-    ALL_SYMBOLS, CommandFlag, CommandKind, EventFlag, EventKind, Rows, TimeInForce, command,
+    ALL_SYMBOLS,
+    CommandFlag,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    Rows,
+    TimeInForce,
+    command,
 )  # fmt: skip
 
 EXECUTOR, HISTORY = 0, 1

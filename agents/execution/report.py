@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution import metrics
-from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.executor import Execution
+from serl.agents.execution.order import ParentOrder
 
 Fills = list[tuple[int, int, int]]
 

@@ -87,7 +87,9 @@ class ServedMarket:
             self.client.mass_cancel(self.symbol)
             self._resting = None
         send = self.client.sell if self._side == SELL else self.client.buy
-        market_lots, limit_lots, limit_ticks = (int(child[name]) for name in ("market_lots", "limit_lots", "limit_ticks"))
+        market_lots, limit_lots, limit_ticks = (
+            int(child[name]) for name in ("market_lots", "limit_lots", "limit_ticks")
+        )
         if market_lots:
             send(self.symbol, market_lots)
             self.children.append((self._now_ns, market_lots))
@@ -115,7 +117,7 @@ class ServedMarket:
         if isinstance(item, Report):
             if item.kind == EventKind.FILL:
                 self.own.append((item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots, item.match_id))
-            elif item.kind == EventKind.RESTED:
+            elif item.kind in (EventKind.ACCEPTED, EventKind.RESTED) and item.order_number:
                 self._order_number = item.order_number
         elif isinstance(item, tuple) and item and isinstance(item[0], str):
             self._take_feed(item[0], item[1])

@@ -57,6 +57,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         self.observer = Observer(market.count, layout, scales)
         self.layout = layout
         self._reward = reward
+        self._np_random: np.random.Generator | None = None
         low = np.zeros(ACTIONS[actions], np.float32)
         if actions != "market":
             low[-1] = -1.0

@@ -21,7 +21,9 @@ def choose(
         return Twap()
     if name == "vwap":
         if curve is None:
-            raise ConfigError("vwap: --curve FILE is due; `serl volume-curve DAY... -o FILE` makes one of training days")
+            raise ConfigError(
+                "vwap: --curve FILE is due; `serl volume-curve DAY... -o FILE` makes one of training days"
+            )
         return Vwap(VolumeCurve.load(curve))
     if name == "pov":
         return Participation(rate)

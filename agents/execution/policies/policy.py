@@ -1,5 +1,6 @@
 """What a policy is: from what an execution environment shows to the actions of its parent orders."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,10 +15,13 @@ Floats = NDArray[np.float64]
 class Policy(Protocol):
     """Decides for N parent orders at once; it keeps nothing between decisions, so that one policy serves any environment."""
 
-    name: str
-    """For people and file names."""
-    modes: tuple[str, ...]
-    """The action modes (`market`, `limit`, `hybrid`) that it can work in."""
+    @property
+    def name(self) -> str:
+        """For people and file names."""
+
+    @property
+    def modes(self) -> Sequence[str]:
+        """The action modes (`market`, `limit`, `hybrid`) that it can work in, the usual one first."""
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """(N, k) actions of the environment's mode; ConfigError if the policy cannot work in it."""

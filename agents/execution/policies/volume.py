@@ -84,7 +84,10 @@ class VolumeCurve:
         try:
             values = json.loads(Path(path).read_text())
             return cls(
-                int(values["start_ns"]), int(values["width_ns"]), tuple(map(float, values["shares"])), tuple(values["days"])
+                int(values["start_ns"]),
+                int(values["width_ns"]),
+                tuple(map(float, values["shares"])),
+                tuple(values["days"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CurveError(

@@ -73,7 +73,9 @@ def test_almgren_chriss_tends_to_twap(urgency: float, steps: int) -> None:
 def test_almgren_chriss_shares_are_those_of_the_paper(urgency: float, steps: int) -> None:
     left = left_share(urgency, steps, np.arange(steps + 1))
     for k in range(steps):
-        slice_share = (math.sinh(urgency * (steps - k)) - math.sinh(urgency * (steps - k - 1))) / math.sinh(urgency * steps)
+        slice_share = (math.sinh(urgency * (steps - k)) - math.sinh(urgency * (steps - k - 1))) / math.sinh(
+            urgency * steps
+        )
         assert left[k] - left[k + 1] == pytest.approx(slice_share, rel=1e-9, abs=1e-15)
 
 
@@ -167,7 +169,9 @@ def test_participation_is_its_rate_of_what_was_seen(day: Day) -> None:
 
 
 def test_passive_rests_and_then_crosses(day: Day) -> None:
-    env = ExecutionVectorEnv(ReplayMarket([day], 1), RandomOrders([Hours(0, START_NS, START_NS + 30 * MINUTE_NS, 1.0)]), actions="hybrid")
+    env = ExecutionVectorEnv(
+        ReplayMarket([day], 1), RandomOrders([Hours(0, START_NS, START_NS + 30 * MINUTE_NS, 1.0)]), actions="hybrid"
+    )
     env.reset(options={"episodes": ORDER.episode})
     assert Passive(0.2).actions(env).tolist() == [[0, 1, 0]]
     env.accounts.parents["step"] = 16

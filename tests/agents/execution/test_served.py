@@ -16,7 +16,7 @@ from serl.agents.execution.executor import Execution, Executor
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.learnt import Learnt
-from serl.agents.execution.policies.policy import Floats, Policy
+from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
@@ -45,19 +45,17 @@ class Seesaw:
         return np.stack((np.clip(-drift, 0, 0.2), np.clip(0.3 + drift, 0, 1), np.clip(ahead - 1, -1, 1)), axis=1)
 
 
-class Recorded:
-    """Another policy, and everything that it was shown."""
+def watch(patch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
+    """(FRAME, FILL, observation) of every decision from here on."""
+    seen: list[tuple[Any, Any, Any]] = []
+    decide = ExecutionVectorEnv.decide
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.name, self.modes = policy, policy.name, policy.modes
-        self.frames: list[Any] = []
-        self.fills: list[Any] = []
+    def watched(env: ExecutionVectorEnv, actions: Any) -> Any:
+        seen.append((env.market.frames.copy(), env.market.fills.copy(), env.observe()))
+        return decide(env, actions)
 
-    def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See Policy."""
-        self.frames.append(env.market.frames.copy())
-        self.fills.append(env.market.fills.copy())
-        return self.policy.actions(env)
+    patch.setattr(ExecutionVectorEnv, "decide", watched)
+    return seen
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +95,16 @@ CASES: list[tuple[Policy, str]] = [
 
 
 @pytest.mark.parametrize(("policy", "mode"), CASES, ids=lambda case: case if isinstance(case, str) else case.name)
-def test_served_equals_the_replay_market(day: Day, path: Path, policy: Policy, mode: str) -> None:
-    served, inside = Recorded(policy), Recorded(policy)
-    execution = serve(path, ORDER, served, mode)
-    assert execution.steps == replay_with(day, ORDER, inside, mode)
-    assert len(served.frames) == 16
-    for ours, theirs in zip(served.frames + served.fills, inside.frames + inside.fills, strict=True):
-        for name in ours.dtype.names:
-            np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+def test_served_equals_the_replay_market(
+    day: Day, path: Path, policy: Policy, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = watch(monkeypatch)
+    execution = serve(path, ORDER, policy, mode)
+    assert execution.steps == replay_with(day, ORDER, policy, mode)
+    assert len(seen) == 2 * 16
+    for served, inside in zip(seen[:16], seen[16:], strict=True):
+        for ours, theirs in zip(served, inside, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
     assert execution.filled_lots == sum(lots for lots, _ in execution.steps) == ORDER.qty_lots
     if (policy.name, mode) == ("twap", "market"):
         assert [fill[:3] for fill in execution.fills] == replay_with_twap(day, ORDER)
