@@ -228,25 +228,29 @@ class ReplayMarket:
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket."""
         for env, episode in zip(which.tolist(), episodes, strict=True):
-            day, start_ns = int(episode["day"]), int(episode["start_ns"])
-            end_ns = start_ns + int(episode["interval_ns"] * episode["steps"])
-            first_ns, last_ns = self._days[day]
-            if not (first_ns <= start_ns and end_ns <= last_ns):
-                raise ConfigError(
-                    f"the day goes from {first_ns} to {last_ns} ns, the order's window from {start_ns} to {end_ns}"
-                )
-            times, cursors, books = self._checkpoints[day]
-            at = int(np.searchsorted(times, start_ns, side="right")) - 1
-            rows = books[at].copy()
-            rows["symbol"] = rows["participant"] = env
-            while _begin(self._market.state, rows, env) < len(rows):
-                self._market.grow()
-            offset, stop = self._bounds[day]
-            self._places[env] = offset + cursors[at], stop, times[at], 0, 0, BEGINNING
+            self._places[env] = *self._open(env, episode), 0, 0, BEGINNING
             self._signs[env] = int(episode["sign"])
         self._run(which, np.zeros(len(which), CHILD), episodes["start_ns"].copy())
         for name in TRADED:  # since the last checkpoint, which is nobody's business
             self.frames[name][which] = 0
+
+    def _open(self, env: int, episode: Any) -> tuple[int, int, int]:
+        """Puts the last book before an episode's start into symbol env: (next row of history, its last row, the book's time)."""
+        day, start_ns = int(episode["day"]), int(episode["start_ns"])
+        end_ns = start_ns + int(episode["interval_ns"] * episode["steps"])
+        first_ns, last_ns = self._days[day]
+        if not (first_ns <= start_ns and end_ns <= last_ns):
+            raise ConfigError(
+                f"the day goes from {first_ns} to {last_ns} ns, the order's window from {start_ns} to {end_ns}"
+            )
+        times, cursors, books = self._checkpoints[day]
+        at = int(np.searchsorted(times, start_ns, side="right")) - 1
+        rows = books[at].copy()
+        rows["symbol"] = rows["participant"] = env
+        while _begin(self._market.state, rows, env) < len(rows):
+            self._market.grow()
+        offset, stop = self._bounds[day]
+        return offset + int(cursors[at]), stop, int(times[at])
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""

@@ -8,32 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.environment.hours import traded
 from serl.agents.execution.policies.schedules import Schedule
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day
-from serl.exchange.market import Market
-from serl.exchange.records import EventFlag, EventKind, Rows
+from serl.exchange.records import Rows
 
 SECOND_NS = 1_000_000_000
-HISTORY = 0
-CHUNK_ROWS = 65_536
 
 
 class CurveError(ConfigError):
     """A volume curve that cannot be read, or that has nothing to say about a window."""
-
-
-def traded(day: Day) -> tuple[Any, Any]:
-    """(times in ns, lots) of every trade in the book of a day's first symbol; off-book prints are left out."""
-    market = Market(len(day.reference.symbols))
-    market.grant_operator(HISTORY)
-    times, lots = [], []
-    for at in range(0, len(day), CHUNK_ROWS):
-        events = market.submit(day.commands[at : at + CHUNK_ROWS])
-        told = (events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER != 0) & (events["symbol"] == 0)
-        times.append(events["time_ns"][told])
-        lots.append(events["qty_lots"][told])
-    return np.concatenate(times), np.concatenate(lots)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.agents.execution.environment.hours import traded
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -20,7 +21,7 @@ from serl.agents.execution.policies.choose import NAMES, choose
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, left_share
-from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap, traded
+from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day
 from serl.exchange.history.generate import generate_day
