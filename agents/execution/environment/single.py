@@ -4,7 +4,7 @@
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -24,7 +24,7 @@ class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     has `results`, see Accounts.results. ConfigError if the vector environment has more than one parent order.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(self, vector: ExecutionVectorEnv) -> None:
         if vector.num_envs != 1:

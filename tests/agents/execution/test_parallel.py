@@ -9,7 +9,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.hours import hours_of
 from serl.agents.execution.environment.parallel import ExecutionParallelEnv
-from serl.agents.execution.environment.records import EPISODE
+from serl.agents.execution.environment.records import EPISODE, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -53,7 +53,7 @@ def test_one_agent_a_market_is_the_replay_market(day: Day) -> None:
         ours, theirs = shared.decide(actions)[0], alone.decide(actions)[0]
         for name in ("lots", "notional", "resting_lots", "ahead_lots"):
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
-        for name in alone.market.frames.dtype.names:
+        for name in FRAME.names or ():
             np.testing.assert_array_equal(shared.market.frames[name], alone.market.frames[name], err_msg=name)
 
 
@@ -128,7 +128,8 @@ def test_a_shared_order_is_divided_and_rewarded_as_one(day: Day, sampler: Random
     whole = int(sampler.sample(np.random.Generator(np.random.PCG64(4)), 1)["qty_lots"][0])
     assert int(episodes["qty_lots"].sum()) == whole
     assert np.ptp(episodes["qty_lots"]) <= 1
-    total, infos = 0.0, {}
+    total = 0.0
+    infos: dict[str, Any] = {}
     while env.agents:
         said = {agent: np.array([0.05 * (place + 1), 0, 0]) for place, agent in enumerate(env.agents)}
         _, rewards, _, _, infos = env.step(said)
