@@ -1,63 +1,108 @@
-"""`serl execute`: work a parent order on a running exchange."""
+"""`serl execute` and `serl volume-curve`: work a parent order on a running exchange; what VWAP needs for it."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from serl.agents.execution.order import ParentOrder
+    from serl.agents.execution.policies.policy import Policy
+    from serl.agents.execution.report import Benchmark
 
-@click.group()
-def execute() -> None:
-    """Works a parent order on a running exchange and reports what it cost."""
 
-
-@execute.command(
+@click.command(
     epilog="Example: serl execute twap --symbol AMZN --side sell --qty 5000 --window 10:00-10:30 --day amzn.day"
 )
+@click.argument("policy")
 @click.option("--symbol", required=True, help="What to trade.")
 @click.option("--side", required=True, type=click.Choice(["buy", "sell"]), help="Which way.")
 @click.option("--qty", required=True, type=int, help="Lots in all.")
 @click.option("--window", required=True, help="Exchange time, like 10:00-10:30.")
-@click.option("--interval", default=30.0, show_default=True, help="Seconds between child orders.")
+@click.option("--interval", default=30.0, show_default=True, help="Seconds between decisions.")
+@click.option(
+    "--mode", type=click.Choice(["market", "limit", "hybrid"]), help="Of actions; without it the policy's first."
+)
+@click.option("--curve", type=click.Path(path_type=Path), help="vwap: a file of `serl volume-curve`.")
+@click.option("--rate", default=0.1, show_default=True, help="pov: share of all volume.")
+@click.option("--risk-aversion", default=1e-6, show_default=True, help="ac: λ, per tick and lot.")
+@click.option("--volatility", default=2.0, show_default=True, help="ac: σ, ticks per square root of a second.")
+@click.option("--impact", default=1.0, show_default=True, help="ac: η, ticks times seconds per lot.")
+@click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", default="executor", show_default=True, help="Participant name.")
 @click.option("--token", default="", help="Its login token.")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is replayed: for PA_twap.")
 @click.option("--report", type=click.Path(path_type=Path), default=Path("reports"), show_default=True, help="Folder.")
-def twap(
-    symbol: str, side: str, qty: int, window: str, interval: float, connect: str, name: str, token: str,
-    day: Path | None, report: Path,
+def execute(
+    policy: str, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
+    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str, name: str,
+    token: str, day: Path | None, report: Path,
 ) -> None:  # fmt: skip
-    """Equal slices by market order over the window; the rest is forced at its end."""
-    from rich.console import Console
-    from rich.table import Table
+    """Works a parent order on a running exchange and reports what it cost.
 
+    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a learnt one. What is left at the end of the
+    window crosses the book.
+    """
     from serl.agents.execution import report as reports
-    from serl.agents.execution.inprocess import replay_with_twap
+    from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
-    from serl.agents.execution.twap import TwapExecutor
+    from serl.agents.execution.policies.choose import choose
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
-    from serl.exchange.history.day import read_day
     from serl.exchange.records import Side
 
     start, _, end = window.partition("-")
     order = ParentOrder(
         symbol, Side[side.upper()], qty, time_of_day_ns(start), time_of_day_ns(end), round(interval * 1_000_000_000)
     )
-    benchmark = None
-    if day is not None:
-        history = read_day(day)
-        files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in history.reference.files)
-        origin = files or f"generated {history.reference.parameters}"
-        benchmark = reports.Benchmark(replay_with_twap(history, order), origin)
+    chosen = choose(
+        policy, curve=curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
+        cross_share=cross_share,
+    )  # fmt: skip
+    used = mode or chosen.modes[0]
+    benchmark = None if day is None else _in_process(day, order, chosen, used)
     with log_in(connect, name, token) as client:
+        executor = Executor(client, order, chosen, used)
         click.echo(f"{name}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
-        execution = TwapExecutor(client, order).run()
+        execution = executor.run()
     summary = reports.summarise(execution, benchmark)
     json_path, png_path = reports.write_report(execution, summary, tick_size, report)
-    table = Table(title=f"TWAP {side} {qty:,} {symbol}, {window}", show_header=False)
-    for row in reports.lines(summary, tick_size):
+    _show(f"{chosen.name} {side} {qty:,} {symbol}, {window}", reports.lines(summary, tick_size))
+    click.echo(f"wrote {json_path} and {png_path}")
+
+
+def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
+    from serl.agents.execution.inprocess import replay_with, replay_with_twap
+    from serl.agents.execution.report import Benchmark
+    from serl.exchange.history.day import read_day
+
+    day = read_day(path)
+    files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in day.reference.files)
+    steps = replay_with(day, order, policy, mode)
+    return Benchmark(replay_with_twap(day, order), steps, files or f"generated {day.reference.parameters}")
+
+
+def _show(title: str, rows: list[tuple[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, show_header=False)
+    for row in rows:
         table.add_row(*row)
     Console().print(table)
-    click.echo(f"wrote {json_path} and {png_path}")
+
+
+@click.command(epilog="Example: serl volume-curve monday.day tuesday.day -o curve.json")
+@click.argument("days", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
+@click.option("--width", default=300.0, show_default=True, help="Seconds of a bucket.")
+def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
+    """Fits VWAP's volume curve on training DAYS: day files, none of which you execute on."""
+    from serl.agents.execution.policies.volume import VolumeCurve
+    from serl.exchange.history.day import read_day
+
+    curve = VolumeCurve.fit([read_day(path) for path in days], width)
+    curve.save(output)
+    click.echo(f"wrote {output}: {len(curve.shares)} buckets of {width:g} s from {len(days)} days")

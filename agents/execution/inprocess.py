@@ -1,14 +1,50 @@
-"""The same TWAP on the same day without a server: what a lockstep exchange must reproduce fill by fill."""
+"""The same parent order on the same day without a server: what a lockstep exchange must reproduce."""
+
+import dataclasses
 
 import numpy as np
 
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.executor import work
 from serl.agents.execution.order import ParentOrder, twap_targets
+from serl.agents.execution.policies.policy import Policy
+from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, Rows, TimeInForce, command
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    CommandFlag,
+    CommandKind,
+    EventFlag,
+    EventKind,
+    Rows,
+    TimeInForce,
+    command,
+)  # fmt: skip
 
 EXECUTOR, HISTORY = 0, 1
 """Participant numbers: the executor logs in first, so that of equal arrival times its order is the first."""
+
+
+def one_symbol(day: Day, symbol: str) -> Day:
+    """The day of one of its symbols; ConfigError if it is not there."""
+    names = [known.name for known in day.reference.symbols]
+    if symbol not in names:
+        raise ConfigError(f"symbol {symbol}: the day has {', '.join(names)}; give one of these")
+    if len(names) == 1:
+        return day
+    number = names.index(symbol)
+    own = (day.commands["symbol"] == number) | (day.commands["symbol"] == ALL_SYMBOLS)
+    commands = day.commands[own]
+    commands["symbol"] = 0
+    reference = dataclasses.replace(day.reference, symbols=(day.reference.symbols[number],))
+    return Day(commands, day.rows[own], reference)
+
+
+def replay_with(day: Day, order: ParentOrder, policy: Policy, mode: str) -> list[tuple[int, int]]:
+    """(lots, ticks x lots) filled after each decision of any policy in the replay market without latency, forced completion in the last."""
+    market = ReplayMarket([one_symbol(day, order.symbol)], 1, latency_ns=0)
+    return work(market, order, policy, mode)[1]
 
 
 def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]:

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from serl.agents.execution.environment.records import EPISODE
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import Side
+from serl.exchange.records import Rows, Side
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,20 @@ class ParentOrder:
     def slice_times_ns(self) -> list[int]:
         """When children are sent: the beginning of every interval."""
         return list(range(self.start_ns, self.end_ns, self.interval_ns))
+
+    @property
+    def episode(self) -> Rows:
+        """(1,) EPISODE of day 0; ConfigError if the window is not a whole number of intervals."""
+        rows = np.zeros(1, EPISODE)
+        steps, rest = divmod(self.end_ns - self.start_ns, self.interval_ns)
+        if rest:
+            raise ConfigError(
+                f"interval: a part of the window without remainder is due, got {self.interval_ns / 1e9:g} s of "
+                f"{(self.end_ns - self.start_ns) / 1e9:g} s"
+            )
+        rows["sign"], rows["qty_lots"], rows["start_ns"] = self.sign, self.qty_lots, self.start_ns
+        rows["interval_ns"], rows["steps"] = self.interval_ns, steps
+        return rows
 
 
 def twap_targets(qty_lots: int, slices: int) -> list[int]:

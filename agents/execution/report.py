@@ -10,18 +10,26 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution import metrics
+from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.twap import Execution
 
 Fills = list[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The TWAP's fills on the same day, in process; `day` names the file and its fingerprint."""
+    """What came out in process on the same day; `day` names the file and its fingerprint."""
 
-    fills: Fills
+    twap: Fills
+    steps: list[tuple[int, int]]
+    """(lots, ticks x lots) of each decision of the policy itself."""
     day: str
+
+    def equals(self, execution: Execution) -> bool:
+        """Whether the served execution is the same: every decision; of a TWAP with market orders every fill."""
+        if (execution.policy, execution.mode) == ("twap", "market"):
+            return self.steps == execution.steps and self.twap == [fill[:3] for fill in execution.fills]
+        return self.steps == execution.steps
 
 
 def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, Any]:
@@ -31,8 +39,8 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
     trades = [(match_id, price, qty) for match_id, _, price, qty in execution.trades]
     executed = metrics.average_price([(price, qty) for _, price, qty, _ in execution.fills])
     vwap = metrics.market_vwap(trades, own)
-    twap = metrics.average_price([(price, qty) for _, price, qty in benchmark.fills]) if benchmark else None
-    same = [fill[:3] for fill in execution.fills] == benchmark.fills if benchmark else None
+    twap = metrics.average_price([(price, qty) for _, price, qty in benchmark.twap]) if benchmark else None
+    same = benchmark.equals(execution) if benchmark else None
     notes = ["one parent order: no interval can be given for these numbers"]
     if vwap is None:
         notes.append("PA: nobody else traded in the window, so there is no market VWAP")
@@ -41,7 +49,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
     if execution.arrival_mid_ticks is None:
         notes.append("IS: no two-sided market at the start of the window")
     return {
-        "symbol": order.symbol, "side": order.side.name.lower(), "qty_lots": order.qty_lots,
+        "policy": execution.policy, "mode": execution.mode, "symbol": order.symbol, "side": order.side.name.lower(), "qty_lots": order.qty_lots,
         "window_ns": [order.start_ns, order.end_ns], "interval_ns": order.interval_ns, "parent_orders": 1,
         "children": len(execution.children), "fills": len(execution.fills), "filled_lots": execution.filled_lots,
         "average_price_ticks": executed, "arrival_mid_ticks": execution.arrival_mid_ticks, "market_vwap_ticks": vwap,
@@ -59,7 +67,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
 def write_report(execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path) -> tuple[Path, Path]:
     """Writes the JSON and the PNG; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{execution.order.symbol}-{execution.order.side.name.lower()}-twap"
+    stem = f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}"
     json_path, png_path = folder / f"{stem}.json", folder / f"{stem}.png"
     record = {"summary": summary, "fills": execution.fills, "children": execution.children}
     json_path.write_text(json.dumps(record, indent=1))
@@ -68,7 +76,7 @@ def write_report(execution: Execution, summary: dict[str, Any], tick_size: float
 
 
 def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: Path) -> None:
-    """Above: mid, market VWAP, child orders and fills. Below: executed against the schedule."""
+    """Above: mid, market VWAP, child orders and fills. Below: executed against an even pace."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -99,7 +107,7 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: 
         [0, order.qty_lots],
         color="#999999",
         ls="--",
-        label="schedule",
+        label="even pace",
     )
     bottom.step(_hours(fill_times), np.cumsum(sizes), where="post", color="#c0392b", label="executed")
     bottom.set_ylabel("lots")
@@ -129,7 +137,7 @@ def _time_of_day(hours: float) -> str:
 
 def _title(order: ParentOrder, summary: dict[str, Any]) -> str:
     return (
-        f"TWAP {order.side.name.lower()} {order.qty_lots:,} {order.symbol}: "
+        f"{summary['policy']} {order.side.name.lower()} {order.qty_lots:,} {order.symbol}: "
         f"PA {text(summary['PA_bps'])} bps, IS {text(summary['IS_bps'])} bps, {summary['fills']} fills"
     )
 
@@ -159,5 +167,5 @@ def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
         ("AFI / FFR", f"{summary['AFI']:.4f} / {summary['FFR']:.4f}"),
     ]
     if summary["served_equals_in_process"] is not None:
-        rows.append(("served = in process", "yes, every fill" if summary["served_equals_in_process"] else "no"))
+        rows.append(("served = in process", "yes, every decision" if summary["served_equals_in_process"] else "no"))
     return rows + [("note", note) for note in summary["notes"]]

@@ -14,6 +14,7 @@ COMMANDS = {
     "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
     "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
     "data": ("serl.agents.execution.cli_data:data", "How data is split into training, validation and test."),
+    "volume-curve": ("serl.agents.execution.cli:volume_curve", "When a day's volume is traded: what VWAP needs."),
     "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
     "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),

@@ -42,6 +42,7 @@ from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 CHECKPOINT_NS = 120_000_000_000
+TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")
 
 
 @inlined
@@ -144,17 +145,23 @@ class ReplayMarket:
         """See ExecutionMarket."""
         windows.check(episodes, self._spans, self._most_lots)
         for env, episode in zip(which.tolist(), episodes, strict=True):
-            day, start_ns = int(episode["day"]), int(episode["start_ns"])
-            times, cursors, books = self._checkpoints[day]
-            at = int(np.searchsorted(times, start_ns, side="right")) - 1
-            rows = books[at].copy()
-            rows["symbol"] = rows["participant"] = env
-            while _begin(self._market.state, rows, env) < len(rows):
-                self._market.grow()
-            offset, stop = self._bounds[day]
-            self._places[env] = times[at], 0, 0, BEGINNING, offset + cursors[at], stop
+            self._places[env] = self._open(env, episode)
             self._signs[env] = int(episode["sign"])
         self._run(which, np.zeros(len(which), CHILD), episodes["start_ns"].copy())
+        for name in TRADED:  # since the last checkpoint, which is nobody's business
+            self.frames[name][which] = 0
+
+    def _open(self, env: int, episode: Any) -> tuple[int, ...]:
+        """Puts the last book before an episode's start into symbol env; the row of `places` that goes with it."""
+        day = int(episode["day"])
+        times, cursors, books = self._checkpoints[day]
+        at = int(np.searchsorted(times, int(episode["start_ns"]), side="right")) - 1
+        rows = books[at].copy()
+        rows["symbol"] = rows["participant"] = env
+        while _begin(self._market.state, rows, env) < len(rows):
+            self._market.grow()
+        offset, stop = self._bounds[day]
+        return int(times[at]), 0, 0, BEGINNING, offset + int(cursors[at]), stop
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""

@@ -58,6 +58,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         self.layout = layout
         self._everyone = np.arange(self.num_envs)
         self._reward = reward
+        self._np_random: np.random.Generator | None = None
         low = np.zeros(ACTIONS[actions], np.float32)
         if actions != "market":
             low[-1] = -1.0
@@ -96,9 +97,8 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
             return nothing, actions[:, 0], offset
         return actions[:, 0], actions[:, 1], offset
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One decision of every parent order. info: `results` (see Accounts.results) and `done` of those that ended,
-        `final_obs` before the next episode began."""
+    def decide(self, actions: Any) -> tuple[Rows, Any]:
+        """One decision of every parent order, no new episodes: (FILL rows, (N,) whether it was the last); forced completion included."""
         accounts, market = self.accounts, self.market
         children = accounts.children(*self.split(actions), market.frames)
         market.step(children, accounts.ends_ns())
@@ -106,10 +106,17 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         accounts.settle(fills, market.frames)
         self.observer.note(market.frames)
         accounts.parents["step"] += 1
-        done = (accounts.parents["step"] == accounts.episodes["steps"]) | (accounts.parents["remaining_lots"] == 0)
         last = accounts.parents["step"] == accounts.episodes["steps"]
         if np.any(last):
             self._complete(last, fills)
+        return fills, last
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One decision of every parent order. info: `results` (see Accounts.results) and `done` of those that ended,
+        `final_obs` before the next episode began."""
+        accounts = self.accounts
+        fills, last = self.decide(actions)
+        done = last | (accounts.parents["remaining_lots"] == 0)
         rewards = np.asarray(self._reward(self, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}

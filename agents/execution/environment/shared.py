@@ -1,0 +1,183 @@
+"""The replay market with several agents in each book: they compete with each other as much as with history."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment import windows
+from serl.agents.execution.environment.own import (
+    ARRIVING,
+    BEGINNING,
+    CANCELLING,
+    COMMAND_ID,
+    CURSOR,
+    FILLED,
+    GOING_ON,
+    MAKER,
+    NOW,
+    PHASE,
+    STOP,
+    end_step,
+    next_command,
+    sent,
+)
+from serl.agents.execution.environment.records import CHILD
+from serl.agents.execution.environment.replay import TRADED, ReplayMarket
+from serl.exchange.compiling import compiled, inlined
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import Day
+from serl.exchange.kernel.commands import EVENTS_FULL, GROW, execute
+from serl.exchange.kernel.state import ASK, BID
+from serl.exchange.records import Rows
+
+# Of a market's row in `markets`, whose other columns are those of `places`; while PHASE is SENDING it is the turn of agent AGENT.
+AGENT, SENDING = COMMAND_ID, CANCELLING
+
+
+@inlined
+def _note(events: Any, count: int, first_own: int, frame: Any, fills: Any) -> None:
+    """Adds the fills among events 0 .. count to what each agent did and to what was traded without any of them."""
+    for index in range(count):
+        event = events[index]
+        if event.kind != FILLED:
+            continue
+        if event.participant >= first_own:
+            fill = fills[event.participant - first_own]
+            fill.lots += event.qty_lots
+            fill.notional += event.qty_lots * event.price_ticks
+        if event.flags & MAKER and event.participant < first_own and events[index + 1].participant < first_own:
+            frame.traded_lots += event.qty_lots
+            frame.traded_notional += event.qty_lots * event.price_ticks
+            frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
+            frame.trades += 1
+
+
+@inlined
+def _next(
+    history: Any, row: Any, market: Any, agents: Any, signs: Any, children: Any, env: int, first_own: int, arrival_ns: int,
+    until_ns: int,
+) -> bool:  # fmt: skip
+    """Puts the next command of one market into the first COMMAND row; False if the step is over."""
+    while True:
+        if market[PHASE] != SENDING:
+            limit_ns = arrival_ns if market[PHASE] == ARRIVING else until_ns
+            if market[CURSOR] < market[STOP] and history[market[CURSOR]].time_ns < limit_ns:
+                row[0] = history[market[CURSOR]]
+                row[0].symbol = env
+                row[0].participant = env
+                return True
+            if market[PHASE] == GOING_ON:
+                return False
+            market[PHASE], market[AGENT] = SENDING, 0
+        while market[AGENT] < agents.shape[0]:
+            number = market[AGENT]
+            side = ASK if signs[number] > 0 else BID
+            if next_command(agents[number], row, env, first_own + number, side, children[number], arrival_ns):
+                return True
+            market[AGENT] += 1
+        market[PHASE] = GOING_ON
+
+
+@inlined
+def _executed(market: Any, agents: Any) -> None:
+    """The command of `_next` is done."""
+    if market[PHASE] != SENDING:
+        market[CURSOR] += 1
+        return
+    sent(agents[market[AGENT]])
+
+
+@compiled
+def _advance(
+    state: Any, history: Any, row: Any, markets: Any, places: Any, signs: Any, which: Any, children: Any, until_ns: Any,
+    latency_ns: int, events: Any, frames: Any, fills: Any, first: int,
+) -> int:  # fmt: skip
+    """Steps markets which[first], which[first + 1] ...; the place in `which` that needs a larger market, else its size."""
+    count = places.shape[0]
+    each = count // markets.shape[0]
+    for index in range(first, which.size):
+        env = which[index]
+        market, start, stop = markets[env], env * each, (env + 1) * each
+        agents, frame = places[start:stop], frames[start]
+        if market[PHASE] == BEGINNING:
+            frame.traded_lots = frame.traded_notional = frame.signed_lots = frame.trades = 0
+            for agent in range(start, stop):
+                fills[agent].lots = fills[agent].notional = 0
+                places[agent, PHASE] = CANCELLING
+            market[PHASE] = ARRIVING
+        arrival_ns = min(market[NOW] + latency_ns, until_ns[index])
+        decided = children[index * each : (index + 1) * each]
+        while _next(
+            history, row, market, agents, signs[start:stop], decided, env, count + start, arrival_ns, until_ns[index]
+        ):
+            status = EVENTS_FULL
+            while status == EVENTS_FULL:
+                told, status = execute(state, row, 0, events, 0)
+                _note(events, told, count, frame, fills)
+            if status == GROW:
+                return index
+            _executed(market, agents)
+        market[PHASE] = BEGINNING
+        market[NOW] = until_ns[index]
+        for agent in range(start, stop):
+            frames[agent] = frames[start]
+            end_step(state, env, places[agent], count + agent, until_ns[index], frames[agent], fills[agent])
+    return which.size
+
+
+class SharedReplayMarket(ReplayMarket):
+    """`markets` books with `agents` parent orders in each: row m * agents + a is agent a of market m. See `ExecutionMarket`.
+
+    Of one decision the agents' orders arrive in the agents' order. What others traded (FRAME) leaves out every agent of the market.
+    """
+
+    def __init__(self, days: Sequence[Day], agents: int, markets: int = 1, *, latency_ns: int = 1_000_000) -> None:
+        if agents < 1 or markets < 1:
+            raise ConfigError(f"shared replay: at least one agent and market are due, got {agents} and {markets}")
+        super().__init__(days, agents * markets, latency_ns=latency_ns)
+        self.agents = agents
+        self._markets = np.zeros((markets, self._places.shape[1]), np.int64)
+
+    def reset(self, which: Any, episodes: Rows) -> None:
+        """See ExecutionMarket; ConfigError unless whole markets begin, each with one day and window for all its agents."""
+        markets = self._whole(which)
+        windows.check(episodes, self._spans, self._most_lots)
+        shared = episodes[["day", "start_ns", "interval_ns", "steps"]].reshape(-1, self.agents)
+        if np.any(shared != shared[:, :1]):
+            raise ConfigError("shared replay: the parent orders of one market need the same day and window")
+        for market, episode in zip(markets.tolist(), episodes[:: self.agents], strict=True):
+            self._markets[market] = self._open(market, episode)
+        self._market.state.last_command_id[self.count + which] = 0
+        self._places[which] = 0
+        self._signs[which] = episodes["sign"]
+        self._play(markets, np.zeros(len(which), CHILD), episodes["start_ns"][:: self.agents].copy())
+        for name in TRADED:
+            self.frames[name][which] = 0
+
+    def step(self, children: Rows, until_ns: Any) -> None:
+        """See ExecutionMarket."""
+        self._play(np.arange(len(self._markets)), children, until_ns[:: self.agents].copy())
+
+    def force(self, which: Any, children: Rows) -> None:
+        """See ExecutionMarket; of whole markets."""
+        markets = self._whole(which)
+        self._play(markets, children, self.frames["time_ns"][which[:: self.agents]] + self.latency_ns)
+
+    def _whole(self, which: Any) -> Any:
+        """The markets of these rows; ConfigError if they are not all the rows of some markets, in order."""
+        markets = which[:: self.agents] // self.agents
+        if not np.array_equal(which, (markets[:, None] * self.agents + np.arange(self.agents)).ravel()):
+            raise ConfigError(f"shared replay: all {self.agents} agents of a market are due at once, got rows {which}")
+        return markets
+
+    def _play(self, which: Any, children: Rows, until_ns: Any) -> None:
+        done = 0
+        while True:
+            done = _advance(
+                self._market.state, self._history, self._row, self._markets, self._places, self._signs, which, children,
+                until_ns, self.latency_ns, self._events, self.frames, self.fills, done,
+            )  # fmt: skip
+            if done == len(which):
+                return
+            self._market.grow()

@@ -1,0 +1,135 @@
+"""A policy on a served lockstep exchange sees and does what it sees and does in the replay market, decision by decision."""
+
+import dataclasses
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.agents.execution.environment.vector import LAYOUT, SCALES, ExecutionVectorEnv
+from serl.agents.execution.executor import Execution, Executor
+from serl.agents.execution.inprocess import replay_with, replay_with_twap
+from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.policies.learnt import Learnt
+from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
+from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
+from serl.agents.execution.policies.volume import VolumeCurve, Vwap
+from serl.agents.execution.served import TooLate
+from serl.clients.blocking import connect
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import Day, write_day
+from serl.exchange.history.generate import generate_day
+from serl.exchange.records import Side
+from tests.served import launch
+
+MINUTE_NS = 60_000_000_000
+START_NS = 573 * MINUTE_NS  # 09:33
+ORDER = ParentOrder("DEMO", Side.SELL, 1500, START_NS, START_NS + 4 * MINUTE_NS, 15_000_000_000)
+CURVE = VolumeCurve(570 * MINUTE_NS, MINUTE_NS, (0.1, 0.1, 0.2, 0.05, 0.3, 0.1, 0.1, 0.05))
+
+
+class Seesaw:
+    """A network of a kind: takes, rests and crosses by what it sees."""
+
+    layout, scales, actions = LAYOUT, dataclasses.replace(SCALES, depth_lots=300.0), "hybrid"
+
+    def act(self, observations: Any) -> Any:
+        """(N, 3)."""
+        drift, ahead = observations[:, -1], observations[:, -3]
+        return np.stack((np.clip(-drift, 0, 0.2), np.clip(0.3 + drift, 0, 1), np.clip(ahead - 1, -1, 1)), axis=1)
+
+
+def watch(patch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
+    """(FRAME, FILL, observation) of every decision from here on."""
+    seen: list[tuple[Any, Any, Any]] = []
+    decide = ExecutionVectorEnv.decide
+
+    def watched(env: ExecutionVectorEnv, actions: Any) -> Any:
+        seen.append((env.market.frames.copy(), env.market.fills.copy(), env.observe()))
+        return decide(env, actions)
+
+    patch.setattr(ExecutionVectorEnv, "decide", watched)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def day() -> Day:
+    return generate_day(3)
+
+
+@pytest.fixture(scope="module")
+def path(day: Day, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("days") / "demo.day"
+    write_day(day, file)
+    return file
+
+
+def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Execution:
+    """Works an order on an exchange of its own into which a day is replayed in lockstep."""
+    served = launch("--symbols", "DEMO", "--clock", "lockstep", "--participants", "2")
+    replay = [sys.executable, "-m", "serl", "replay", str(path), "--connect", served.endpoint, "--to", "09:40"]
+    try:
+        with ExitStack() as stack:
+            with connect(served.endpoint, "executor") as client:
+                executor = Executor(client, order, policy, mode)
+                history = subprocess.Popen(replay, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                stack.enter_context(history)
+                execution = executor.run()
+            output, _ = history.communicate(timeout=60)  # goes on when the executor is gone
+            assert history.returncode == 0, output
+        return execution
+    finally:
+        served.stop()
+
+
+CASES: list[tuple[Policy, str]] = [
+    (Twap(), "market"), (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (AlmgrenChriss(), "limit"),
+    (Passive(0.3), "hybrid"), (Learnt(Seesaw()), "hybrid"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "mode"), CASES, ids=lambda case: case if isinstance(case, str) else case.name)
+def test_served_equals_the_replay_market(
+    day: Day, path: Path, policy: Policy, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = watch(monkeypatch)
+    execution = serve(path, ORDER, policy, mode)
+    assert execution.steps == replay_with(day, ORDER, policy, mode)
+    assert len(seen) == 2 * 16
+    for served, inside in zip(seen[:16], seen[16:], strict=True):
+        for ours, theirs in zip(served, inside, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    assert execution.filled_lots == sum(lots for lots, _ in execution.steps) == ORDER.qty_lots
+    if (policy.name, mode) == ("twap", "market"):
+        assert [fill[:3] for fill in execution.fills] == replay_with_twap(day, ORDER)
+
+
+def test_what_cannot_be_worked_is_said_before_anything_is_sent(day: Day) -> None:
+    with pytest.raises(ConfigError, match="aggressive: works with market or hybrid actions"):
+        replay_with(day, ORDER, Aggressive(), "limit")
+    with pytest.raises(ConfigError, match="without remainder"):
+        replay_with(day, dataclasses.replace(ORDER, interval_ns=7_000_000_000), Twap(), "market")
+    with pytest.raises(ConfigError, match="symbol NONE: the day has DEMO"):
+        replay_with(day, dataclasses.replace(ORDER, symbol="NONE"), Twap(), "market")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    served = launch("--symbols", "DEMO")
+    yield served.endpoint
+    served.stop()
+
+
+def test_a_window_that_is_over(endpoint: str) -> None:
+    with connect(endpoint, "executor") as client:
+        midnight_ns, now_ns = client.session.clock[3], client.session.clock[2]
+        assert now_ns > midnight_ns
+        order = ParentOrder("DEMO", Side.BUY, 5, -MINUTE_NS, 0, MINUTE_NS)
+        with pytest.raises(TooLate, match="choose a later window"):
+            Executor(client, order, Twap())

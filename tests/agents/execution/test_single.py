@@ -1,0 +1,82 @@
+"""The single environment against the checkers of gymnasium and Stable-Baselines3."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from stable_baselines3.common.env_checker import check_env as check_for_sb3
+
+from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.hours import hours_of
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.single import ExecutionEnv, make
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import write_day
+from serl.exchange.history.generate import generate_day
+
+ID = "serl.agents.execution.environment.single:serl/Execution-v0"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("days") / "demo.day"
+    write_day(generate_day(3), file)
+    return file
+
+
+def trajectory(env: ExecutionEnv, seed: int) -> list[Any]:
+    random = np.random.Generator(np.random.PCG64(1))
+    told: list[Any] = [env.reset(seed=seed)[0]]
+    for _ in range(25):
+        observation, reward, over, _, info = env.step(random.uniform(-1, -0.5, env.action_space.shape))
+        told += [observation, reward, info.get("results", {}).get("pa_bps", 0.0)]
+        if over:
+            told.append(env.reset()[0])
+    return told
+
+
+# Warnings are errors in all tests: a checker that complains fails.
+@pytest.mark.parametrize("actions", ["market", "limit", "hybrid"])
+def test_the_checkers_are_content(path: Path, actions: str) -> None:
+    env = gymnasium.make(ID, day=path, actions=actions, duration_s=100)
+    check_env(env.unwrapped)
+    check_for_sb3(env.unwrapped)
+
+
+def test_same_seed_same_trajectory(path: Path) -> None:
+    first, again, other = (trajectory(make(path, "hybrid", duration_s=100), seed) for seed in (7, 7, 8))
+    for ours, theirs in zip(first, again, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_it_is_a_view_of_the_vector_environment(path: Path) -> None:
+    env = make(path, "hybrid", duration_s=100)
+    vector = make(path, "hybrid", duration_s=100).vector
+    observation, _ = env.reset(seed=5)
+    observations, _ = vector.reset(seed=5)
+    np.testing.assert_array_equal(observation, observations[0])
+    for _ in range(23):  # over the end of two episodes
+        observation, reward, over, truncated, info = env.step(np.array([-0.8, 0.2, 0.4]))
+        observations, rewards, done, _, told = vector.step(np.array([[0.1, 0.6, 0.4]]))
+        assert (reward, over, truncated) == (rewards[0], done[0], False)
+        if over:
+            np.testing.assert_array_equal(observation, told["final_obs"][0])
+            assert info["results"]["pa_bps"] == told["results"]["pa_bps"][0]
+            observation, _ = env.reset()
+        np.testing.assert_array_equal(observation, observations[0])
+
+
+def test_hours_know_what_is_traded() -> None:
+    day = generate_day(3)
+    hours = hours_of(day, 2)
+    assert hours.day == 2
+    assert hours.start_ns - day.reference.first_time_ns == 300 * 10**9
+    assert hours.volume_lots_per_s > 0
+    market = ReplayMarket([day], 2)
+    with pytest.raises(ConfigError, match="got one of 2"):
+        ExecutionEnv(ExecutionVectorEnv(market, RandomOrders([hours_of(day)])))
