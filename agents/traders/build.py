@@ -125,13 +125,11 @@ class Crowd:
         if len(traders.slab) - counter[SLAB_TOP] <= 4 * (counter[NODES_USED] + REQUESTS_MAX):
             self.traders = traders._replace(slab=_longer(traders.slab, 2 * len(traders.slab)))
 
-    def copy(self) -> "Crowd":
-        """The same traders at the same point, to go on by themselves."""
+    def copy(self, spare: "Crowd | None" = None) -> "Crowd":
+        """The same traders at the same point, to go on by themselves; `spare`, a crowd no longer needed, gives its memory."""
         other = copy.copy(self)
-        traders = self.traders
-        shared = {"value": traders.value, "times": traders.times}
-        other._memory = self._memory.copy()
-        other.traders = Traders(**{name: array.copy() for name, array in traders._asdict().items()} | shared)
+        other._memory = copied(self._memory, spare and spare._memory)
+        other.traders = copied_all(self.traders, spare and spare.traders, shared=("value", "times"))
         other.traders.agents["memory_address"] += other._memory.ctypes.data - self._memory.ctypes.data
         other.traders.sight["nodes_address"] = other.traders.nodes.ctypes.data
         return other
@@ -146,6 +144,21 @@ class Crowd:
     def commands_due(self) -> bool:
         """Whether anything is to happen still."""
         return bool(self.traders.counter[WAKES] or self.traders.counter[FLIGHTS])
+
+
+def copied(array: Any, spare: Any = None) -> Any:
+    """A copy, in `spare` if that has the same shape: new memory costs more than copying."""
+    if spare is None or spare.shape != array.shape:
+        return array.copy()
+    np.copyto(spare, array)
+    return spare
+
+
+def copied_all(arrays: Any, spare: Any = None, shared: tuple[str, ...] = ()) -> Any:
+    """A NamedTuple of arrays, each copied but those that nobody writes to."""
+    parts = arrays._asdict()
+    own = {name: copied(array, spare and getattr(spare, name)) for name, array in parts.items() if name not in shared}
+    return arrays._replace(**own)
 
 
 def _linked(first: int, size: int) -> Any:

@@ -28,7 +28,7 @@ from serl.agents.execution.environment.own import (
     sent,
 )
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
-from serl.agents.traders.build import Crowd
+from serl.agents.traders.build import Crowd, copied_all
 from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
 from serl.agents.traders.population import PopulationConfig
@@ -107,11 +107,11 @@ class Scene(NamedTuple):
     crowd: Crowd
     market: Market
 
-    def copy(self) -> "Scene":
-        """A second one that goes its own way."""
+    def copy(self, spare: "Scene | None" = None) -> "Scene":
+        """A second one that goes its own way, in the memory of `spare`."""
         market = copy.copy(self.market)
-        market.state = market.state._replace(**{name: array.copy() for name, array in market.state._asdict().items()})
-        return Scene(self.crowd.copy(), market)
+        market.state = copied_all(market.state, spare and spare.market.state)
+        return Scene(self.crowd.copy(spare and spare.crowd), market)
 
 
 class DynamicMarket:
@@ -131,7 +131,7 @@ class DynamicMarket:
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._states_kept = states_kept
         self._kept: OrderedDict[tuple[int, int], Scene] = OrderedDict()
-        self._scenes: list[Scene] = [Scene(Crowd(population, 0), Market(population.symbols, limits=LIMITS))] * count
+        self._scenes: dict[int, Scene] = {}
         self._places, self._signs = np.zeros((count, 6), np.int64), np.ones(count, np.int64)
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
@@ -151,7 +151,7 @@ class DynamicMarket:
         kept_ns = np.maximum(start_ns - start_ns % KEEP_NS, population.open_ns)
         for env, seed, time_ns in zip(which.tolist(), seeds, kept_ns.tolist(), strict=True):
             self._places[env] = 0
-            self._places[env, NOW], self._scenes[env] = self._nearest(seed, time_ns)
+            self._places[env, NOW], self._scenes[env] = self._nearest(seed, time_ns, self._scenes.get(env))
         nothing = np.zeros(len(which), CHILD)
         self._run(which, nothing, kept_ns)
         for env, seed, time_ns in zip(which.tolist(), seeds, kept_ns.tolist(), strict=True):
@@ -170,7 +170,7 @@ class DynamicMarket:
         """Ends the threads."""
         self._pool.shutdown()
 
-    def _nearest(self, seed: int, start_ns: int) -> tuple[int, Scene]:
+    def _nearest(self, seed: int, start_ns: int, spare: Scene | None) -> tuple[int, Scene]:
         """A copy of the last state kept of a seed before a time, and its time."""
         times = [time_ns for kept, time_ns in self._kept if kept == seed and time_ns <= start_ns]
         if not times:
@@ -179,7 +179,7 @@ class DynamicMarket:
             return self.population.open_ns, scene
         key = seed, max(times)
         self._kept.move_to_end(key)
-        return key[1], self._kept[key].copy()
+        return key[1], self._kept[key].copy(spare)
 
     def _keep(self, seed: int, time_ns: int, scene: Scene) -> None:
         if (seed, time_ns) not in self._kept and self._states_kept:

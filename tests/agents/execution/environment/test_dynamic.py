@@ -55,6 +55,9 @@ def test_the_same_seed_gives_the_same_whatever_the_threads_and_the_states_kept()
     for _ in range(2):  # the second time from states that were kept
         for one, other in zip(expected, run(market, orders(6), sent), strict=True):
             np.testing.assert_array_equal(one, other)
+        others = orders(6)
+        others["day"] = others["day"][::-1]
+        run(market, others, sent)  # in the memory of the first ones
     assert len(np.unique(expected[0]["bid_ticks"][:3, 0])) > 1
 
 

@@ -1,5 +1,7 @@
 """The static book and the replay, by hand and against each other."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,12 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.generate import generate_day
-from tests.agents.execution.environment.stage import SECOND_NS, TINY, child, episode, step
+from serl.exchange.history.importing import import_day
+from tests.agents.execution.environment.stage import BUY, SECOND_NS, SELL, TINY, child, day, episode, step
 
 BOTH = pytest.mark.parametrize("kind", [StaticBook, ReplayMarket])
-START = 34_260 * SECOND_NS
+FOLDER = Path(__file__).resolve().parents[5] / "shared" / "data" / "lobster"
+AMZN = FOLDER / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"
 
 
 @BOTH
@@ -90,3 +94,35 @@ def test_a_replay_that_outgrows_its_arrays_goes_on() -> None:
     assert len(crowd._market.state.orders) > room
     np.testing.assert_array_equal(crowd.frames["bid_ticks"], alone.frames["bid_ticks"])
     np.testing.assert_array_equal(crowd.frames["ask_lots"], alone.frames["ask_lots"])
+
+
+@pytest.mark.parametrize("first", [0, 40])
+@pytest.mark.parametrize("count", [4094, 4095, 4200])
+def test_a_replay_that_outgrows_its_arrays_in_a_step_does_everything_once(count: int, first: int) -> None:
+    """The pool has 4,096 places: full just before our order, with it, or while history goes on."""
+    asks = [(2 + number * 1e-3, "NEW", SELL, 105, 1, 0) for number in range(count)]
+    one = ReplayMarket([day((0, "NEW", BUY, 99, 1, 0), *asks, (90, "NEW", BUY, 105, count, 0))], 1)
+    one.reset(np.arange(1), episode(start=1, qty=40))
+    frame, fill = one.frames[0], one.fills[0]
+    step(one, child(limit=first, price=105), 11)
+    assert (fill["resting_lots"], fill["ahead_lots"]) == (first, 0)
+    assert (frame["ask_ticks"][0], frame["ask_lots"][0]) == (105, count + first)
+    step(one, child(limit=40, price=105), 21)  # what rests is cancelled; the new one is behind all others
+    assert (fill["resting_lots"], fill["ahead_lots"]) == (40, count)
+    assert frame["ask_lots"][0] == count + 40
+    assert len(one._market.state.orders) > 4096 or count == 4094
+
+
+@pytest.mark.skipif(not AMZN.exists(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
+def test_a_real_day_without_orders_of_ours_is_the_same_in_both() -> None:
+    history, count = import_day(AMZN), 8
+    still, replay = StaticBook([history], count, levels=5), ReplayMarket([history], count)
+    orders = np.concatenate([episode(start=36_000 + 2_500 * number) for number in range(count)])
+    for one in (still, replay):
+        one.reset(np.arange(count), orders)
+    for number in range(1, 61):
+        for one in (still, replay):
+            one.step(np.zeros(count, CHILD), orders["start_ns"] + number * 10 * SECOND_NS)
+        for name in FRAME.names or ():
+            levels = slice(0, 5 if still.frames[name].ndim == 2 else count)
+            np.testing.assert_array_equal(still.frames[name][..., levels], replay.frames[name][..., levels], name)
