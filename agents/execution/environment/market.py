@@ -24,7 +24,10 @@ class ExecutionMarket(Protocol):
         """Brings markets `which` to the start of EPISODE rows of the same length; ConfigError if a window is not in its day."""
 
     def step(self, children: Rows, until_ns: Ints) -> None:
-        """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time."""
+        """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time.
+
+        What of a resting order fills before its cancellation arrives is taken off its CHILD row.
+        """
 
     def force(self, which: Ints, children: Rows) -> None:
         """Sends CHILD rows of markets `which` now, what rests cancelled first, and runs them until that is answered."""

@@ -114,6 +114,14 @@ def _clear(state: Any, env: int) -> None:
 
 
 @inlined
+def _reduce(child: Any, lots: int) -> None:
+    """Takes off a child what filled while it was on its way, from the limit order first: a parent order is never overdone."""
+    late = min(lots, child.limit_lots)
+    child.limit_lots -= late
+    child.market_lots -= min(lots - late, child.market_lots)
+
+
+@inlined
 def _send(state: Any, row: Any, place: Any, env: int, own: int, side: int, child: Any, time_ns: int, events: Any, frame: Any, fill: Any) -> int:  # fmt: skip
     """Cancels what rests of ours, then sends the child: DONE, or GROW with `place` at what is still to do."""
     if place[PHASE] == CANCELLING:
@@ -123,6 +131,7 @@ def _send(state: Any, row: Any, place: Any, env: int, own: int, side: int, child
             if _submit(state, row, events, own, frame, fill) == GROW:
                 return GROW
             place[RESTING] = 0
+            _reduce(child, fill.lots)
         place[PHASE] = TAKING
     if place[PHASE] == TAKING:
         if child.market_lots > 0:

@@ -31,6 +31,7 @@ from serl.agents.execution.environment.replay import (
     _look,
     _own,
     _queue,
+    _reduce,
 )  # fmt: skip
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
@@ -111,7 +112,7 @@ def _next(
 
 
 @inlined
-def _executed(market: Any, agents: Any) -> None:
+def _executed(market: Any, agents: Any, children: Any, fills: Any) -> None:
     """The command of `_next` is done."""
     if market[PHASE] != SENDING:
         market[CURSOR] += 1
@@ -119,6 +120,7 @@ def _executed(market: Any, agents: Any) -> None:
     agent = agents[market[AGENT]]
     if agent[PHASE] == CANCELLING:
         agent[RESTING] = 0
+        _reduce(children[market[AGENT]], fills[market[AGENT]].lots)
     elif agent[PHASE] == PLACING:
         agent[RESTING] = agent[COMMAND_ID]
     agent[PHASE] += 1
@@ -153,7 +155,7 @@ def _advance(
                 _note(events, told, count, frame, fills)
             if status == GROW:
                 return index
-            _executed(market, agents)
+            _executed(market, agents, sent, fills[start:stop])
         market[PHASE] = BEGINNING
         market[NOW] = frame.time_ns = until_ns[index]
         _look(state, env, frame)
