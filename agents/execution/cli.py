@@ -48,6 +48,7 @@ def execute(
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.choose import choose
+    from serl.agents.execution.policies.policy import check_mode
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
@@ -61,6 +62,7 @@ def execute(
         cross_share=cross_share,
     )  # fmt: skip
     used = mode or chosen.modes[0]
+    check_mode(chosen, used)
     benchmark = None if day is None else _in_process(day, order, chosen, used)
     with log_in(connect, name, token) as client:
         executor = Executor(client, order, chosen, used)

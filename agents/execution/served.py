@@ -86,10 +86,14 @@ class ServedMarket:
         if self._resting is not None:
             self.client.mass_cancel(self.symbol)
             self._resting = None
+            self._take_inbox()
         send = self.client.sell if self._side == SELL else self.client.buy
         market_lots, limit_lots, limit_ticks = (
             int(child[name]) for name in ("market_lots", "limit_lots", "limit_ticks")
         )
+        on_the_way = sum(qty for _, _, qty, _ in self.own[self._own_seen :])  # nothing in lockstep
+        late = min(on_the_way, limit_lots)
+        limit_lots, market_lots = limit_lots - late, max(0, market_lots - (on_the_way - late))
         if market_lots:
             send(self.symbol, market_lots)
             self.children.append((self._now_ns, market_lots))

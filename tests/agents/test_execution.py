@@ -15,6 +15,7 @@ from serl.agents.execution import metrics
 from serl.agents.execution.inprocess import replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Side
 
@@ -118,3 +119,23 @@ def test_bad_options_are_one_line(arguments: list[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_volume_curve_and_what_needs_one(tmp_path: Path) -> None:
+    write_day(generate_day(4), tmp_path / "train.day")
+    made = subprocess.run(
+        [*SERL, "volume-curve", str(tmp_path / "train.day"), "-o", str(tmp_path / "curve.json"), "--width", "1800"],
+        capture_output=True,
+        text=True,
+    )
+    assert "13 buckets of 1800 s from 1 days" in made.stdout, made.stderr
+    order = ["--symbol", "A", "--side", "sell", "--qty", "5", "--window", "10:00-10:30"]
+    for policy, options, message in (
+        ("vwap", [], "serl volume-curve"),
+        ("nothing", [], "one of twap, vwap"),
+        ("passive", ["--mode", "limit", "--connect", "tcp://127.0.0.1:1"], "passive: works with hybrid actions"),
+    ):
+        done = subprocess.run([*SERL, "execute", policy, *order, *options], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr

@@ -94,7 +94,7 @@ def _advance(
     while next_command(place, row, 0, OWN, ASK if sign > 0 else BID, child, arrival_ns):
         if _submit(traders, state, row, 0, events, frame, fill) != DONE:
             return MARKET_FULL
-        sent(place)
+        sent(place, child, fill)
     status = _run(traders, state, until_ns, events, frame, fill)
     if status == FINISHED:
         end_step(state, 0, place, OWN, until_ns, frame, fill)

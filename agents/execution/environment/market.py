@@ -27,7 +27,10 @@ class ExecutionMarket(Protocol):
         """
 
     def step(self, children: Rows, until_ns: Ints) -> None:
-        """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time."""
+        """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time.
+
+        What of a resting order fills before its cancellation arrives is taken off its CHILD row.
+        """
 
     def force(self, which: Ints, children: Rows) -> None:
         """Sends CHILD rows of markets `which` now, what rests cancelled first, and runs them until that is answered."""

@@ -65,10 +65,13 @@ def next_command(place: Any, row: Any, symbol: int, own: int, side: int, child: 
 
 
 @inlined
-def sent(place: Any) -> None:
-    """The command was executed."""
+def sent(place: Any, child: Any, fill: Any) -> None:
+    """The command was executed. What filled while the child was on its way comes off it: a parent order is never overdone."""
     if place[PHASE] == CANCELLING:
         place[RESTING] = 0
+        late = min(fill.lots, child.limit_lots)  # the limit order gives way first
+        child.limit_lots -= late
+        child.market_lots -= min(fill.lots - late, child.market_lots)
     elif place[PHASE] == PLACING:
         place[RESTING] = place[COMMAND_ID]
     place[PHASE] += 1

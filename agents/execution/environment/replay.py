@@ -99,7 +99,7 @@ def _advance(
         while next_command(place, row, env, own, ASK if signs[env] > 0 else BID, child, arrival_ns):
             if _submit(state, row, events, own, frame, fill) == GROW:
                 return index
-            sent(place)
+            sent(place, child, fill)
         if _replay(state, history, row, place, env, own, until_ns[index], events, frame, fill) == GROW:
             return index
         end_step(state, env, place, own, until_ns[index], frame, fill)

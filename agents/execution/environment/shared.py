@@ -80,12 +80,13 @@ def _next(
 
 
 @inlined
-def _executed(market: Any, agents: Any) -> None:
+def _executed(market: Any, agents: Any, children: Any, fills: Any) -> None:
     """The command of `_next` is done."""
     if market[PHASE] != SENDING:
         market[CURSOR] += 1
         return
-    sent(agents[market[AGENT]])
+    number = market[AGENT]
+    sent(agents[number], children[number], fills[number])
 
 
 @compiled
@@ -117,7 +118,7 @@ def _advance(
                 _note(events, told, count, frame, fills)
             if status == GROW:
                 return index
-            _executed(market, agents)
+            _executed(market, agents, decided, fills[start:stop])
         market[PHASE] = BEGINNING
         market[NOW] = until_ns[index]
         for agent in range(start, stop):

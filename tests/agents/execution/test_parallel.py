@@ -40,11 +40,14 @@ def orders(count: int, **fields: Any) -> Rows:
     return rows
 
 
-def test_one_agent_a_market_is_the_replay_market(day: Day) -> None:
+@pytest.mark.parametrize("latency_ns", [0, 1_000_000, 2_000_000_000])
+def test_one_agent_a_market_is_the_replay_market(day: Day, latency_ns: int) -> None:
     rows = orders(2, sign=[1, -1], start_ns=[36_000 * SECOND_NS, 40_003 * SECOND_NS])
     random = np.random.Generator(np.random.PCG64(2))
-    alone = ExecutionVectorEnv(ReplayMarket([day], 2), RandomOrders([]), actions="hybrid")
-    shared = ExecutionVectorEnv(SharedReplayMarket([day], 1, 2), RandomOrders([]), actions="hybrid")
+    alone = ExecutionVectorEnv(ReplayMarket([day], 2, latency_ns=latency_ns), RandomOrders([]), actions="hybrid")
+    shared = ExecutionVectorEnv(
+        SharedReplayMarket([day], 1, 2, latency_ns=latency_ns), RandomOrders([]), actions="hybrid"
+    )
     for env in (alone, shared):
         env.reset(options={"episodes": rows})
     for _ in range(12):

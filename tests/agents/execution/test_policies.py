@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
-from serl.agents.execution.environment.hours import traded
+from serl.agents.execution.environment.hours import hours_of, traded
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -178,6 +178,18 @@ def test_passive_rests_and_then_crosses(day: Day) -> None:
     env.accounts.parents["step"] = 16
     env.accounts.parents["remaining_lots"] = 100
     assert Passive(0.2).actions(env).tolist() == [[0.25, 0.75, 0]]
+
+
+def test_what_fills_on_the_way_is_not_sent_again(day: Day) -> None:
+    env = ExecutionVectorEnv(
+        ReplayMarket([day], 64, latency_ns=50_000_000),
+        RandomOrders([hours_of(day)], share_min=0.05, share_max=0.2),
+        actions="hybrid",
+    )
+    env.reset(seed=1)  # without care, one of these orders is overdone by 31 lots
+    for _ in range(60):
+        env.decide(Passive().actions(env))
+        assert env.accounts.parents["remaining_lots"].min() >= 0
 
 
 @pytest.mark.parametrize(
