@@ -1,0 +1,19 @@
+"""What can be wrong with learning; each text says what was expected, what came and what to do."""
+
+from serl.exchange.errors import SerlError
+
+
+class LearningError(SerlError, RuntimeError):
+    """Learning that cannot go on."""
+
+
+class DivergedError(LearningError):
+    """A number that is not finite turned up in training."""
+
+
+class LayoutMismatchError(LearningError):
+    """A policy was made for other observations or actions than the environment has."""
+
+
+class PolicyFileError(LearningError):
+    """A file that holds no policy or checkpoint of ours, or one of another version."""

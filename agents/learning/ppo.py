@@ -1,0 +1,142 @@
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347), clipped, over vector environments."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.rollout import Batch, Collector, Rollout
+
+ADAM_EPSILON = 1e-5
+
+
+class PPOConfig(BaseModel):
+    """Settings of the algorithm."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(1_000_000, gt=0, description="environment steps in all")
+    rollout_steps: int = Field(64, gt=0, description="steps of each environment between updates")
+    epochs: int = Field(10, gt=0)
+    minibatch: int = Field(1024, gt=0, description="samples a gradient step; from each market in hybrid training")
+    discount: float = Field(0.99, ge=0, le=1, description="gamma")
+    trace: float = Field(0.95, ge=0, le=1, description="lambda of the advantages")
+    clip: float = Field(0.2, gt=0)
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    critic_learning_rate: float = Field(1e-3, gt=0)
+    schedule: Literal["constant", "linear"] = Field("constant", description="linear: both rates go to 0")
+    entropy: float = Field(0.0, ge=0, description="weight of the entropy")
+    value_weight: float = Field(0.5, ge=0)
+    gradient_norm_max: float = Field(0.5, gt=0)
+    reward_scale: float = Field(1.0, gt=0, description="what rewards are multiplied with before learning")
+    seed: int = Field(0, ge=0)
+    threads: int = Field(1, gt=0, description="of PyTorch; more than one pays for large minibatches only")
+
+
+class PPO:
+    """A learner in one or more vector environments of the same observations and actions; all chance comes from the seed."""
+
+    def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
+        torch.set_num_threads(config.threads)
+        self.config = config
+        box, space = envs[0].single_action_space, envs[0].single_observation_space
+        self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
+        self.optimiser = torch.optim.Adam(
+            self.network.groups(config.actor_learning_rate, config.critic_learning_rate), eps=ADAM_EPSILON, fused=True
+        )
+        self._rates = [group["lr"] for group in self.optimiser.param_groups]
+        self.random = np.random.Generator(np.random.PCG64(config.seed))
+        self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
+        self.steps = 0
+        """Environment steps so far, of all environments together."""
+
+    def begin(self) -> None:
+        """New episodes everywhere; their seeds follow from the learner's seed and the steps so far."""
+        for place, collector in enumerate(self.collectors):
+            words = np.random.SeedSequence([self.config.seed, self.steps, place]).generate_state(1)
+            collector.begin(int(words[0]))
+
+    def update(self, weights: Sequence[float] | None = None) -> dict[str, Any]:
+        """A rollout in every environment whose weight is above 0 and what is learnt from them: statistics, `losses` among
+        them (the mean loss of each environment, NaN where none was made). DivergedError says at which step."""
+        config = self.config
+        weights = [1.0] * len(self.collectors) if weights is None else weights
+        used = [(place, weight) for place, weight in enumerate(weights) if weight > 0]
+        try:
+            rollouts = [
+                self.collectors[place].collect(config.rollout_steps, self.random, config.discount, config.trace)
+                for place, _ in used
+            ]
+            self._schedule()
+            statistics = self.learn(rollouts, [weight for _, weight in used])
+        except DivergedError as error:
+            raise DivergedError(f"step {self.steps:,}: {error}") from None
+        self.steps += sum(config.rollout_steps * self.collectors[place].env.num_envs for place, _ in used)
+        losses = np.full(len(weights), np.nan)
+        losses[[place for place, _ in used]] = statistics.pop("losses")
+        finished = np.concatenate([self.collectors[place].finished for place, _ in used])
+        mean = float(finished.mean()) if len(finished) else math.nan
+        return {**statistics, "losses": losses, "return": mean, "episodes": len(finished)}
+
+    def _schedule(self) -> None:
+        left = 1.0 if self.config.schedule == "constant" else max(0.0, 1 - self.steps / self.config.steps)
+        for group, rate in zip(self.optimiser.param_groups, self._rates, strict=True):
+            group["lr"] = rate * left
+
+    def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
+        """All epochs; the loss of a gradient step is the weighted sum of the losses of one part of every rollout."""
+        samples = self.config.rollout_steps if self.network.memory is not None else 1
+        parts = max(1, round(rollouts[0].size * samples / self.config.minibatch))
+        sums, count = torch.zeros(len(rollouts), 5), 0
+        for _ in range(self.config.epochs):
+            orders = [np.array_split(self.random.permutation(rollout.size), parts) for rollout in rollouts]
+            for place in range(parts):
+                terms = [
+                    self.losses(rollout.part(order[place])) for rollout, order in zip(rollouts, orders, strict=True)
+                ]
+                total: Any = sum(weight * term[0] for weight, term in zip(weights, terms, strict=True))
+                self._descend(total)
+                sums += torch.stack([torch.stack(term).detach() for term in terms])
+                count += 1
+        means = (sums / count).numpy()
+        names = ("policy_loss", "value_loss", "entropy", "kl")
+        return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
+        config, network = self.config, self.network
+        features = batch.observations
+        if network.memory is not None:
+            features = network.see_sequence(features, batch.memory, batch.starts)
+        outputs = network.actor(features)
+        log_ratio = network.distribution.log_prob(outputs, network.free, batch.latents) - batch.log_probs
+        ratio = log_ratio.exp()
+        gain = batch.advantages
+        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        policy = -torch.minimum(gain * ratio, gain * ratio.clamp(1 - config.clip, 1 + config.clip)).mean()
+        value = torch.nn.functional.mse_loss(network.values(features), batch.returns)
+        total = policy + config.value_weight * value
+        with torch.set_grad_enabled(config.entropy > 0):
+            entropy = network.distribution.entropy(outputs, network.free).mean()
+        if config.entropy > 0:
+            total = total - config.entropy * entropy
+        with torch.no_grad():
+            divergence = (ratio - 1 - log_ratio).mean()
+        return total, policy, value, entropy, divergence
+
+    def _descend(self, loss: Tensor) -> None:
+        self.optimiser.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.gradient_norm_max)
+        if not math.isfinite(norm.item()):
+            raise DivergedError(
+                f"the gradient is not finite (loss {loss.item()}); take smaller learning rates or a smaller reward_scale"
+            )
+        self.optimiser.step()
