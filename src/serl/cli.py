@@ -17,6 +17,8 @@ COMMANDS = {
     "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
     "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
+    "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
+    "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 
