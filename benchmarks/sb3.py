@@ -15,7 +15,8 @@ class Adapter(VecEnv):  # type: ignore[misc]
     """The VectorEnv as Stable-Baselines3 wants it; collects the returns of finished episodes."""
 
     def __init__(self, env: VectorEnv, seed: int) -> None:
-        self.env, self._seed, self.finished = env, seed, []
+        self.env, self._seed = env, seed
+        self.finished: list[float] = []
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self._returns = np.zeros(env.num_envs)
 

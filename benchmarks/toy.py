@@ -16,7 +16,9 @@ class ToyExecution(VectorEnv):  # type: ignore[misc]
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, count: int, *, steps: int = 8, cost: float = 4.0, size: int = 8, truncates: bool = False) -> None:
+    def __init__(
+        self, count: int, *, steps: int = 8, cost: float = 4.0, size: int = 8, truncates: bool = False
+    ) -> None:
         self.num_envs, self._steps, self._cost, self._truncates = count, steps, cost, truncates
         self.single_observation_space = gymnasium.spaces.Box(-10, 10, (size,), np.float32)
         self.single_action_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)

@@ -29,12 +29,12 @@ def train(
         settings = training.load_config(config) if config else training.TrainingConfig()
         changes = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
         market = settings.market.model_copy(update={"days": list(days) or settings.market.days})
-        settings = settings.model_copy(
-            update={"ppo": settings.ppo.model_copy(update=changes), "market": market}
-        )
+        settings = settings.model_copy(update={"ppo": settings.ppo.model_copy(update=changes), "market": market})
         folder = output or Path("runs") / settings.name
         if (folder / training.CHECKPOINT).exists():
-            raise click.UsageError(f"{folder} holds a run already; go on with --resume {folder} or give another --output")
+            raise click.UsageError(
+                f"{folder} holds a run already; go on with --resume {folder} or give another --output"
+            )
     envs, facts = training.environments(settings)
     folder.mkdir(parents=True, exist_ok=True)
     run = training.Training(settings, envs, folder, facts)

@@ -6,6 +6,7 @@ depend on the observation. All chance comes from one numpy generator.
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import numpy as np
@@ -180,4 +181,6 @@ def distribution(kind: Kind, low: Tensor, high: Tensor, bins: int = 5) -> Distri
     """The family of that name over the box from low to high, (k,) each."""
     if kind == "bins":
         return Bins(low, high, bins)
-    return {"squashed": Squashed, "gaussian": Gaussian, "beta": Beta}[kind](low, high)
+    families: dict[str, Callable[[Tensor, Tensor], Distribution]]
+    families = {"squashed": Squashed, "gaussian": Gaussian, "beta": Beta}
+    return families[kind](low, high)

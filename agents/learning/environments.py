@@ -30,7 +30,9 @@ class MarketConfig(BaseModel):
 
     kind: Literal["replay"] = "replay"
     days: list[Path] = Field([], description="day files, each of one symbol")
-    start: str = Field("10:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$", description="parent orders lie between start and end")
+    start: str = Field(
+        "10:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$", description="parent orders lie between start and end"
+    )
     end: str = Field("14:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
     environments: int = Field(32, gt=0)
     latency_us: float = Field(1000.0, ge=0)
@@ -96,14 +98,16 @@ class Scenario:
         known: dict[str, Any] = {
             "actions": config.actions, "layout": Layout(config.levels), "offset_ticks": config.offset_ticks,
         }  # fmt: skip
-        return ExecutionVectorEnv(
-            self.market, self.sampler, scales=scales, fee_bps=config.fee_bps, **(known | changes)
-        )
+        return ExecutionVectorEnv(self.market, self.sampler, scales=scales, fee_bps=config.fee_bps, **(known | changes))
+
+    def plain_env(self) -> ExecutionVectorEnv:
+        """For schedules, which act by market orders and need no units."""
+        return self.env(Scales(), actions="market")
 
     def env_like(self, interface: Interface) -> ExecutionVectorEnv:
         """An environment that shows and takes what a policy was made for; LayoutMismatchError if there is none."""
         env = self.env(
-            Scales(**interface.scales) if interface.scales else Scales(), actions=interface.actions,
+            Scales(**interface.scales), actions=interface.actions,
             layout=Layout(interface.levels), offset_ticks=interface.offset_ticks,
         )  # fmt: skip
         interface.require(Interface.of(env))
@@ -123,4 +127,3 @@ class Scenario:
 def with_days(config: MarketConfig, days: Sequence[Path]) -> MarketConfig:
     """The same settings for other days."""
     return config.model_copy(update={"days": list(days)})
-

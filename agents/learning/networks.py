@@ -38,15 +38,15 @@ def _perceptron(sizes: list[int], activation: str, gain: float, generator: torch
     return nn.Sequential(*layers)
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(nn.Module):  # type: ignore[misc]
     """Observations (.., size) to the parameters of a distribution and a value; orthogonal initial weights from `seed`."""
 
     def __init__(self, config: NetworkConfig, observation_size: int, low: Any, high: Any, seed: int) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         self.config = config
-        bounds = (torch.as_tensor(np.asarray(bound, np.float32)) for bound in (low, high))
-        self.distribution = distribution(config.actions, *bounds, config.bins)
+        lowest, highest = (torch.as_tensor(np.asarray(bound, np.float32)) for bound in (low, high))
+        self.distribution = distribution(config.actions, lowest, highest, config.bins)
         self.memory = nn.GRUCell(observation_size, config.memory) if config.memory else None
         if self.memory is not None:
             for parameter in self.memory.parameters():

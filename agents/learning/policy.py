@@ -41,10 +41,10 @@ class Interface:
         bounds: Any = {"low": tuple(map(float, box.low)), "high": tuple(map(float, box.high))}
         if not isinstance(env, ExecutionVectorEnv):
             names = tuple(f"observation_{place}" for place in range(env.single_observation_space.shape[0]))
-            return cls(names, {}, "box", **bounds)
+            return cls(names, {}, "box", bounds["low"], bounds["high"])
         return cls(
-            env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, **bounds,
-            offset_ticks=env.offset_ticks, levels=env.layout.levels,
+            names=env.layout.names, scales=dataclasses.asdict(env.observer.scales), actions=env.actions,
+            offset_ticks=env.offset_ticks, levels=env.layout.levels, **bounds,
         )  # fmt: skip
 
     @classmethod

@@ -26,13 +26,13 @@ def watched(training: Training) -> None:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
         TextColumn("return {task.fields[mean]}"),
     )  # fmt: skip
-    writer = SummaryWriter(str(folder), purge_step=learner.steps)  # type: ignore[no-untyped-call]
+    writer = SummaryWriter(str(folder), purge_step=learner.steps)
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(training.config.name, total=total, completed=learner.steps, mean="")
 
         def report(statistics: dict[str, Any]) -> None:
             mean = statistics["return"]
-            fields = {} if math.isnan(mean) else {"mean": f"{mean:.3g}"}
+            fields: dict[str, Any] = {} if math.isnan(mean) else {"mean": f"{mean:.3g}"}
             progress.update(task, completed=min(total, learner.steps), **fields)
             _log(writer, statistics)
 
@@ -46,7 +46,7 @@ def watched(training: Training) -> None:
             )
             raise
         finally:
-            writer.close()  # type: ignore[no-untyped-call]
+            writer.close()
     click.echo(f"wrote {folder / POLICY} after {learner.steps:,} steps")
 
 
@@ -55,4 +55,4 @@ def _log(writer: SummaryWriter, statistics: dict[str, Any]) -> None:
         for place, number in enumerate(np.atleast_1d(value)):
             label = f"training/{name}" if np.ndim(value) == 0 else f"training/{name}_{place}"
             if math.isfinite(number):
-                writer.add_scalar(label, number, statistics["steps"])  # type: ignore[no-untyped-call]
+                writer.add_scalar(label, number, statistics["steps"])

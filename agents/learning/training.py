@@ -30,7 +30,9 @@ class TrainingConfig(BaseModel):
 
     name: str = Field("ppo", pattern=r"^[A-Za-z0-9._-]{1,64}$")
     market: MarketConfig = MarketConfig()
-    dynamic: MarketConfig | None = Field(None, description="a second market for hybrid training; `market` is the static one")
+    dynamic: MarketConfig | None = Field(
+        None, description="a second market for hybrid training; `market` is the static one"
+    )
     hybrid: HybridConfig = HybridConfig()
     ppo: PPOConfig = PPOConfig()
     network: NetworkConfig = NetworkConfig()
