@@ -1,8 +1,7 @@
 """Actor and critic: two multilayer perceptrons, with a GRU before both as an option."""
 
-import itertools
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from serl.agents.learning.distributions import Kind, distribution
-
-ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
+from serl.agents.learning.perceptron import Activation, Perceptron
 
 
 class NetworkConfig(BaseModel):
@@ -20,22 +18,11 @@ class NetworkConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     hidden: tuple[int, ...] = Field((64, 64), description="units of each hidden layer, of actor and critic alike")
-    activation: Literal["tanh", "relu"] = "tanh"
+    activation: Activation = "tanh"
     memory: int = Field(0, ge=0, description="units of a GRU before both; 0: none")
     actions: Kind = Field("beta", description="squashed or plain Gaussian, Beta, or evenly spaced bins")
     bins: int = Field(5, ge=2, description="values of an action if it is binned")
     deviation: float = Field(1.0, gt=0, description="standard deviation of Gaussians at the beginning")
-
-
-def _perceptron(sizes: list[int], activation: str, gain: float, generator: torch.Generator) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for place, (size, next_size) in enumerate(itertools.pairwise(sizes)):
-        linear = nn.Linear(size, next_size)
-        last = place == len(sizes) - 2
-        nn.init.orthogonal_(linear.weight, gain if last else math.sqrt(2), generator=generator)
-        nn.init.zeros_(linear.bias)
-        layers += [linear] if last else [linear, ACTIVATIONS[activation]()]
-    return nn.Sequential(*layers)
 
 
 class ActorCritic(nn.Module):  # type: ignore[misc]
@@ -53,15 +40,14 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
                 nn.init.uniform_(parameter, -(config.memory**-0.5), config.memory**-0.5, generator=generator)
         first = config.memory or observation_size
         hidden = [first, *config.hidden]
-        self.actor = _perceptron([*hidden, self.distribution.outputs], config.activation, 0.01, generator)
-        self.critic = _perceptron([*hidden, 1], config.activation, 1.0, generator)
+        self.actor = Perceptron([*hidden, self.distribution.outputs], config.activation, 0.01, generator)
+        self.critic = Perceptron([*hidden, 1], config.activation, 1.0, generator)
         self.free = nn.Parameter(torch.full((self.distribution.free,), math.log(config.deviation)))
 
-    def groups(self, actor_rate: float, critic_rate: float) -> list[dict[str, Any]]:
-        """Groups of parameters for an optimiser; the memory learns at the actor's rate."""
+    def groups(self) -> list[list[nn.Parameter]]:
+        """Parameters of the actor, to which the memory belongs, and of the critic."""
         shared = [] if self.memory is None else list(self.memory.parameters())
-        actor = [*self.actor.parameters(), *([self.free] if len(self.free) else []), *shared]
-        return [{"params": actor, "lr": actor_rate}, {"params": list(self.critic.parameters()), "lr": critic_rate}]
+        return [[*self.actor.parameters(), self.free, *shared], list(self.critic.parameters())]
 
     def nothing(self, count: int) -> Tensor:
         """(count, memory) what an episode begins with."""
@@ -75,10 +61,10 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         return after, after
 
     def see_sequence(self, observations: Tensor, memory: Tensor, starts: Tensor) -> Tensor:
-        """(T, B, memory) features of (T, B, size) observations; starts (T, B) is 1 where an episode begins."""
+        """(T, B, memory) features of (T, B, size) observations, memory (1, B, memory) before them; starts (T, B) is 1 where an episode begins."""
         if self.memory is None:
             return observations
-        features = []
+        memory, features = memory.squeeze(0), []
         for seen, start in zip(observations, starts, strict=True):
             memory = self.memory(seen, memory * (1 - start).unsqueeze(-1))
             features.append(memory)
@@ -87,3 +73,22 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     def values(self, features: Tensor) -> Tensor:
         """(..) values."""
         return self.critic(features).squeeze(-1)
+
+
+class Flat:
+    """Groups of parameters laid out in one vector, and their gradients in another, of which they become views: clipping and
+    the optimiser then need one operation instead of one a parameter."""
+
+    def __init__(self, groups: list[list[nn.Parameter]]) -> None:
+        sizes = [sum(parameter.numel() for parameter in group) for group in groups]
+        values = torch.cat([parameter.detach().flatten() for group in groups for parameter in group])
+        self.gradient = torch.zeros_like(values)
+        """All gradients."""
+        self.groups = [nn.Parameter(part) for part in values.split(sizes)]
+        """One vector a group, for an optimiser."""
+        for vector, gradient, group in zip(self.groups, self.gradient.split(sizes), groups, strict=True):
+            vector.grad = gradient
+            shapes = [parameter.numel() for parameter in group]
+            parts = zip(group, vector.data.split(shapes), gradient.split(shapes), strict=True)
+            for parameter, part, slope in parts:
+                parameter.data, parameter.grad = part.view_as(parameter), slope.view_as(parameter)

@@ -43,8 +43,8 @@ class Interface:
             names = tuple(f"observation_{place}" for place in range(env.single_observation_space.shape[0]))
             return cls(names, {}, "box", bounds["low"], bounds["high"])
         return cls(
-            names=env.layout.names, scales=dataclasses.asdict(env.observer.scales), actions=env.actions,
-            offset_ticks=env.offset_ticks, levels=env.layout.levels, **bounds,
+            env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, bounds["low"], bounds["high"],
+            offset_ticks=env.offset_ticks, levels=env.layout.levels,
         )  # fmt: skip
 
     @classmethod

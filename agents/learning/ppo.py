@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.networks import ActorCritic, Flat, NetworkConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
 
 ADAM_EPSILON = 1e-5
@@ -48,9 +48,10 @@ class PPO:
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
-        self.optimiser = torch.optim.Adam(
-            self.network.groups(config.actor_learning_rate, config.critic_learning_rate), eps=ADAM_EPSILON, fused=True
-        )
+        self.flat = Flat(self.network.groups())
+        rates = (config.actor_learning_rate, config.critic_learning_rate)
+        groups = [{"params": [part], "lr": rate} for part, rate in zip(self.flat.groups, rates, strict=True)]
+        self.optimiser = torch.optim.Adam(groups, eps=ADAM_EPSILON, fused=True)
         self._rates = [group["lr"] for group in self.optimiser.param_groups]
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
@@ -91,52 +92,67 @@ class PPO:
             group["lr"] = rate * left
 
     def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
-        """All epochs; the loss of a gradient step is the weighted sum of the losses of one part of every rollout."""
+        """All epochs; a gradient step is down the weighted sum of the losses of one part of every rollout. The statistics are
+        those of the last epoch."""
         samples = self.config.rollout_steps if self.network.memory is not None else 1
         parts = max(1, round(rollouts[0].size * samples / self.config.minibatch))
-        sums, count = torch.zeros(len(rollouts), 5), 0
-        for _ in range(self.config.epochs):
-            orders = [np.array_split(self.random.permutation(rollout.size), parts) for rollout in rollouts]
-            for place in range(parts):
-                terms = [
-                    self.losses(rollout.part(order[place])) for rollout, order in zip(rollouts, orders, strict=True)
-                ]
-                total: Any = sum(weight * term[0] for weight, term in zip(weights, terms, strict=True))
-                self._descend(total)
-                sums += torch.stack([torch.stack(term).detach() for term in terms])
-                count += 1
-        means = (sums / count).numpy()
+        measured: list[list[Tensor]] = [[] for _ in rollouts]
+        for epoch in range(self.config.epochs):
+            batches = [rollout.parts(self.random, parts) for rollout in rollouts]
+            for together in zip(*batches, strict=True):
+                for batch, weight, kept in zip(together, weights, measured, strict=True):
+                    terms = self.differentiate(batch, weight)
+                    if epoch == self.config.epochs - 1:
+                        kept.append(self._measure(*terms))
+                self._descend()
+        means = np.array([torch.stack(kept).mean(0).numpy() for kept in measured])
         names = ("policy_loss", "value_loss", "entropy", "kl")
         return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
 
-    def losses(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
+    def differentiate(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
+        """Adds the gradient of weight x loss of a batch to that of the parameters; log ratios, gains, errors and entropies.
+
+        loss = mean(-min(g r, g clip(r)) + value_weight (V - R)^2 - entropy H), r the ratio of probabilities, g the advantages
+        brought to mean 0 and deviation 1. Its slopes in log p, V and H are written down here, as autograd needs longer for
+        them than for the networks.
+        """
         config, network = self.config, self.network
         features = batch.observations
         if network.memory is not None:
             features = network.see_sequence(features, batch.memory, batch.starts)
-        outputs = network.actor(features)
-        log_ratio = network.distribution.log_prob(outputs, network.free, batch.latents) - batch.log_probs
-        ratio = log_ratio.exp()
-        gain = batch.advantages
-        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-        policy = -torch.minimum(gain * ratio, gain * ratio.clamp(1 - config.clip, 1 + config.clip)).mean()
-        value = torch.nn.functional.mse_loss(network.values(features), batch.returns)
-        total = policy + config.value_weight * value
-        with torch.set_grad_enabled(config.entropy > 0):
-            entropy = network.distribution.entropy(outputs, network.free).mean()
-        if config.entropy > 0:
-            total = total - config.entropy * entropy
+        outputs, values = network.actor(features), network.values(features)
+        log_probs = network.distribution.log_prob(outputs, network.free, batch.latents)
+        share = weight / values.numel()
         with torch.no_grad():
-            divergence = (ratio - 1 - log_ratio).mean()
-        return total, policy, value, entropy, divergence
+            deviation, mean = torch.std_mean(batch.advantages)
+            gains = (batch.advantages - mean) / (deviation + 1e-8)
+            log_ratios = log_probs - batch.log_probs
+            ratios = log_ratios.exp()
+            unclipped = torch.where(gains > 0, ratios <= 1 + config.clip, ratios >= 1 - config.clip)
+            errors = values - batch.returns
+            slopes = [gains * ratios * unclipped * -share, errors * (2 * share * config.value_weight)]
+        heads = [log_probs, values]
+        with torch.set_grad_enabled(config.entropy > 0):
+            entropies = network.distribution.entropy(outputs, network.free)
+        if config.entropy > 0:
+            heads.append(entropies)
+            slopes.append(torch.full_like(entropies, -share * config.entropy))
+        torch.autograd.backward(heads, slopes)
+        return log_ratios, gains, errors, entropies.detach()
 
-    def _descend(self, loss: Tensor) -> None:
-        self.optimiser.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.gradient_norm_max)
-        if not math.isfinite(norm.item()):
-            raise DivergedError(
-                f"the gradient is not finite (loss {loss.item()}); take smaller learning rates or a smaller reward_scale"
-            )
+    def _measure(self, log_ratios: Tensor, gains: Tensor, errors: Tensor, entropies: Tensor) -> Tensor:
+        """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
+        config, ratios = self.config, log_ratios.exp()
+        clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
+        policy = -torch.minimum(gains * ratios, gains * clipped).mean()
+        value, entropy = errors.square().mean(), entropies.mean()
+        total = policy + config.value_weight * value - config.entropy * entropy
+        return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
+
+    def _descend(self) -> None:
+        norm = self.flat.gradient.norm().item()
+        if not math.isfinite(norm):
+            raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
+        self.flat.gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
         self.optimiser.step()
+        self.flat.gradient.zero_()

@@ -1,5 +1,7 @@
 """What a policy did in an environment for some steps, and how good that was."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +43,7 @@ class Batch:
     returns: Tensor
     starts: Tensor
     memory: Tensor
+    """(1, B, units) what each sequence begins with."""
 
 
 class Rollout:
@@ -48,24 +51,15 @@ class Rollout:
 
     def __init__(self, whole: Batch, sequences: bool) -> None:
         self._sequences = sequences
-        self._whole = whole if sequences else Batch(*(_flat(getattr(whole, name)) for name in Batch.__annotations__))
-        self.size = whole.observations.shape[1] if sequences else len(self._whole.observations)
+        self.whole = whole if sequences else Batch(*(values.flatten(0, 1) for values in vars(whole).values()))
+        self.size = len(whole.starts[0]) if sequences else whole.starts.numel()
 
-    def part(self, which: NDArray[np.int64]) -> Batch:
-        """Samples or environments `which`."""
-        index, axis = torch.from_numpy(which), 1 if self._sequences else 0
-        whole = self._whole
-        return Batch(
-            *(
-                value if name == "memory" and not self._sequences
-                else value.index_select(0 if name == "memory" else axis, index)
-                for name, value in vars(whole).items()
-            )
-        )  # fmt: skip
-
-
-def _flat(values: Tensor) -> Tensor:
-    return values.flatten(0, 1)
+    def parts(self, random: np.random.Generator, count: int) -> Iterator[Batch]:
+        """`count` parts of about equal size, drawn without replacement."""
+        order = torch.from_numpy(random.permutation(self.size))
+        axis = 1 if self._sequences else 0
+        shuffled = [values.index_select(axis, order).tensor_split(count, axis) for values in vars(self.whole).values()]
+        yield from itertools.starmap(Batch, zip(*shuffled, strict=True))
 
 
 class Collector:
@@ -121,7 +115,7 @@ class Collector:
         return Rollout(
             Batch(
                 torch.from_numpy(observations), torch.stack(latents), torch.stack(log_probs), torch.from_numpy(gains),
-                torch.from_numpy(gains + values), torch.from_numpy(starts), first_memory,
+                torch.from_numpy(gains + values), torch.from_numpy(starts), first_memory.expand(*shape, -1) if network.memory is None else first_memory.unsqueeze(0),
             ),
             sequences=network.memory is not None,
         )  # fmt: skip

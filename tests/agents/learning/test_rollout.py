@@ -36,12 +36,12 @@ def test_a_cut_off_episode_counts_the_value_of_its_last_observation_and_an_ended
         env = ToyExecution(2, steps=4, truncates=truncates)
         network = ActorCritic(NetworkConfig(), 8, [0.0], [1.0], 3)
         with torch.no_grad():
-            network.critic[-1].weight.zero_()
-            network.critic[-1].bias.fill_(value)
+            network.critic.layers[-1].weight.zero_()
+            network.critic.layers[-1].bias.fill_(value)
         collector = Collector(env, network, 1.0)
         collector.begin(5)
         rollout = collector.collect(4, np.random.Generator(np.random.PCG64(0)), 0.5, 1.0)
-        return rollout.part(np.arange(8)).returns.reshape(4, 2)[-1]
+        return rollout.whole.returns.reshape(4, 2)[-1]
 
     torch.testing.assert_close(gains(False, 8.0), gains(False, 0.0))
     torch.testing.assert_close(gains(True, 8.0), gains(True, 0.0) + 0.5 * 8.0)
