@@ -8,8 +8,6 @@ the same, so their weights are equal bit by bit (with the same number of threads
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from serl.agents.learning import files
 from serl.agents.learning.errors import PolicyFileError
 from serl.agents.learning.ppo import PPO
@@ -21,8 +19,7 @@ WEIGHT, MOMENT = "network.", "optimiser."
 def save(learner: PPO, facts: dict[str, Any], path: Path) -> None:
     """Weights, optimiser, chance and steps of a learner, and facts of the caller's."""
     tensors = {WEIGHT + name: tensor for name, tensor in learner.network.state_dict().items()}
-    for place, moments in learner.optimiser.state_dict()["state"].items():
-        tensors |= {f"{MOMENT}{place}.{name}": tensor for name, tensor in moments.items()}
+    tensors |= {MOMENT + name: tensor for name, tensor in learner.optimiser.state().items()}
     own = {"steps": learner.steps, "random": learner.random.bit_generator.state}
     files.write(path, KIND, tensors, {"learner": own, "training": facts})
 
@@ -35,12 +32,8 @@ def restore(learner: PPO, path: Path) -> dict[str, Any]:
         learner.network.load_state_dict(weights)
     except RuntimeError as error:
         raise PolicyFileError(f"{path}: holds another network than the settings say ({error})") from None
-    moments: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(MOMENT):
-            place, _, key = name.removeprefix(MOMENT).partition(".")
-            moments.setdefault(int(place), {})[key] = value
-    learner.optimiser.load_state_dict({**learner.optimiser.state_dict(), "state": moments})
+    moments = {name.removeprefix(MOMENT): value for name, value in tensors.items() if name.startswith(MOMENT)}
+    learner.optimiser.restore(moments)
     learner.steps = facts["learner"]["steps"]
     learner.random.bit_generator.state = facts["learner"]["random"]
     training: dict[str, Any] = facts["training"]

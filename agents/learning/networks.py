@@ -73,22 +73,3 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     def values(self, features: Tensor) -> Tensor:
         """(..) values."""
         return self.critic(features).squeeze(-1)
-
-
-class Flat:
-    """Groups of parameters laid out in one vector, and their gradients in another, of which they become views: clipping and
-    the optimiser then need one operation instead of one a parameter."""
-
-    def __init__(self, groups: list[list[nn.Parameter]]) -> None:
-        sizes = [sum(parameter.numel() for parameter in group) for group in groups]
-        values = torch.cat([parameter.detach().flatten() for group in groups for parameter in group])
-        self.gradient = torch.zeros_like(values)
-        """All gradients."""
-        self.groups = [nn.Parameter(part) for part in values.split(sizes)]
-        """One vector a group, for an optimiser."""
-        for vector, gradient, group in zip(self.groups, self.gradient.split(sizes), groups, strict=True):
-            vector.grad = gradient
-            shapes = [parameter.numel() for parameter in group]
-            parts = zip(group, vector.data.split(shapes), gradient.split(shapes), strict=True)
-            for parameter, part, slope in parts:
-                parameter.data, parameter.grad = part.view_as(parameter), slope.view_as(parameter)

@@ -10,11 +10,10 @@ from gymnasium.vector import VectorEnv
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from serl.agents.learning.adam import Adam
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.networks import ActorCritic, Flat, NetworkConfig
+from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.rollout import Batch, Collector, Rollout
-
-ADAM_EPSILON = 1e-5
 
 
 class PPOConfig(BaseModel):
@@ -48,11 +47,7 @@ class PPO:
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
-        self.flat = Flat(self.network.groups())
-        rates = (config.actor_learning_rate, config.critic_learning_rate)
-        groups = [{"params": [part], "lr": rate} for part, rate in zip(self.flat.groups, rates, strict=True)]
-        self.optimiser = torch.optim.Adam(groups, eps=ADAM_EPSILON, fused=True)
-        self._rates = [group["lr"] for group in self.optimiser.param_groups]
+        self.optimiser = Adam(self.network.groups())
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
@@ -75,7 +70,6 @@ class PPO:
                 self.collectors[place].collect(config.rollout_steps, self.random, config.discount, config.trace)
                 for place, _ in used
             ]
-            self._schedule()
             statistics = self.learn(rollouts, [weight for _, weight in used])
         except DivergedError as error:
             raise DivergedError(f"step {self.steps:,}: {error}") from None
@@ -86,10 +80,12 @@ class PPO:
         mean = float(finished.mean()) if len(finished) else math.nan
         return {**statistics, "losses": losses, "return": mean, "episodes": len(finished)}
 
-    def _schedule(self) -> None:
-        left = 1.0 if self.config.schedule == "constant" else max(0.0, 1 - self.steps / self.config.steps)
-        for group, rate in zip(self.optimiser.param_groups, self._rates, strict=True):
-            group["lr"] = rate * left
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Learning rates of actor and critic now."""
+        config = self.config
+        left = 1.0 if config.schedule == "constant" else max(0.0, 1 - self.steps / config.steps)
+        return config.actor_learning_rate * left, config.critic_learning_rate * left
 
     def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
         """All epochs; a gradient step is down the weighted sum of the losses of one part of every rollout. The statistics are
@@ -150,9 +146,9 @@ class PPO:
         return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
 
     def _descend(self) -> None:
-        norm = self.flat.gradient.norm().item()
+        gradient = self.optimiser.gradient
+        norm = gradient.norm().item()
         if not math.isfinite(norm):
             raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
-        self.flat.gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
-        self.optimiser.step()
-        self.flat.gradient.zero_()
+        gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
+        self.optimiser.step(self.rates)
