@@ -35,7 +35,7 @@ class _Pass(torch.autograd.Function):  # type: ignore[misc]
         return layers[-1]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         saved = context.saved_tensors
         layers, weights = saved[: len(saved) // 2], saved[len(saved) // 2 :]

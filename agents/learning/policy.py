@@ -38,12 +38,12 @@ class Interface:
     def of(cls, env: VectorEnv) -> "Interface":
         """That of an environment; observations of environments that are not for execution have numbers for names."""
         box = env.single_action_space
-        bounds: Any = {"low": tuple(map(float, box.low)), "high": tuple(map(float, box.high))}
+        low, high = tuple(map(float, box.low)), tuple(map(float, box.high))
         if not isinstance(env, ExecutionVectorEnv):
             names = tuple(f"observation_{place}" for place in range(env.single_observation_space.shape[0]))
-            return cls(names, {}, "box", bounds["low"], bounds["high"])
+            return cls(names, {}, "box", low, high)
         return cls(
-            env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, bounds["low"], bounds["high"],
+            env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, low, high,
             offset_ticks=env.offset_ticks, levels=env.layout.levels,
         )  # fmt: skip
 
