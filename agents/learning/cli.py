@@ -18,6 +18,9 @@ def train(
     config: Path | None, days: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
     """Trains a policy with PPO as CONFIG (YAML) says; Ctrl-C stops and says how to go on."""
+    from serl.agents.learning.errors import require_learning
+
+    require_learning()
     from serl.agents.learning import training
     from serl.agents.learning.progress import watched
 

@@ -23,6 +23,9 @@ def evaluate(
     seed: int, output: Path,
 ) -> None:  # fmt: skip
     """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv and .html."""
+    from serl.agents.learning.errors import require_learning
+
+    require_learning()
     from serl.agents.learning.environments import Scenario
     from serl.agents.learning.evaluation import Contender
     from serl.agents.learning.evaluation import evaluate as compare

@@ -1,5 +1,7 @@
 """What can be wrong with learning; each text says what was expected, what came and what to do."""
 
+from importlib.util import find_spec
+
 from serl.exchange.errors import SerlError
 
 
@@ -17,3 +19,16 @@ class LayoutMismatchError(LearningError):
 
 class PolicyFileError(LearningError):
     """A file that holds no policy or checkpoint of ours, or one of another version."""
+
+
+class MissingLearningError(LearningError):
+    """What learning needs is not installed."""
+
+
+def require_learning() -> None:
+    """MissingLearningError unless PyTorch, safetensors and TensorBoard are installed."""
+    missing = [name for name in ("torch", "safetensors", "tensorboard") if find_spec(name) is None]
+    if missing:
+        raise MissingLearningError(
+            f"{', '.join(missing)}: not installed; install it with: pip install 'serl[learning]'"
+        )

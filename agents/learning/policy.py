@@ -50,7 +50,10 @@ class Interface:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Interface":
         """The reverse of dataclasses.asdict, with lists for tuples."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        known: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**known)
 
     def require(self, other: "Interface", what: str = "the environment") -> None:
         """LayoutMismatchError unless `other` is the same; it says both sides of what differs."""
