@@ -65,8 +65,9 @@ class Perceptron(nn.Module):  # type: ignore[misc]
         for layer in self.layers:
             nn.init.orthogonal_(layer.weight, gain if layer is self.layers[-1] else math.sqrt(2), generator=generator)
             nn.init.zeros_(layer.bias)
+        self._in_order = tuple(self.parameters())
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(.., sizes[0]) to (.., sizes[-1])."""
-        outputs = _Pass.apply(inputs.reshape(-1, inputs.shape[-1]), self.activation, *self.parameters())
+        outputs = _Pass.apply(inputs.reshape(-1, inputs.shape[-1]), self.activation, *self._in_order)
         return outputs.reshape(*inputs.shape[:-1], -1)
