@@ -6,46 +6,21 @@ the arithmetic.
 
 import itertools
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 Activation = Literal["tanh", "relu"]
 
 
-class _Pass(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(context: Any, inputs: Tensor, activation: Activation, *parameters: Tensor) -> Tensor:
-        layers, last = [inputs], len(parameters) // 2 - 1
-        for place in range(last + 1):
-            weight, bias = parameters[2 * place : 2 * place + 2]
-            values = torch.addmm(bias, layers[-1], weight.t())
-            if place < last:
-                if activation == "tanh":
-                    array = values.numpy()
-                    np.tanh(array, out=array)
-                else:
-                    values.clamp_(min=0)
-            layers.append(values)
-        context.save_for_backward(*layers[:-1], *parameters[::2])
-        context.activation = activation
-        return layers[-1]
-
-    @staticmethod
-    @once_differentiable
-    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        saved = context.saved_tensors
-        layers, weights = saved[: len(saved) // 2], saved[len(saved) // 2 :]
-        gradients: list[Tensor | None] = []
-        for place in range(len(layers) - 1, -1, -1):
-            gradients[:0] = [slope.t() @ layers[place], slope.sum(0)]
-            if place > 0:
-                slope = _before(slope @ weights[place], layers[place], context.activation)
-        inputs = slope @ weights[0] if context.needs_input_grad[0] else None
-        return inputs, None, *gradients
+def _activate(values: Tensor, activation: Activation) -> None:
+    if activation == "tanh":
+        array = values.numpy()
+        np.tanh(array, out=array)
+    else:
+        values.clamp_(min=0)
 
 
 def _before(slope: Tensor, values: Tensor, activation: Activation) -> Tensor:
@@ -65,9 +40,33 @@ class Perceptron(nn.Module):  # type: ignore[misc]
         for layer in self.layers:
             nn.init.orthogonal_(layer.weight, gain if layer is self.layers[-1] else math.sqrt(2), generator=generator)
             nn.init.zeros_(layer.bias)
-        self._in_order = tuple(self.parameters())
+        self._linears = tuple(self.layers)
 
+    @torch.no_grad()
     def forward(self, inputs: Tensor) -> Tensor:
-        """(.., sizes[0]) to (.., sizes[-1])."""
-        outputs = _Pass.apply(inputs.reshape(-1, inputs.shape[-1]), self.activation, *self._in_order)
+        """(.., sizes[0]) to (.., sizes[-1]), without a gradient."""
+        outputs = self.run(inputs.reshape(-1, inputs.shape[-1]))[-1]
         return outputs.reshape(*inputs.shape[:-1], -1)
+
+    @torch.no_grad()
+    def run(self, inputs: Tensor) -> list[Tensor]:
+        """The inputs (B, sizes[0]) and the values of every layer, the outputs last."""
+        values, last = [inputs], self._linears[-1]
+        for linear in self._linears:
+            after = torch.addmm(linear.bias, values[-1], linear.weight.t())
+            if linear is not last:
+                _activate(after, self.activation)
+            values.append(after)
+        return values
+
+    @torch.no_grad()
+    def descend(self, values: list[Tensor], slope: Tensor, onward: bool) -> Tensor | None:
+        """Adds the gradient to that of the parameters, from what `run` gave and the slopes of a loss in the outputs; the slopes in the
+        inputs if they are to go onward."""
+        for place in range(len(self._linears) - 1, -1, -1):
+            linear = self._linears[place]
+            linear.weight.grad.addmm_(slope.t(), values[place])
+            linear.bias.grad.add_(slope.sum(0))
+            if place > 0:
+                slope = _before(slope @ linear.weight, values[place], self.activation)
+        return slope @ self._linears[0].weight if onward else None

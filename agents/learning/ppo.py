@@ -116,7 +116,10 @@ class PPO:
         features = batch.observations
         if network.memory is not None:
             features = network.see_sequence(features, batch.memory, batch.starts)
-        outputs, values = network.actor(features), network.values(features)
+        seen = features.detach().reshape(-1, features.shape[-1])
+        acted, judged = network.actor.run(seen), network.critic.run(seen)
+        outputs = acted[-1].reshape(*features.shape[:-1], -1).requires_grad_()
+        values = judged[-1].reshape(features.shape[:-1])
         log_probs = network.distribution.log_prob(outputs, network.free, batch.latents)
         share = weight / values.numel()
         with torch.no_grad():
@@ -126,14 +129,22 @@ class PPO:
             ratios = log_ratios.exp()
             unclipped = torch.where(gains > 0, ratios <= 1 + config.clip, ratios >= 1 - config.clip)
             errors = values - batch.returns
-            slopes = [gains * ratios * unclipped * -share, errors * (2 * share * config.value_weight)]
-        heads = [log_probs, values]
+            slopes = [gains * ratios * unclipped * -share]
+        heads = [log_probs]
         with torch.set_grad_enabled(config.entropy > 0):
             entropies = network.distribution.entropy(outputs, network.free)
         if config.entropy > 0:
             heads.append(entropies)
             slopes.append(torch.full_like(entropies, -share * config.entropy))
         torch.autograd.backward(heads, slopes)
+        onward = network.memory is not None
+        value_slope = errors.mul(2 * share * config.value_weight).reshape(-1, 1)
+        parts = (
+            network.actor.descend(acted, outputs.grad.reshape(-1, outputs.shape[-1]), onward),
+            network.critic.descend(judged, value_slope, onward),
+        )
+        if onward:
+            features.backward(sum(parts).reshape(features.shape))
         return log_ratios, gains, errors, entropies.detach()
 
     def _measure(self, log_ratios: Tensor, gains: Tensor, errors: Tensor, entropies: Tensor) -> Tensor:
