@@ -80,7 +80,7 @@ class Gaussian(_Box):
 
     def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
         """See Distribution; before clipping."""
-        return (free.sum() + len(free) * (0.5 + HALF_LOG_2PI)).expand(len(outputs))
+        return (free.sum() + len(free) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
 
 
 class Squashed(Gaussian):

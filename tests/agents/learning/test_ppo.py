@@ -62,10 +62,13 @@ def test_the_rate_goes_down_to_nothing() -> None:
 
 def textbook_loss(made: PPO, batch: Batch) -> torch.Tensor:
     config, network = made.config, made.network
+    features = batch.observations
+    if network.memory is not None:
+        features = network.see_sequence(features, batch.memory, batch.starts)
 
     def through(perceptron: Perceptron) -> torch.Tensor:
         *hidden, last = perceptron.layers
-        values = batch.observations
+        values = features
         for layer in hidden:
             values = torch.tanh(layer(values))
         return last(values)
@@ -79,9 +82,9 @@ def textbook_loss(made: PPO, batch: Batch) -> torch.Tensor:
     return policy + config.value_weight * value - config.entropy * entropy
 
 
-@pytest.mark.parametrize("kind", ["beta", "squashed"])
-def test_the_gradient_is_that_of_the_textbook_loss(kind: Kind) -> None:
-    made = learner(ToyExecution(8), NetworkConfig(actions=kind), entropy=0.02)
+@pytest.mark.parametrize(("kind", "memory"), [("beta", 0), ("squashed", 0), ("gaussian", 6), ("bins", 0)])
+def test_the_gradient_is_that_of_the_textbook_loss(kind: Kind, memory: int) -> None:
+    made = learner(ToyExecution(8), NetworkConfig(actions=kind, memory=memory), entropy=0.02)
     collected = made.collectors[0].collect(32, made.random, 1.0, 0.95).whole
     batch = Batch(*(values.clone() for values in vars(collected).values()))
     with torch.no_grad():
