@@ -21,6 +21,8 @@ COMMANDS = {
     "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
     "calibrate": ("serl.agents.calibration.cli:calibrate", "A population that is fitted to a real day."),
     "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
+    "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
+    "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 

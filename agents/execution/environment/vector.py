@@ -116,7 +116,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         `final_obs` before the next episode began."""
         accounts = self.accounts
         fills, last = self.decide(actions)
-        done = last | (accounts.parents["remaining_lots"] == 0)
+        done = last  # also with nothing left to trade: its benchmark is the VWAP of the whole window
         rewards = np.asarray(self._reward(self, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}

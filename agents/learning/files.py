@@ -1,0 +1,42 @@
+"""Files of tensors and facts: safetensors whose header holds JSON; nothing in them can run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from serl.agents.learning.errors import PolicyFileError
+
+KEY = "serl"
+VERSION = 1
+
+
+def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """The file appears complete or not at all. PolicyFileError if the folder cannot be written to."""
+    text = json.dumps({"kind": kind, "version": VERSION, **facts})
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {KEY: text})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise PolicyFileError(f"{path}: cannot be written ({error}); give a file in a folder that exists") from None
+
+
+def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a file of that kind; PolicyFileError if it is none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise PolicyFileError(f"{path}: cannot be read as a {kind} ({error})") from None
+    if facts.get("kind") != kind or facts.get("version") != VERSION:
+        found = f"{facts.get('kind', 'no file of serl')}, version {facts.get('version')}"
+        raise PolicyFileError(f"{path}: a {kind}, version {VERSION}, is due, got {found}")
+    return tensors, facts

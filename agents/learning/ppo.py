@@ -1,0 +1,165 @@
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347), clipped, over vector environments."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from serl.agents.learning.adam import Adam
+from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.rollout import Batch, Collector, Rollout
+
+
+class PPOConfig(BaseModel):
+    """Settings of the algorithm."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(1_000_000, gt=0, description="environment steps in all")
+    rollout_steps: int = Field(64, gt=0, description="steps of each environment between updates")
+    epochs: int = Field(10, gt=0)
+    minibatch: int = Field(1024, gt=0, description="samples a gradient step; from each market in hybrid training")
+    discount: float = Field(0.99, ge=0, le=1, description="gamma")
+    trace: float = Field(0.95, ge=0, le=1, description="lambda of the advantages")
+    clip: float = Field(0.2, gt=0)
+    actor_learning_rate: float = Field(3e-4, gt=0)
+    critic_learning_rate: float = Field(1e-3, gt=0)
+    schedule: Literal["constant", "linear"] = Field("constant", description="linear: both rates go to 0")
+    entropy: float = Field(0.0, ge=0, description="weight of the entropy")
+    value_weight: float = Field(0.5, ge=0)
+    gradient_norm_max: float = Field(0.5, gt=0)
+    reward_scale: float = Field(1.0, gt=0, description="what rewards are multiplied with before learning")
+    seed: int = Field(0, ge=0)
+    threads: int = Field(1, gt=0, description="of PyTorch; more than one pays for large minibatches only")
+
+
+class PPO:
+    """A learner in one or more vector environments of the same observations and actions; all chance comes from the seed."""
+
+    def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
+        torch.set_num_threads(config.threads)
+        self.config = config
+        box, space = envs[0].single_action_space, envs[0].single_observation_space
+        self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
+        self.optimiser = Adam(self.network.groups())
+        self.random = np.random.Generator(np.random.PCG64(config.seed))
+        self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
+        self.steps = 0
+        """Environment steps so far, of all environments together."""
+
+    def begin(self) -> None:
+        """New episodes everywhere; their seeds follow from the learner's seed and the steps so far."""
+        for place, collector in enumerate(self.collectors):
+            words = np.random.SeedSequence([self.config.seed, self.steps, place]).generate_state(1)
+            collector.begin(int(words[0]))
+
+    def update(self, weights: Sequence[float] | None = None) -> dict[str, Any]:
+        """A rollout in every environment whose weight is above 0 and what is learnt from them: statistics, `losses` among
+        them (the mean loss of each environment, NaN where none was made). DivergedError says at which step."""
+        config = self.config
+        weights = [1.0] * len(self.collectors) if weights is None else weights
+        used = [(place, weight) for place, weight in enumerate(weights) if weight > 0]
+        try:
+            rollouts = [
+                self.collectors[place].collect(config.rollout_steps, self.random, config.discount, config.trace)
+                for place, _ in used
+            ]
+            statistics = self.learn(rollouts, [weight for _, weight in used])
+        except DivergedError as error:
+            raise DivergedError(f"step {self.steps:,}: {error}") from None
+        self.steps += sum(config.rollout_steps * self.collectors[place].env.num_envs for place, _ in used)
+        losses = np.full(len(weights), np.nan)
+        losses[[place for place, _ in used]] = statistics.pop("losses")
+        finished = np.concatenate([self.collectors[place].finished for place, _ in used])
+        mean = float(finished.mean()) if len(finished) else math.nan
+        return {**statistics, "losses": losses, "return": mean, "episodes": len(finished)}
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Learning rates of actor and critic now."""
+        config = self.config
+        left = 1.0 if config.schedule == "constant" else max(0.0, 1 - self.steps / config.steps)
+        return config.actor_learning_rate * left, config.critic_learning_rate * left
+
+    def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
+        """All epochs; a gradient step is down the weighted sum of the losses of one part of every rollout. The statistics are
+        those of the last epoch."""
+        samples = self.config.rollout_steps if self.network.memory is not None else 1
+        parts = max(1, round(rollouts[0].size * samples / self.config.minibatch))
+        measured: list[list[Tensor]] = [[] for _ in rollouts]
+        for epoch in range(self.config.epochs):
+            batches = [rollout.parts(self.random, parts) for rollout in rollouts]
+            for together in zip(*batches, strict=True):
+                for batch, weight, kept in zip(together, weights, measured, strict=True):
+                    terms = self.differentiate(batch, weight)
+                    if epoch == self.config.epochs - 1:
+                        kept.append(self._measure(*terms))
+                self._descend()
+        means = np.array([torch.stack(kept).mean(0).numpy() for kept in measured])
+        names = ("policy_loss", "value_loss", "entropy", "kl")
+        return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
+
+    def differentiate(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
+        """Adds the gradient of weight x loss of a batch to that of the parameters; log ratios, gains, errors and entropies.
+
+        loss = mean(-min(g r, g clip(r)) + value_weight (V - R)^2 - entropy H), r the ratio of probabilities, g the advantages
+        brought to mean 0 and deviation 1. Its slopes in log p, V and H are written down here, as autograd needs longer for
+        them than for the networks.
+        """
+        config, network = self.config, self.network
+        features = batch.observations
+        if network.memory is not None:
+            features = network.see_sequence(features, batch.memory, batch.starts)
+        seen = features.detach().reshape(-1, features.shape[-1])
+        acted, judged = network.actor.run(seen), network.critic.run(seen)
+        outputs = acted[-1].reshape(*features.shape[:-1], -1).requires_grad_()
+        values = judged[-1].reshape(features.shape[:-1])
+        log_probs = network.distribution.log_prob(outputs, network.free, batch.latents)
+        share = weight / values.numel()
+        with torch.no_grad():
+            deviation, mean = torch.std_mean(batch.advantages)
+            gains = (batch.advantages - mean) / (deviation + 1e-8)
+            log_ratios = log_probs - batch.log_probs
+            ratios = log_ratios.exp()
+            unclipped = torch.where(gains > 0, ratios <= 1 + config.clip, ratios >= 1 - config.clip)
+            errors = values - batch.returns
+            slopes = [gains * ratios * unclipped * -share]
+        heads = [log_probs]
+        with torch.set_grad_enabled(config.entropy > 0):
+            entropies = network.distribution.entropy(outputs, network.free)
+        if config.entropy > 0:
+            heads.append(entropies)
+            slopes.append(torch.full_like(entropies, -share * config.entropy))
+        torch.autograd.backward(heads, slopes)
+        onward = network.memory is not None
+        value_slope = errors.mul(2 * share * config.value_weight).reshape(-1, 1)
+        parts = (
+            network.actor.descend(acted, outputs.grad.reshape(-1, outputs.shape[-1]), onward),
+            network.critic.descend(judged, value_slope, onward),
+        )
+        if onward:
+            features.backward(sum(parts).reshape(features.shape))
+        return log_ratios, gains, errors, entropies.detach()
+
+    def _measure(self, log_ratios: Tensor, gains: Tensor, errors: Tensor, entropies: Tensor) -> Tensor:
+        """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
+        config, ratios = self.config, log_ratios.exp()
+        clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
+        policy = -torch.minimum(gains * ratios, gains * clipped).mean()
+        value, entropy = errors.square().mean(), entropies.mean()
+        total = policy + config.value_weight * value - config.entropy * entropy
+        return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
+
+    def _descend(self) -> None:
+        gradient = self.optimiser.gradient
+        norm = gradient.norm().item()
+        if not math.isfinite(norm):
+            raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
+        gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
+        self.optimiser.step(self.rates)

@@ -1,0 +1,58 @@
+"""A training run that is watched: a bar with rate and time left, logs for TensorBoard, Ctrl-C."""
+
+import math
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+from torch.utils.tensorboard import SummaryWriter
+
+from serl.agents.learning.training import CHECKPOINT, POLICY, Training
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed or 0:,.0f} steps/s")
+
+
+def watched(training: Training) -> None:
+    """Runs it to the end or to Ctrl-C, which says how to go on."""
+    learner, folder = training.learner, training.folder
+    total = training.config.ppo.steps
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
+        TextColumn("return {task.fields[mean]}"),
+    )  # fmt: skip
+    writer = SummaryWriter(str(folder), purge_step=learner.steps)
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(training.config.name, total=total, completed=learner.steps, mean="")
+
+        def report(statistics: dict[str, Any]) -> None:
+            mean = statistics["return"]
+            fields: dict[str, Any] = {} if math.isnan(mean) else {"mean": f"{mean:.3g}"}
+            progress.update(task, completed=min(total, learner.steps), **fields)
+            _log(writer, statistics)
+
+        try:
+            training.run(report)
+        except KeyboardInterrupt:
+            click.echo(
+                f"stopped at step {learner.steps:,}; the policy so far is {folder / POLICY}; "
+                f"go on from {folder / CHECKPOINT} with: serl train --resume {folder}",
+                err=True,
+            )
+            raise
+        finally:
+            writer.close()
+    click.echo(f"wrote {folder / POLICY} after {learner.steps:,} steps")
+
+
+def _log(writer: SummaryWriter, statistics: dict[str, Any]) -> None:
+    for name, value in statistics.items():
+        for place, number in enumerate(np.atleast_1d(value)):
+            label = f"training/{name}" if np.ndim(value) == 0 else f"training/{name}_{place}"
+            if math.isfinite(number):
+                writer.add_scalar(label, number, statistics["steps"])

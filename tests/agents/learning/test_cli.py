@@ -1,0 +1,92 @@
+"""`serl train` and `serl evaluate`."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from serl.agents.learning.files import read
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.history.day import write_day
+from serl.exchange.history.generate import generate_day
+
+SETTINGS = {
+    "name": "short",
+    "market": {"start": "09:35", "end": "10:25", "environments": 4, "duration_s": 60, "interval_s": 10},
+    "ppo": {"steps": 4 * 6 * 20, "rollout_steps": 6, "minibatch": 24, "epochs": 1},
+    "checkpoint_updates": 4,
+}
+
+
+def serl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("learning")
+    write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:30")), made / "a.day")
+    (made / "short.yaml").write_text(yaml.safe_dump(SETTINGS))
+    return made
+
+
+def test_train_and_evaluate(folder: Path) -> None:
+    run, reports = folder / "run", folder / "reports"
+    done = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
+    assert done.returncode == 0, done.stderr
+    _, facts = read(run / "policy.safetensors", "policy")
+    assert facts["steps"] == 480
+    assert [day["name"] for day in facts["data"][0]["days"]] == ["a.day"]
+    again = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
+    assert again.returncode == 2
+    assert f"--resume {run}" in again.stderr
+    market = ("--market", str(folder / "a.day"), "--config", str(folder / "short.yaml"), "--start", "09:35")
+    done = serl(
+        "evaluate", str(run / "policy.safetensors"), *market, "--end", "10:25", "--episodes", "8", "--output", str(reports)
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "| TWAP |" in done.stdout
+    assert "| run |" in done.stdout
+    assert {path.name for path in reports.iterdir()} == {"evaluation.md", "evaluation.csv", "evaluation.html"}
+
+
+def test_interrupted_and_resumed(folder: Path) -> None:
+    run = folder / "long"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "serl", "train", str(folder / "short.yaml"), "--market", str(folder / "a.day"),
+         "--steps", "100000000", "--output", str(run)],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (run / "checkpoint.safetensors").exists():
+        assert started.poll() is None, started.communicate()[1]
+    os.kill(started.pid, signal.SIGINT)
+    _, errors = started.communicate()
+    assert started.returncode == 128 + signal.SIGINT
+    assert f"serl train --resume {run}" in errors
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["ppo"]["steps"] = 480
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    done = serl("train", "--resume", str(run))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {start: noon}", "market.start")],
+)
+def test_settings_that_cannot_be_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    done = serl("train", str(tmp_path / "bad.yaml"))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_shipped_settings_are_valid_and_want_a_day() -> None:
+    done = serl("train", str(Path(__file__).parents[3] / "configs" / "training" / "replay.yaml"))
+    assert done.returncode == 2
+    assert "at least one day file is due" in done.stderr

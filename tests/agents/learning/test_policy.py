@@ -1,0 +1,68 @@
+"""Policies as files."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.toy import ToyExecution
+from serl.agents.learning.errors import LayoutMismatchError
+from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.policy import Interface, Policy, load_policy
+
+SEEN = np.random.Generator(np.random.PCG64(1)).standard_normal((32, 8)).astype(np.float32)
+
+
+def policy(memory: int = 0) -> Policy:
+    env = ToyExecution(32)
+    network = ActorCritic(NetworkConfig(memory=memory), 8, [0.0], [1.0], 3)
+    made = Policy(network, Interface.of(env), {"steps": 7, "seed": 3})
+    made.begin(env)
+    return made
+
+
+@pytest.mark.parametrize("memory", [0, 8])
+def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
+    saved = policy(memory)
+    saved.save(tmp_path / "p.safetensors")
+    loaded = load_policy(tmp_path / "p.safetensors")
+    loaded.begin(ToyExecution(32))
+    for _ in range(3):
+        np.testing.assert_array_equal(loaded.actions(SEEN), saved.actions(SEEN))
+    assert loaded.interface == saved.interface
+    assert loaded.facts["steps"] == 7
+    assert set(loaded.facts["versions"]) == {"serl", "torch", "numpy"}
+
+
+def test_a_memory_changes_what_is_done() -> None:
+    made = policy(memory=8)
+    assert not np.array_equal(made.actions(SEEN), made.actions(SEEN))
+
+
+def test_stochastic_actions_spread_around_the_mode_and_follow_the_seed() -> None:
+    made = policy()
+    mode = made.actions(SEEN)
+    made.deterministic = False
+    made.clear(32)
+    drawn = np.stack([made.actions(SEEN) for _ in range(400)])
+    made.clear(32)
+    np.testing.assert_array_equal(made.actions(SEEN), drawn[0])
+    np.testing.assert_allclose(drawn.mean(0), mode, atol=0.06)
+    assert drawn.std(0).min() > 0.1
+
+
+def test_another_layout_is_refused_with_both_named() -> None:
+    made = policy()
+    with pytest.raises(LayoutMismatchError) as caught:
+        made.begin(ToyExecution(4, size=9))
+    assert "the policy was made for ('observation_0'" in str(caught.value)
+    assert "the environment has ('observation_0'" in str(caught.value)
+    assert "'observation_8'" in str(caught.value)
+
+
+def test_other_units_are_refused() -> None:
+    one = policy().interface
+    other = dataclasses.replace(one, scales={"depth_lots": 2.0})
+    with pytest.raises(LayoutMismatchError, match=r"scales: .*\{\}.*depth_lots"):
+        one.require(other)

@@ -1,0 +1,148 @@
+"""Runs that are stopped and resumed end with the weights of runs that were not."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.toy import ToyExecution
+from serl.agents.learning.errors import DivergedError, LayoutMismatchError, PolicyFileError
+from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, Weights
+from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.policy import load_policy
+from serl.agents.learning.ppo import PPOConfig
+from serl.agents.learning.training import CHECKPOINT, POLICY, Training, TrainingConfig
+from tests.agents.learning.test_ppo import Broken
+
+CONFIG = TrainingConfig(
+    ppo=PPOConfig(steps=16 * 16 * 10, rollout_steps=16, minibatch=128, epochs=2), checkpoint_updates=3
+)
+
+
+def run(folder: Path, *, memory: int = 0, markets: int = 1, seed: int = 0) -> Training:
+    config = CONFIG.model_copy(
+        update={"network": NetworkConfig(memory=memory), "ppo": CONFIG.ppo.model_copy(update={"seed": seed})}
+    )
+    return Training(config, [ToyExecution(16, cost=4.0 + place) for place in range(markets)], folder)
+
+
+def weights(training: Training) -> list[torch.Tensor]:
+    return list(training.learner.network.state_dict().values())
+
+
+def stop_at(updates: int) -> Any:
+    seen = []
+
+    def report(statistics: dict[str, Any]) -> None:
+        seen.append(statistics)
+        if len(seen) == updates:
+            raise KeyboardInterrupt
+
+    return report
+
+
+@pytest.mark.parametrize(("memory", "markets"), [(0, 1), (8, 1), (0, 2)])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, memory: int, markets: int) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    through = run(whole, memory=memory, markets=markets)
+    through.run()
+    with pytest.raises(KeyboardInterrupt):
+        run(parts, memory=memory, markets=markets).run(stop_at(5))
+    resumed = run(parts, memory=memory, markets=markets)
+    resumed.resume()
+    assert resumed.updates == 3
+    resumed.run()
+    assert all(map(torch.equal, weights(through), weights(resumed)))
+    other = tmp_path / "other"
+    other.mkdir()
+    different = run(other, memory=memory, markets=markets, seed=1)
+    different.run()
+    assert not all(map(torch.equal, weights(through), weights(different)))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.agents.learning.test_training import run
+training = run(Path(sys.argv[1]))
+training.run(lambda statistics: os.kill(os.getpid(), signal.SIGKILL) if training.updates == 8 else None)
+"""
+
+
+def test_a_killed_run_is_resumed_with_the_same_bits(tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    through = run(whole)
+    through.run()
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(parts)], env={**os.environ, "PYTHONPATH": path})
+    assert done.returncode == -signal.SIGKILL
+    resumed = run(parts)
+    resumed.resume()
+    assert resumed.updates == 6
+    resumed.run()
+    assert all(map(torch.equal, weights(through), weights(resumed)))
+
+
+def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
+    run(tmp_path).run()
+    with pytest.raises(PolicyFileError, match="another network"):
+        run(tmp_path, memory=8).resume()
+
+
+def test_a_policy_is_no_checkpoint(tmp_path: Path) -> None:
+    run(tmp_path).run()
+    with pytest.raises(PolicyFileError, match="a policy, version 1, is due, got checkpoint"):
+        load_policy(tmp_path / CHECKPOINT)
+    (tmp_path / POLICY).write_bytes(b"nothing of ours")
+    with pytest.raises(PolicyFileError, match="cannot be read"):
+        load_policy(tmp_path / POLICY)
+
+
+def test_numbers_that_are_not_finite_leave_the_last_weights(tmp_path: Path) -> None:
+    training = Training(CONFIG, [Broken(16)], tmp_path)
+    with pytest.raises(DivergedError, match=r"step 512: .*diverged\.safetensors"):
+        training.run()
+    assert (tmp_path / "diverged.safetensors").exists()
+    kept = load_policy(tmp_path / POLICY).network.state_dict().values()
+    assert all(bool(tensor.isfinite().all()) for tensor in kept)
+
+
+def test_two_markets_must_look_alike(tmp_path: Path) -> None:
+    with pytest.raises(LayoutMismatchError, match="observation_8"):
+        Training(CONFIG, [ToyExecution(16), ToyExecution(16, size=9)], tmp_path)
+
+
+def test_adaptive_weights_follow_the_rule() -> None:
+    found = Weights(HybridConfig(static_weight=0.4, static_share=0))
+    found.learn(np.array([3.0, 1.0]))
+    raw = np.array([0.4 * 3 / 4, 0.6 * 1 / 4])
+    np.testing.assert_allclose(found.at(0.5), raw / raw.sum())
+    for _ in range(50):
+        found.learn(np.array([3.0, 1.0]))
+    np.testing.assert_allclose(found.at(0.5), [1 - WEIGHT_MIN, WEIGHT_MIN])
+
+
+@pytest.mark.parametrize(
+    ("rule", "early", "late"),
+    [
+        ("static", [1, 0], [1, 0]),
+        ("dynamic", [0, 1], [0, 1]),
+        ("sequence", [1, 0], [0, 1]),
+        ("fixed", [1, 0], [0.3, 0.7]),
+    ],
+)
+def test_other_rules(rule: Any, early: list[float], late: list[float]) -> None:
+    found = Weights(HybridConfig(rule=rule, static_weight=0.3))
+    found.learn(np.array([3.0, 1.0]))
+    assert found.at(0.2) == pytest.approx(early)
+    assert found.at(0.8) == pytest.approx(late)
