@@ -66,7 +66,7 @@ def start(
             worker.terminate()
         for worker in workers:
             worker.join()
-    click.echo(_line(config, progress, time.monotonic() - began))
+        click.echo(_line(config, progress, time.monotonic() - began))
     dead = [str(host) for host, worker in enumerate(workers) if worker.exitcode not in (0, -signal.SIGTERM)]
     if dead:
         raise SimulationError(f"host {', '.join(dead)} of {hosts} ended with an error (see above)")
