@@ -25,6 +25,7 @@ from serl.agents.execution.environment.vector import Sampler
 from serl.agents.execution.errors import DataError
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.history.day import Day
+from serl.exchange.records import Rows
 
 TRAIN, VALIDATION, TEST, UNSEEN = "train", "validation", "test", "unseen"
 TEST_SHARE, VALIDATION_SHARE, UNSEEN_SHARE = 0.2, 0.1, 0.2
@@ -59,6 +60,13 @@ class Dataset:
         parts = {name: dataclasses.asdict(part) for name, part in self.parts.items()}
         return hashlib.sha256(json.dumps([self.sha256, parts], sort_keys=True).encode()).hexdigest()[:16]
 
+    @property
+    def table(self) -> BarTable:
+        """The bars; DataError of a day with a book."""
+        if isinstance(self.source, BarTable):
+            return self.source
+        raise DataError(f"{self.name}: a file of bars is due, got a day with a book")
+
     def static(self, count: int) -> ExecutionMarket:
         """`count` environments without impact."""
         if isinstance(self.source, BarTable):
@@ -87,7 +95,7 @@ def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
     days = {TRAIN: training & ~unseen, VALIDATION: between & ~unseen, TEST: testing & ~unseen, UNSEEN: testing & unseen}
     volume = _volume_lots_per_s(table, training)
     parts = {name: _bar_part(table, np.flatnonzero(chosen), volume) for name, chosen in days.items()}
-    return Dataset(path.name, _sha256(path), table.counts, parts, table)
+    return Dataset(path.name, file_sha256(path), table.counts, parts, table)
 
 
 def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
@@ -127,16 +135,20 @@ def book_dataset(path: Path, day: Day) -> Dataset:
     spans = {name: tuple(time_of_day_ns(text) for text in span) for name, span in BOOK_HOURS.items()}
     if first_ns > spans[TRAIN][0] or last_ns < spans[TEST][0]:
         raise DataError(f"{path}: a day that reaches from 10:00 beyond 13:00 is due, got {first_ns} to {last_ns} ns")
-    start_ns, end_ns = spans[TRAIN]
-    known = (trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)
-    speed = float(trades["lots"][known].sum() / (end_ns - start_ns) * SECOND_NS)
+    speed = volume_lots_per_s(trades, *spans[TRAIN])
     symbol, date = day.reference.symbols[0].name, day.reference.date
     parts = {
         name: Part((Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), speed),), (symbol,), (date,))
         for name, (start, end) in spans.items()
     }
     counts = {"commands": len(day), "trades": len(trades), **day.reference.counts}
-    return Dataset(path.name, _sha256(path), counts, parts, day)
+    return Dataset(path.name, file_sha256(path), counts, parts, day)
+
+
+def volume_lots_per_s(trades: Rows, start_ns: int, end_ns: int) -> float:
+    """Traded in a time, of rows of `trades_of`."""
+    known = (trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)
+    return float(trades["lots"][known].sum() / (end_ns - start_ns) * SECOND_NS)
 
 
 def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scales:
@@ -163,6 +175,7 @@ def table_of(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
+    """Of all its bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

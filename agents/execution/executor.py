@@ -7,8 +7,7 @@ import numpy as np
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.policies.learnt import sight
-from serl.agents.execution.policies.policy import Policy, check_mode
+from serl.agents.execution.policies.policy import Policy, check_mode, environment_of
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
@@ -50,8 +49,7 @@ def work(
     market: ExecutionMarket, order: ParentOrder, policy: Policy, mode: str
 ) -> tuple[ExecutionVectorEnv, list[tuple[int, int]]]:
     """Works one parent order in any market of one: (the environment at its end, (lots, ticks x lots) of each decision)."""
-    layout, scales = sight(policy)
-    env = ExecutionVectorEnv(market, Given(order.episode), actions=mode, layout=layout, scales=scales)
+    env = ExecutionVectorEnv(market, Given(order.episode), **environment_of(policy, mode))
     env.reset()
     steps, last = [], np.zeros(1, bool)
     while not last[0]:

@@ -9,13 +9,15 @@ FILE = click.Path(path_type=Path)
 
 @click.command(epilog="Example: serl train --market amzn.day --steps 500000 --output runs/amzn")
 @click.argument("config", type=FILE, required=False)
-@click.option("--market", "days", type=FILE, multiple=True, help="Day file to train on; may be repeated.")
+@click.option(
+    "--market", "data", type=FILE, multiple=True, help="Bars, or a day with a book, to train on; may be repeated."
+)
 @click.option("--steps", type=click.IntRange(min=1), help="Environment steps in all.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of weights, actions and episodes.")
 @click.option("--output", type=FILE, help="Folder of the run; runs/NAME without it.")
 @click.option("--resume", type=FILE, help="Folder of a run to go on with, exactly where its checkpoint is.")
 def train(
-    config: Path | None, days: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
+    config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
     """Trains a policy with PPO as CONFIG (YAML) says; Ctrl-C stops and says how to go on."""
     from serl.agents.learning.errors import require_learning
@@ -25,13 +27,13 @@ def train(
     from serl.agents.learning.progress import watched
 
     if resume is not None:
-        if config or days or steps or seed is not None or output:
+        if config or data or steps or seed is not None or output:
             raise click.UsageError("--resume goes on with the settings of the run; give nothing else with it")
         folder, settings = resume, training.load_config(resume / training.CONFIG)
     else:
         settings = training.load_config(config) if config else training.TrainingConfig()
         changes = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
-        market = settings.market.model_copy(update={"days": list(days) or settings.market.days})
+        market = training.with_changes(settings.market, {"data": [*map(str, data)] or None})
         settings = settings.model_copy(update={"ppo": settings.ppo.model_copy(update=changes), "market": market})
         folder = output or Path("runs") / settings.name
         if (folder / training.CHECKPOINT).exists():

@@ -1,58 +1,100 @@
 """`serl evaluate`: policies on the same held-out orders, one table."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from serl.agents.learning.environments import Scenario
+    from serl.agents.learning.evaluation import Contender, Evaluation
 
 FILE = click.Path(path_type=Path)
 
 
-@click.command(
-    epilog="Example: serl evaluate runs/replay/policy.safetensors --market amzn.day --start 14:00 --end 15:45"
+@click.command(epilog="Example: serl evaluate twap vwap passive runs/bars --market nasdaq.parquet --kind static")
+@click.argument("policies", nargs=-1)
+@click.option("--market", "data", type=FILE, multiple=True, help="Bars or a day with a book; may be repeated.")
+@click.option(
+    "--config", type=FILE, help="Settings of training whose `market` is used, but for the options given here."
 )
-@click.argument("policies", type=FILE, nargs=-1)
-@click.option("--market", "days", type=FILE, multiple=True, required=True, help="Day file; may be repeated.")
-@click.option("--config", type=FILE, help="Settings of training whose market (but for days and hours) is used.")
-@click.option("--start", default="14:00", show_default=True, help="Orders lie between start and end.")
-@click.option("--end", default="15:45", show_default=True)
-@click.option("--episodes", default=256, show_default=True, type=click.IntRange(min=2), help="Parent orders.")
+@click.option("--kind", type=click.Choice(["static", "replay", "dynamic"]), help="Of the market.")
+@click.option("--population", help="Of the dynamic market: shipped, or a YAML file.")
+@click.option(
+    "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
+    help="Of the data; choose settings on `validation`.",
+)  # fmt: skip
+@click.option("--hours", help="Like 14:00-15:45, instead of those of the part.")
+@click.option(
+    "--curve", type=FILE, help="vwap: a file of `serl volume-curve`; of bars it is fitted on the training part."
+)
+@click.option("--episodes", default=512, show_default=True, type=click.IntRange(min=2), help="Parent orders.")
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of the parent orders.")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder of the tables.")
 def evaluate(
-    policies: tuple[Path, ...], days: tuple[Path, ...], config: Path | None, start: str, end: str, episodes: int,
-    seed: int, output: Path,
+    policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kind: str | None, population: str | None,
+    part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
-    """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv and .html."""
-    from serl.agents.learning.errors import require_learning
+    """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv and .html.
 
-    require_learning()
+    POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of learnt ones, or folders of runs; twap:limit is twap with
+    limit orders (modes: market, limit, hybrid).
+    """
     from serl.agents.learning.environments import Scenario
-    from serl.agents.learning.evaluation import Contender
-    from serl.agents.learning.evaluation import evaluate as compare
-    from serl.agents.learning.policy import load_policy
     from serl.agents.learning.table import markdown, write_tables
-    from serl.agents.learning.training import TrainingConfig, load_config
+    from serl.agents.learning.training import TrainingConfig, load_config, with_changes
 
+    given = {
+        "data": [*map(str, data)] or None, "kind": kind, "population": population, "part": part, "hours": hours,
+    }  # fmt: skip
     market = (load_config(config) if config else TrainingConfig()).market
-    market = market.model_copy(update={"days": list(days), "start": start, "end": end})
-    learnt = [(path, load_policy(path)) for path in policies]
-    contenders = [Contender(_name(path, policies), policy, policy.interface) for path, policy in learnt]
-    evaluation = compare(Scenario(market), contenders, episodes, seed)
-    facts = (
-        f"Days {', '.join(path.name for path in days)}, {start} to {end}, {market.duration_s:g} s windows, decisions every "
-        f"{market.interval_s:g} s, {market.share_min:.2%} to {market.share_max:.2%} of the volume. "
-        + " ".join(
-            f"{_name(path, policies)}: {policy.facts['steps']:,} steps, seed {policy.facts['seed']}."
-            for path, policy in learnt
-        )
-    )
+    scenario = Scenario(with_changes(market, given))
+    contenders = [contender(text, scenario, curve) for text in policies]
+    evaluation = _watched(scenario, contenders, episodes, seed)
+    facts = _facts(scenario, contenders)
     paths = write_tables(evaluation, output, facts)
     click.echo(markdown(evaluation, facts))
     click.echo(f"wrote {', '.join(map(str, paths))}")
 
 
-def _name(path: Path, all_paths: tuple[Path, ...]) -> str:
-    """Of the run's folder, or the whole path where two are alike."""
-    short = path.parent.name if path.stem == "policy" and path.parent.name else path.stem
-    alike = [other for other in all_paths if short in (other.stem, other.parent.name)]
-    return short if len(alike) == 1 else str(path)
+def contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":
+    """Of NAME, NAME:MODE, a file or a folder; ConfigError if it is nothing of these."""
+    from serl.agents.execution.policies.choose import NAMES, choose
+    from serl.agents.execution.policies.volume import Vwap
+    from serl.agents.learning.evaluation import Contender
+    from serl.agents.learning.training import POLICY
+
+    name, _, mode = text.partition(":") if text.partition(":")[0] in NAMES else (text, "", "")
+    fitted = scenario.source.curve() if name == "vwap" and curve is None else None
+    path = Path(name) / POLICY if Path(name).is_dir() else Path(name)
+    policy = Vwap(fitted) if fitted else choose(name if name in NAMES else str(path), curve=curve)
+    return Contender(text if name in NAMES else policy.name, policy, mode or policy.modes[0])
+
+
+def _watched(scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int) -> "Evaluation":
+    from rich.progress import Progress
+
+    from serl.agents.learning.evaluation import evaluate as compare
+
+    with Progress(transient=True) as progress:
+        task = progress.add_task("evaluating")
+        return compare(
+            scenario, contenders, episodes, seed,
+            lambda done, every: progress.update(task, completed=done, total=every),
+        )  # fmt: skip
+
+
+def _facts(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
+    """Where orders and learnt policies come from."""
+    config, source = scenario.config, scenario.source.facts()
+    where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
+    learnt: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
+    return " ".join(
+        [
+            f"{config.kind} market, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",
+            f"{config.duration_s:g} s windows, decisions every {config.interval_s:g} s,",
+            f"{config.share_min:.2%} to {config.share_max:.2%} of the expected volume.",
+            *(f"{one.name}: {one.facts['steps']:,} steps, seed {one.facts['seed']}." for one in learnt),
+        ]
+    )

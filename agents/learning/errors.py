@@ -13,10 +13,6 @@ class DivergedError(LearningError):
     """A number that is not finite turned up in training."""
 
 
-class LayoutMismatchError(LearningError):
-    """A policy was made for other observations or actions than the environment has."""
-
-
 class PolicyFileError(LearningError):
     """A file that holds no policy or checkpoint of ours, or one of another version."""
 

@@ -1,98 +1,84 @@
 """Policies on the same held-out parent orders, and what each cost them. Definitions: docs/execution.md.
 
-Every contender works the same EPISODE rows in the same market. The market's VWAP of a window, which PA is taken against, comes
-from a run that trades nothing inside the window, so it is the same for all and covers the whole window even of
-orders that are done early.
+Every contender works the same EPISODE rows in the same market. One more run trades nothing inside the window: its VWAP is what PA is
+taken against, the same for all, and its mids are what the market would have done without us (common random numbers). Of a
+shortfall IS = IMPACT + RISK; IMPACT is the difference of the mids at each decision, weighted by what the decision traded, and RISK is the rest:
+what the market did anyway, and the spread.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.policy import Interface
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 Floats = NDArray[np.float64]
 CONFIDENCE, BOOTSTRAPS = 0.95, 2000
-BASELINE = "TWAP"
 
 
-class Acting(Protocol):
-    """Anything that can work parent orders: a learnt policy or a schedule."""
+class Hold(Schedule):
+    """Trades nothing within the window."""
 
-    def begin(self, env: Any) -> None:
-        """Before the first step of all orders of an ExecutionVectorEnv."""
+    name = "hold"
 
-    def act(self, env: Any, observations: Any) -> Any:
-        """(N, k) actions in the environment's box."""
-
-
-class Hold:
-    """Trades nothing; what it is told to do is forced after the window."""
-
-    def begin(self, env: ExecutionVectorEnv) -> None:
-        """See Acting."""
-
-    def act(self, env: ExecutionVectorEnv, observations: Any) -> Floats:
-        """See Acting."""
-        return np.zeros(env.action_space.shape)
-
-
-class Twap(Hold):
-    """An equal part of what remains at every decision, by market order."""
-
-    def act(self, env: ExecutionVectorEnv, observations: Any) -> Floats:
-        """See Acting."""
-        left = env.accounts.episodes["steps"] - env.accounts.parents["step"]
-        return 1.0 / left[:, None]
+    def share(self, episodes: Rows, step: object) -> Floats:
+        """See Schedule."""
+        return np.zeros(len(episodes))
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A name in the table; without an interface it acts with market orders alone."""
+    """A policy in the table, in one of its action modes."""
 
     name: str
-    acting: Acting
-    interface: Interface | None = None
-
-    def env(self, scenario: Scenario) -> ExecutionVectorEnv:
-        """One that it can act in; LayoutMismatchError if the market cannot show what it was made for."""
-        return scenario.plain_env() if self.interface is None else scenario.env_like(self.interface)
+    policy: Policy
+    mode: str
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of n orders."""
+    """What became of n orders of s steps."""
 
     results: dict[str, Floats]
     """(n,) each, see Accounts.results."""
     actions: Floats
-    """(decisions, k) all of them."""
+    """(decisions, k) those of orders that were not done."""
+    mids_ticks: Floats
+    """(n, s) at each decision."""
+    lots: Floats
+    """(n, s) what each decision traded; forced completion counts with the last."""
 
 
-def play(env: ExecutionVectorEnv, acting: Acting, episodes: Rows) -> Outcome:
-    """Works the EPISODE rows (n,), as many at a time as there are environments."""
-    count, parts, actions = env.num_envs, [], []
+def play(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> Outcome:
+    """Works the EPISODE rows (n,), as many at a time as there are environments; ConfigError unless all have as many steps."""
+    steps = int(episodes["steps"][0])
+    if np.any(episodes["steps"] != steps):
+        raise ConfigError("evaluation: orders with the same number of decisions are due")
+    count, actions = env.num_envs, []
+    results: list[dict[str, Floats]] = []
+    mids_ticks, lots = np.zeros((len(episodes), steps)), np.zeros((len(episodes), steps))
     for first in range(0, len(episodes), count):
+        rows = slice(first, min(first + count, len(episodes)))
+        known = rows.stop - first
         places = np.minimum(np.arange(first, first + count), len(episodes) - 1)
-        observations, _ = env.reset(seed=0, options={"episodes": episodes[places]})
-        acting.begin(env)
-        pending = np.arange(first, first + count) < len(episodes)
-        kept: dict[str, Floats] = {}
-        while pending.any():
-            chosen = np.asarray(acting.act(env, observations), np.float64)
-            actions.append(chosen[pending])
-            observations, _, done, _, info = env.step(chosen)
-            for name, values in info.get("results", {}).items():
-                kept.setdefault(name, np.full(count, np.nan))[done & pending] = values[done & pending]
-            pending &= ~done
-        parts.append({name: values[: len(episodes) - first] for name, values in kept.items()})
-    return Outcome({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(actions))
+        env.reset(seed=0, options={"episodes": episodes[places]})
+        for step in range(steps):
+            mids_ticks[rows, step] = mids(env.market.frames)[:known]
+            chosen = policy.actions(env)
+            actions.append(chosen[:known][env.accounts.parents["remaining_lots"][:known] > 0])
+            fills, _ = env.decide(chosen)
+            lots[rows, step] = fills["lots"][:known]
+        results.append({name: values[:known].copy() for name, values in env.accounts.results().items()})
+    together = {name: np.concatenate([part[name] for part in results]) for name in results[0]}
+    return Outcome(together, np.concatenate(actions), mids_ticks, lots)
 
 
 @dataclass(frozen=True)
@@ -114,6 +100,8 @@ class Row:
     """(n,) PA of each order, NaN where the market did not trade in the window."""
     actions: Floats
     """(decisions, k)"""
+    left: Floats
+    """(n, s) share of each order that is left before each decision."""
 
 
 @dataclass(frozen=True)
@@ -130,26 +118,44 @@ class Evaluation:
     seed: int
 
 
-def evaluate(scenario: Scenario, contenders: Sequence[Contender], episodes: int, seed: int) -> Evaluation:
-    """All contenders, TWAP first, on `episodes` orders that the seed determines."""
+def evaluate(
+    scenario: Scenario, contenders: Sequence[Contender], episodes: int, seed: int,
+    report: Callable[[int, int], None] = lambda done, all_of_them: None,
+) -> Evaluation:  # fmt: skip
+    """All contenders, TWAP by market orders first, on `episodes` orders that the seed determines; `report` is told what is done."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
-    vwap = play(scenario.plain_env(), Hold(), rows).results["vwap_ticks"]
-    outcomes = [
-        (one.name, play(one.env(scenario), one.acting, rows)) for one in (Contender(BASELINE, Twap()), *contenders)
-    ]
-    twap_price, sign = outcomes[0][1].results["price_ticks"], rows["sign"]
+    everyone = [Contender("TWAP", Twap(), "market"), *contenders]
+    outcomes: list[Outcome] = []
+    for one in (Contender("hold", Hold(), "market"), *everyone):
+        report(len(outcomes), len(everyone) + 1)
+        outcomes.append(play(scenario.env_for(one.policy, one.mode), one.policy, rows))
+    report(len(outcomes), len(outcomes))
+    alone, twap = outcomes[0], outcomes[1]
     days = np.unique(rows["day"])
     clustered = len(days) > 1
     clusters = rows["day"] if clustered else np.arange(episodes)
     table = []
-    for name, outcome in outcomes:
-        price = outcome.results["price_ticks"]
-        columns = {
-            "pa": sign * (price / vwap - 1) * 1e4, "pa_twap": sign * (price / twap_price - 1) * 1e4,
-            "is": outcome.results["is_bps"], "afi": outcome.results["afi"], "ffr": outcome.results["ffr"],
-        }  # fmt: skip
-        table.append(Row(name, estimates(columns, clusters, seed), columns["pa"], outcome.actions))
-    return Evaluation(table, episodes, int(np.isnan(vwap).sum()), len(days), clustered, seed)
+    for one, outcome in zip(everyone, outcomes[1:], strict=True):
+        columns = costs(rows, outcome, alone, twap)
+        left = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
+        table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
+    without = int(np.isnan(alone.results["vwap_ticks"]).sum())
+    return Evaluation(table, episodes, without, len(days), clustered, seed)
+
+
+def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:
+    """(n,) each, of orders beside the same ones that trade nothing and those of a TWAP: what MEASURES are taken of."""
+    sign, price = episodes["sign"], outcome.results["price_ticks"]
+    arrival = alone.mids_ticks[:, 0]
+    moved = np.nan_to_num(outcome.mids_ticks - alone.mids_ticks)
+    impact = sign * (outcome.lots * moved).sum(axis=1) / episodes["qty_lots"] / arrival * 1e4
+    shortfall = outcome.results["is_bps"]
+    return {
+        "pa": sign * (price / alone.results["vwap_ticks"] - 1) * 1e4,
+        "pa_twap": sign * (price / twap.results["price_ticks"] - 1) * 1e4,
+        "is": shortfall, "impact": impact, "risk": shortfall - impact,
+        "afi": outcome.results["afi"], "ffr": outcome.results["ffr"],
+    }  # fmt: skip
 
 
 def gain_loss_ratio(advantages: Floats) -> float:
@@ -167,16 +173,18 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
     "PA": ("pa", lambda values: float(values.mean())),
     "PA_twap": ("pa_twap", lambda values: float(values.mean())),
     "IS": ("is", lambda values: float(values.mean())),
+    "IMPACT": ("impact", lambda values: float(values.mean())),
+    "RISK": ("risk", lambda values: float(values.mean())),
     "PA-std": ("pa", lambda values: float(values.std())),
     "WR": ("pa", win_rate),
     "GLR": ("pa", gain_loss_ratio),
     "AFI": ("afi", lambda values: float(values.mean())),
     "FFR": ("ffr", lambda values: float(values.mean())),
 }
-"""Of which column, and how; PA, PA_twap, IS and PA-std in bps."""
+"""Of which column, and how; those of prices in bps."""
 
 
-def estimates(columns: dict[str, Floats], clusters: Any, seed: int) -> dict[str, Estimate]:
+def estimates(columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int) -> dict[str, Estimate]:
     """Each measure with the central 95 % of BOOTSTRAPS resamplings of clusters, values that are not numbers left out."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]

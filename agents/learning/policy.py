@@ -1,4 +1,4 @@
-"""Learnt policies: what they see and do (`Interface`), as files, and acting."""
+"""Learnt policies: as files, and acting behind the interface of all policies."""
 
 import dataclasses
 from importlib.metadata import version
@@ -7,82 +7,32 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
-from serl.agents.learning.errors import LayoutMismatchError
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 
 KIND = "policy"
 
 
-@dataclasses.dataclass(frozen=True)
-class Interface:
-    """What a policy sees and does; two that are equal are interchangeable."""
-
-    names: tuple[str, ...]
-    """One an observed number, in order."""
-    scales: dict[str, float]
-    """Units of the observations, fixed on training data."""
-    actions: str
-    """Action mode of the environment; `box` for other environments."""
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    offset_ticks: int = 0
-    """What an offset of 1 means."""
-    levels: int = 0
-    """Price levels a side that are seen."""
-
-    @classmethod
-    def of(cls, env: VectorEnv) -> "Interface":
-        """That of an environment; observations of environments that are not for execution have numbers for names."""
-        box = env.single_action_space
-        low, high = tuple(map(float, box.low)), tuple(map(float, box.high))
-        if not isinstance(env, ExecutionVectorEnv):
-            names = tuple(f"observation_{place}" for place in range(env.single_observation_space.shape[0]))
-            return cls(names, {}, "box", low, high)
-        return cls(
-            env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, low, high,
-            offset_ticks=env.offset_ticks, levels=env.layout.levels,
-        )  # fmt: skip
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Interface":
-        """The reverse of dataclasses.asdict, with lists for tuples."""
-        known: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        return cls(**known)
-
-    def require(self, other: "Interface", what: str = "the environment") -> None:
-        """LayoutMismatchError unless `other` is the same; it says both sides of what differs."""
-        theirs = dataclasses.asdict(other)
-        differing = [
-            f"{name}: the policy was made for {mine!r}, {what} has {theirs[name]!r}"
-            for name, mine in dataclasses.asdict(self).items()
-            if mine != theirs[name]
-        ]
-        if differing:
-            raise LayoutMismatchError("; ".join(differing) + "; make the environment with the policy's layout")
-
-
 @dataclasses.dataclass
 class Policy:
-    """A network that acts. Policies with a memory keep it from call to call; `begin` clears it."""
+    """A network that acts. One with a memory keeps it from call to call, for each environment until its order is over."""
 
     network: ActorCritic
     interface: Interface
     facts: dict[str, Any]
     """Where it comes from: data (fingerprints), seed, steps, versions."""
+    name: str = "learnt"
     deterministic: bool = True
     seed: int = 0
     """Of stochastic actions."""
 
-    def begin(self, env: Any) -> None:
-        """Before the first step in an environment. LayoutMismatchError if it is of another layout."""
-        self.interface.require(Interface.of(env))
-        self.clear(env.num_envs)
+    def __post_init__(self) -> None:
+        self.modes = (self.interface.actions,)
+        self.clear(1)
 
     def clear(self, count: int) -> None:
         """Forgets what was seen; `count` environments come next."""
@@ -90,15 +40,17 @@ class Policy:
         self._random = np.random.Generator(np.random.PCG64(self.seed))
 
     @torch.inference_mode()
-    def act(self, env: Any, observations: Any) -> Any:
-        """(N, k) actions in the environment's box; memories of orders that have just begun start anew."""
-        if isinstance(env, ExecutionVectorEnv):
-            self._memory[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
-        return self.actions(observations)
+    def actions(self, env: ExecutionVectorEnv) -> Floats:
+        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else."""
+        self.interface.require(Interface.of(env))
+        if len(self._memory) != env.num_envs:
+            self.clear(env.num_envs)
+        self._memory[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
+        return np.asarray(self.answer(env.observe()), np.float64)
 
     @torch.inference_mode()
-    def actions(self, observations: Any) -> Any:
-        """(N, k) actions for (N, size) observations: the mode, or samples if the policy is not deterministic."""
+    def answer(self, observations: Any) -> Any:
+        """(N, k) actions in the box for (N, size) observations: the mode, or samples if the policy is not deterministic."""
         network = self.network
         features, self._memory = network.see(torch.as_tensor(observations), self._memory)
         outputs, family = network.actor(features), network.distribution
@@ -123,4 +75,9 @@ def load_policy(path: Path) -> Policy:
     interface = Interface.from_json(facts["interface"])
     network = ActorCritic(NetworkConfig(**facts["network"]), len(interface.names), interface.low, interface.high, 0)
     network.load_state_dict(tensors)
-    return Policy(network, interface, facts)
+    return Policy(network, interface, facts, _name(path))
+
+
+def _name(path: Path) -> str:
+    """For people: of the run's folder, or of the file."""
+    return path.parent.name if path.stem == KIND and path.parent.name else path.stem

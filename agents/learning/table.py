@@ -17,7 +17,11 @@ th, td { padding: 3px 10px; text-align: right; border-bottom: 1px solid #e4e4e4;
 th:first-child, td:first-child { text-align: left; } th { background: #f6f6f6; }
 small { color: #777; } img { max-width: 100%; }
 """
-UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "PA-std": "bps"}
+UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
+
+
+ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
+"""By how many there are; see ExecutionVectorEnv."""
 
 
 def write_tables(evaluation: Evaluation, folder: Path, facts: str) -> list[Path]:
@@ -83,8 +87,8 @@ def html(evaluation: Evaluation, facts: str) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Evaluation</title><style>{STYLE}</style></head>'
         f"<body>\n<h1>Evaluation</h1>\n<p>{escape(note(evaluation))}</p>\n<p>{escape(facts)}</p>\n"
-        f"<table><tr>{head}</tr>{body}</table>\n<h2>PA of orders, and actions</h2>\n"
-        f'<img alt="distributions of PA and of actions" src="data:image/png;base64,{_figure(evaluation)}">\n</body></html>\n'
+        f"<table><tr>{head}</tr>{body}</table>\n<h2>PA of orders, actions, and what is left over the window</h2>\n"
+        f'<img alt="distributions of PA and of actions, what is left over the window" src="data:image/png;base64,{_figure(evaluation)}">\n</body></html>\n'
     )
 
 
@@ -93,20 +97,33 @@ def _figure(evaluation: Evaluation) -> str:
     from matplotlib.figure import Figure
 
     rows = evaluation.rows
-    figure = Figure(figsize=(10, 2.2 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(11, 2.1 * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(len(rows), 2, squeeze=False, sharex="col")
-    for (left, right), row in zip(axes, rows, strict=True):
+    axes = figure.subplots(len(rows), 3, squeeze=False, sharex="col")
+    for (first, second, third), row in zip(axes, rows, strict=True):
         known = row.advantages_bps[np.isfinite(row.advantages_bps)]
-        left.hist(known, bins=40, color="#4a78b0")
-        left.axvline(0, color="#999", linewidth=0.8)
-        left.set_title(f"{row.name}: PA", fontsize=9)
-        for place in range(row.actions.shape[1]):
-            right.hist(row.actions[:, place], bins=40, alpha=0.6, label=f"action {place}", density=True)
-        right.set_title(f"{row.name}: actions", fontsize=9)
-        right.legend(fontsize=7)
-    axes[-1][0].set_xlabel("bps")
-    axes[-1][1].set_xlabel("action")
+        first.hist(known, bins=40, range=_shown(evaluation), color="#4a78b0")
+        first.axvline(0, color="#999", linewidth=0.8)
+        first.set_title(f"{row.name}: PA", fontsize=9)
+        for place, name in enumerate(ACTION_NAMES[row.actions.shape[1]]):
+            second.hist(row.actions[:, place], bins=40, alpha=0.6, label=name, density=True)
+        second.set_title("actions", fontsize=9)
+        second.legend(fontsize=7)
+        share = np.linspace(0, 1, row.left.shape[1], endpoint=False)
+        low, high = np.quantile(row.left, [0.1, 0.9], axis=0)
+        third.fill_between(share, low, high, alpha=0.2, color="#4a78b0", linewidth=0)
+        third.plot(share, row.left.mean(axis=0), color="#4a78b0")
+        third.set_title("left, mean and 10-90 %", fontsize=9)
+        third.set_ylim(-0.05, 1.05)
+    for place, name in enumerate(("bps", "action", "share of the window")):
+        axes[-1][place].set_xlabel(name)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=100)
     return base64.b64encode(data.getvalue()).decode()
+
+
+def _shown(evaluation: Evaluation) -> tuple[float, float]:
+    """Where nearly all PA lie, the same for every row."""
+    everything = np.concatenate([row.advantages_bps for row in evaluation.rows])
+    known = everything[np.isfinite(everything)]
+    return tuple(np.quantile(known, [0.005, 0.995])) if len(known) else (-1.0, 1.0)

@@ -11,12 +11,14 @@ import yaml
 from gymnasium.vector import VectorEnv
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning import checkpoint
-from serl.agents.learning.environments import MarketConfig, Scenario
+from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.hybrid import HybridConfig, Weights
+from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.policy import Interface, Policy
+from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo import PPO, PPOConfig
 from serl.exchange.errors import ConfigError
 
@@ -46,9 +48,21 @@ def load_config(path: Path) -> TrainingConfig:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"{path}: cannot be read as settings of training ({error})") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {place}: {first['msg']}, got {first['input']!r}") from None
+        raise ConfigError(f"{path}: {_first(error)}") from None
+
+
+def with_changes(market: MarketConfig, changes: dict[str, Any]) -> MarketConfig:
+    """The same market but for what is not None; ConfigError says what is wrong."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return MarketConfig(**(market.model_dump() | given))
+    except ValidationError as error:
+        raise ConfigError(_first(error)) from None
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r}"
 
 
 def save_config(config: TrainingConfig, folder: Path) -> None:
@@ -60,8 +74,6 @@ def save_config(config: TrainingConfig, folder: Path) -> None:
 def environments(config: TrainingConfig) -> tuple[list[VectorEnv], dict[str, Any]]:
     """The environments of settings, and the facts about their data."""
     markets = [config.market, *([config.dynamic] if config.dynamic else [])]
-    if any(not market.days for market in markets):
-        raise ConfigError("market.days: at least one day file is due; name it in the settings or with --market")
     scenarios = [Scenario(market) for market in markets]
     return list(Scenario.same_scales(scenarios)), {"data": [scenario.describe() for scenario in scenarios]}
 

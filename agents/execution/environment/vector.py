@@ -1,7 +1,8 @@
 """The gymnasium VectorEnv: N parent orders at once, over any ExecutionMarket.
 
 Actions, all in [0, 1] but the offset: `market` (share of what remains, traded at once), `limit` (share, offset) and `hybrid`
-(market share, limit share, offset). An offset of -1 .. 1 is scaled to -offset_ticks .. offset_ticks behind the own touch. What is
+(market share, limit share, offset). An offset of -1 .. 1 stands for that many times offset_ticks ticks plus
+offset_bps of the mid, behind the own touch. What is
 left at the end of the window crosses the book (forced completion); AFI says how much that was.
 """
 
@@ -12,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from serl.agents.execution.environment.account import Accounts
+from serl.agents.execution.environment.account import Accounts, mids
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Observer, Scales
 from serl.agents.execution.environment.records import CHILD
@@ -47,11 +48,13 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
 
     def __init__(
         self, market: ExecutionMarket, sampler: Sampler, *, actions: str = "market", layout: Layout = LAYOUT,
-        scales: Scales = SCALES, offset_ticks: int = 5, fee_bps: float = 0.0, reward: Reward = price_advantage,
+        scales: Scales = SCALES, offset_ticks: float = 5.0, offset_bps: float = 0.0, fee_bps: float = 0.0,
+        reward: Reward = price_advantage,
     ) -> None:  # fmt: skip
         if actions not in ACTIONS:
             raise ConfigError(f"actions: one of {', '.join(ACTIONS)} is due, got {actions!r}")
-        self.market, self.sampler, self.actions, self.offset_ticks = market, sampler, actions, offset_ticks
+        self.market, self.sampler, self.actions = market, sampler, actions
+        self.offset_ticks, self.offset_bps = offset_ticks, offset_bps
         self.num_envs = market.count
         self.accounts = Accounts(market.count, fee_bps)
         self.observer = Observer(market.count, layout, scales)
@@ -92,10 +95,14 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         nothing = np.zeros(self.num_envs)
         if self.actions == "market":
             return actions[:, 0], nothing, nothing
-        offset = np.rint(actions[:, -1] * self.offset_ticks)
+        offset = np.rint(actions[:, -1] * self._reach_ticks())
         if self.actions == "limit":
             return nothing, actions[:, 0], offset
         return actions[:, 0], actions[:, 1], offset
+
+    def _reach_ticks(self) -> Any:
+        """(N,) what an offset of 1 is."""
+        return self.offset_ticks + np.nan_to_num(self.offset_bps * 1e-4 * mids(self.market.frames))
 
     def decide(self, actions: Any) -> tuple[Rows, Any]:
         """One decision of every parent order, no new episodes: (FILL rows, (N,) whether it was the last); forced completion included."""

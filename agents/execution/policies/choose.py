@@ -1,8 +1,8 @@
 """Policies by name, as on the command line."""
 
+import importlib
 from pathlib import Path
 
-from serl.agents.execution.policies.learnt import Learnt
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
@@ -35,4 +35,11 @@ def choose(
         return Passive(cross_share)
     if not Path(name).exists():
         raise ConfigError(f"policy: one of {', '.join(NAMES)} or a file with a learnt one is due, got {name!r}")
-    return Learnt.load(Path(name))
+    return load(Path(name))
+
+
+def load(path: Path) -> Policy:
+    """The learnt policy of a file; MissingLearningError without the packages that it needs."""
+    importlib.import_module("serl.agents.learning.errors").require_learning()
+    policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
+    return policy

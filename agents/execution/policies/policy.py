@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
 
@@ -13,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class Policy(Protocol):
-    """Decides for N parent orders at once; it keeps nothing between decisions, so that one policy serves any environment."""
+    """Decides for N parent orders at once."""
 
     @property
     def name(self) -> str:
@@ -23,8 +24,18 @@ class Policy(Protocol):
     def modes(self) -> Sequence[str]:
         """The action modes (`market`, `limit`, `hybrid`) that it can work in, the usual one first."""
 
+    @property
+    def interface(self) -> Interface | None:
+        """What it must be shown; None if it can do with anything."""
+
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """(N, k) actions of the environment's mode; ConfigError if the policy cannot work in it."""
+
+
+def environment_of(policy: Policy, mode: str) -> dict[str, Any]:
+    """Settings of the ExecutionVectorEnv that a policy works in; ConfigError if it cannot work in an action mode."""
+    check_mode(policy, mode)
+    return {"actions": mode} if policy.interface is None else policy.interface.settings()
 
 
 def check_mode(policy: Policy, mode: str) -> None:

@@ -21,6 +21,7 @@ class Participation:
 
     name = "pov"
     modes = tuple(ACTIONS)
+    interface = None
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
@@ -41,6 +42,7 @@ class Aggressive:
 
     name = "aggressive"
     modes = ("market", "hybrid")
+    interface = None
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """See Policy."""
@@ -58,6 +60,7 @@ class Passive:
 
     name = "passive"
     modes = ("hybrid",)
+    interface = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.cross_share <= 1:

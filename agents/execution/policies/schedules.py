@@ -23,6 +23,7 @@ class Schedule:
 
     name = ""
     modes = tuple(ACTIONS)
+    interface = None
 
     def share(self, episodes: Rows, step: Any) -> Any:
         """(N,) share of the quantity that is due once the slices before `step` are sent: 0 at step 0, 1 at the last."""

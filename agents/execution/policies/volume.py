@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.environment.bars import VOLUME, BarDays
 from serl.agents.execution.environment.hours import traded
 from serl.agents.execution.policies.schedules import Schedule
 from serl.exchange.errors import ConfigError
@@ -53,6 +54,18 @@ class VolumeCurve:
                 raise CurveError(f"volume curve: nothing was traded on {_name(day)}; leave this day out")
             shares += np.histogram(times, edges, weights=lots)[0] / lots.sum() / len(days)
         return cls(int(start_ns), width_ns, tuple(shares.tolist()), tuple(_name(day) for day in days))
+
+    @classmethod
+    def of_bars(cls, bars: BarDays, days: Sequence[int], names: tuple[str, ...]) -> "VolumeCurve":
+        """The mean over some of the days of each one's own shares, a bucket a bar; CurveError if nothing was traded."""
+        volume = bars.values[np.asarray(days), :, VOLUME]
+        traded_days = volume[volume.sum(axis=1) > 0]
+        if not len(traded_days):
+            raise CurveError("volume curve: days with volume are due")
+        places = (bars.starts_ns - bars.starts_ns[0]) // bars.bar_ns
+        shares = np.zeros(int(places[-1]) + 1)
+        shares[places] = (traded_days / traded_days.sum(axis=1, keepdims=True)).mean(axis=0)
+        return cls(int(bars.starts_ns[0]), bars.bar_ns, tuple(shares.tolist()), names)
 
     def until(self, time_ns: Any) -> Any:
         """Share of the day's volume before a time, linear within buckets."""

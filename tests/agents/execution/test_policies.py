@@ -150,6 +150,8 @@ def test_market_schedules_fill_what_is_due(day: Day, curve: VolumeCurve) -> None
 class Watched:
     """Another policy, and what others had traded at each of its decisions."""
 
+    interface = None
+
     def __init__(self, policy: Policy) -> None:
         self.policy, self.name, self.modes = policy, policy.name, policy.modes
         self.market_lots: list[int] = []

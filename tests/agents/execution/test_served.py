@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES, ExecutionVectorEnv
 from serl.agents.execution.executor import Execution, Executor
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.policies.learnt import Learnt
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
@@ -35,12 +35,18 @@ CURVE = VolumeCurve(570 * MINUTE_NS, MINUTE_NS, (0.1, 0.1, 0.2, 0.05, 0.3, 0.1, 
 
 
 class Seesaw:
-    """A network of a kind: takes, rests and crosses by what it sees."""
+    """A learnt policy of a kind: takes, rests and crosses by what it sees."""
 
-    layout, scales, actions = LAYOUT, dataclasses.replace(SCALES, depth_lots=300.0), "hybrid"
+    name, modes = "seesaw", ("hybrid",)
+    interface = Interface(
+        LAYOUT.names, dataclasses.asdict(SCALES) | {"depth_lots": 300.0}, "hybrid", (0.0, 0.0, -1.0), (1.0, 1.0, 1.0),
+        offset_ticks=4.0, offset_bps=0.5, levels=LAYOUT.levels,
+    )  # fmt: skip
 
-    def act(self, observations: Any) -> Any:
+    def actions(self, env: ExecutionVectorEnv) -> Any:
         """(N, 3)."""
+        self.interface.require(Interface.of(env))
+        observations = env.observe()
         drift, ahead = observations[:, -1], observations[:, -3]
         return np.stack((np.clip(-drift, 0, 0.2), np.clip(0.3 + drift, 0, 1), np.clip(ahead - 1, -1, 1)), axis=1)
 
@@ -90,7 +96,7 @@ def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Executio
 
 CASES: list[tuple[Policy, str]] = [
     (Twap(), "market"), (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (AlmgrenChriss(), "limit"),
-    (Passive(0.3), "hybrid"), (Learnt(Seesaw()), "hybrid"),
+    (Passive(0.3), "hybrid"), (Seesaw(), "hybrid"),
 ]  # fmt: skip
 
 

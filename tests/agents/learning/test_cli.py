@@ -16,7 +16,7 @@ from serl.exchange.history.generate import generate_day
 
 SETTINGS = {
     "name": "short",
-    "market": {"start": "09:35", "end": "10:25", "environments": 4, "duration_s": 60, "interval_s": 10},
+    "market": {"hours": "09:35-10:25", "environments": 4, "duration_s": 60, "interval_s": 10},
     "ppo": {"steps": 4 * 6 * 20, "rollout_steps": 6, "minibatch": 24, "epochs": 1},
     "checkpoint_updates": 4,
 }
@@ -40,17 +40,18 @@ def test_train_and_evaluate(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     _, facts = read(run / "policy.safetensors", "policy")
     assert facts["steps"] == 480
-    assert [day["name"] for day in facts["data"][0]["days"]] == ["a.day"]
+    assert facts["data"][0]["data"] == "a.day"
+    assert len(facts["data"][0]["fingerprint"]) == 16
     again = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert again.returncode == 2
     assert f"--resume {run}" in again.stderr
-    market = ("--market", str(folder / "a.day"), "--config", str(folder / "short.yaml"), "--start", "09:35")
-    done = serl(
-        "evaluate", str(run / "policy.safetensors"), *market, "--end", "10:25", "--episodes", "8", "--output", str(reports)
-    )  # fmt: skip
+    market = ("--market", str(folder / "a.day"), "--config", str(folder / "short.yaml"), "--episodes", "8")
+    done = serl("evaluate", str(run), "twap:limit", "passive", *market, "--output", str(reports))
     assert done.returncode == 0, done.stderr
     assert "| TWAP |" in done.stdout
-    assert "| run |" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [line.split("|")[1].strip() for line in lines] == ["policy", "TWAP", "run", "twap:limit", "passive"]
+    assert "a.day (fingerprint " in done.stdout
     assert {path.name for path in reports.iterdir()} == {"evaluation.md", "evaluation.csv", "evaluation.html"}
 
 
@@ -76,7 +77,7 @@ def test_interrupted_and_resumed(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {start: noon}", "market.start")],
+    [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {hours: noon}", "market.hours")],
 )
 def test_settings_that_cannot_be_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
@@ -89,4 +90,25 @@ def test_settings_that_cannot_be_are_one_line(tmp_path: Path, text: str, message
 def test_the_shipped_settings_are_valid_and_want_a_day() -> None:
     done = serl("train", str(Path(__file__).parents[3] / "configs" / "training" / "replay.yaml"))
     assert done.returncode == 2
-    assert "at least one day file is due" in done.stderr
+    assert "at least one file is due" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing", "--market", "a.day"], "a.day"),
+        (["--kind", "replay"], "at least one file is due"),
+        (["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"], "'nothing'"),
+        (
+            ["passive:market", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
+            "passive: works with",
+        ),
+        (["--kind", "dynamic", "--population", "small", "--part", "unseen"], "train, validation, test"),
+        (["--kind", "dynamic", "--population", "nobody"], "nobody"),
+    ],
+)
+def test_evaluations_that_cannot_be_are_one_line(arguments: list[str], message: str) -> None:
+    done = serl("evaluate", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

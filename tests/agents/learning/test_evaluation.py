@@ -1,38 +1,48 @@
 """Policies on the same orders."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from serl.agents.execution.environment.observation import Scales
-from serl.agents.learning.environments import MarketConfig, Scenario
-from serl.agents.learning.errors import LayoutMismatchError
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.execution.policies.policy import Policy as AnyPolicy
+from serl.agents.execution.policies.reactive import Aggressive, Passive
+from serl.agents.execution.policies.schedules import Twap
+from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import (
     MEASURES,
     Contender,
     Hold,
-    Twap,
+    Outcome,
     estimates,
     evaluate,
     gain_loss_ratio,
     play,
     win_rate,
 )  # fmt: skip
+from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
-from serl.agents.learning.policy import Interface, Policy
+from serl.agents.learning.policy import Policy
 from serl.agents.learning.table import comma_separated, write_tables
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import Day
 from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Rows
 
-MARKET = MarketConfig(start="09:35", end="10:25", environments=5, duration_s=60, interval_s=10)
+MARKET = MarketConfig(hours="09:35-10:25", environments=5, duration_s=60, interval_s=10)
 
 
 @pytest.fixture(scope="module")
-def scenario() -> Scenario:
-    day = generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:30"))
+def day() -> Day:
+    return generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:30"))
+
+
+@pytest.fixture(scope="module")
+def scenario(day: Day) -> Scenario:
     return Scenario(MARKET, [day])
 
 
@@ -40,40 +50,71 @@ def episodes(scenario: Scenario, count: int) -> Rows:
     return scenario.sampler.sample(np.random.Generator(np.random.PCG64(7)), count)
 
 
-class Impatient(Hold):
-    """All at once."""
-
-    def act(self, env: Any, observations: Any) -> Any:
-        return np.ones((len(observations), 1))
+def played(scenario: Scenario, policy: AnyPolicy, rows: Rows) -> Outcome:
+    return play(scenario.env_for(policy, policy.modes[0]), policy, rows)
 
 
 def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:
     rows = episodes(scenario, 13)
-    together = play(scenario.plain_env(), Twap(), rows)
-    backwards = play(scenario.plain_env(), Twap(), rows[::-1])
+    together, backwards = played(scenario, Twap(), rows), played(scenario, Twap(), rows[::-1])
     for name, values in together.results.items():
         assert len(values) == 13
         np.testing.assert_array_equal(values, backwards.results[name][::-1])
     assert together.results["ffr"].min() == 1
     assert together.actions.shape == (13 * 6, 1)
+    np.testing.assert_array_equal(together.lots.sum(axis=1), rows["qty_lots"])
+
+
+def test_orders_of_one_evaluation_have_as_many_decisions(scenario: Scenario) -> None:
+    rows = episodes(scenario, 2)
+    rows["steps"][1] = 5
+    with pytest.raises(ConfigError, match="same number of decisions"):
+        played(scenario, Twap(), rows)
 
 
 def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(scenario: Scenario) -> None:
-    evaluation = evaluate(scenario, [Contender("impatient", Impatient())], 20, 7)
+    evaluation = evaluate(scenario, [Contender("impatient", Aggressive(), "market")], 20, 7)
     rows = episodes(scenario, 20)
-    held = play(scenario.plain_env(), Hold(), rows).results
-    once = play(scenario.plain_env(), Impatient(), rows).results
+    held, once = played(scenario, Hold(), rows).results, played(scenario, Aggressive(), rows).results
     expected = rows["sign"] * (once["price_ticks"] / held["vwap_ticks"] - 1) * 1e4
     np.testing.assert_allclose(evaluation.rows[1].advantages_bps, expected)
     assert held["afi"].tolist() == [1.0] * 20
 
 
 def test_a_twap_against_a_twap_is_nothing(scenario: Scenario) -> None:
-    evaluation = evaluate(scenario, [Contender("again", Twap()), Contender("impatient", Impatient())], 20, 7)
+    everyone = [Contender("again", Twap(), "market"), Contender("impatient", Aggressive(), "market")]
+    evaluation = evaluate(scenario, everyone, 20, 7)
     for row in evaluation.rows[:2]:
         assert row.estimates["PA_twap"].value == row.estimates["PA_twap"].low == row.estimates["PA_twap"].high == 0
     assert evaluation.rows[2].estimates["PA_twap"].value != 0
     assert not evaluation.clustered
+
+
+def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
+    everyone = [Contender("impatient", Aggressive(), "market"), Contender("passive", Passive(), "hybrid")]
+    large = MARKET.model_copy(update={"share_min": 0.5, "share_max": 0.8})
+    replayed = evaluate(Scenario(large, [day]), everyone, 20, 7)
+    for row in replayed.rows:
+        parts = row.estimates["IMPACT"].value + row.estimates["RISK"].value
+        assert parts == pytest.approx(row.estimates["IS"].value)
+    assert replayed.rows[0].estimates["IMPACT"].value < 0, "slices that cross move the price against the next"
+    assert replayed.rows[1].estimates["IMPACT"].value == 0, "a single trade meets a market that it has not moved"
+    static = evaluate(Scenario(large.model_copy(update={"kind": "static"}), [day]), everyone, 20, 7)
+    assert [row.estimates["IMPACT"].value for row in static.rows] == [0, 0, 0]
+
+
+def test_simulated_days_of_a_part_are_of_no_other() -> None:
+    config = MarketConfig(
+        kind="dynamic", population="small", hours="09:40-10:20", environments=4, duration_s=60, simulated_days=3
+    )
+    days = {
+        part: {hours.day for hours in Scenario(config).source.hours(part)} for part in ("train", "validation", "test")
+    }
+    assert all(len(found) == 3 for found in days.values())
+    assert not (days["train"] & days["validation"] or days["train"] & days["test"] or days["validation"] & days["test"])
+    evaluation = evaluate(Scenario(config), [Contender("passive", Passive(), "hybrid")], 8, 7)
+    assert evaluation.clustered
+    assert evaluation.rows[1].estimates["FFR"].value == 1
 
 
 def test_measures_by_hand() -> None:
@@ -93,15 +134,18 @@ def test_intervals_resample_whole_days() -> None:
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
 
 
-def test_a_learnt_policy_sees_what_it_was_made_for(scenario: Scenario, tmp_path: Path) -> None:
-    interface = Interface.of(scenario.env(scenario.fit_scales(), actions="hybrid"))
+def test_a_learnt_policy_sees_what_it_was_made_for(day: Day, scenario: Scenario, tmp_path: Path) -> None:
+    hybrid = Scenario(MARKET.model_copy(update={"actions": "hybrid", "offset_bps": 2.0}), [day])
+    interface = Interface.of(hybrid.env(hybrid.fit_scales()))
     network = ActorCritic(NetworkConfig(memory=8), len(interface.names), interface.low, interface.high, 0)
     policy = Policy(network, interface, {})
-    evaluation = evaluate(scenario, [Contender("learnt", policy, interface)], 12, 7)
+    evaluation = evaluate(scenario, [Contender("learnt", policy, "hybrid")], 12, 7)
     assert evaluation.rows[1].actions.shape[1] == 3
     paths = write_tables(evaluation, tmp_path, "a test")
     assert [path.suffix for path in paths] == [".md", ".csv", ".html"]
     assert len(comma_separated(evaluation).splitlines()) == 1 + 2 * len(MEASURES)
     assert "data:image/png;base64," in paths[2].read_text()
-    with pytest.raises(LayoutMismatchError, match="actions"):
-        policy.begin(scenario.env(Scales(**interface.scales), actions="market"))
+    with pytest.raises(LayoutMismatchError, match="offset_bps"):
+        policy.actions(
+            ExecutionVectorEnv(scenario.market, scenario.sampler, **interface.settings() | {"offset_bps": 0.0})
+        )

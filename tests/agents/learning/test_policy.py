@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.errors import LayoutMismatchError
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
-from serl.agents.learning.policy import Interface, Policy, load_policy
+from serl.agents.learning.policy import Policy, load_policy
 
 SEEN = np.random.Generator(np.random.PCG64(1)).standard_normal((32, 8)).astype(np.float32)
 
@@ -18,7 +19,7 @@ def policy(memory: int = 0) -> Policy:
     env = ToyExecution(32)
     network = ActorCritic(NetworkConfig(memory=memory), 8, [0.0], [1.0], 3)
     made = Policy(network, Interface.of(env), {"steps": 7, "seed": 3})
-    made.begin(env)
+    made.clear(32)
     return made
 
 
@@ -27,9 +28,9 @@ def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
     saved = policy(memory)
     saved.save(tmp_path / "p.safetensors")
     loaded = load_policy(tmp_path / "p.safetensors")
-    loaded.begin(ToyExecution(32))
+    loaded.clear(32)
     for _ in range(3):
-        np.testing.assert_array_equal(loaded.actions(SEEN), saved.actions(SEEN))
+        np.testing.assert_array_equal(loaded.answer(SEEN), saved.answer(SEEN))
     assert loaded.interface == saved.interface
     assert loaded.facts["steps"] == 7
     assert set(loaded.facts["versions"]) == {"serl", "torch", "numpy"}
@@ -37,17 +38,17 @@ def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
 
 def test_a_memory_changes_what_is_done() -> None:
     made = policy(memory=8)
-    assert not np.array_equal(made.actions(SEEN), made.actions(SEEN))
+    assert not np.array_equal(made.answer(SEEN), made.answer(SEEN))
 
 
 def test_stochastic_actions_spread_around_the_mode_and_follow_the_seed() -> None:
     made = policy()
-    mode = made.actions(SEEN)
+    mode = made.answer(SEEN)
     made.deterministic = False
     made.clear(32)
-    drawn = np.stack([made.actions(SEEN) for _ in range(400)])
+    drawn = np.stack([made.answer(SEEN) for _ in range(400)])
     made.clear(32)
-    np.testing.assert_array_equal(made.actions(SEEN), drawn[0])
+    np.testing.assert_array_equal(made.answer(SEEN), drawn[0])
     np.testing.assert_allclose(drawn.mean(0), mode, atol=0.06)
     assert drawn.std(0).min() > 0.1
 
@@ -55,7 +56,7 @@ def test_stochastic_actions_spread_around_the_mode_and_follow_the_seed() -> None
 def test_another_layout_is_refused_with_both_named() -> None:
     made = policy()
     with pytest.raises(LayoutMismatchError) as caught:
-        made.begin(ToyExecution(4, size=9))
+        made.interface.require(Interface.of(ToyExecution(4, size=9)))
     assert "the policy was made for ('observation_0'" in str(caught.value)
     assert "the environment has ('observation_0'" in str(caught.value)
     assert "'observation_8'" in str(caught.value)

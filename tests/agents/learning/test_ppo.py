@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from benchmarks.toy import ToyExecution
+from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning.adam import Adam
 from serl.agents.learning.distributions import Kind
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.networks import NetworkConfig
 from serl.agents.learning.perceptron import Perceptron
-from serl.agents.learning.policy import Interface, Policy
+from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo import PPO, PPOConfig
 from serl.agents.learning.rollout import Batch
 
@@ -30,11 +31,11 @@ def learner(env: ToyExecution, network: NetworkConfig, **changes: Any) -> PPO:
 def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
     """Of an episode each of all environments, without chance in the actions."""
     policy = Policy(made.network, Interface.of(env), {})
-    policy.begin(env)
+    policy.clear(env.num_envs)
     observations, _ = env.reset(seed=99)
     total = np.zeros(env.num_envs)
     for _ in range(steps):
-        observations, rewards, *_ = env.step(policy.act(env, observations))
+        observations, rewards, *_ = env.step(policy.answer(observations))
         total += rewards
     return float(total.mean())
 

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.errors import DivergedError, LayoutMismatchError, PolicyFileError
+from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.learning.errors import DivergedError, PolicyFileError
 from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, Weights
 from serl.agents.learning.networks import NetworkConfig
 from serl.agents.learning.policy import load_policy

@@ -1,0 +1,210 @@
+"""What parent orders are traded in: bars, recorded books or simulated days; each knows its split and makes its markets."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from serl.agents.execution.data import (
+    TEST,
+    TRAIN,
+    VALIDATION,
+    Dataset,
+    bar_dataset,
+    book_dataset,
+    file_sha256,
+    volume_lots_per_s,
+)
+from serl.agents.execution.environment.bars import StaticBars
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.episodes import Hours
+from serl.agents.execution.environment.hours import WARM_UP_S
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.static import StaticBook, trades_of
+from serl.agents.execution.errors import DataError
+from serl.agents.execution.policies.volume import VolumeCurve
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.realism.days import load_day
+from serl.agents.traders.population import load_population
+from serl.exchange.history.day import Day
+
+BARS_SUFFIX = ".parquet"
+FIRST_SEEDS = {TRAIN: 0, VALIDATION: 1_000_000, TEST: 2_000_000}
+"""Of the simulated days of a part."""
+SIZING_DAYS = 4
+"""Simulated training days whose volume sizes the orders."""
+SECOND_NS = 1_000_000_000
+
+
+class Source(Protocol):
+    """Where a scenario's market and hours come from."""
+
+    def market(self) -> ExecutionMarket:
+        """With as many environments as the settings say."""
+
+    def hours(self, part: str) -> Sequence[Hours]:
+        """In which parent orders of a part may lie; DataError if there is no such part."""
+
+    def curve(self) -> VolumeCurve | None:
+        """The volume curve of the training part, None where a part is no whole day."""
+
+    def facts(self) -> dict[str, Any]:
+        """Names and fingerprints of the data."""
+
+
+def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Source:
+    """What the settings name; `days` stands for their files. DataError if kind and files do not go together."""
+    if config.kind == "dynamic":
+        return Simulated(config)
+    bars = [path for path in config.data if path.suffix == BARS_SUFFIX]
+    if bars and (len(config.data) > 1 or config.kind == "replay"):
+        raise DataError(
+            f"{config.kind} market: one file of bars ({BARS_SUFFIX}) in a static market, or days with a book are due, got "
+            f"{', '.join(map(str, config.data))}; bars have no orders that could be replayed"
+        )
+    if bars:
+        return Bars(config, bar_dataset(bars[0]))
+    if days is None and not config.data:
+        raise DataError("market.data: at least one file is due; name it in the settings or with --market")
+    return Books(config, [load_day(path) for path in config.data] if days is None else days)
+
+
+def _part(parts: Any, part: str, what: str) -> Any:
+    if part not in parts:
+        raise DataError(f"part: {what} has {', '.join(parts)}, got {part!r}")
+    return parts[part]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bars:
+    """Days of bars, static."""
+
+    config: MarketConfig
+    data: Dataset
+
+    def market(self) -> StaticBars:
+        """See Source."""
+        config = self.config
+        return StaticBars(
+            self.data.table.bars, config.environments, half_spread_bps=config.half_spread_bps,
+            impact_bps=config.impact_bps, participation=config.participation,
+        )  # fmt: skip
+
+    def hours(self, part: str) -> Sequence[Hours]:
+        """See Source; stretches that are too short for an order are left out."""
+        least_ns = self.config.duration_s * SECOND_NS
+        found: Sequence[Hours] = _part(self.data.parts, part, self.data.name).hours
+        return [hours for hours in found if hours.end_ns - hours.start_ns >= least_ns]
+
+    def curve(self) -> VolumeCurve:
+        """See Source."""
+        days = sorted({hours.day for hours in self.data.parts[TRAIN].hours})
+        return VolumeCurve.of_bars(self.data.table.bars, days, (f"{self.data.name} {TRAIN}",))
+
+    def facts(self) -> dict[str, Any]:
+        """See Source."""
+        return {"data": self.data.name, "fingerprint": self.data.fingerprint}
+
+
+@dataclasses.dataclass(frozen=True)
+class Books:
+    """Recorded days with a book of one symbol each, static or replayed."""
+
+    config: MarketConfig
+    days: Sequence[Day]
+
+    @cached_property
+    def _split(self) -> list[Dataset]:
+        return [book_dataset(path, day) for path, day in zip(self.config.data, self.days, strict=True)]
+
+    def market(self) -> ExecutionMarket:
+        """See Source."""
+        config, latency_ns = self.config, round(self.config.latency_us * 1000)
+        make = StaticBook if config.kind == "static" else ReplayMarket
+        market: ExecutionMarket = make(self.days, config.environments, latency_ns=latency_ns)
+        return market
+
+    def hours(self, part: str) -> Sequence[Hours]:
+        """See Source; hours of the settings stand above the part."""
+        span = self.config.span_ns
+        if span is not None:
+            return [
+                Hours(place, *span, volume_lots_per_s(trades_of(day)[:-1], *span))
+                for place, day in enumerate(self.days)
+            ]
+        return [
+            dataclasses.replace(hours, day=place)
+            for place, data in enumerate(self._split)
+            for hours in _part(data.parts, part, data.name).hours
+        ]
+
+    def curve(self) -> None:
+        """See Source: hours of one day say nothing about its other hours."""
+
+    def facts(self) -> dict[str, Any]:
+        """See Source."""
+        files = self.config.data
+        prints = (
+            [file_sha256(path)[:16] for path in files]
+            if self.config.hours
+            else [one.fingerprint for one in self._split]
+        )
+        return {"data": ", ".join(path.name for path in files), "fingerprint": ", ".join(prints)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulated:
+    """Days that a population of traders makes; seeds of a part are never those of another."""
+
+    config: MarketConfig
+
+    @cached_property
+    def _population(self) -> Any:
+        return load_population(self.config.population)
+
+    def market(self) -> DynamicMarket:
+        """See Source; keeps enough states for all days of a part."""
+        config = self.config
+        return DynamicMarket(
+            self._population, config.environments, latency_ns=round(config.latency_us * 1000),
+            states_kept=config.simulated_days * 16,
+        )  # fmt: skip
+
+    @property
+    def _span_ns(self) -> tuple[int, int]:
+        population = self._population
+        return self.config.span_ns or (population.open_ns + WARM_UP_S * SECOND_NS, population.close_ns)
+
+    @cached_property
+    def _volume_lots_per_s(self) -> float:
+        """Of the first training days without us."""
+        start_ns, end_ns = self._span_ns
+        market = DynamicMarket(self._population, SIZING_DAYS, states_kept=0)
+        episodes = np.zeros(SIZING_DAYS, EPISODE)
+        episodes["day"], episodes["sign"], episodes["qty_lots"] = range(SIZING_DAYS), 1, 1
+        episodes["start_ns"], episodes["interval_ns"], episodes["steps"] = start_ns, end_ns - start_ns, 1
+        market.reset(np.arange(SIZING_DAYS), episodes)
+        market.step(np.zeros(SIZING_DAYS, CHILD), np.full(SIZING_DAYS, end_ns))
+        market.close()
+        return float(market.frames["traded_lots"].mean() / (end_ns - start_ns) * SECOND_NS)
+
+    def hours(self, part: str) -> Sequence[Hours]:
+        """See Source."""
+        first = int(_part(FIRST_SEEDS, part, f"population {self.config.population}"))
+        return [
+            Hours(seed, *self._span_ns, self._volume_lots_per_s)
+            for seed in range(first, first + self.config.simulated_days)
+        ]
+
+    def curve(self) -> None:
+        """See Source."""
+
+    def facts(self) -> dict[str, Any]:
+        """See Source."""
+        digest = hashlib.sha256(self._population.model_dump_json().encode()).hexdigest()
+        return {"data": f"population {self.config.population}", "fingerprint": digest[:16]}
