@@ -7,7 +7,8 @@ from typing import Any
 from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.observation import Layout, Scales
-from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
+from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
 from serl.agents.execution.policies.policy import Policy, environment_of
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import open_source
@@ -50,7 +51,9 @@ class Scenario:
         return self._env(**environment_of(policy, mode))
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
-        return ExecutionVectorEnv(self.market, self.sampler, fee_bps=self.config.fee_bps, **settings)
+        config = self.config
+        reward: Reward = ScheduleAdvantage(config.deviation_bps) if config.reward == "schedule" else PriceAdvantage()
+        return ExecutionVectorEnv(self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, **settings)
 
     def describe(self) -> dict[str, Any]:
         """Facts for a policy's file and a table."""

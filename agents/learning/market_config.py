@@ -42,6 +42,8 @@ class MarketConfig(BaseModel):
     offset_bps: float = Field(0.0, ge=0, description="... so many bps of the mid")
     levels: int = Field(5, gt=0, le=10)
     fee_bps: float = Field(0.0, ge=0)
+    reward: Literal["price", "schedule"] = Field("schedule", description="see agents/execution/environment/rewards.py")
+    deviation_bps: float = Field(0.0, ge=0, description="of the reward `schedule`: cost of being off even slices")
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

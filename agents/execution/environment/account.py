@@ -14,6 +14,8 @@ PARENT = np.dtype(
         ("notional", "<i8"),  # of what is filled, ticks x lots
         ("step", "<i8"),
         ("arrival_mid", "<f8"),  # ticks
+        ("decision_mid", "<f8"),  # at the last decision
+        ("mid", "<f8"),  # now, or the last one there was
         ("market_lots", "<i8"),  # traded by others since the start
         ("market_notional", "<i8"),
         ("fees", "<f8"),  # ticks x lots
@@ -57,6 +59,10 @@ def _divide(share: Any, limit_share: Any, offset_ticks: Any, episodes: Any, pare
 def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
     for env in range(parents.size):
         parent, fill, frame = parents[env], fills[env], frames[env]
+        middle = mid_of(frame)
+        parent.decision_mid = parent.mid
+        if not np.isnan(middle):
+            parent.mid = middle
         parent.remaining_lots -= fill.lots
         parent.notional += fill.notional
         parent.fees += fill.notional * fee_bps * 1e-4
@@ -76,7 +82,8 @@ class Accounts:
         self.episodes[which] = episodes
         parents = np.zeros(len(which), PARENT)
         parents["remaining_lots"] = episodes["qty_lots"]
-        parents["arrival_mid"] = mids(frames[which])
+        for name in ("arrival_mid", "decision_mid", "mid"):
+            parents[name] = mids(frames[which])
         self.parents[which] = parents
 
     def children(self, share: Any, limit_share: Any, offset_ticks: Any, frames: Rows) -> Rows:

@@ -11,7 +11,7 @@ import numpy as np
 from pettingzoo import ParallelEnv
 
 from serl.agents.execution.environment.shared import SharedReplayMarket
-from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler, price_advantage
+from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv, Reward, Sampler
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -30,7 +30,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
 
     def __init__(
         self, market: SharedReplayMarket, sampler: Sampler, *, shared: bool = True, message_size: int = 2,
-        reward: Reward = price_advantage, **options: Any,
+        reward: Reward = PRICE_ADVANTAGE, **options: Any,
     ) -> None:  # fmt: skip
         if market.agents != market.count:
             raise ConfigError(f"a shared replay market of one book is due, got {market.count // market.agents} books")
@@ -89,7 +89,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         table = np.stack([np.asarray(actions[agent], np.float64) for agent in self.agents])
         fills, last = self.vector.decide(table[:, : self._acting])
         self._messages[:] = np.clip(table[:, self._acting :], -1, 1)
-        rewards = np.asarray(self._reward(self.vector, fills, last), np.float64)
+        rewards = np.asarray(self._reward(self.vector.accounts, fills, last), np.float64)
         if self.shared:
             qty = self.vector.accounts.episodes["qty_lots"]
             rewards[:] = rewards @ qty / qty.sum()

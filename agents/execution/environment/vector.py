@@ -17,6 +17,7 @@ from serl.agents.execution.environment.account import Accounts, mids
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Observer, Scales
 from serl.agents.execution.environment.records import CHILD
+from serl.agents.execution.environment.rewards import PriceAdvantage
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -31,14 +32,9 @@ class Sampler(Protocol):
         """(count,) EPISODE rows."""
 
 
-Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
-"""(environment, FILL rows of the step, (N,) whether it is the last) -> (N,) rewards."""
-
-
-def price_advantage(env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
-    """Sums over the episode to the price advantage over the market's VWAP in bps (to first order), fees taken off."""
-    gain = env.accounts.shortfall_bps(fills["lots"], fills["notional"])
-    return gain - np.where(last, env.accounts.market_move_bps(), 0.0)
+Reward = Callable[[Accounts, Rows, Any], Any]
+"""(accounts, FILL rows of the step, (N,) whether it is the last) -> (N,) rewards; see rewards.py."""
+PRICE_ADVANTAGE = PriceAdvantage()
 
 
 class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
@@ -49,7 +45,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
     def __init__(
         self, market: ExecutionMarket, sampler: Sampler, *, actions: str = "market", layout: Layout = LAYOUT,
         scales: Scales = SCALES, offset_ticks: float = 5.0, offset_bps: float = 0.0, fee_bps: float = 0.0,
-        reward: Reward = price_advantage,
+        reward: Reward = PRICE_ADVANTAGE,
     ) -> None:  # fmt: skip
         if actions not in ACTIONS:
             raise ConfigError(f"actions: one of {', '.join(ACTIONS)} is due, got {actions!r}")
@@ -124,7 +120,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         accounts = self.accounts
         fills, last = self.decide(actions)
         done = last  # also with nothing left to trade: its benchmark is the VWAP of the whole window
-        rewards = np.asarray(self._reward(self, fills, done), np.float64)
+        rewards = np.asarray(self._reward(accounts, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}
         if np.any(done):

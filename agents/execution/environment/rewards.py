@@ -1,0 +1,58 @@
+"""Rewards of execution, in bps of the parent order; positive is good.
+
+`PriceAdvantage` sums over an order to its price advantage over the market's VWAP (to first order, fees taken off); nearly all of it comes at
+the end. `ScheduleAdvantage` sums to the advantage over even slices at the mid, and tells apart at each decision what can be:
+
+    r_k = s (n_k - q_k m_k) / (Q m_0) + s (x_{k+1} - y_{k+1}) (m_{k+1} - m_k) / (Q m_0) - c (x_{k+1} - y_{k+1})² / Q²
+
+with s = +1 for a sell and -1 for a buy, q_k lots traded for n_k ticks x lots, the mid m_k and what is left x_k at decision k, y_k what even
+slices would have left, Q the quantity and c the cost of being off schedule. The first term is the cost of trading, the second the
+market's move on what is held more or less than by the schedule: without its noise learning needs far fewer orders.
+By parts, the first two sum to s Σ q_k (n_k/q_k - m_0) less the same of even slices at the mids.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment.account import Accounts
+from serl.exchange.compiling import compiled
+from serl.exchange.records import Rows
+
+
+@dataclasses.dataclass(frozen=True)
+class PriceAdvantage:
+    """See the module."""
+
+    def __call__(self, accounts: Accounts, fills: Rows, last: Any) -> Any:
+        """(N,) rewards of a step: FILL rows, and whether it was the last."""
+        gain = accounts.shortfall_bps(fills["lots"], fills["notional"])
+        return gain - np.where(last, accounts.market_move_bps(), 0.0)
+
+
+@compiled
+def _schedule_advantage(
+    episodes: Any, parents: Any, fills: Any, fee_bps: float, deviation_bps: float, out: Any
+) -> None:
+    for env in range(out.size):
+        episode, parent, fill = episodes[env], parents[env], fills[env]
+        qty, arrival = np.float64(episode.qty_lots), parent.arrival_mid
+        traded = episode.sign * (fill.notional - fill.lots * parent.decision_mid) - fill.notional * fee_bps * 1e-4
+        off = parent.remaining_lots - qty * (1 - parent.step / episode.steps)
+        held = episode.sign * off * (parent.mid - parent.decision_mid)
+        out[env] = (traded + held) / (qty * arrival) * 1e4 - deviation_bps * (off / qty) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleAdvantage:
+    """See the module."""
+
+    deviation_bps: float = 0.0
+    """c"""
+
+    def __call__(self, accounts: Accounts, fills: Rows, last: Any) -> Any:
+        """As PriceAdvantage."""
+        out = np.empty(len(fills))
+        _schedule_advantage(accounts.episodes, accounts.parents, fills, accounts.fee_bps, self.deviation_bps, out)
+        return out
