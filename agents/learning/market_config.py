@@ -37,7 +37,7 @@ class MarketConfig(BaseModel):
     interval_s: float = Field(10.0, gt=0)
     share_min: float = Field(0.005, gt=0, le=1, description="of the volume expected in the window")
     share_max: float = Field(0.05, gt=0, le=1)
-    actions: Literal["market", "limit", "hybrid"] = "market"
+    actions: Literal["market", "limit", "hybrid", "paced"] = "paced"
     offset_ticks: float = Field(5.0, ge=0, description="what an offset of 1 means, plus ...")
     offset_bps: float = Field(0.0, ge=0, description="... so many bps of the mid")
     levels: int = Field(5, gt=0, le=10)

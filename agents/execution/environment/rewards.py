@@ -41,6 +41,8 @@ def _schedule_advantage(
         traded = episode.sign * (fill.notional - fill.lots * parent.decision_mid) - fill.notional * fee_bps * 1e-4
         off = parent.remaining_lots - qty * (1 - parent.step / episode.steps)
         held = episode.sign * off * (parent.mid - parent.decision_mid)
+        if parent.step == episode.steps:
+            off = np.float64(parent.unfilled_lots)
         out[env] = (traded + held) / (qty * arrival) * 1e4 - deviation_bps * (off / qty) ** 2
 
 

@@ -1,7 +1,8 @@
 """The gymnasium VectorEnv: N parent orders at once, over any ExecutionMarket.
 
 Actions, all in [0, 1] but the offset: `market` (share of what remains, traded at once), `limit` (share, offset) and `hybrid`
-(market share, limit share, offset). An offset of -1 .. 1 stands for that many times offset_ticks ticks plus
+(market share, limit share, offset). `paced` is hybrid in multiples of the even slice, what remains over the decisions that are left: 0 to
+FASTEST of them; its middle is a TWAP, so that learning need not find one first. An offset of -1 .. 1 stands for that many times offset_ticks ticks plus
 offset_bps of the mid, behind the own touch. What is
 left at the end of the window crosses the book (forced completion); AFI says how much that was.
 """
@@ -22,7 +23,9 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 LAYOUT, SCALES = Layout(), Scales()
-ACTIONS = {"market": 1, "limit": 2, "hybrid": 3}
+ACTIONS = {"market": 1, "limit": 2, "hybrid": 3, "paced": 3}
+FASTEST = 2.0
+"""Even slices that an action of 1 stands for in mode `paced`."""
 
 
 class Sampler(Protocol):
@@ -94,7 +97,11 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         offset = np.rint(actions[:, -1] * self._reach_ticks())
         if self.actions == "limit":
             return nothing, actions[:, 0], offset
-        return actions[:, 0], actions[:, 1], offset
+        shares = actions[:, :2]
+        if self.actions == "paced":
+            left = self.accounts.episodes["steps"] - self.accounts.parents["step"]
+            shares = np.minimum(1.0, FASTEST * shares / left[:, None])
+        return shares[:, 0], shares[:, 1], offset
 
     def _reach_ticks(self) -> Any:
         """(N,) what an offset of 1 is."""

@@ -11,6 +11,8 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
 
 Floats = NDArray[np.float64]
+SCHEDULE_MODES = ("market", "limit", "hybrid")
+"""Action modes in which any number of lots can be sent."""
 
 
 class Policy(Protocol):
@@ -22,7 +24,7 @@ class Policy(Protocol):
 
     @property
     def modes(self) -> Sequence[str]:
-        """The action modes (`market`, `limit`, `hybrid`) that it can work in, the usual one first."""
+        """The action modes of ExecutionVectorEnv that it can work in, the usual one first."""
 
     @property
     def interface(self) -> Interface | None:

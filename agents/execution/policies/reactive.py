@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from serl.agents.execution.environment.vector import ACTIONS, ExecutionVectorEnv
-from serl.agents.execution.policies.policy import Floats, check_mode, lots_as_actions
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import SCHEDULE_MODES, Floats, check_mode, lots_as_actions
 from serl.exchange.errors import ConfigError
 
 
@@ -20,7 +20,7 @@ class Participation:
     """ρ in (0, 1)."""
 
     name = "pov"
-    modes = tuple(ACTIONS)
+    modes = SCHEDULE_MODES
     interface = None
 
     def __post_init__(self) -> None:

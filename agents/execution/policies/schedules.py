@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.vector import ACTIONS, ExecutionVectorEnv
-from serl.agents.execution.policies.policy import Floats, check_mode, lots_as_actions
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import SCHEDULE_MODES, Floats, check_mode, lots_as_actions
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
@@ -22,7 +22,7 @@ class Schedule:
     """A policy that follows a share of the quantity over the steps; whole lots, rounded down, so that nothing is early."""
 
     name = ""
-    modes = tuple(ACTIONS)
+    modes = SCHEDULE_MODES
     interface = None
 
     def share(self, episodes: Rows, step: Any) -> Any:

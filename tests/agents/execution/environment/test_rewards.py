@@ -49,6 +49,15 @@ def test_being_off_schedule_costs() -> None:
     np.testing.assert_allclose(taken[0] - taken[1], 7.0 / STEPS**2)
 
 
+def test_what_is_forced_at_the_end_costs() -> None:
+    last = []
+    for reward in (ScheduleAdvantage(), ScheduleAdvantage(7.0)):
+        env = environment(reward)
+        env.reset(seed=5)
+        last.append([env.step(np.zeros((N, 3)))[1] for _ in range(STEPS)][-1])
+    np.testing.assert_allclose(last[0] - last[1], 7.0)
+
+
 def test_price_advantage_comes_at_the_end() -> None:
     env = environment(PriceAdvantage())
     env.reset(seed=5)
@@ -57,3 +66,14 @@ def test_price_advantage_comes_at_the_end() -> None:
         _, rewards, _, _, info = env.step(np.full((N, 3), 0.2))
         total += rewards
     assert total == pytest.approx(info["results"]["pa_bps"], abs=0.05)
+
+
+def test_the_middle_of_paced_actions_is_an_even_slice() -> None:
+    env = environment(ScheduleAdvantage())
+    paced = ExecutionVectorEnv(env.market, env.sampler, actions="paced")
+    paced.reset(seed=5)
+    qty = paced.accounts.episodes["qty_lots"].copy()
+    for step in range(STEPS):
+        np.testing.assert_allclose(paced.accounts.parents["remaining_lots"], qty * (1 - step / STEPS), atol=1)
+        paced.decide(np.tile([0.5, 0.0, 0.0], (N, 1)))
+    assert paced.accounts.parents["unfilled_lots"].max() == 0
