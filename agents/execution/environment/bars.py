@@ -2,8 +2,8 @@
 
 A market child is filled bar by bar from the first one on, at most `participation` of each bar's volume, at the bar's VWAP (without one:
 at its typical price (high + low + close) / 3), made worse by half the spread and by `impact_bps` times the order's share of the bar's
-volume. A limit child is filled when a bar's range goes through its price, within the same share of volume, at its price, or at the
-bar's open where that is better. What the cap leaves over is not filled; forced completion has no cap and trades at the last close
+volume. A limit child that crosses when it arrives takes at the first bar's open, with the same costs; else it is filled when a bar's range
+goes through its price, at its price; both within the same share of volume. What the cap leaves over is not filled; forced completion has no cap and trades at the last close
 at the same cost. The notional of one fill is rounded to a whole tick x lot.
 """
 
@@ -46,23 +46,30 @@ class BarDays:
 
 
 @inlined
-def _at_market(price: float, volume: float, sign: int, lots: int, half_spread_bps: float, impact_bps: float, fill: Any) -> None:  # fmt: skip
-    """Fills lots at a price made worse by the costs."""
-    if lots > 0:
-        cost_bps = half_spread_bps + impact_bps * min(1.0, lots / max(1.0, volume))
-        fill.lots += lots
-        fill.notional += np.int64(np.rint(price * (1 - sign * cost_bps * 1e-4) * lots))
+def _cost_bps(volume: float, lots: int, half_spread_bps: float, impact_bps: float) -> float:
+    """What taking costs."""
+    return half_spread_bps + impact_bps * min(1.0, lots / max(1.0, volume))
 
 
 @inlined
-def _at_limit(bar: Any, sign: int, lots: int, limit_ticks: int, fill: Any) -> int:
-    """Lots filled of a limit order."""
-    beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
-    if beyond <= 0 or lots <= 0:
-        return 0
-    price = max(np.float64(limit_ticks), bar[OPEN]) if sign > 0 else min(np.float64(limit_ticks), bar[OPEN])
+def _fill(price: float, lots: int, fill: Any) -> None:
     fill.lots += lots
     fill.notional += np.int64(np.rint(price * lots))
+
+
+@inlined
+def _at_limit(bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, fill: Any) -> int:
+    """Lots filled of a limit order; one that crosses when it arrives takes, and pays for it."""
+    if lots <= 0:
+        return 0
+    taking = bar[OPEN] * (1 - sign * cost_bps * 1e-4)
+    beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
+    if arriving and sign * (taking - limit_ticks) >= 0:
+        _fill(taking, lots, fill)
+    elif beyond > 0:
+        _fill(np.float64(limit_ticks), lots, fill)
+    else:
+        return 0
     return lots
 
 
@@ -104,15 +111,21 @@ def _advance(
         at = np.searchsorted(starts_ns, place[NOW])
         if forced:
             bar = bars[max(at - 1, 0)]
-            _at_market(bar[CLOSE], bar[VOLUME], sign, market_left, half_spread_bps, impact_bps, fill)
+            cost_bps = _cost_bps(bar[VOLUME], market_left, half_spread_bps, impact_bps)
+            _fill(bar[CLOSE] * (1 - sign * cost_bps * 1e-4), market_left, fill)
             continue
+        arriving = True
         while at < starts_ns.size and starts_ns[at] < until_ns[index]:
             bar = bars[at]
             room = np.int64(participation * bar[VOLUME])
             lots = min(market_left, room)
-            _at_market(bar[PRICE], bar[VOLUME], sign, lots, half_spread_bps, impact_bps, fill)
+            cost_bps = _cost_bps(bar[VOLUME], lots, half_spread_bps, impact_bps)
+            _fill(bar[PRICE] * (1 - sign * cost_bps * 1e-4), lots, fill)
             market_left -= lots
-            limit_left -= _at_limit(bar, sign, min(limit_left, room - lots), child.limit_ticks, fill)
+            resting = min(limit_left, room - lots)
+            cost_bps = _cost_bps(bar[VOLUME], resting, half_spread_bps, impact_bps)
+            limit_left -= _at_limit(bar, sign, resting, child.limit_ticks, arriving, cost_bps, fill)
+            arriving = False
             _trade(bar, frame)
             at += 1
         fill.resting_lots = limit_left

@@ -36,11 +36,11 @@ def test_costs_are_half_the_spread_and_the_share_of_the_volume() -> None:
     [
         (1, 1010, 20, 20 * 1010),  # the first bar only reaches it, the second goes through
         (1, 1009, 100 + 20, 120 * 1009),
-        (1, 995, 120, 120 * 1000),  # better open
+        (1, 995, 120, 100 * 1000 + 20 * 995),  # crosses when it arrives: at the open, then it rests
         (1, 1030, 0, 0),
         (-1, 990, 0, 0),
         (-1, 991, 100, 100 * 991),
-        (-1, 1005, 120, 120 * 1000),
+        (-1, 1005, 120, 100 * 1000 + 20 * 1005),
     ],
 )
 def test_a_limit_child_is_filled_when_the_range_goes_through(sign: int, price: int, lots: int, notional: int) -> None:
@@ -49,6 +49,17 @@ def test_a_limit_child_is_filled_when_the_range_goes_through(sign: int, price: i
     step(one, child(limit=200, price=price), 120)
     assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (lots, notional)
     assert one.fills[0]["resting_lots"] == 200 - lots
+
+
+def test_a_limit_child_that_crosses_pays_half_the_spread() -> None:
+    for sign in (1, -1):
+        one = market(half_spread_bps=10.0)
+        one.reset(np.arange(1), episode(sign=sign, interval=60, steps=1))
+        step(one, child(limit=50, price=1000 - sign * 5), 60)
+        assert one.fills[0]["notional"] == 50 * (1000 - sign)
+        one.reset(np.arange(1), episode(sign=sign, interval=60, steps=1))
+        step(one, child(limit=50, price=1000), 60)
+        assert one.fills[0]["notional"] == 50 * 1000, "it does not reach the other side, so it rests"
 
 
 def test_what_is_seen() -> None:
