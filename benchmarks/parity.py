@@ -19,7 +19,7 @@ from serl.agents.learning.ppo import PPO, PPOConfig
 
 Floats = NDArray[np.float64]
 ENVIRONMENTS, ROLLOUT_STEPS = 32, 32
-STUDENT = {2: 4.303, 8: 2.306, 18: 2.101}
+STUDENT = {1: 12.706, 2: 4.303, 4: 2.776, 8: 2.306, 18: 2.101}
 """97.5 % quantiles by degrees of freedom."""
 
 

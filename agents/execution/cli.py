@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 @click.command(
     epilog="Example: serl execute twap --symbol AMZN --side sell --qty 5000 --window 10:00-10:30 --day amzn.day"
 )
-@click.argument("policy")
+@click.argument("name", metavar="POLICY", required=False)
+@click.option("--policy", help="The same as POLICY.")
 @click.option("--symbol", required=True, help="What to trade.")
 @click.option("--side", required=True, type=click.Choice(["buy", "sell"]), help="Which way.")
 @click.option("--qty", required=True, type=int, help="Lots in all.")
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 @click.option("--impact", default=1.0, show_default=True, help="ac: η, ticks times seconds per lot.")
 @click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--name", default="executor", show_default=True, help="Participant name.")
+@click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
 @click.option("--token", default="", help="Its login token.")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is replayed: for PA_twap.")
 @click.option("--report", type=click.Path(path_type=Path), default=Path("reports"), show_default=True, help="Folder.")
 def execute(
-    policy: str, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
-    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str, name: str,
-    token: str, day: Path | None, report: Path,
+    name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
+    rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
+    participant: str, token: str, day: Path | None, report: Path,
 ) -> None:  # fmt: skip
     """Works a parent order on a running exchange and reports what it cost.
 
@@ -53,20 +54,22 @@ def execute(
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
 
+    if (name is None) == (policy is None):
+        raise click.UsageError("one policy is due, as POLICY or with --policy")
     start, _, end = window.partition("-")
     order = ParentOrder(
         symbol, Side[side.upper()], qty, time_of_day_ns(start), time_of_day_ns(end), round(interval * 1_000_000_000)
     )
     chosen = choose(
-        policy, curve=curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
+        name or policy or "", curve=curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
         cross_share=cross_share,
     )  # fmt: skip
     used = mode or chosen.modes[0]
     check_mode(chosen, used)
     benchmark = None if day is None else _in_process(day, order, chosen, used)
-    with log_in(connect, name, token) as client:
+    with log_in(connect, participant, token) as client:
         executor = Executor(client, order, chosen, used)
-        click.echo(f"{name}: waiting for {window} to {side} {qty:,} {symbol}")
+        click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = executor.run()
     summary = reports.summarise(execution, benchmark)

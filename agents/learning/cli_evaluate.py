@@ -9,6 +9,7 @@ import click
 if TYPE_CHECKING:
     from serl.agents.learning.environments import Scenario
     from serl.agents.learning.evaluation import Contender, Evaluation
+    from serl.agents.learning.market_config import MarketConfig
 
 FILE = click.Path(path_type=Path)
 
@@ -19,7 +20,10 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--config", type=FILE, help="Settings of training whose `market` is used, but for the options given here."
 )
-@click.option("--kind", type=click.Choice(["static", "replay", "dynamic"]), help="Of the market.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(["static", "replay", "dynamic"]),
+    help="Of the market; may be repeated, one table each.",
+)  # fmt: skip
 @click.option("--population", help="Of the dynamic market: shipped, or a YAML file.")
 @click.option(
     "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
@@ -33,7 +37,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(min=0), help="Of the parent orders.")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder of the tables.")
 def evaluate(
-    policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kind: str | None, population: str | None,
+    policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
     part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
     """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv and .html.
@@ -41,21 +45,31 @@ def evaluate(
     POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of learnt ones, or folders of runs; twap:limit is twap with
     limit orders (modes: market, limit, hybrid).
     """
-    from serl.agents.learning.environments import Scenario
-    from serl.agents.learning.table import markdown, write_tables
+    from rich.console import Console
+
+    from serl.agents.learning.table import Section, note, on_screen, write_tables
     from serl.agents.learning.training import TrainingConfig, load_config, with_changes
 
-    given = {
-        "data": [*map(str, data)] or None, "kind": kind, "population": population, "part": part, "hours": hours,
-    }  # fmt: skip
     market = (load_config(config) if config else TrainingConfig()).market
-    scenario = Scenario(with_changes(market, given))
+    given = {"data": [*map(str, data)] or None, "population": population, "part": part, "hours": hours}
+    sections = []
+    for kind in kinds or (market.kind,):
+        evaluation, facts = _in(with_changes(market, given | {"kind": kind}), policies, curve, episodes, seed)
+        Console().print(on_screen(evaluation))
+        click.echo(f"{note(evaluation)}\n{facts}\n")
+        sections.append(Section(evaluation, facts))
+    click.echo(f"wrote {', '.join(map(str, write_tables(sections, output)))}")
+
+
+def _in(
+    market: "MarketConfig", policies: tuple[str, ...], curve: Path | None, episodes: int, seed: int
+) -> "tuple[Evaluation, str]":
+    """What happened in one market, and a line of facts."""
+    from serl.agents.learning.environments import Scenario
+
+    scenario = Scenario(market)
     contenders = [contender(text, scenario, curve) for text in policies]
-    evaluation = _watched(scenario, contenders, episodes, seed)
-    facts = _facts(scenario, contenders)
-    paths = write_tables(evaluation, output, facts)
-    click.echo(markdown(evaluation, facts))
-    click.echo(f"wrote {', '.join(map(str, paths))}")
+    return _watched(scenario, contenders, episodes, seed), _facts(scenario, contenders)
 
 
 def contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":

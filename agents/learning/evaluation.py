@@ -106,8 +106,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A table and how it came about."""
+    """A table of one market and how it came about."""
 
+    market: str
+    """Kind of the market."""
     rows: list[Row]
     orders: int
     without_trades: int
@@ -140,7 +142,7 @@ def evaluate(
         left = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
         table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
     without = int(np.isnan(alone.results["vwap_ticks"]).sum())
-    return Evaluation(table, episodes, without, len(days), clustered, seed)
+    return Evaluation(scenario.config.kind, table, episodes, without, len(days), clustered, seed)
 
 
 def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:

@@ -3,10 +3,13 @@
 import base64
 import csv
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 import numpy as np
+from rich.table import Table
 
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
 
@@ -24,10 +27,19 @@ ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "
 """By how many there are; see ExecutionVectorEnv."""
 
 
-def write_tables(evaluation: Evaluation, folder: Path, facts: str) -> list[Path]:
-    """evaluation.md, .csv and .html in a folder; facts: a line that says where policies and orders come from."""
+@dataclass(frozen=True)
+class Section:
+    """The evaluation in one market."""
+
+    evaluation: Evaluation
+    facts: str
+    """A line that says where policies and orders come from."""
+
+
+def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
+    """evaluation.md, .csv and .html in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"md": markdown(evaluation, facts), "csv": comma_separated(evaluation), "html": html(evaluation, facts)}
+    texts = {"md": markdown(sections), "csv": comma_separated(sections), "html": html(sections)}
     paths = []
     for suffix, text in texts.items():
         paths.append(folder / f"evaluation.{suffix}")
@@ -52,43 +64,67 @@ def note(evaluation: Evaluation) -> str:
     )
 
 
-def markdown(evaluation: Evaluation, facts: str) -> str:
-    """One row a contender."""
+def markdown(sections: Sequence[Section]) -> str:
+    """One table a market, one row a contender."""
     heads = ["policy", *_heads(), "orders"]
-    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    lines = []
+    for section in sections:
+        one = section.evaluation
+        lines += [f"## {one.market}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        for row in one.rows:
+            cells = [row.name, *(_number(row.estimates[name]) for name in MEASURES), str(one.orders)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", note(one), "", section.facts, ""]
+    return "\n".join(lines)
+
+
+def on_screen(evaluation: Evaluation) -> Table:
+    """For a terminal: the interval below each value."""
+    table = Table(title=f"{evaluation.market} market", title_justify="left")
+    for place, head in enumerate(["policy", *_heads()]):
+        table.add_column(head, justify="right" if place else "left")
     for row in evaluation.rows:
-        cells = [row.name, *(_number(row.estimates[name]) for name in MEASURES), str(evaluation.orders)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", note(evaluation), "", facts, ""])
+        cells = (f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in row.estimates.values())
+        table.add_row(row.name, *cells)
+    return table
 
 
-def comma_separated(evaluation: Evaluation) -> str:
-    """One row a contender and measure: value, low, high, orders."""
+def comma_separated(sections: Sequence[Section]) -> str:
+    """One row a market, contender and measure: value, low, high, orders."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["policy", "measure", "value", "low", "high", "orders"])
-    for row in evaluation.rows:
-        for name, one in row.estimates.items():
-            writer.writerow([row.name, name, one.value, one.low, one.high, evaluation.orders])
+    writer.writerow(["market", "policy", "measure", "value", "low", "high", "orders"])
+    for one in (section.evaluation for section in sections):
+        for row in one.rows:
+            for name, value in row.estimates.items():
+                writer.writerow([one.market, row.name, name, value.value, value.low, value.high, one.orders])
     return text.getvalue()
 
 
-def html(evaluation: Evaluation, facts: str) -> str:
+def html(sections: Sequence[Section]) -> str:
     """A page that stands alone."""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Evaluation</title><style>{STYLE}</style></head>'
+        f"<body>\n<h1>Evaluation</h1>\n{''.join(map(_html_section, sections))}</body></html>\n"
+    )
+
+
+def _html_section(section: Section) -> str:
+    one = section.evaluation
     head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", *_heads()))
     body = "".join(
         f"<tr><td>{escape(row.name)}</td>"
         + "".join(
-            f"<td>{one.value:.2f} <small>[{one.low:.2f}, {one.high:.2f}]</small></td>" for one in row.estimates.values()
+            f"<td>{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small></td>"
+            for value in row.estimates.values()
         )
         + "</tr>"
-        for row in evaluation.rows
+        for row in one.rows
     )
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Evaluation</title><style>{STYLE}</style></head>'
-        f"<body>\n<h1>Evaluation</h1>\n<p>{escape(note(evaluation))}</p>\n<p>{escape(facts)}</p>\n"
-        f"<table><tr>{head}</tr>{body}</table>\n<h2>PA of orders, actions, and what is left over the window</h2>\n"
-        f'<img alt="distributions of PA and of actions, what is left over the window" src="data:image/png;base64,{_figure(evaluation)}">\n</body></html>\n'
+        f"<h2>{escape(one.market)} market</h2>\n<table><tr>{head}</tr>{body}</table>\n"
+        f"<p>{escape(note(one))}</p>\n<p>{escape(section.facts)}</p>\n"
+        f'<img alt="PA of orders, actions, what is left over the window" src="data:image/png;base64,{_figure(one)}">\n'
     )
 
 

@@ -26,7 +26,7 @@ from serl.agents.learning.evaluation import (
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.table import comma_separated, write_tables
+from serl.agents.learning.table import Section, comma_separated, write_tables
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day
@@ -141,9 +141,10 @@ def test_a_learnt_policy_sees_what_it_was_made_for(day: Day, scenario: Scenario,
     policy = Policy(network, interface, {})
     evaluation = evaluate(scenario, [Contender("learnt", policy, "hybrid")], 12, 7)
     assert evaluation.rows[1].actions.shape[1] == 3
-    paths = write_tables(evaluation, tmp_path, "a test")
+    sections = [Section(evaluation, "a test")] * 2
+    paths = write_tables(sections, tmp_path)
     assert [path.suffix for path in paths] == [".md", ".csv", ".html"]
-    assert len(comma_separated(evaluation).splitlines()) == 1 + 2 * len(MEASURES)
+    assert len(comma_separated(sections).splitlines()) == 1 + 2 * 2 * len(MEASURES)
     assert "data:image/png;base64," in paths[2].read_text()
     with pytest.raises(LayoutMismatchError, match="offset_bps"):
         policy.actions(
