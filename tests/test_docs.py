@@ -31,3 +31,13 @@ def test_the_trader_of_your_own_trades(tmp_path: Path, monkeypatch: pytest.Monke
     positions = names["positions"]
     assert isinstance(positions, list) and len(positions) == 5
     assert any(positions), "it has traded"
+
+
+def test_the_executor_of_the_tutorial_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / "train-an-executor.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(code.replace("200_000", "1_920"), "train-an-executor.md", "exec"), names)
+    assert (tmp_path / "policy.safetensors").exists()
+    assert "advantage" in names

@@ -7,7 +7,7 @@ import click
 FILE = click.Path(path_type=Path)
 
 
-@click.command(epilog="Example: serl train --market amzn.day --steps 500000 --output runs/amzn")
+@click.command(epilog="Example: serl train replay --market amzn.day --steps 500000 --output runs/amzn")
 @click.argument("config", type=FILE, required=False)
 @click.option(
     "--market", "data", type=FILE, multiple=True, help="Bars, or a day with a book, to train on; may be repeated."
@@ -19,7 +19,7 @@ FILE = click.Path(path_type=Path)
 def train(
     config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
-    """Trains a policy with PPO as CONFIG (YAML) says; Ctrl-C stops and says how to go on."""
+    """Trains a policy with PPO as CONFIG says, a YAML file or one of dynamic, bars, replay, hybrid; Ctrl-C stops and says how to go on."""
     from serl.agents.learning.errors import require_learning
 
     require_learning()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 
 
-@click.command(epilog="Example: serl evaluate twap vwap passive runs/bars --market nasdaq.parquet --kind static")
+@click.command(epilog="Example: serl evaluate vwap passive runs/bars --config bars --market nasdaq.parquet")
 @click.argument("policies", nargs=-1)
 @click.option("--market", "data", type=FILE, multiple=True, help="Bars or a day with a book; may be repeated.")
 @click.option(

@@ -52,7 +52,9 @@ class Scenario:
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
         config = self.config
-        reward: Reward = ScheduleAdvantage(config.deviation_bps) if config.reward == "schedule" else PriceAdvantage()
+        reward: Reward = PriceAdvantage()
+        if config.reward == "schedule":
+            reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
         return ExecutionVectorEnv(self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, **settings)
 
     def describe(self) -> dict[str, Any]:

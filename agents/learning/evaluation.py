@@ -22,6 +22,8 @@ from serl.exchange.records import Rows
 
 Floats = NDArray[np.float64]
 CONFIDENCE, BOOTSTRAPS = 0.95, 2000
+CLUSTERS_MIN = 10
+"""With fewer symbol-days than these, blocks of a window's length within them are resampled."""
 
 
 class Hold(Schedule):
@@ -115,8 +117,8 @@ class Evaluation:
     without_trades: int
     """Orders in whose window the market did not trade: no PA."""
     days: int
-    clustered: bool
-    """Whether intervals resample symbol-days (two or more) instead of orders."""
+    clusters: int
+    """What intervals resample: symbol-days, or blocks of these if there are few."""
     seed: int
 
 
@@ -133,16 +135,20 @@ def evaluate(
         outcomes.append(play(scenario.env_for(one.policy, one.mode), one.policy, rows))
     report(len(outcomes), len(outcomes))
     alone, twap = outcomes[0], outcomes[1]
-    days = np.unique(rows["day"])
-    clustered = len(days) > 1
-    clusters = rows["day"] if clustered else np.arange(episodes)
+    days = len(np.unique(rows["day"]))
+    blocks = (
+        np.zeros(episodes, np.int64)
+        if days >= CLUSTERS_MIN
+        else rows["start_ns"] // (rows["steps"] * rows["interval_ns"])
+    )
+    clusters = np.unique(np.stack((rows["day"], blocks)), axis=1, return_inverse=True)[1].ravel()
     table = []
     for one, outcome in zip(everyone, outcomes[1:], strict=True):
         columns = costs(rows, outcome, alone, twap)
         left = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
         table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
     without = int(np.isnan(alone.results["vwap_ticks"]).sum())
-    return Evaluation(scenario.config.kind, table, episodes, without, len(days), clustered, seed)
+    return Evaluation(scenario.config.kind, table, episodes, without, days, int(clusters.max()) + 1, seed)
 
 
 def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:

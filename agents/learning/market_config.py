@@ -44,6 +44,7 @@ class MarketConfig(BaseModel):
     fee_bps: float = Field(0.0, ge=0)
     reward: Literal["price", "schedule"] = Field("schedule", description="see agents/execution/environment/rewards.py")
     deviation_bps: float = Field(0.0, ge=0, description="of the reward `schedule`: cost of being off even slices")
+    unfilled_bps: float = Field(0.0, ge=0, description="of the reward `schedule`: cost of what is forced at the end")
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ A folder holds `config.yaml`, `checkpoint.safetensors` (see checkpoint.py), `pol
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,20 @@ class TrainingConfig(BaseModel):
     checkpoint_updates: int = Field(20, gt=0, description="updates between checkpoints")
 
 
-def load_config(path: Path) -> TrainingConfig:
-    """Settings of a YAML file; ConfigError says which is wrong."""
+def load_config(source: Path) -> TrainingConfig:
+    """Settings of a YAML file, or those that come with serl under a name; ConfigError says which is wrong."""
+    shipped = files("serl.configs").joinpath("training")
+    named = shipped.joinpath(f"{source}.yaml")
     try:
-        return TrainingConfig(**(yaml.safe_load(path.read_text()) or {}))
+        if not source.exists() and not named.is_file():
+            names = sorted(item.name.removesuffix(".yaml") for item in shipped.iterdir() if item.name.endswith(".yaml"))
+            raise ConfigError(f"{source}: neither a file nor one of {', '.join(names)}")
+        text = source.read_text() if source.exists() else named.read_text()
+        return TrainingConfig(**(yaml.safe_load(text) or {}))
     except (OSError, yaml.YAMLError, TypeError) as error:
-        raise ConfigError(f"{path}: cannot be read as settings of training ({error})") from None
+        raise ConfigError(f"{source}: cannot be read as settings of training ({error})") from None
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_first(error)}") from None
+        raise ConfigError(f"{source}: {_first(error)}") from None
 
 
 def with_changes(market: MarketConfig, changes: dict[str, Any]) -> MarketConfig:

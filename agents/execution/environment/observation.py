@@ -15,7 +15,9 @@ from serl.exchange.compiling import compiled, inlined
 from serl.exchange.records import Rows
 
 HISTORY = 5
-"""Past steps whose return, volume and signed volume are seen."""
+"""Past steps of which is seen what WHAT names."""
+WHAT = ("return", "volume", "signed", "gap")
+"""The mid's return, what was traded, bought minus sold, and how far the mid at the end is above the step's VWAP."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Layout:
             for what in ("distance", "lots")
             for level in range(1, self.levels + 1)
         ]
-        past = [f"{what}_{back}" for what in ("return", "volume", "signed") for back in range(HISTORY)]
+        past = [f"{what}_{back}" for what in WHAT for back in range(HISTORY)]
         own = ["time_left", "inventory", "behind_schedule", "resting", "ahead", "sign", "drift"]
         return (*book, "spread", "imbalance", *past, *own)
 
@@ -82,13 +84,15 @@ def _note(frames: Any, past: Any, mid: Any, move_bps: float, volume_lots: float)
     for env in range(mid.size):
         frame, rows = frames[env], past[env]
         for back in range(HISTORY - 1, 0, -1):
-            for what in range(3):
+            for what in range(4):
                 rows[what, back] = rows[what, back - 1]
         middle = mid_of(frame)
         move = (middle / mid[env] - 1) * 1e4 / move_bps
         rows[0, 0] = 0.0 if np.isnan(move) else move
         rows[1, 0] = math.log1p(frame.traded_lots / volume_lots)
         rows[2, 0] = frame.signed_lots / (frame.traded_lots + volume_lots)
+        gap = (middle * frame.traded_lots / max(1, frame.traded_notional) - 1) * 1e4 / move_bps
+        rows[3, 0] = 0.0 if np.isnan(gap) or frame.traded_lots == 0 else gap
         if not np.isnan(middle):
             mid[env] = middle
 
@@ -116,7 +120,7 @@ def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, p
         row[at] = _bounded((frame.ask_ticks[0] - frame.bid_ticks[0]) / spread_unit) if both else 10.0
         row[at + 1] = (bid - ask) / max(bid + ask, 1)
         at += 2
-        for what in range(3):
+        for what in range(4):
             for back in range(HISTORY):
                 row[at] = _bounded(past[env, what, back])
                 at += 1
@@ -137,7 +141,7 @@ class Observer:
 
     def __init__(self, count: int, layout: Layout, scales: Scales) -> None:
         self.layout, self.scales = layout, scales
-        self._past = np.zeros((count, 3, HISTORY), np.float32)
+        self._past = np.zeros((count, len(WHAT), HISTORY), np.float32)
         self._mid = np.zeros(count)
         self._everyone = np.arange(count)
         self._units = np.array([scales.depth_lots, scales.spread_ticks, scales.distance_ticks, scales.move_bps])

@@ -33,7 +33,7 @@ class PriceAdvantage:
 
 @compiled
 def _schedule_advantage(
-    episodes: Any, parents: Any, fills: Any, fee_bps: float, deviation_bps: float, out: Any
+    episodes: Any, parents: Any, fills: Any, fee_bps: float, deviation_bps: float, unfilled_bps: float, out: Any
 ) -> None:
     for env in range(out.size):
         episode, parent, fill = episodes[env], parents[env], fills[env]
@@ -41,9 +41,9 @@ def _schedule_advantage(
         traded = episode.sign * (fill.notional - fill.lots * parent.decision_mid) - fill.notional * fee_bps * 1e-4
         off = parent.remaining_lots - qty * (1 - parent.step / episode.steps)
         held = episode.sign * off * (parent.mid - parent.decision_mid)
-        if parent.step == episode.steps:
-            off = np.float64(parent.unfilled_lots)
-        out[env] = (traded + held) / (qty * arrival) * 1e4 - deviation_bps * (off / qty) ** 2
+        forced = parent.unfilled_lots / qty  # 0 before the end
+        cost = deviation_bps * (off / qty) ** 2 + unfilled_bps * forced
+        out[env] = (traded + held) / (qty * arrival) * 1e4 - cost
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +52,13 @@ class ScheduleAdvantage:
 
     deviation_bps: float = 0.0
     """c"""
+    unfilled_bps: float = 0.0
+    """f"""
 
     def __call__(self, accounts: Accounts, fills: Rows, last: Any) -> Any:
         """As PriceAdvantage."""
         out = np.empty(len(fills))
-        _schedule_advantage(accounts.episodes, accounts.parents, fills, accounts.fee_bps, self.deviation_bps, out)
+        _schedule_advantage(
+            accounts.episodes, accounts.parents, fills, accounts.fee_bps, self.deviation_bps, self.unfilled_bps, out
+        )
         return out

@@ -87,7 +87,8 @@ def test_a_twap_against_a_twap_is_nothing(scenario: Scenario) -> None:
     for row in evaluation.rows[:2]:
         assert row.estimates["PA_twap"].value == row.estimates["PA_twap"].low == row.estimates["PA_twap"].high == 0
     assert evaluation.rows[2].estimates["PA_twap"].value != 0
-    assert not evaluation.clustered
+    assert evaluation.days == 1
+    assert evaluation.clusters > 10, "blocks of a minute"
 
 
 def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
@@ -113,7 +114,7 @@ def test_simulated_days_of_a_part_are_of_no_other() -> None:
     assert all(len(found) == 3 for found in days.values())
     assert not (days["train"] & days["validation"] or days["train"] & days["test"] or days["validation"] & days["test"])
     evaluation = evaluate(Scenario(config), [Contender("passive", Passive(), "hybrid")], 8, 7)
-    assert evaluation.clustered
+    assert evaluation.days <= 3 < evaluation.clusters
     assert evaluation.rows[1].estimates["FFR"].value == 1
 
 

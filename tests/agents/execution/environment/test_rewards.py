@@ -51,7 +51,7 @@ def test_being_off_schedule_costs() -> None:
 
 def test_what_is_forced_at_the_end_costs() -> None:
     last = []
-    for reward in (ScheduleAdvantage(), ScheduleAdvantage(7.0)):
+    for reward in (ScheduleAdvantage(), ScheduleAdvantage(unfilled_bps=7.0)):
         env = environment(reward)
         env.reset(seed=5)
         last.append([env.step(np.zeros((N, 3)))[1] for _ in range(STEPS)][-1])
