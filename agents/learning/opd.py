@@ -115,10 +115,11 @@ class OPD:
             actions = log_probs.argmax(-1) if best else sample(log_probs, self.random)
             alive = torch.from_numpy(env.accounts.parents["remaining_lots"] > 0)
             fills, _ = env.decide(shares(env, fractions[actions.numpy()]))
-            rewards.append(torch.from_numpy(self._rewards(fills, benchmark)).float())
+            gained = self._rewards(fills, benchmark)
+            rewards.append(torch.from_numpy(gained).float())
             steps.append((inputs, actions, log_probs, values, alive, taught.argmax(-1)))
             observations = env.observe()
-            require_finite("a reward or an observation", rewards[-1], observations)
+            require_finite("a reward or an observation", gained, observations)
         trace = Trace.of(steps, torch.stack(rewards), len(steps))
         if network is self.teacher:
             trace.taught = None

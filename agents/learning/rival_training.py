@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from serl.agents.learning.errors import LearningError
+from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
 from serl.agents.learning.opd import OPD
@@ -38,6 +38,8 @@ class RivalTraining:
         try:
             while self.learner.steps < self.config.learner.steps:
                 report({**self.learner.update(), "steps": self.learner.steps})
+        except DivergedError as error:
+            raise DivergedError(f"step {self.learner.steps:,}: {error}") from None
         finally:
             self.policy().save(self.folder / POLICY)
         return self.policy()
