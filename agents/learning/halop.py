@@ -226,21 +226,21 @@ class HALOP:
         by_chance = torch.from_numpy(random.random(count) < chance)
         picked = network.picks(states, offsets).argmax(-1)
         picked = torch.where(by_chance, torch.from_numpy(random.integers(picks, size=count)), picked)
-        before = mids(env.market.frames)
-        fills, last = env.decide(network.actions(env, states, offsets, picked))
-        rewards, observations = self._rewards(fills, before), env.observe()
+        actions, before = network.actions(env, states, offsets, picked), mids(env.market.frames)
+        slices = env.accounts.parents["remaining_lots"] * actions[:, 0]
+        fills, last = env.decide(actions)
+        rewards, observations = self._rewards(fills, slices, before), env.observe()
         require_finite("a reward or an observation", rewards, observations)
         after = network.states(env, observations)
         self.memory.add(states, offsets, picked, torch.from_numpy(rewards), after, torch.from_numpy(~last))
         return after
 
-    def _rewards(self, fills: Any, before: Floats) -> Floats:
-        """Gain on a TWAP at mids in bps of a slice, see `gain_on_twap`."""
-        episodes, parents = self.env.accounts.episodes, self.env.accounts.parents
-        due = episodes["qty_lots"] * (1 - parents["step"] / episodes["steps"])
-        slices = episodes["qty_lots"] / episodes["steps"]
-        ahead = parents["remaining_lots"] - due
-        return gain_on_twap(episodes["sign"], slices, fills, ahead, before, mids(self.env.market.frames))
+    def _rewards(self, fills: Any, slices: Floats, before: Floats) -> Floats:
+        """What a decision gained on selling (buying) its slice at the mid, in bps of an even slice: `gain_on_twap`, but what older slices left
+        over is marked to market no more, as its moves say nothing about this price."""
+        episodes, after = self.env.accounts.episodes, mids(self.env.market.frames)
+        left = np.maximum(slices - fills["lots"], 0)
+        return gain_on_twap(episodes["sign"], episodes["qty_lots"] / episodes["steps"], fills, left, before, after)
 
     def _noise(self, count: int) -> Tensor:
         return torch.from_numpy(self.random.standard_normal(count, np.float32))
@@ -256,7 +256,7 @@ class HALOP:
             best = network.picks(after, following).argmax(-1, keepdim=True)
             chosen = target.picks(after, following).gather(1, best).squeeze(1)
             wanted, wanted_pick = (rewards + config.discount * goes_on * value for value in (soft, chosen))
-        critic = (network.judge(states, offsets) - wanted).square().mean(1).sum()
+        critic = 2 * functional.smooth_l1_loss(network.judge(states, offsets), wanted.expand(2, -1))
         values = network.picks(states, offsets).gather(1, picked.long().unsqueeze(1)).squeeze(1)
         queue = functional.smooth_l1_loss(values, wanted_pick)
         proposed, log_prob = network.offset(states, self._noise(config.batch))

@@ -46,7 +46,7 @@ def run(kind: str, folder: Path, steps: int | None = None, **changes: Any) -> Ri
     make, count, settings = KINDS[kind]
     update = changes | ({} if steps is None else {"steps": steps})
     settings = {name: value.model_copy(update=update) for name, value in settings.items()}
-    made = training_of(TrainingConfig(algorithm=kind, **settings), [make(count)], folder)  # type: ignore[arg-type]
+    made = training_of(TrainingConfig(algorithm=kind, **settings), [make(count)], folder)
     assert isinstance(made, RivalTraining)
     return made
 
@@ -165,8 +165,7 @@ def test_an_observation_that_is_no_number_stops_with_the_step(tmp_path: Path, ki
 
 def test_a_gradient_that_is_no_number_stops_before_the_weights_change(tmp_path: Path) -> None:
     """Each reward is finite, their sum of squares is not."""
-    for kind, changes in (("opd", {"penalty_bps": 1e30}), ("macmic", {"reward_scale": 1e30})):
-        made = run(kind, tmp_path, **changes)
+    for made in (run("opd", tmp_path, penalty_bps=1e30), run("macmic", tmp_path, reward_scale=1e30)):
         before = [tensor.clone() for tensor in made.policy().network.state_dict().values()]
         with pytest.raises(DivergedError, match=r"step 0: the gradient is not finite"):
             made.run()
@@ -175,7 +174,7 @@ def test_a_gradient_that_is_no_number_stops_before_the_weights_change(tmp_path: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_environments_that_do_not_fit(tmp_path: Path, kind: str) -> None:
-    config = TrainingConfig(algorithm=kind)  # type: ignore[arg-type]
+    config = TrainingConfig(algorithm=kind)
     with pytest.raises(ConfigError, match="execution environment is due"):
         training_of(config, [ToyExecution(4)], tmp_path)
     with pytest.raises(ConfigError, match="set market"):
