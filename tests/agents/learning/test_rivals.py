@@ -78,9 +78,9 @@ def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     before, _, _ = played(env, made.learner)
     made.run()
     after, left, actions = played(env, made.learner)
-    assert before < 3
-    assert after > 4
-    assert left < 0.2
+    assert before < 2  # candidates by chance give about 2, the best one 5
+    assert after > 3.5
+    assert left < 0.3
     assert np.median(np.rint(actions[:, 1] * env.offset_ticks)) == 4
 
 
