@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.learning.past import Past
 from serl.agents.learning.policy import Interface
 from serl.agents.learning.rival import (
     Floats,
@@ -47,6 +48,7 @@ class HALOPConfig(RivalConfig):
     hidden: int = Field(64, gt=0, description="units of each of two layers")
     learning_rate: float = Field(1e-3, gt=0)
     discount: float = Field(0.99, ge=0, le=1)
+    reward_scale: float = Field(0.1, gt=0, description="what rewards, in bps, are multiplied with before learning")
     averaging: float = Field(
         0.01, gt=0, le=1, description="share of the new weights in the targets' at every gradient step"
     )
@@ -155,28 +157,6 @@ class HALOPPolicy(RivalPolicy):
         return self.network.actions(env, states, offsets, self.network.picks(states, offsets).argmax(-1))
 
 
-class Memory:
-    """The last decisions, in a ring: state, offset, pick, reward, next state, whether the order goes on."""
-
-    def __init__(self, size: int, state: int) -> None:
-        self._columns = [torch.zeros(size, *shape) for shape in ((state,), (), (), (), (state,), ())]
-        self.count = 0
-        """Decisions ever put in."""
-
-    def add(self, *columns: Tensor) -> None:
-        """(N, ..) each."""
-        size = len(self._columns[0])
-        rows = torch.arange(self.count, self.count + len(columns[0])) % size
-        for kept, new in zip(self._columns, columns, strict=True):
-            kept[rows] = new.float()
-        self.count += len(rows)
-
-    def sample(self, random: np.random.Generator, count: int) -> list[Tensor]:
-        """(count, ..) each."""
-        rows = torch.from_numpy(random.integers(min(self.count, len(self._columns[0])), size=count))
-        return [kept[rows] for kept in self._columns]
-
-
 class HALOP:
     """A learner over one environment; all chance comes from the seed."""
 
@@ -190,7 +170,7 @@ class HALOP:
         )
         self.temperature = torch.zeros((), requires_grad=True)
         """Logarithm."""
-        self.memory = Memory(config.buffer, observed + 2 * ticks + 2)
+        self.memory = Past(config.buffer, observed + 2 * ticks + 2)
         groups = [self.network.actor, self.network.critics, self.network.queue]
         self._groups = [list(group.parameters()) for group in groups] + [[self.temperature]]
         self._optimiser = torch.optim.Adam([{"params": group} for group in self._groups], lr=config.learning_rate)
@@ -206,11 +186,9 @@ class HALOP:
             self.steps += env.num_envs
             if self.memory.count >= self.config.warm_up:
                 losses += [self._learn() for _ in range(self.config.gradient_steps)]
-        found = (
-            dict(zip(("critic_loss", "queue_loss", "actor_loss"), np.mean(losses, 0).tolist(), strict=True))
-            if losses
-            else {}
-        )
+        names = ("critic_loss", "queue_loss", "actor_loss")
+        found = dict(zip(names, np.mean(losses, 0).tolist(), strict=True)) if losses else {}
+        found["temperature"] = self.temperature.detach().exp().item()
         advantages = env.accounts.results()["pa_bps"]
         return {**found, "return": float(np.nanmean(advantages)), "episodes": len(advantages)}
 
@@ -240,7 +218,8 @@ class HALOP:
         over is marked to market no more, as its moves say nothing about this price."""
         episodes, after = self.env.accounts.episodes, mids(self.env.market.frames)
         left = np.maximum(slices - fills["lots"], 0)
-        return gain_on_twap(episodes["sign"], episodes["qty_lots"] / episodes["steps"], fills, left, before, after)
+        even = episodes["qty_lots"] / episodes["steps"]
+        return self.config.reward_scale * gain_on_twap(episodes["sign"], even, fills, left, before, after)
 
     def _noise(self, count: int) -> Tensor:
         return torch.from_numpy(self.random.standard_normal(count, np.float32))
@@ -256,9 +235,9 @@ class HALOP:
             best = network.picks(after, following).argmax(-1, keepdim=True)
             chosen = target.picks(after, following).gather(1, best).squeeze(1)
             wanted, wanted_pick = (rewards + config.discount * goes_on * value for value in (soft, chosen))
-        critic = 2 * functional.smooth_l1_loss(network.judge(states, offsets), wanted.expand(2, -1))
+        critic = (network.judge(states, offsets) - wanted).square().mean(1).sum()
         values = network.picks(states, offsets).gather(1, picked.long().unsqueeze(1)).squeeze(1)
-        queue = functional.smooth_l1_loss(values, wanted_pick)
+        queue = (values - wanted_pick).square().mean()
         proposed, log_prob = network.offset(states, self._noise(config.batch))
         for parameter in network.critics.parameters():
             parameter.requires_grad_(False)
