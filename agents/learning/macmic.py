@@ -70,7 +70,10 @@ Step = tuple[Tensor, ...]
 
 
 class Desk:
-    """Both policies at work on N orders; by samples if there is a generator, else by the most probable actions."""
+    """Both policies at work on N orders: by samples if there is a generator, else by the mean multiple and the most probable price.
+
+    The mean, as multiples have an order, and one that is hardly more probable than the others should not decide what is traded.
+    """
 
     def __init__(
         self, network: TwoLevels, config: MacMicConfig, count: int, random: np.random.Generator | None = None
@@ -119,7 +122,9 @@ class Desk:
         actions = self._choose(log_probs) if scheduled is None else torch.from_numpy(scheduled)
         even = episodes["qty_lots"] * config.interval_steps / episodes["steps"]
         last = parents["step"] + config.interval_steps >= episodes["steps"]
-        wanted = np.where(last, remaining, np.ceil(np.array(config.multiples)[actions.numpy()] * even))
+        multiples = torch.tensor(config.multiples)
+        chosen = log_probs.exp() @ multiples if self._random is None else multiples[actions]
+        wanted = np.where(last, remaining, np.ceil(chosen.numpy() * even))
         wanted = np.minimum(wanted, remaining)
         self.interval_lots = np.where(opening, wanted, self.interval_lots)
         self._floor_lots = np.where(opening, remaining - wanted, self._floor_lots)
@@ -242,12 +247,12 @@ class MacMic:
         return Trace.of(macro, plans, len(macro)), Trace.of(micro, torch.stack(rewards), m)
 
     def _interval_advantages(self, lots: Floats, notional: Floats) -> Floats:
-        """(M, N) s (notional - lots VWAP) / (VWAP Q / M) in bps of an even slice, of (M, N) fills of intervals: adds up to M times PA."""
+        """(M, N) s (notional - lots VWAP) / (VWAP Q) in bps, of (M, N) fills of intervals: adds up to PA."""
         parents, episodes = self.env.accounts.parents, self.env.accounts.episodes
         traded = parents["market_lots"]
         vwap = np.where(traded > 0, parents["market_notional"] / np.maximum(traded, 1), parents["arrival_mid"])
         gain = episodes["sign"] * (notional - lots * vwap)
-        result: Floats = gain / (vwap * episodes["qty_lots"]) * len(lots) * 1e4
+        result: Floats = gain / (vwap * episodes["qty_lots"]) * 1e4
         return result
 
     def policy(self, facts: dict[str, Any]) -> MacMicPolicy:

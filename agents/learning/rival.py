@@ -53,7 +53,7 @@ class Rival(Protocol):
 
 
 class RivalPolicy:
-    """A learnt policy with the interface of `serl.agents.learning.policy.Policy`: the most probable action, never a sample."""
+    """A learnt policy with the interface of `serl.agents.learning.policy.Policy`; no chance is in its actions."""
 
     kind: ClassVar[str]
     """Of its files."""
