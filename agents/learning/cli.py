@@ -19,12 +19,13 @@ FILE = click.Path(path_type=Path)
 def train(
     config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
-    """Trains a policy with PPO as CONFIG says, a YAML file or one of dynamic, bars, replay, hybrid; Ctrl-C stops and says how to go on."""
+    """Trains a policy as CONFIG says, a YAML file or one of dynamic, bars, replay, hybrid, opd, halop, macmic; Ctrl-C stops and says how to go on."""
     from serl.agents.learning.errors import require_learning
 
     require_learning()
     from serl.agents.learning import training
     from serl.agents.learning.progress import watched
+    from serl.agents.learning.rival_training import training_of
 
     if resume is not None:
         if config or data or steps or seed is not None or output:
@@ -34,15 +35,16 @@ def train(
         settings = training.load_config(config) if config else training.TrainingConfig()
         changes = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
         market = training.with_changes(settings.market, {"data": [*map(str, data)] or None})
-        settings = settings.model_copy(update={"ppo": settings.ppo.model_copy(update=changes), "market": market})
+        learner = settings.learner.model_copy(update=changes)
+        settings = settings.model_copy(update={settings.algorithm: learner, "market": market})
         folder = output or Path("runs") / settings.name
-        if (folder / training.CHECKPOINT).exists():
+        if any((folder / name).exists() for name in (training.CHECKPOINT, training.POLICY)):
             raise click.UsageError(
                 f"{folder} holds a run already; go on with --resume {folder} or give another --output"
             )
     envs, facts = training.environments(settings)
     folder.mkdir(parents=True, exist_ok=True)
-    run = training.Training(settings, envs, folder, facts)
+    run = training_of(settings, envs, folder, facts)
     if resume is not None:
         run.resume()
     else:

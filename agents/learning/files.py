@@ -28,15 +28,15 @@ def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, An
         raise PolicyFileError(f"{path}: cannot be written ({error}); give a file in a folder that exists") from None
 
 
-def read(path: Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts of a file of that kind; PolicyFileError if it is none."""
+def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and facts of a file of one of the kinds; PolicyFileError if it is none."""
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {}).get(KEY, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise PolicyFileError(f"{path}: cannot be read as a {kind} ({error})") from None
-    if facts.get("kind") != kind or facts.get("version") != VERSION:
+        raise PolicyFileError(f"{path}: cannot be read as a {kinds[0]} ({error})") from None
+    if facts.get("kind") not in kinds or facts.get("version") != VERSION:
         found = f"{facts.get('kind', 'no file of serl')}, version {facts.get('version')}"
-        raise PolicyFileError(f"{path}: a {kind}, version {VERSION}, is due, got {found}")
+        raise PolicyFileError(f"{path}: a {kinds[0]}, version {VERSION}, is due, got {found}")
     return tensors, facts

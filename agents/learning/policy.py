@@ -1,9 +1,10 @@
 """Learnt policies: as files, and acting behind the interface of all policies."""
 
 import dataclasses
+import importlib
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +15,12 @@ from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 
+if TYPE_CHECKING:
+    from serl.agents.learning.rival import RivalPolicy
+
 KIND = "policy"
+RIVALS = ("opd", "halop", "macmic")
+"""Kinds of policies of other learners; the module of the same name reads them."""
 
 
 @dataclasses.dataclass
@@ -69,9 +75,14 @@ class Policy:
         files.write(path, KIND, self.network.state_dict(), facts)
 
 
-def load_policy(path: Path) -> Policy:
+def load_policy(path: Path) -> "Policy | RivalPolicy":
     """The policy of a file; PolicyFileError if it is none."""
-    tensors, facts = files.read(path, KIND)
+    tensors, facts = files.read(path, KIND, *RIVALS)
+    if facts["kind"] in RIVALS:
+        module = importlib.import_module(f"serl.agents.learning.{facts['kind']}")
+        rival: RivalPolicy = module.POLICY.of_file(tensors, facts)
+        rival.name = _name(path)
+        return rival
     interface = Interface.from_json(facts["interface"])
     network = ActorCritic(NetworkConfig(**facts["network"]), len(interface.names), interface.low, interface.high, 0)
     network.load_state_dict(tensors)

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 from torch.utils.tensorboard import SummaryWriter
 
+from serl.agents.learning.rival_training import RivalTraining
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training
 
 
@@ -18,10 +19,10 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed or 0:,.0f} steps/s")
 
 
-def watched(training: Training) -> None:
+def watched(training: Training | RivalTraining) -> None:
     """Runs it to the end or to Ctrl-C, which says how to go on."""
     learner, folder = training.learner, training.folder
-    total = training.config.ppo.steps
+    total = training.config.learner.steps
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(),
         TextColumn("return {task.fields[mean]}"),
@@ -39,11 +40,9 @@ def watched(training: Training) -> None:
         try:
             training.run(report)
         except KeyboardInterrupt:
-            click.echo(
-                f"stopped at step {learner.steps:,}; the policy so far is {folder / POLICY}; "
-                f"go on from {folder / CHECKPOINT} with: serl train --resume {folder}",
-                err=True,
-            )
+            more = f"; go on from {folder / CHECKPOINT} with: serl train --resume {folder}"
+            more = more if isinstance(training, Training) else ""
+            click.echo(f"stopped at step {learner.steps:,}; the policy so far is {folder / POLICY}{more}", err=True)
             raise
         finally:
             writer.close()

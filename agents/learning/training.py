@@ -6,7 +6,7 @@ A folder holds `config.yaml`, `checkpoint.safetensors` (see checkpoint.py), `pol
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from gymnasium.vector import VectorEnv
@@ -16,11 +16,15 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning import checkpoint
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import DivergedError
+from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.hybrid import HybridConfig, Weights
+from serl.agents.learning.macmic import MacMicConfig
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.opd import OPDConfig
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.rival import RivalConfig
 from serl.exchange.errors import ConfigError
 
 CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.safetensors"
@@ -32,14 +36,24 @@ class TrainingConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("ppo", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    algorithm: Literal["ppo", "opd", "halop", "macmic"] = "ppo"
     market: MarketConfig = MarketConfig()
     dynamic: MarketConfig | None = Field(
         None, description="a second market for hybrid training; `market` is the static one"
     )
     hybrid: HybridConfig = HybridConfig()
     ppo: PPOConfig = PPOConfig()
+    opd: OPDConfig = OPDConfig()
+    halop: HALOPConfig = HALOPConfig()
+    macmic: MacMicConfig = MacMicConfig()
     network: NetworkConfig = NetworkConfig()
     checkpoint_updates: int = Field(20, gt=0, description="updates between checkpoints")
+
+    @property
+    def learner(self) -> PPOConfig | RivalConfig:
+        """Settings of the algorithm that is used."""
+        settings: PPOConfig | RivalConfig = getattr(self, self.algorithm)
+        return settings
 
 
 def load_config(source: Path) -> TrainingConfig:

@@ -28,6 +28,7 @@ def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
     saved = policy(memory)
     saved.save(tmp_path / "p.safetensors")
     loaded = load_policy(tmp_path / "p.safetensors")
+    assert isinstance(loaded, Policy)
     loaded.clear(32)
     for _ in range(3):
         np.testing.assert_array_equal(loaded.answer(SEEN), saved.answer(SEEN))
