@@ -47,7 +47,7 @@ class PPO:
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
-        self.optimiser = Adam(self.network.groups())
+        self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.groups)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
@@ -116,10 +116,7 @@ class PPO:
         features = batch.observations
         if network.memory is not None:
             features = network.see_sequence(features, batch.memory, batch.starts)
-        seen = features.detach().reshape(-1, features.shape[-1])
-        acted, judged = network.actor.run(seen), network.critic.run(seen)
-        outputs = acted[-1].reshape(*features.shape[:-1], -1).requires_grad_()
-        values = judged[-1].reshape(features.shape[:-1])
+        outputs, values = network.actor(features).requires_grad_(), network.values(features)
         log_probs = network.distribution.log_prob(outputs, network.free, batch.latents)
         share = weight / values.numel()
         with torch.no_grad():
@@ -138,13 +135,10 @@ class PPO:
             slopes.append(torch.full_like(entropies, -share * config.entropy))
         torch.autograd.backward(heads, slopes)
         onward = network.memory is not None
-        value_slope = errors.mul(2 * share * config.value_weight).reshape(-1, 1)
-        parts = (
-            network.actor.descend(acted, outputs.grad.reshape(-1, outputs.shape[-1]), onward),
-            network.critic.descend(judged, value_slope, onward),
-        )
+        value_slope = errors.mul(2 * share * config.value_weight).unsqueeze(-1)
+        parts = network.actor.descend(outputs.grad, onward), network.critic.descend(value_slope, onward)
         if onward:
-            features.backward(sum(parts).reshape(features.shape))
+            features.backward(sum(parts))
         return log_ratios, gains, errors, entropies.detach()
 
     def _measure(self, log_ratios: Tensor, gains: Tensor, errors: Tensor, entropies: Tensor) -> Tensor:
@@ -157,9 +151,7 @@ class PPO:
         return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
 
     def _descend(self) -> None:
-        gradient = self.optimiser.gradient
-        norm = gradient.norm().item()
+        norm = self.optimiser.norm()
         if not math.isfinite(norm):
             raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
-        gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
-        self.optimiser.step(self.rates)
+        self.optimiser.step(self.rates, scale=min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))

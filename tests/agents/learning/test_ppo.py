@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.adam import Adam
+from serl.agents.learning.adam import Adam, flatten
 from serl.agents.learning.distributions import Kind
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.networks import NetworkConfig
@@ -104,7 +104,7 @@ def test_steps_are_those_of_adam() -> None:
         return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 2), (5,), (1,))]
 
     ours, theirs = grown(), grown()
-    adam = Adam([ours[:2], ours[2:]])
+    adam = Adam(*flatten(ours), groups=[11, 1])
     reference = torch.optim.Adam([{"params": theirs[:2], "lr": 0.1}, {"params": theirs[2:], "lr": 0.3}], eps=1e-5)
     for _ in range(20):
         for group in (ours, theirs):
