@@ -38,7 +38,7 @@ class PPOConfig(BaseModel):
     gradient_norm_max: float = Field(0.5, gt=0)
     reward_scale: float = Field(1.0, gt=0, description="what rewards are multiplied with before learning")
     seed: int = Field(0, ge=0)
-    threads: int = Field(1, ge=1, le=2, description="2: the critic learns beside the actor; the results are the same")
+    threads: int = Field(2, ge=1, le=2, description="2: the critic learns beside the actor; the results are the same")
 
 
 class PPO:
