@@ -86,7 +86,7 @@ class Collector:
         shape = (steps, env.num_envs)
         observations = np.empty((*shape, self._observations.shape[1]), np.float32)
         rewards, dones, starts = (np.empty(shape, np.float32) for _ in range(3))
-        seen, given, drawn = [], [], []
+        seen, given, drawn = list[Tensor](), list[Tensor](), list[Tensor]()
         first_memory = self._memory.clone()
         for step in range(steps):
             observations[step], starts[step] = self._observations, self._starts
