@@ -26,8 +26,9 @@ STUDENT = {1: 12.706, 2: 4.303, 4: 2.776, 8: 2.306, 18: 2.101}
 def config_of(seed: int) -> PPOConfig:
     """The same rate for actor and critic, as Stable-Baselines3 has one only."""
     return PPOConfig(
-        rollout_steps=ROLLOUT_STEPS, minibatch=256, seed=seed, actor_learning_rate=1e-3, critic_learning_rate=1e-3
-    )
+        rollout_steps=ROLLOUT_STEPS, minibatch=256, seed=seed, threads=1,
+        actor_learning_rate=1e-3, critic_learning_rate=1e-3,
+    )  # fmt: skip
 
 
 def curves(seeds: int, updates: int) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 Checkpoints are taken between rollouts. What goes on inside an environment is not kept: at every checkpoint all environments begin
 new episodes, from a seed that follows from the learner's seed and its steps. A run that goes on and a run that is resumed do
-the same, so their weights are equal bit by bit (with the same number of threads and the same PyTorch).
+the same, so their weights are equal bit by bit (with the same PyTorch, on the same type of machine).
 """
 
 from pathlib import Path

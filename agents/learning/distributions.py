@@ -1,8 +1,9 @@
 """Distributions over the actions of a box: squashed Gaussian, Gaussian, Beta, and bins.
 
 A sample is kept as its *latent* (before squashing, in the unit interval, or as a bin), so that log-probabilities of stored
-samples are exact; `actions` turns latents into the box. outputs: (B, outputs) of the network; free: parameters that do not
-depend on the observation. All chance comes from one numpy generator.
+samples are exact; `actions` turns latents into the box. outputs: (.., outputs) of the network; free: parameters that do not
+depend on the observation. Slopes are written by hand, as autograd needs longer for them than the networks for theirs. All chance
+comes from one numpy generator.
 """
 
 import math
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+Slopes = tuple[Tensor, Tensor]
 Kind = Literal["squashed", "gaussian", "beta", "bins"]
 EDGE = 1e-6
 """Beta samples keep this distance from 0 and 1."""
@@ -42,6 +44,9 @@ class Distribution(Protocol):
 
     def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
         """(B,) entropies."""
+
+    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+        """Slopes of a loss in the outputs and in the free parameters, from those in log_prob (B,) and in each entropy."""
 
 
 class _Box:
@@ -81,6 +86,14 @@ class Gaussian(_Box):
     def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
         """See Distribution; before clipping."""
         return (free.sum() + len(free) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
+
+    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+        """See Distribution."""
+        inverse = (-free).exp()
+        scaled = (latents - outputs) * inverse
+        of_means = log_prob.unsqueeze(-1) * scaled
+        of_free = (of_means * scaled).flatten(0, -2).sum(0) - log_prob.sum() + entropy * log_prob.numel()
+        return of_means * inverse, of_free
 
 
 class Squashed(Gaussian):
@@ -139,6 +152,17 @@ class Beta(_Box):
         slopes = (alpha - 1) * torch.digamma(alpha) + (beta - 1) * torch.digamma(beta)
         return (norm - slopes + (both - 2) * torch.digamma(both)).sum(-1)
 
+    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+        """See Distribution."""
+        shapes = torch.stack(self.shapes(outputs))
+        both = shapes.sum(0)
+        logs = torch.stack([latents.log(), torch.log1p(-latents)])
+        slopes = log_prob.unsqueeze(-1) * (logs - torch.digamma(shapes) + torch.digamma(both))
+        if entropy:
+            own, joint = torch.polygamma(1, shapes), torch.polygamma(1, both)
+            slopes += entropy * ((both - 2) * joint - (shapes - 1) * own)
+        return torch.cat(list(slopes), -1) * torch.sigmoid(outputs), torch.zeros_like(free)
+
 
 class Bins(_Box):
     """Each action is one of `count` evenly spaced values, edges included."""
@@ -175,6 +199,15 @@ class Bins(_Box):
         """See Distribution."""
         logs = self._logs(outputs)
         return -(logs.exp() * logs).sum((-1, -2))
+
+    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+        """See Distribution."""
+        logs = self._logs(outputs)
+        chances = logs.exp()
+        drawn = functional.one_hot(latents.long(), self.count)
+        mean = (chances * logs).sum(-1, keepdim=True)
+        slopes = log_prob[..., None, None] * (drawn - chances) - entropy * chances * (logs - mean)
+        return slopes.flatten(-2), torch.zeros_like(free)
 
 
 def distribution(kind: Kind, low: Tensor, high: Tensor, bins: int = 5) -> Distribution:

@@ -8,6 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
+from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import Kind, distribution
 from serl.agents.learning.perceptron import Activation, Perceptron
 
@@ -43,11 +44,12 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         self.actor = Perceptron([*hidden, self.distribution.outputs], config.activation, 0.01, generator)
         self.critic = Perceptron([*hidden, 1], config.activation, 1.0, generator)
         self.free = nn.Parameter(torch.full((self.distribution.free,), math.log(config.deviation)))
-
-    def groups(self) -> list[list[nn.Parameter]]:
-        """Parameters of the actor, to which the memory belongs, and of the critic."""
         shared = [] if self.memory is None else list(self.memory.parameters())
-        return [[*self.actor.parameters(), self.free, *shared], list(self.critic.parameters())]
+        acting, judging = [*self.actor.parameters(), self.free, *shared], list(self.critic.parameters())
+        self.vector, self.gradient = flatten([*acting, *judging])
+        """Of all parameters, which are views of them."""
+        self.groups = [sum(parameter.numel() for parameter in group) for group in (acting, judging)]
+        """Numbers in the vector that are of the actor, to which the memory belongs, and of the critic."""
 
     def nothing(self, count: int) -> Tensor:
         """(count, memory) what an episode begins with."""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -36,18 +38,19 @@ class PPOConfig(BaseModel):
     gradient_norm_max: float = Field(0.5, gt=0)
     reward_scale: float = Field(1.0, gt=0, description="what rewards are multiplied with before learning")
     seed: int = Field(0, ge=0)
-    threads: int = Field(1, gt=0, description="of PyTorch; more than one pays for large minibatches only")
+    threads: int = Field(2, ge=1, le=2, description="2: the critic learns beside the actor; the results are the same")
 
 
 class PPO:
     """A learner in one or more vector environments of the same observations and actions; all chance comes from the seed."""
 
     def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(1)
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
-        self.optimiser = Adam(self.network.groups())
+        self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.groups)
+        self._beside = ThreadPoolExecutor(1)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
@@ -106,60 +109,59 @@ class PPO:
         return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
 
     def differentiate(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
-        """Adds the gradient of weight x loss of a batch to that of the parameters; log ratios, gains, errors and entropies.
+        """Adds the gradient of weight x loss of a batch to that of the parameters; outputs, log ratios, gains and errors.
 
         loss = mean(-min(g r, g clip(r)) + value_weight (V - R)^2 - entropy H), r the ratio of probabilities, g the advantages
-        brought to mean 0 and deviation 1. Its slopes in log p, V and H are written down here, as autograd needs longer for
-        them than for the networks.
+        brought to mean 0 and deviation 1. Actor and critic have no parameter in common but the memory before them.
         """
-        config, network = self.config, self.network
+        network, onward = self.network, self.network.memory is not None
         features = batch.observations
-        if network.memory is not None:
-            features = network.see_sequence(features, batch.memory, batch.starts)
-        seen = features.detach().reshape(-1, features.shape[-1])
-        acted, judged = network.actor.run(seen), network.critic.run(seen)
-        outputs = acted[-1].reshape(*features.shape[:-1], -1).requires_grad_()
-        values = judged[-1].reshape(features.shape[:-1])
-        log_probs = network.distribution.log_prob(outputs, network.free, batch.latents)
-        share = weight / values.numel()
-        with torch.no_grad():
-            deviation, mean = torch.std_mean(batch.advantages)
-            gains = (batch.advantages - mean) / (deviation + 1e-8)
-            log_ratios = log_probs - batch.log_probs
-            ratios = log_ratios.exp()
-            unclipped = torch.where(gains > 0, ratios <= 1 + config.clip, ratios >= 1 - config.clip)
-            errors = values - batch.returns
-            slopes = [gains * ratios * unclipped * -share]
-        heads = [log_probs]
-        with torch.set_grad_enabled(config.entropy > 0):
-            entropies = network.distribution.entropy(outputs, network.free)
-        if config.entropy > 0:
-            heads.append(entropies)
-            slopes.append(torch.full_like(entropies, -share * config.entropy))
-        torch.autograd.backward(heads, slopes)
-        onward = network.memory is not None
-        value_slope = errors.mul(2 * share * config.value_weight).reshape(-1, 1)
-        parts = (
-            network.actor.descend(acted, outputs.grad.reshape(-1, outputs.shape[-1]), onward),
-            network.critic.descend(judged, value_slope, onward),
-        )
         if onward:
-            features.backward(sum(parts).reshape(features.shape))
-        return log_ratios, gains, errors, entropies.detach()
+            features = network.see_sequence(features, batch.memory, batch.starts)
+        seen, share = features.detach(), weight / batch.returns.numel()
+        judge = partial(self._judge, seen, batch.returns, share, onward)
+        judging = self._beside.submit(judge) if self.config.threads > 1 else None
+        outputs, log_ratios, gains, acted = self._act(seen, batch, share, onward)
+        errors, judged = judging.result() if judging else judge()
+        if onward:
+            features.backward(acted + judged)
+        return outputs, log_ratios, gains, errors
 
-    def _measure(self, log_ratios: Tensor, gains: Tensor, errors: Tensor, entropies: Tensor) -> Tensor:
+    @torch.no_grad()
+    def _act(self, seen: Tensor, batch: Batch, share: float, onward: bool) -> tuple[Tensor, Tensor, Tensor, Any]:
+        """Gradient of the actor: outputs, log ratios, gains, and the slopes in what is seen if they go onward."""
+        clip, family, free = self.config.clip, self.network.distribution, self.network.free
+        outputs = self.network.actor(seen)
+        deviation, mean = torch.std_mean(batch.advantages)
+        gains = (batch.advantages - mean) / (deviation + 1e-8)
+        log_ratios = family.log_prob(outputs, free, batch.latents) - batch.log_probs
+        ratios = log_ratios.exp()
+        unclipped = torch.where(gains > 0, ratios <= 1 + clip, ratios >= 1 - clip)
+        slope = gains * ratios * unclipped * -share
+        of_outputs, of_free = family.slopes(outputs, free, batch.latents, slope, -share * self.config.entropy)
+        free.grad.add_(of_free)
+        return outputs, log_ratios, gains, self.network.actor.descend(of_outputs, onward)
+
+    @torch.no_grad()
+    def _judge(self, seen: Tensor, returns: Tensor, share: float, onward: bool) -> tuple[Tensor, Any]:
+        """Gradient of the critic: errors, and the slopes in what is seen if they go onward."""
+        errors = self.network.values(seen) - returns
+        slope = errors * (2 * share * self.config.value_weight)
+        return errors, self.network.critic.descend(slope.unsqueeze(-1), onward)
+
+    @torch.no_grad()
+    def _measure(self, outputs: Tensor, log_ratios: Tensor, gains: Tensor, errors: Tensor) -> Tensor:
         """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
         config, ratios = self.config, log_ratios.exp()
         clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
         policy = -torch.minimum(gains * ratios, gains * clipped).mean()
-        value, entropy = errors.square().mean(), entropies.mean()
+        value = errors.square().mean()
+        entropy = self.network.distribution.entropy(outputs, self.network.free).mean()
         total = policy + config.value_weight * value - config.entropy * entropy
         return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
 
     def _descend(self) -> None:
-        gradient = self.optimiser.gradient
-        norm = gradient.norm().item()
+        norm = self.optimiser.norm()
         if not math.isfinite(norm):
             raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
-        gradient.mul_(min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
-        self.optimiser.step(self.rates)
+        self.optimiser.step(self.rates, scale=min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))

@@ -85,17 +85,16 @@ class Collector:
         env, network, finished = self.env, self.network, []
         shape = (steps, env.num_envs)
         observations = np.empty((*shape, self._observations.shape[1]), np.float32)
-        rewards, dones, values, starts = (np.empty(shape, np.float32) for _ in range(4))
-        latents, log_probs = [], []
+        rewards, dones, starts = (np.empty(shape, np.float32) for _ in range(3))
+        seen, given, drawn = list[Tensor](), list[Tensor](), list[Tensor]()
         first_memory = self._memory.clone()
         for step in range(steps):
             observations[step], starts[step] = self._observations, self._starts
             features, memory = self._see(observations[step])
             outputs = network.actor(features)
-            values[step] = network.values(features).numpy()
             latent = network.distribution.sample(outputs, network.free, random)
-            latents.append(latent)
-            log_probs.append(network.distribution.log_prob(outputs, network.free, latent))
+            for kept, value in ((seen, features), (given, outputs), (drawn, latent)):
+                kept.append(value)
             actions = network.distribution.actions(latent).numpy()
             self._observations, reward, ended, truncated, info = env.step(actions)
             self._memory = memory
@@ -107,15 +106,17 @@ class Collector:
             if np.any(done):
                 finished.append(self._returns[done])
                 self._returns[done] = 0
-        features, _ = self._see(np.asarray(self._observations, np.float32))
+        seen.append(self._see(np.asarray(self._observations, np.float32))[0])
         self.finished = np.concatenate(finished) if finished else np.zeros(0)
         if not (np.isfinite(rewards).all() and np.isfinite(observations).all()):
             raise DivergedError("the environment gave a reward or an observation that is not finite")
-        gains = advantages(rewards, values, dones, network.values(features).numpy(), discount, trace)
+        values, latents = network.values(torch.stack(seen)).numpy(), torch.stack(drawn)
+        log_probs = network.distribution.log_prob(torch.stack(given), network.free, latents)
+        gains = advantages(rewards, values[:-1], dones, values[-1], discount, trace)
         return Rollout(
             Batch(
-                torch.from_numpy(observations), torch.stack(latents), torch.stack(log_probs), torch.from_numpy(gains),
-                torch.from_numpy(gains + values), torch.from_numpy(starts), first_memory.expand(*shape, -1) if network.memory is None else first_memory.unsqueeze(0),
+                torch.from_numpy(observations), latents, log_probs, torch.from_numpy(gains),
+                torch.from_numpy(gains + values[:-1]), torch.from_numpy(starts), first_memory.expand(*shape, -1) if network.memory is None else first_memory.unsqueeze(0),
             ),
             sequences=network.memory is not None,
         )  # fmt: skip

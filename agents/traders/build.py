@@ -149,8 +149,9 @@ class Crowd:
 def copied(array: Any, spare: Any = None) -> Any:
     """A copy, in `spare` if that has the same shape: new memory costs more than copying."""
     if spare is None or spare.shape != array.shape:
-        return array.copy()
-    np.copyto(spare, array)
+        spare = np.empty_like(array)
+    # As bytes: NumPy copies structured rows field by field, which takes ten times as long.
+    np.copyto(spare.reshape(-1).view(np.uint8), array.reshape(-1).view(np.uint8))
     return spare
 
 

@@ -44,6 +44,8 @@ OWN = 1
 LIMITS = MarketLimits(participants_max=2)
 KEEP_NS = 1_800_000_000_000
 """States are kept at multiples of this."""
+TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
+"""Of FRAME: what others traded in a step."""
 
 
 @inlined
@@ -157,6 +159,8 @@ class DynamicMarket:
         for env, seed, time_ns in zip(which.tolist(), seeds, kept_ns.tolist(), strict=True):
             self._keep(seed, time_ns, self._scenes[env])
         self._run(which, nothing, start_ns)
+        for name in TRADED_FIELDS:  # the way to the start is no part of the episode
+            self.frames[name][which] = 0
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
-from serl.agents.learning.adam import Adam
+from serl.agents.learning.adam import Adam, flatten
 from serl.agents.learning.distributions import Kind
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.networks import NetworkConfig
@@ -105,7 +105,7 @@ def test_steps_are_those_of_adam() -> None:
         return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 2), (5,), (1,))]
 
     ours, theirs = grown(), grown()
-    adam = Adam([ours[:2], ours[2:]])
+    adam = Adam(*flatten(ours), groups=[11, 1])
     reference = torch.optim.Adam([{"params": theirs[:2], "lr": 0.1}, {"params": theirs[2:], "lr": 0.3}], eps=1e-5)
     for _ in range(20):
         for group in (ours, theirs):
@@ -141,3 +141,12 @@ def test_a_gradient_that_is_no_number_stops_before_the_weights_change() -> None:
     with pytest.raises(DivergedError, match="gradient is not finite"):
         made.update()
     assert all(bool((old == new).all()) for old, new in zip(before, made.network.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("memory", [0, 6])
+def test_the_results_are_the_same_whatever_the_threads(memory: int) -> None:
+    one, two = (learner(ToyExecution(16), NetworkConfig(memory=memory), threads=threads) for threads in (1, 2))
+    for _ in range(3):
+        one.update()
+        two.update()
+    assert torch.equal(one.network.vector, two.network.vector)

@@ -68,6 +68,17 @@ def test_traders_see_our_orders() -> None:
     assert np.any(still["bid_ticks"] != moved["bid_ticks"])
 
 
+def test_after_a_reset_nothing_has_traded_yet() -> None:
+    market = DynamicMarket(SMALL, 2)
+    for _ in range(2):  # the second time from a state that was kept
+        market.reset(np.arange(2), orders(2))
+        for name in ("traded_lots", "traded_notional", "signed_lots", "trades"):
+            assert not np.any(market.frames[name])
+        assert np.all(market.frames["bid_ticks"][:, 0] > 0)
+        market.step(children(2, 0), orders(2)["start_ns"] + 600 * SECOND_NS)
+        assert np.all(market.frames["traded_lots"] > 0)
+
+
 def test_a_reset_of_some_leaves_the_others_alone() -> None:
     market, alone = DynamicMarket(SMALL, 4), DynamicMarket(SMALL, 4)
     rows, sent = orders(4), children(4, 2)
