@@ -179,7 +179,7 @@ def _follow(watched: _Watched, started: Any, folder: Path, limits: Limits) -> No
         while True:
             for key, _ in selector.select(TICK_S):
                 if key.fileobj is started:
-                    if started.read(1):
+                    if os.read(key.fd, 1):
                         watched.started_s = time.monotonic()
                     selector.unregister(started)
                     continue
