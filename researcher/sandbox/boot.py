@@ -45,14 +45,13 @@ def read_compiled_code() -> None:
 
 def described(error: BaseException) -> dict[str, Any]:
     """The answer that an exception makes: its kind, its last line, and where in the generated text it was."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == "<module>" and frame.lineno
-    ]
+    line, here = 0, error.__traceback__
+    while here:  # there may be millions
+        line = here.tb_lineno if here.tb_frame.f_code.co_filename == "<module>" else line
+        here = here.tb_next
     words = "".join(traceback.format_exception_only(error)).strip()[-ERROR_CHARACTERS_MAX:]
     memory = isinstance(error, MemoryError) or any(mark in words for mark in OUT_OF_MEMORY)
-    return {"outcome": "memory" if memory else "crashed", "text": words + (f" (line {lines[-1]})" if lines else "")}
+    return {"outcome": "memory" if memory else "crashed", "text": words + (f" (line {line})" if line else "")}
 
 
 def perform(request: dict[str, Any]) -> str:

@@ -84,7 +84,11 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
 
 
 def command(bwrap: str, folder: Path, limits: Limits, filter_fd: int, info_fd: int, started_fd: int) -> list[str]:
-    """What to execute. Everything but the folder is read-only, the root and /dev too: nothing can be kept in memory there."""
+    """What to execute. Everything but the folder is read-only.
+
+    The root and /dev too, as they are memory; and /proc, as settings of the whole kernel under /proc/sys can be written to by whoever
+    is the same user as root outside, even without a capability.
+    """
     threads = str(limits.compute_threads)
     environment = {
         "HOME": FOLDER, "TMPDIR": FOLDER, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0",
@@ -97,7 +101,7 @@ def command(bwrap: str, folder: Path, limits: Limits, filter_fd: int, info_fd: i
         paths.append(Path(cache_folder).absolute())
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
-        bwrap, *ISOLATION, *variables, *_mounts(paths), "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
+        bwrap, *ISOLATION, *variables, *_mounts(paths), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
         "--bind", str(folder), FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

@@ -28,11 +28,14 @@ def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
             os.close(here)
     except OSError as error:
         raise ReturnedError(f"{name}: a regular file is due, it cannot be opened ({error.strerror})") from None
-    with os.fdopen(file, "rb") as opened:
+    try:
         about = os.fstat(file)
         if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
             raise ReturnedError(f"{name}: a regular file with one name is due")
-        content = opened.read(bytes_max + 1)
+        with os.fdopen(os.dup(file), "rb") as opened:
+            content = opened.read(bytes_max + 1)
+    finally:
+        os.close(file)
     if len(content) > bytes_max:
         raise ReturnedError(f"{name}: at most {bytes_max:,} bytes are due")
     return content

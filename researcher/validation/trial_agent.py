@@ -1,7 +1,8 @@
 """The trial of a network."""
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -18,6 +19,18 @@ CLOSE = 1e-4
 """Between a row alone and the same row in a batch: sums of float32 in another order."""
 
 
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """More threads make so small a network slower, on a busy machine a hundred times."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@_one_thread()
 def agent(build: Callable[[int, int], Any], observations: Floats, action_dim: int, seed: int) -> list[Finding]:
     """What is wrong with a network for recorded observations (B, d). ModuleError for wrong types and shapes."""
     seen = torch.from_numpy(observations.copy()).float()
