@@ -14,13 +14,8 @@ from typing import Any
 
 ANSWER = "answer.json"
 ERROR_CHARACTERS_MAX = 2000
-OUT_OF_MEMORY = (
-    "can't allocate memory",
-    "not enough memory",
-    "bad_alloc",
-    "can't start new thread",
-    "Cannot allocate memory",
-)
+OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory")
+NO_THREAD = "can't start new thread"
 
 
 def confine(limits: dict[str, Any]) -> None:
@@ -50,8 +45,12 @@ def described(error: BaseException) -> dict[str, Any]:
         line = here.tb_lineno if here.tb_frame.f_code.co_filename == "<module>" else line
         here = here.tb_next
     words = "".join(traceback.format_exception_only(error)).strip()[-ERROR_CHARACTERS_MAX:]
-    memory = isinstance(error, MemoryError) or any(mark in words for mark in OUT_OF_MEMORY)
-    return {"outcome": "memory" if memory else "crashed", "text": words + (f" (line {line})" if line else "")}
+    outcome = "crashed"
+    if isinstance(error, MemoryError) or any(mark in words for mark in OUT_OF_MEMORY):
+        outcome = "memory"
+    elif NO_THREAD in words:
+        outcome = "threads"
+    return {"outcome": outcome, "text": words + (f" (line {line})" if line else "")}
 
 
 def perform(request: dict[str, Any]) -> str:

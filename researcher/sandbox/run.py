@@ -23,7 +23,7 @@ from serl.researcher.sandbox.verdict import Outcome, Verdict
 TICK_S = 0.025
 """Between looks at what a job uses."""
 TEXT_CHARACTERS_MAX = 2500
-CLAIMS = (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY)
+CLAIMS = (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)
 """What a job can say about itself."""
 
 
@@ -55,13 +55,19 @@ class _Watched:
         """Notes the first reason."""
         self.stopped = self.stopped or (outcome, text)
 
+    def kill(self) -> None:
+        """Kills everything inside: with the first process of a namespace all others die. bubblewrap alone would be too little, its
+        child does not notice before it is set up."""
+        if self.init:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
+
     def check(self, folder: Path, limits: Limits) -> None:
-        """Kills everything inside if it uses too much: with the first process of its namespace all others die."""
+        """Kills it if it uses too much."""
         self.check_what_it_uses(limits)
         self.check_what_is_left(folder, limits)
         if self.stopped:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.init_fd, signal.SIGKILL)
+            self.kill()
 
     def check_what_it_uses(self, limits: Limits) -> None:
         """Time, threads."""
@@ -115,10 +121,14 @@ def work_folder() -> Iterator[Path]:
 def run(job: Job, folder: Path, limits: Limits | None = None) -> Verdict:
     """Runs a job in a sandbox whose one writable folder is `folder`; returns when nothing of it runs any more.
 
-    ConfigError if the folder lies in what the job reads. SandboxUnavailableError where there can be no sandbox: nothing is run then.
+    ConfigError if the folder lies in what the job reads, or others can enter it. SandboxUnavailableError where there can be no sandbox: nothing is run then.
     """
     limits = limits or Limits()
     folder = folder.resolve(strict=True)
+    if folder.stat().st_mode & 0o077:
+        raise ConfigError(
+            f"{folder}: a folder that only its owner can enter (mode 700) is due: jobs may leave programs in it"
+        )
     for path in bubblewrap.visible():
         if folder.is_relative_to(path) or path.is_relative_to(folder):
             raise ConfigError(f"{folder}: a folder apart from {path}, which jobs read, is due")
@@ -155,6 +165,7 @@ def _watch(job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float) -
         try:
             _follow(watched, started_read, folder, limits)
         finally:
+            watched.kill()
             process.kill()
         return watched, process.wait()
 

@@ -14,6 +14,7 @@ from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
 from serl.researcher.sandbox.verdict import Outcome
 from tests.researcher.sandbox.hostile import CALL, EVERY, Hostile
+from tests.researcher.sandbox.watching import running
 
 LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
 
@@ -77,19 +78,6 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
         each.close()
 
 
-def running(folder: Path) -> list[str]:
-    """Processes whose command line names the folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if str(folder).encode() in words:
-            found.append(path.parent.name)
-    return found
-
-
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("hostile", EVERY, ids=lambda hostile: hostile.name.replace(" ", "_"))
 def test_attacks_end_in_a_verdict_and_change_nothing(
@@ -101,7 +89,11 @@ def test_attacks_end_in_a_verdict_and_change_nothing(
     source = hostile.source
     for name, value in (("canary", outside.canary), ("port", outside.port), ("path", outside.path)):
         source = source.replace(f"{{{name}}}", str(value))
-    changes = [change for outcome, change in NEVER_ENDING.items() if outcome in hostile.outcomes]
+    changes: list[dict[str, float]] = [
+        dict(change) for outcome, change in NEVER_ENDING.items() if outcome in hostile.outcomes
+    ]
+    if Outcome.MEMORY in hostile.outcomes and "torch" not in hostile.source:
+        changes.append({"memory_bytes": 512 * MIB})
     limits = LIMITS.model_copy(update=ChainMap(*changes))
     before = outside.hash()
     with work_folder() as folder:
