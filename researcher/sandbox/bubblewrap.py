@@ -43,6 +43,12 @@ def available() -> str:
     if sys.platform != "linux":
         raise SandboxUnavailableError(f"the sandbox is made of Linux namespaces, this is {sys.platform}")
     bwrap = find()
+    numpy = importlib.util.find_spec("numpy")
+    if numpy and numpy.origin and not any(Path(numpy.origin).is_relative_to(path) for path in visible()):
+        raise SandboxUnavailableError(
+            f"numpy is in {Path(numpy.origin).parents[1]}, where jobs cannot see it; install serl and what it needs into one virtual "
+            "environment"
+        )
     command = [bwrap, *ISOLATION, *_mounts(visible()), "--proc", "/proc", "--", sys.executable, "-I", "-S", "-c", ""]
     try:
         tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
