@@ -19,7 +19,7 @@ from tests.researcher.sandbox.watching import running
 LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
 
 
-NEVER_ENDING = {Outcome.TIMEOUT: {"wall_s": 1.5}, Outcome.CPU: {"cpu_s": 1}}
+NEVER_ENDING: dict[Outcome, dict[str, float]] = {Outcome.TIMEOUT: {"wall_s": 1.5}, Outcome.CPU: {"cpu_s": 1}}
 """Limits of attacks that only a limit ends."""
 
 

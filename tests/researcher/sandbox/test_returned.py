@@ -74,5 +74,5 @@ def claims(**entry: object) -> bytes:
 )
 def test_tensors_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
-    with pytest.raises(ReturnedError, match="^a: "):
+    with pytest.raises(ReturnedError, match=r"^a: "):
         read_tensors(tmp_path, "a")

@@ -143,7 +143,7 @@ def test_where_namespaces_are_off_nothing_runs(folder: Path, monkeypatch: pytest
     fake.chmod(0o755)
     monkeypatch.setattr("shutil.which", lambda name: str(fake))
     monkeypatch.setattr(bubblewrap, "available", bubblewrap.available.__wrapped__)
-    with pytest.raises(SandboxUnavailableError, match="No permissions to create new namespace.*user namespaces"):
+    with pytest.raises(SandboxUnavailableError, match=r"No permissions to create new namespace.*user namespaces"):
         execute(folder, "open('mine', 'w')")
     assert not list(folder.iterdir())
 
