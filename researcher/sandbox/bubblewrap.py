@@ -6,7 +6,7 @@ import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from serl.researcher.sandbox.limits import Limits
 
 FOLDER = "/job"
 """Where a job finds its folder."""
+INPUTS = "/inputs"
 BOOT = Path(__file__).with_name("boot.py")
 LIBRARIES = tuple(map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")))
 PROBE_S = 10.0
@@ -89,7 +90,9 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
     return [word for path in paths for word in ("--ro-bind", str(path), str(path))]
 
 
-def command(bwrap: str, folder: Path, limits: Limits, filter_fd: int, info_fd: int, started_fd: int) -> list[str]:
+def command(
+    bwrap: str, folder: Path, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
+) -> list[str]:
     """What to execute. Everything but the folder is read-only.
 
     The root and /dev too, as they are memory; and /proc, as settings of the whole kernel under /proc/sys can be written to by whoever
@@ -105,9 +108,10 @@ def command(bwrap: str, folder: Path, limits: Limits, filter_fd: int, info_fd: i
     if cache_folder and Path(cache_folder).is_dir():
         environment["NUMBA_CACHE_DIR"] = os.path.abspath(cache_folder)
         paths.append(Path(cache_folder).absolute())
+    given = [word for name, path in inputs.items() for word in ("--ro-bind", str(path.resolve()), f"{INPUTS}/{name}")]
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
-        bwrap, *ISOLATION, *variables, *_mounts(paths), "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
+        bwrap, *ISOLATION, *variables, *_mounts(paths), *given, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
         "--bind", str(folder), FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 TICK_S = 0.025
 """Between looks at what a job uses."""
+INPUT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 TEXT_CHARACTERS_MAX = 2500
 CLAIMS = (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)
 """What a job can say about itself."""
@@ -37,6 +39,13 @@ class Job:
     """Plain JSON."""
     compiled: bool = False
     """Whether serl's compiled code (numba) is used."""
+    inputs: dict[str, Path] = field(default_factory=dict)
+    """Files and folders that the job reads, as /inputs/NAME."""
+
+    def __post_init__(self) -> None:
+        for name, path in self.inputs.items():
+            if not INPUT_NAME.fullmatch(name) or not path.exists():
+                raise ConfigError(f"input {name!r}: a plain name and a file that exists are due, got {path}")
 
 
 @dataclass
@@ -129,7 +138,7 @@ def run(job: Job, folder: Path, limits: Limits | None = None) -> Verdict:
         raise ConfigError(
             f"{folder}: a folder that only its owner can enter (mode 700) is due: jobs may leave programs in it"
         )
-    for path in bubblewrap.visible():
+    for path in (*bubblewrap.visible(), *(path.resolve() for path in job.inputs.values())):
         if folder.is_relative_to(path) or path.is_relative_to(folder):
             raise ConfigError(f"{folder}: a folder apart from {path}, which jobs read, is due")
     with contextlib.suppress(FileNotFoundError):
@@ -151,7 +160,7 @@ def _watch(job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float) -
         info_read, info_write = stack.enter_context(_pipe())
         started_read, started_write = stack.enter_context(_pipe())
         inherited = (rules.fileno(), info_write.fileno(), started_write.fileno())
-        command = bubblewrap.command(bwrap, folder, limits, *inherited)
+        command = bubblewrap.command(bwrap, folder, job.inputs, limits, *inherited)
         process = stack.enter_context(
             subprocess.Popen(
                 command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=inherited, bufsize=0,

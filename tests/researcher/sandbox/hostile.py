@@ -73,6 +73,8 @@ PROCESSES = [
     Hostile("start a pool", "import multiprocessing; multiprocessing.Pool(2)"),
     Hostile("fork by number", CALL + "assert call(57) == call(58) == 'EPERM' and call(435, None, 0) == 'ENOSYS'", (OK,)),
     Hostile("thread bomb", "import threading, time\nfor _ in range(5000): threading.Thread(target=time.sleep, args=(9,)).start()", (THREADS,)),
+    Hostile("thread bomb under a false name", "import ctypes, threading, time\nctypes.CDLL(None).prctl(15, b') R 1 (x')\nfor _ in range(5000): threading.Thread(target=time.sleep, args=(9,)).start()", (THREADS,)),
+    Hostile("stop itself", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", (TIMEOUT,)),
     Hostile("become another program", "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'while True: pass'])", (TIMEOUT,)),
     Hostile("kill everybody", "import os\nos.kill(-1, 9)\nos.kill(1, 9)", (OK, CRASHED, SIGNALLED)),
     Hostile("kill itself", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", (SIGNALLED,), "SIGKILL"),

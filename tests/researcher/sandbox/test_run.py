@@ -77,6 +77,24 @@ def test_code_compiled_outside_is_loaded_and_nothing_is_written_beside_it(folder
 
 
 @pytest.mark.usefixtures("sandboxed")
+def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.day").write_text("day")
+    source = (
+        "import os; answer = open('/inputs/mine').read(), os.listdir('/inputs'), os.access('/inputs/mine', os.W_OK)"
+    )
+    with work_folder() as folder:
+        verdict = run(Job(EXECUTE, {"source": source}, inputs={"mine": tmp_path / "a.day"}), folder)
+        assert verdict.value == ["day", ["mine"], False]
+        with pytest.raises(ConfigError):
+            run(Job(EXECUTE, inputs={"mine": folder}), folder)
+    for name in ("..", "a/b", "", ".hidden"):
+        with pytest.raises(ConfigError, match="plain name"):
+            Job(EXECUTE, inputs={name: tmp_path})
+    with pytest.raises(ConfigError, match="exists"):
+        Job(EXECUTE, inputs={"a": tmp_path / "missing"})
+
+
+@pytest.mark.usefixtures("sandboxed")
 def test_jobs_run_side_by_side() -> None:
     verdicts: list[Verdict] = []
 
