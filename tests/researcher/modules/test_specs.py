@@ -1,11 +1,14 @@
 """Specifications and what is built from them."""
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from serl.agents.execution.environment.static import trades_of
+from serl.agents.traders.population import check_population
+from serl.agents.traders.simulate import simulate
 from serl.researcher.modules import build, checks, specs
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.errors import ModuleError, SpecError
@@ -132,3 +135,13 @@ def test_messages_are_channels_of_observations() -> None:
 def test_only_specifications_are_built() -> None:
     with pytest.raises(ModuleError, match="got dict"):
         build.build({"base": "none"})
+
+
+def test_populations_of_every_trader_make_a_market() -> None:
+    kinds = specs.GroupSpec.model_fields["trader"].annotation
+    groups = [{"trader": name, "count": 2, "pace": "fast"} for name in get_args(kinds)]
+    for some in (groups[:4], groups[4:]):
+        values = built(Kind.PROFILES, groups=some)(recorded.load().statistics, np.random.default_rng(0))
+        population = check_population(values, "made")
+        day = simulate(population, seed=1, until_ns=population.open_ns + 120 * 1_000_000_000)
+        assert len(trades_of(day)) > 10
