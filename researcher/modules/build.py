@@ -1,0 +1,153 @@
+"""From a specification to the callable that its contract asks for. This code is trusted, so what it builds needs no sandbox."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment.observation import Layout
+from serl.researcher.modules.contracts import (
+    AgentModule,
+    CommunicateModule,
+    Floats,
+    ImagineModule,
+    MarketStatistics,
+    ProfilesModule,
+    RewardInputs,
+    RewardModule,
+)  # fmt: skip
+from serl.researcher.modules.errors import ModuleError
+from serl.researcher.modules.specs import AgentSpec, CommunicateSpec, GroupSpec, ImagineSpec, ProfilesSpec, RewardSpec
+
+SHAPES: dict[str, Callable[[Floats], Floats]] = {
+    "linear": lambda values: values,
+    "square": np.square,
+    "absolute": np.abs,
+    "positive": lambda values: np.maximum(values, 0.0),
+    "negative": lambda values: np.minimum(values, 0.0),
+    "tanh": np.tanh,
+}
+BASES: dict[str, Callable[[RewardInputs], Floats]] = {
+    "price_advantage": lambda step: step.gain_bps - step.last * step.vwap_bps,
+    "shortfall": lambda step: step.gain_bps,
+    "none": lambda step: np.zeros_like(step.gain_bps),
+}
+SQUASHES: dict[str, Callable[[Floats], Floats]] = {
+    "tanh": np.tanh,
+    "sign": np.sign,
+    "clip": lambda values: np.clip(values, -1.0, 1.0),
+}
+NAMES = Layout().names
+PACES = {"slow": 4.0, "normal": 1.0, "fast": 0.25}
+"""Factors on the mean time between a trader's looks."""
+
+
+def reward(spec: RewardSpec) -> RewardModule:
+    """The sum of base and terms."""
+
+    def module(step: RewardInputs) -> Floats:
+        total = BASES[spec.base](step)
+        for term in spec.terms:
+            value = SHAPES[term.shape](getattr(step, term.feature)) * (term.weight_percent / 100)
+            total = total + (value * step.last if term.when == "last_step" else value)
+        return total
+
+    return module
+
+
+def agent(spec: AgentSpec) -> AgentModule:
+    """A trunk and two heads; see networks.py."""
+
+    def module(observation_dim: int, action_dim: int) -> Any:
+        from serl.researcher.modules.networks import SpecNetwork  # PyTorch takes seconds to load
+
+        return SpecNetwork(spec, observation_dim, action_dim)
+
+    return module
+
+
+def imagine(spec: ImagineSpec) -> ImagineModule:
+    """The block bootstrap."""
+
+    def module(history: Floats, rng: np.random.Generator, n: int, horizon: int) -> Floats:
+        block = min(spec.block_bars, len(history))
+        starts = rng.integers(0, len(history) - block + 1, (n, -(-horizon // block)))
+        places = (starts[..., None] + np.arange(block)).reshape(n, -1)[:, :horizon]
+        drawn: Floats = history[places]
+        mirror = np.where(rng.random((n, 1)) < spec.mirrored_percent / 100, -1.0, 1.0)
+        moves = drawn[..., 0] * mirror * (spec.volatility_percent / 100) + spec.drift_bps / horizon
+        ranges = drawn[..., 1] * (spec.volatility_percent / 100)
+        return np.stack([moves, ranges, drawn[..., 2] * (spec.volume_percent / 100)], axis=-1)
+
+    return module
+
+
+def _group(spec: GroupSpec, statistics: MarketStatistics) -> dict[str, Any]:
+    """A group in the units of the market."""
+    slower, lots = PACES[spec.pace], max(1, round(statistics.trade_lots))
+    mid, volatility = statistics.mid_ticks, statistics.volatility_ticks_per_root_s
+    profiles: dict[str, dict[str, Any]] = {
+        "value": {"interval_s": 30 * slower, "mean_ticks": mid, "noise_variance_ticks2": max(1.0, statistics.spread_ticks**2)},
+        "noise": {"interval_s": 60 * slower, "orders": 1_000_000},
+        "momentum": {"interval_s": 30 * slower, "position_lots_max": 20 * lots},
+        "imbalance": {"interval_s": 2 * slower, "order_lots": lots, "position_lots_max": 3 * lots},
+        "informed": {"interval_s": 5 * slower, "order_lots_max": 2 * lots},
+        "participation_maker": {"interval_s": 10 * slower, "first_spread_ticks": max(1.0, statistics.spread_ticks), "order_lots_min": lots},
+        "avellaneda_stoikov": {"interval_s": slower, "order_lots": lots, "volatility_ticks_per_root_s": max(0.01, volatility)},
+        "institutional": {"parent_lots": 20.0 * lots, "interval_s": 10 * slower},
+    }  # fmt: skip
+    return {"trader": spec.trader, "count": spec.count, "start_spread_s": 30.0, "profile": profiles[spec.trader]}
+
+
+def profiles(spec: ProfilesSpec) -> ProfilesModule:
+    """The population of the groups."""
+
+    def module(statistics: MarketStatistics, rng: np.random.Generator) -> dict[str, Any]:
+        lots = max(1.0, statistics.trade_lots)
+        volatility = statistics.volatility_ticks_per_root_s * spec.volatility_percent / 100
+        first = {
+            "trader": "zero_intelligence",
+            "start_spread_s": 0.001,
+            "profile": {
+                "limit_lots": lots,
+                "market_lots": lots,
+                "market_per_s": max(0.01, statistics.trades_per_s / 2),
+            },
+        }
+        return {
+            "name": "imagined",
+            "value": {"mean_ticks": statistics.mid_ticks, "volatility_ticks_per_root_s": volatility},
+            "groups": [first, *(_group(group, statistics) for group in spec.groups)],
+        }
+
+    return module
+
+
+def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> CommunicateModule:
+    """Channels of observations called `names` (what follows them, messages heard, is not read)."""
+    places = [names.index(channel.observation) for channel in spec.channels]
+
+    def module(observations: Floats) -> Floats:
+        columns = [
+            SQUASHES[channel.squash](observations[:, place] * channel.gain)
+            for channel, place in zip(spec.channels, places, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    return module
+
+
+BUILDERS: dict[type[Any], Callable[[Any], Any]] = {
+    RewardSpec: reward,
+    AgentSpec: agent,
+    ImagineSpec: imagine,
+    ProfilesSpec: profiles,
+    CommunicateSpec: communicate,
+}
+
+
+def build(spec: Any) -> Any:
+    """The callable of a specification of any kind; ModuleError for anything else."""
+    if type(spec) not in BUILDERS:
+        raise ModuleError(f"a specification is due, got {type(spec).__name__}")
+    return BUILDERS[type(spec)](spec)

@@ -1,0 +1,113 @@
+"""The five contracts: what a module is called with and what it gives back. Generated code may import this file, nothing else of serl.
+
+Everything comes in batches, so that training stays fast. `VERSION` rises when a module of before would no longer fit.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+VERSION = 1
+Floats = NDArray[np.float64]
+
+
+class Kind(StrEnum):
+    """Which of the five."""
+
+    REWARD = "reward"
+    AGENT = "agent"
+    IMAGINE = "imagine"
+    PROFILES = "profiles"
+    COMMUNICATE = "communicate"
+
+
+@dataclass(frozen=True)
+class RewardInputs:
+    """One step of N parent orders; each field is (n_envs,) float64 and finite. bps are of the arrival mid, positive is good."""
+
+    sign: Floats
+    """+1 sell, -1 buy."""
+    step: Floats
+    """Decisions made, this one included: 1 .. steps."""
+    steps: Floats
+    """Decisions in the window."""
+    last: Floats
+    """1 at the last step of an episode, else 0; what was left is then filled by force."""
+    filled: Floats
+    """Filled in this step, as a share of the parent order, 0 .. 1."""
+    remaining: Floats
+    """Not filled after this step, as a share of the parent order, 0 .. 1."""
+    unfilled: Floats
+    """What forced completion filled, as a share of the parent order; 0 before the last step."""
+    behind: Floats
+    """remaining - (1 - step / steps): above 0 when behind an even schedule."""
+    participation: Floats
+    """Lots filled in this step / (lots filled + lots traded by others), 0 .. 1."""
+    gain_bps: Floats
+    """Shortfall gained by this step's fills against the arrival mid, of the whole order; sums to the implementation shortfall."""
+    price_bps: Floats
+    """The mean price of this step's fills against the mid now, signed like a gain; 0 without fills."""
+    drift_bps: Floats
+    """The mid now against the arrival mid, signed like a gain."""
+    vwap_bps: Floats
+    """The market's VWAP since the start against the arrival mid, signed like a gain."""
+    spread_bps: Floats
+    """Ask - bid now; 0 of a one-sided book."""
+    imbalance: Floats
+    """(bid - ask lots) / (bid + ask lots) at the touch, -1 .. 1."""
+
+
+RewardModule = Callable[[RewardInputs], Floats]
+"""reward(step) -> (n_envs,) finite rewards of the step."""
+
+AgentModule = Callable[[int, int], Any]
+"""build(observation_dim, action_dim) -> torch.nn.Module whose forward takes (batch, observation_dim) float32 and gives a pair:
+(batch, action_dim) parameters of the action's distribution, and (batch,) values. Sequences come as larger batches."""
+
+HISTORY_COLUMNS = ("return_bps", "range_bps", "volume_lots")
+"""Of a bar: close to close, (high - low) / close, and what was traded."""
+
+
+ImagineModule = Callable[[Floats, np.random.Generator, int, int], Floats]
+"""imagine(history (t, 3), rng, n, horizon) -> (n, horizon, 3) scenarios of what may come next, in HISTORY_COLUMNS; ranges and
+volumes not below 0."""
+
+
+@dataclass(frozen=True)
+class MarketStatistics:
+    """Of the training days."""
+
+    mid_ticks: float
+    spread_ticks: float
+    touch_lots: float
+    """Mean lots of the best level of a side."""
+    volume_lots_per_s: float
+    trades_per_s: float
+    trade_lots: float
+    """Mean size."""
+    volatility_ticks_per_root_s: float
+    """Standard deviation of the mid's move in a second."""
+
+
+ProfilesModule = Callable[[MarketStatistics, np.random.Generator], Mapping[str, Any]]
+"""profiles(statistics, rng) -> a population: {"name": .., "groups": [{"trader": .., "count": .., "profile": {..}}]}."""
+
+MESSAGE_MAX = 8
+"""Numbers a message."""
+
+CommunicateModule = Callable[[Floats], Floats]
+"""communicate(observations (n_agents, d)) -> (n_agents, m) messages in [-1, 1], m from 1 to MESSAGE_MAX; the others' policies see
+them at their next decision."""
+
+SIGNATURES = {
+    Kind.REWARD: ("reward", ("step",)),
+    Kind.AGENT: ("build", ("observation_dim", "action_dim")),
+    Kind.IMAGINE: ("imagine", ("history", "rng", "n", "horizon")),
+    Kind.PROFILES: ("profiles", ("statistics", "rng")),
+    Kind.COMMUNICATE: ("communicate", ("observations",)),
+}
+"""The function that each module defines, and its parameters."""

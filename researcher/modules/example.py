@@ -1,0 +1,14 @@
+"""The examples as texts, for prompts."""
+
+from importlib.resources import files
+from typing import Literal
+
+from serl.researcher.modules.contracts import Kind
+
+Form = Literal["code", "spec"]
+
+
+def example(kind: Kind, form: Form) -> str:
+    """The text of the example of a kind."""
+    name = f"{kind.value}.{'py' if form == 'code' else 'json'}"
+    return files("serl.researcher.modules").joinpath("examples", name).read_text()

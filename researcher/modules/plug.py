@@ -1,0 +1,67 @@
+"""Where modules plug in: rewards into execution environments, scenarios into the market of bars."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.environment.account import mids
+from serl.agents.execution.environment.bars import BarDays
+from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
+from serl.exchange.records import Rows
+from serl.researcher.modules import checks
+from serl.researcher.modules.contracts import Floats, RewardInputs, RewardModule
+
+
+def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInputs:
+    """What a reward sees of the step that has just been settled."""
+    accounts, frames = env.accounts, env.market.frames
+    parents, episodes = accounts.parents, accounts.episodes
+    qty, sign = episodes["qty_lots"], episodes["sign"].astype(float)
+    lots, remaining = fills["lots"], parents["remaining_lots"] / qty
+    mid, arrival = mids(frames), parents["arrival_mid"]
+    bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
+    bid_lots, ask_lots = frames["bid_lots"][:, 0], frames["ask_lots"][:, 0]
+    price = fills["notional"] / np.maximum(lots, 1)
+    step, steps = parents["step"].astype(float), episodes["steps"].astype(float)
+    fields = {
+        "sign": sign, "step": step, "steps": steps, "last": np.asarray(last, float), "filled": lots / qty, "remaining": remaining,
+        "unfilled": np.where(last, parents["unfilled_lots"] / qty, 0.0), "behind": remaining - (1 - step / steps),
+        "participation": lots / np.maximum(lots + frames["traded_lots"], 1),
+        "gain_bps": accounts.shortfall_bps(lots, fills["notional"]),
+        "price_bps": np.where(lots > 0, sign * (price - mid) / arrival * 1e4, 0.0),
+        "drift_bps": sign * (mid - arrival) / arrival * 1e4, "vwap_bps": accounts.market_move_bps(),
+        "spread_bps": np.where((bid > 0) & (ask > 0), (ask - bid) / arrival * 1e4, 0.0),
+        "imbalance": (bid_lots - ask_lots) / np.maximum(bid_lots + ask_lots, 1),
+    }  # fmt: skip
+    # a book that is empty has no mid: what is measured from it is then 0
+    return RewardInputs(
+        **{name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in fields.items()}
+    )
+
+
+def as_reward(module: RewardModule) -> Reward:
+    """A module as the reward of an execution environment; ModuleError when it does not keep its contract."""
+
+    def reward(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
+        return checks.rewards(module(reward_inputs(env, fills, last)), env.num_envs)
+
+    return reward
+
+
+def history_of(bars: BarDays, day: int) -> Floats:
+    """(t, 3) HISTORY_COLUMNS of a day of bars; the first bar's return is from its open."""
+    opens, highs, lows, closes, _, volumes = bars.values[day].T
+    before = np.concatenate((opens[:1], closes[:-1]))
+    return np.stack([(closes / before - 1) * 1e4, (highs - lows) / closes * 1e4, volumes], axis=1)
+
+
+def days_of(scenarios: Floats, start_ticks: float, starts_ns: Any, bar_ns: int) -> BarDays:
+    """Scenarios (n, horizon, 3) as days of bars that begin at a price. A bar's range lies evenly around its open and close."""
+    closes = start_ticks * np.cumprod(1 + scenarios[..., 0] * 1e-4, axis=1)
+    opens = np.concatenate((np.full((len(closes), 1), start_ticks), closes[:, :-1]), axis=1)
+    body_high, body_low = np.maximum(opens, closes), np.minimum(opens, closes)
+    spare = np.maximum(0.0, scenarios[..., 1] * 1e-4 * closes - (body_high - body_low)) / 2
+    highs, lows = body_high + spare, np.maximum(body_low - spare, 1.0)
+    typical = (highs + lows + closes) / 3
+    values = np.stack([opens, highs, lows, closes, typical, np.rint(scenarios[..., 2])], axis=-1)
+    return BarDays(np.asarray(starts_ns, np.int64), bar_ns, np.maximum(values, [1, 1, 1, 1, 1, 0]))

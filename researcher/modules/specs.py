@@ -1,0 +1,130 @@
+"""Specifications: modules as JSON of choices, for models too small to write code.
+
+Every number is one of a list: grammars enforce enumerations, but not bounds. `json_schema` is what constrains decoding.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.errors import SpecError
+
+TERMS_MAX, LAYERS_MAX, GROUPS_MAX, CHANNELS_MAX = 4, 3, 6, 4
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Feature = Literal[
+    "filled", "remaining", "unfilled", "behind", "participation", "gain_bps", "price_bps", "drift_bps", "vwap_bps", "spread_bps",
+    "imbalance",
+]  # fmt: skip
+Percent = Literal[-500, -200, -100, -50, -20, -10, -5, -2, -1, 1, 2, 5, 10, 20, 50, 100, 200, 500]
+
+
+class RewardTerm(_Spec):
+    """weight_percent / 100 x shape(feature), at every step or at the last."""
+
+    feature: Feature
+    shape: Literal["linear", "square", "absolute", "positive", "negative", "tanh"]
+    weight_percent: Percent
+    when: Literal["every_step", "last_step"]
+
+
+class RewardSpec(_Spec):
+    """The price advantage (or the shortfall, or nothing) and a few terms."""
+
+    base: Literal["price_advantage", "shortfall", "none"]
+    terms: Annotated[list[RewardTerm], Field(min_length=1, max_length=TERMS_MAX)]
+
+
+Width = Literal[16, 32, 64, 128]
+
+
+class AgentSpec(_Spec):
+    """Layers of the network."""
+
+    trunk: Annotated[list[Width], Field(max_length=LAYERS_MAX, description="layers that policy and value share")]
+    policy: Annotated[list[Width], Field(max_length=LAYERS_MAX)]
+    value: Annotated[list[Width], Field(max_length=LAYERS_MAX)]
+    activation: Literal["tanh", "relu", "silu", "gelu"]
+    normalise: Literal["none", "layer"]
+    residual: Literal["no", "yes"]
+
+
+class ImagineSpec(_Spec):
+    """Blocks of the past, drawn with replacement (Künsch 1989), and changed."""
+
+    block_bars: Literal[1, 2, 5, 10, 20, 50]
+    volatility_percent: Literal[50, 75, 100, 125, 150, 200]
+    volume_percent: Literal[50, 75, 100, 125, 150, 200]
+    drift_bps: Literal[-5, -2, -1, 0, 1, 2, 5]
+    mirrored_percent: Literal[0, 25, 50]
+
+
+class GroupSpec(_Spec):
+    """Some traders of a kind."""
+
+    trader: Literal[
+        "value",
+        "noise",
+        "momentum",
+        "imbalance",
+        "informed",
+        "participation_maker",
+        "avellaneda_stoikov",
+        "institutional",
+    ]
+    count: Literal[1, 2, 5, 10, 20, 50, 100]
+    pace: Literal["slow", "normal", "fast"]
+
+
+class ProfilesSpec(_Spec):
+    """Who trades, beside the one zero-intelligence trader that keeps every market going."""
+
+    groups: Annotated[list[GroupSpec], Field(min_length=1, max_length=GROUPS_MAX)]
+    volatility_percent: Literal[50, 75, 100, 150, 200]
+
+
+class Channel(_Spec):
+    """gain x an observed number, squashed into [-1, 1]."""
+
+    observation: Literal[
+        "inventory", "behind_schedule", "time_left", "resting", "drift", "spread", "imbalance", "return_0", "signed_0"
+    ]
+    gain: Literal[-5, -2, -1, 1, 2, 5]
+    squash: Literal["tanh", "sign", "clip"]
+
+
+class CommunicateSpec(_Spec):
+    """A number of the message a channel."""
+
+    channels: Annotated[list[Channel], Field(min_length=1, max_length=CHANNELS_MAX)]
+
+
+SPECS: dict[Kind, type[_Spec]] = {
+    Kind.REWARD: RewardSpec,
+    Kind.AGENT: AgentSpec,
+    Kind.IMAGINE: ImagineSpec,
+    Kind.PROFILES: ProfilesSpec,
+    Kind.COMMUNICATE: CommunicateSpec,
+}
+
+
+def json_schema(kind: Kind) -> dict[str, Any]:
+    """JSON schema of a kind's specification, for grammar-constrained decoding."""
+    return SPECS[kind].model_json_schema()
+
+
+def parse(kind: Kind, text: str) -> _Spec:
+    """The specification that a text holds; SpecError says each thing that is wrong with it."""
+    try:
+        return SPECS[kind].model_validate_json(text)
+    except ValidationError as error:
+        places = [
+            f"{'.'.join(map(str, item['loc'])) or 'the whole'}: {item['msg']}, got {str(item['input'])[:80]!r}"
+            for item in error.errors()[:5]
+        ]
+        raise SpecError(f"the specification: {'; '.join(places)}") from None

@@ -1,0 +1,66 @@
+"""The system calls that a job may not make, as a classic BPF program for seccomp(2).
+
+Namespaces hide files and network; this takes away what is left to reach for: other processes (so a job stays one process, and its
+memory limit is the limit of the whole), sockets, memory outside the address space, and the parts of the kernel that exploits like best.
+A call that is taken away fails with EPERM; clone3, whose flags a filter cannot see, with ENOSYS, so that libc uses clone.
+"""
+
+import errno
+import platform
+import struct
+
+from serl.researcher.sandbox.errors import SandboxUnavailableError
+
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+"""BPF_LD|W|ABS, BPF_JMP|JEQ, |JGE, |JSET, BPF_RET."""
+ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+"""Offsets in struct seccomp_data (little-endian)."""
+CLONE_THREAD = 0x00010000
+X32 = 0x40000000
+"""Calls from here on are those of the x32 ABI."""
+
+COMMON = {
+    "clone3": 435, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
+    "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442, "memfd_secret": 447,
+}  # fmt: skip
+X86_64 = {
+    "shmget": 29, "socket": 41, "clone": 56, "fork": 57, "vfork": 58, "semget": 64, "msgget": 68, "ptrace": 101,
+    "personality": 135, "pivot_root": 155, "chroot": 161, "mount": 165, "umount2": 166, "init_module": 175, "delete_module": 176,
+    "mq_open": 240, "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272,
+    "perf_event_open": 298, "name_to_handle_at": 303, "open_by_handle_at": 304, "setns": 308, "process_vm_readv": 310,
+    "process_vm_writev": 311, "finit_module": 313, "memfd_create": 319, "bpf": 321, "userfaultfd": 323,
+}  # fmt: skip
+AARCH64 = {
+    "umount2": 39, "mount": 40, "pivot_root": 41, "chroot": 51, "personality": 92, "unshare": 97, "kexec_load": 104,
+    "init_module": 105, "delete_module": 106, "ptrace": 117, "mq_open": 180, "msgget": 186, "semget": 190, "shmget": 194,
+    "socket": 198, "add_key": 217, "request_key": 218, "keyctl": 219, "clone": 220, "perf_event_open": 241,
+    "name_to_handle_at": 264, "open_by_handle_at": 265, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
+    "finit_module": 273, "memfd_create": 279, "bpf": 280, "userfaultfd": 282,
+}  # fmt: skip
+MACHINES = {"x86_64": (0xC000003E, X86_64), "aarch64": (0xC00000B7, AARCH64)}
+"""AUDIT_ARCH and call numbers."""
+
+
+def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+    """One struct sock_filter; `yes` and `no` are instructions to skip."""
+    return struct.pack("<HBBI", code, yes, no, value)
+
+
+def program(machine: str | None = None) -> bytes:
+    """The filter of a machine (default: this one); SandboxUnavailableError for a machine whose call numbers are not known."""
+    machine = machine or platform.machine()
+    if machine not in MACHINES:
+        known = " or ".join(MACHINES)
+        raise SandboxUnavailableError(f"the sandbox filters system calls of {known}, this machine is {machine}")
+    architecture, own = MACHINES[machine]
+    calls = COMMON | own
+    clone, clone3 = calls.pop("clone"), calls.pop("clone3")
+    fail = _step(RETURN, FAIL | errno.EPERM)
+    steps = [_step(LOAD, ARCHITECTURE), _step(EQUAL, architecture, yes=1), _step(RETURN, KILL), _step(LOAD, NUMBER)]
+    steps += [_step(AT_LEAST, X32, no=1), fail]
+    steps += [_step(EQUAL, clone3, no=1), _step(RETURN, FAIL | errno.ENOSYS)]
+    for number in sorted(calls.values()):
+        steps += [_step(EQUAL, number, no=1), fail]
+    steps += [_step(EQUAL, clone, no=3), _step(LOAD, FIRST_ARGUMENT), _step(ANY_BIT, CLONE_THREAD, yes=1), fail]
+    return b"".join([*steps, _step(RETURN, ALLOW)])

@@ -1,0 +1,115 @@
+"""The first stage: a module's text. It makes good messages and saves time; it is not what makes running it safe."""
+
+import ast
+
+from serl.researcher.modules.contracts import SIGNATURES, Kind
+from serl.researcher.validation.findings import Finding, Reason
+
+CHARACTERS_MAX, NODES_MAX = 16_000, 4000
+CONTRACTS = "serl.researcher.modules.contracts"
+IMPORTS = ("numpy", "torch", "math", "dataclasses", "typing", "collections.abc", "__future__", CONTRACTS)
+FORBIDDEN = frozenset(
+    {"eval", "exec", "compile", "open", "input", "breakpoint", "globals", "locals", "vars", "getattr", "setattr", "delattr",
+     "exit", "quit", "memoryview"}
+)  # fmt: skip
+ATTRIBUTES = frozenset(
+    {"load", "save", "fromfile", "tofile", "memmap", "loadtxt", "savetxt", "genfromtxt", "from_file", "ctypeslib", "ctypes", "hub",
+     "distributed", "multiprocessing", "utils", "system", "cpp_extension", "compile", "jit"}
+)  # fmt: skip
+"""Of numpy and torch: files, other processes, compilers."""
+METHODS = frozenset({"__init__", "__call__", "__post_init__", "__name__", "__version__"})
+
+
+def read(kind: Kind, source: str) -> list[Finding]:
+    """What is wrong with a text before it is run; empty if nothing."""
+    if len(source) > CHARACTERS_MAX:
+        return [
+            Finding(
+                Reason.SIZE,
+                f"a module has at most {CHARACTERS_MAX:,} characters, this one has {len(source):,}: shorten it",
+            )
+        ]
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return [
+            Finding(
+                Reason.SYNTAX, f"line {error.lineno}: {error.msg}; give Python code only, without prose or code fences"
+            )
+        ]
+    except (ValueError, RecursionError, MemoryError) as error:
+        return [Finding(Reason.SYNTAX, f"the text cannot be read as Python ({error}); write it simpler")]
+    nodes = list(ast.walk(tree))
+    if len(nodes) > NODES_MAX:
+        return [
+            Finding(
+                Reason.SIZE, f"a module has at most {NODES_MAX:,} syntax nodes, this one has {len(nodes):,}: shorten it"
+            )
+        ]
+    return [*_signature(kind, tree), *(finding for node in nodes for finding in _node(node))]
+
+
+def _signature(kind: Kind, tree: ast.Module) -> list[Finding]:
+    name, parameters = SIGNATURES[kind]
+    due = f"def {name}({', '.join(parameters)})"
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    if not found:
+        return [Finding(Reason.SIGNATURE, f"the module must define `{due}` at its top level; it does not")]
+    given = found[-1].args
+    names = tuple(argument.arg for argument in (*given.posonlyargs, *given.args))
+    extra = bool(given.vararg or given.kwarg or [each for each in given.kw_defaults if each is None])
+    required = names[: len(names) - len(given.defaults)]
+    if names[: len(parameters)] != parameters or len(required) > len(parameters) or extra:
+        return [
+            Finding(
+                Reason.SIGNATURE, f"line {found[-1].lineno}: `{due}` is due, got `def {name}({ast.unparse(given)})`"
+            )
+        ]
+    return []
+
+
+def _node(node: ast.AST) -> list[Finding]:
+    if isinstance(node, ast.Import):
+        return [finding for alias in node.names for finding in _import(alias.name, node.lineno)]
+    if isinstance(node, ast.ImportFrom):
+        names = (
+            [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)] if not node.level else ["."]
+        )
+        return _import(names[0], node.lineno) or _names_of(node)
+    if isinstance(node, ast.Name) and (node.id in FORBIDDEN or _private(node.id)):
+        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `{node.id}` is not allowed in a module; leave it out")]
+    if isinstance(node, ast.Attribute) and (node.attr in ATTRIBUTES or _private(node.attr)):
+        return [
+            Finding(Reason.FORBIDDEN, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; leave it out")
+        ]
+    if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+        return [
+            Finding(
+                Reason.FORBIDDEN,
+                f"line {node.lineno}: asynchronous code is not allowed in a module; use plain functions",
+            )
+        ]
+    return []
+
+
+def _private(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__") and name not in METHODS
+
+
+def _names_of(node: ast.ImportFrom) -> list[Finding]:
+    return [
+        Finding(
+            Reason.IMPORT, f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; leave it out"
+        )
+        for alias in node.names
+        if alias.name in ATTRIBUTES
+    ]
+
+
+def _import(name: str, line: int) -> list[Finding]:
+    allowed = name in IMPORTS or name.split(".")[0] in ("numpy", "torch")
+    if allowed and not any(part in ATTRIBUTES for part in name.split(".")):
+        return []
+    return [
+        Finding(Reason.IMPORT, f"line {line}: `{name}` cannot be imported; a module may import {', '.join(IMPORTS)}")
+    ]

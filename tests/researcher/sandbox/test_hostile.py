@@ -1,0 +1,115 @@
+"""Attacks: each ends in a typed verdict, and nothing outside its folder is another afterwards."""
+
+import hashlib
+import platform
+import socket
+from collections import ChainMap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from serl.researcher.sandbox.limits import MIB, Limits
+from serl.researcher.sandbox.run import Job, run, work_folder
+from serl.researcher.sandbox.verdict import Outcome
+from tests.researcher.sandbox.hostile import CALL, EVERY, Hostile
+from tests.researcher.sandbox.watching import running
+
+LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
+
+
+NEVER_ENDING: dict[Outcome, dict[str, float]] = {Outcome.TIMEOUT: {"wall_s": 1.5}, Outcome.CPU: {"cpu_s": 1}}
+"""Limits of attacks that only a limit ends."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What no job may touch."""
+
+    canary: Path
+    path: Path
+    sockets: tuple[socket.socket, ...]
+
+    @property
+    def port(self) -> int:
+        return int(self.sockets[0].getsockname()[1])
+
+    def hash(self) -> str:
+        """Of names, permissions and contents."""
+        digest = hashlib.sha256()
+        for path in sorted(self.canary.rglob("*")):
+            digest.update(f"{path}{path.lstat().st_mode}".encode())
+            digest.update(path.read_bytes() if path.is_file() else b"")
+        return digest.hexdigest()
+
+    def heard(self) -> list[str]:
+        """Who got something."""
+        told = []
+        for each in self.sockets:
+            try:
+                each.recv(1) if each.type == socket.SOCK_DGRAM else each.accept()
+            except BlockingIOError:
+                continue
+            told.append(str(each.getsockname()))
+        return told
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+    canary = tmp_path_factory.mktemp("canary")
+    (canary / "secret").write_text("secret")
+    (canary / "scores.db").write_bytes(b"scores")
+    tcp, udp, unix, abstract = (
+        socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX),
+    )  # fmt: skip
+    tcp.bind(("127.0.0.1", 0))
+    udp.bind(tcp.getsockname())
+    path = tmp_path_factory.mktemp("socket") / "s"
+    unix.bind(str(path))
+    abstract.bind("\0serl-canary")
+    sockets = (tcp, udp, unix, abstract)
+    for each in sockets:
+        each.setblocking(False)
+        if each is not udp:
+            each.listen()
+    yield Outside(canary, path, sockets)
+    for each in sockets:
+        each.close()
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("hostile", EVERY, ids=lambda hostile: hostile.name.replace(" ", "_"))
+def test_attacks_end_in_a_verdict_and_change_nothing(
+    hostile: Hostile, outside: Outside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hostile.source.startswith(CALL) and platform.machine() != "x86_64":
+        pytest.skip("system calls by number are those of x86_64")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    source = hostile.source
+    for name, value in (("canary", outside.canary), ("port", outside.port), ("path", outside.path)):
+        source = source.replace(f"{{{name}}}", str(value))
+    changes: list[dict[str, float]] = [
+        dict(change) for outcome, change in NEVER_ENDING.items() if outcome in hostile.outcomes
+    ]
+    if Outcome.MEMORY in hostile.outcomes and "torch" not in hostile.source:
+        changes.append({"memory_bytes": 512 * MIB})
+    limits = LIMITS.model_copy(update=ChainMap(*changes))
+    before = outside.hash()
+    with work_folder() as folder:
+        verdict = run(
+            Job("serl.researcher.sandbox.inside:execute", {"source": source}),
+            folder,
+            limits,
+        )
+        assert not running(folder)
+    assert not folder.exists()
+    assert verdict.outcome in hostile.outcomes, verdict
+    assert hostile.text in verdict.text
+    assert verdict.ok or verdict.text
+    assert outside.hash() == before
+    assert not outside.heard()
+
+
+def test_there_are_enough_attacks() -> None:
+    assert len({hostile.name for hostile in EVERY}) == len(EVERY) >= 30

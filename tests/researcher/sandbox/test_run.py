@@ -1,0 +1,188 @@
+"""The sandbox as its user sees it."""
+
+import struct
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.sandbox import figures
+from serl.exchange.errors import ConfigError
+from serl.researcher.sandbox import bubblewrap, seccomp
+from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.limits import Limits
+from serl.researcher.sandbox.run import Job, run, work_folder
+from serl.researcher.sandbox.verdict import Outcome, Verdict
+from tests.researcher.sandbox.watching import running
+
+EXECUTE = "serl.researcher.sandbox.inside:execute"
+
+
+USES_COMPILED_CODE = """
+import numpy as np
+from serl.agents.execution.environment import bars
+from serl.agents.execution.environment.records import EPISODE
+market = bars.StaticBars(bars.BarDays(np.arange(3) * 60, 60, np.full((1, 3, 6), 100.0)), 1)
+market.reset(np.arange(1), np.array([(0, 1, 10, 0, 60, 2)], EPISODE))
+answer = [sum(each.values()) for each in (bars._advance.stats.cache_hits, bars._advance.stats.cache_misses)]
+"""
+
+
+def execute(folder: Path, source: str, *, compiled: bool = False, limits: Limits | None = None) -> Verdict:
+    return run(Job(EXECUTE, {"source": source}, compiled), folder, limits)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tmp_path.chmod(0o700)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_answers_prints_and_files_come_back(folder: Path) -> None:
+    verdict = execute(folder, "print('hello'); open('mine', 'w').write('x'); answer = {'a': [1, 2.5, None]}")
+    assert verdict == Verdict(Outcome.OK, "", {"a": [1, 2.5, None]}, "hello\n", verdict.wall_s, verdict.start_ms)
+    assert (folder / "mine").read_text() == "x"
+    assert 0 < verdict.start_ms <= verdict.wall_s * 1e3
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_an_answer_of_before_is_not_taken_for_one(folder: Path) -> None:
+    assert execute(folder, "answer = 1").value == 1
+    assert execute(folder, "import os; os._exit(0)").outcome is Outcome.CRASHED
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_errors_name_the_line_of_the_text(folder: Path) -> None:
+    verdict = execute(folder, "x = 1\n\ndef f():\n    return x / 0\nf()")
+    assert (verdict.outcome, verdict.text) == (Outcome.CRASHED, "ZeroDivisionError: division by zero (line 4)")
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_torch_and_numba_work_inside(folder: Path) -> None:
+    torch = "import torch; x = torch.ones(3, requires_grad=True); (x * x).sum().backward(); answer = x.grad.tolist()"
+    assert execute(folder, torch).value == [2.0, 2.0, 2.0]
+    numba = "import numba\n@numba.njit\ndef f(x): return x + 1\nanswer = f(2)"
+    assert execute(folder, numba, compiled=True).value == 3
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_code_compiled_outside_is_loaded_and_nothing_is_written_beside_it(folder: Path) -> None:
+    names: dict[str, Any] = {}
+    exec(USES_COMPILED_CODE, names)  # compiles and caches it, if it is not
+    verdict = execute(folder, USES_COMPILED_CODE, compiled=True)
+    assert verdict.value == [1, 0], verdict
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a.day").write_text("day")
+    source = (
+        "import os; answer = open('/inputs/mine').read(), os.listdir('/inputs'), os.access('/inputs/mine', os.W_OK)"
+    )
+    with work_folder() as folder:
+        verdict = run(Job(EXECUTE, {"source": source}, inputs={"mine": tmp_path / "a.day"}), folder)
+        assert verdict.value == ["day", ["mine"], False]
+        with pytest.raises(ConfigError):
+            run(Job(EXECUTE, inputs={"mine": folder}), folder)
+    for name in ("..", "a/b", "", ".hidden"):
+        with pytest.raises(ConfigError, match="plain name"):
+            Job(EXECUTE, inputs={name: tmp_path})
+    with pytest.raises(ConfigError, match="exists"):
+        Job(EXECUTE, inputs={"a": tmp_path / "missing"})
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_jobs_run_side_by_side() -> None:
+    verdicts: list[Verdict] = []
+
+    def one(number: int) -> None:
+        with work_folder() as folder:
+            verdicts.append(execute(folder, f"answer = {number}"))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(verdict.value for verdict in verdicts) == list(range(8))
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_the_start_is_quick(folder: Path) -> None:
+    assert 0 < min(execute(folder, "").start_ms for _ in range(10)) <= 150  # others share the machine: the least counts
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_figures_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.sandbox.STARTS", 1)
+    monkeypatch.setattr("benchmarks.sandbox.IMPORTS", 1)
+    measured = figures()
+    assert 0 < measured["sandbox_start_ms"] < measured["sandbox_empty_job_ms"] < measured["sandbox_torch_import_ms"]
+    assert measured["sandbox_reward_trial_ms"] > 0
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_an_interruption_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_parts: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("serl.researcher.sandbox.run._follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        execute(folder, "import time; open('mine', 'w'); time.sleep(60)")
+    began = time.monotonic()
+    while running(folder):
+        assert time.monotonic() - began < 10, "it goes on"
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_folders_that_others_can_enter_or_that_jobs_read_are_refused(folder: Path) -> None:
+    folder.chmod(0o755)
+    with pytest.raises(ConfigError, match="mode 700"):
+        execute(folder, "")
+    with pytest.raises(ConfigError):
+        execute(Path(bubblewrap.__file__).parent, "")
+
+
+def test_without_bubblewrap_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(bubblewrap, "available", bubblewrap.available.__wrapped__)
+    with pytest.raises(SandboxUnavailableError, match="apt install bubblewrap"):
+        execute(folder, "open('mine', 'w')")
+    assert not list(folder.iterdir())
+
+
+def test_where_namespaces_are_off_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = folder.parent / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda name: str(fake))
+    monkeypatch.setattr(bubblewrap, "available", bubblewrap.available.__wrapped__)
+    with pytest.raises(SandboxUnavailableError, match=r"No permissions to create new namespace.*user namespaces"):
+        execute(folder, "open('mine', 'w')")
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_a_sandbox_that_cannot_be_set_up_is_a_refusal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = bubblewrap.visible()
+    monkeypatch.setattr(bubblewrap, "visible", lambda: (*before, Path("/nowhere/at/all")))
+    verdict = execute(folder, "open('mine', 'w')")
+    assert verdict.outcome is Outcome.REFUSED
+    assert "nowhere" in verdict.text
+    assert not list(folder.iterdir())
+
+
+def test_filters_are_of_known_machines() -> None:
+    for machine, (architecture, calls) in seccomp.MACHINES.items():
+        program = seccomp.program(machine)
+        steps = [struct.unpack("<HBBI", program[at : at + 8]) for at in range(0, len(program), 8)]
+        assert steps[1] == (seccomp.EQUAL, 1, 0, architecture)
+        assert steps[-1] == (seccomp.RETURN, 0, 0, seccomp.ALLOW)
+        tested = {value for code, _, _, value in steps if code == seccomp.EQUAL}
+        assert tested == {architecture, *calls.values(), *seccomp.COMMON.values()}
+    with pytest.raises(SandboxUnavailableError, match="riscv64"):
+        seccomp.program("riscv64")

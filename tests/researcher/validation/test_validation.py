@@ -1,0 +1,211 @@
+"""Both stages of validation."""
+
+import ast
+
+import pytest
+
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import Form, example
+from serl.researcher.sandbox.limits import Limits
+from serl.researcher.sandbox.run import work_folder
+from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.validation import inside
+from serl.researcher.validation.findings import Finding, Reason, Report, Stage, Tally
+from serl.researcher.validation.reading import CHARACTERS_MAX, read
+from serl.researcher.validation.trial import trial
+from serl.researcher.validation.validate import try_in, validate, validate_code
+
+REWARD = "def reward(step):\n    return {}\n"
+AGENT = """
+import torch
+from torch import nn
+class N(nn.Module):
+    def __init__(self, d, k):
+        super().__init__()
+        self.p, self.v = nn.Linear(d, k), nn.Linear(d, 1)
+        {init}
+    def forward(self, x):
+        {forward}
+def build(observation_dim, action_dim):
+    return N(observation_dim, action_dim)
+"""
+
+
+def tried(kind: Kind, source: str) -> list[Finding]:
+    """The second stage on code of these tests, which needs no sandbox."""
+    return trial(kind, inside.load(kind, source))[0]
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("form", ["code", "spec"])
+def test_examples_are_valid(kind: Kind, form: Form) -> None:
+    report = validate(kind, example(kind, form), form)
+    assert report.ok, report.text
+    assert report.call_ms is not None
+    assert report.call_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "words"),
+    [
+        ("Here is the code:\n```python\n", Reason.SYNTAX, "without prose or code fences"),
+        ("def reward(step):\n  return step.", Reason.SYNTAX, "line 2"),
+        ("x = '\0'", Reason.SYNTAX, "null"),
+        ("a = " + "-" * 15_000 + "1", Reason.SYNTAX, "simpler"),
+        ("#" * (CHARACTERS_MAX + 1), Reason.SIZE, "16,000 characters"),
+        ("[" + "1," * 7000 + "]", Reason.SIZE, "syntax nodes"),
+        ("", Reason.SIGNATURE, "def reward(step)"),
+        ("def reward(inputs):\n  return 1", Reason.SIGNATURE, "got `def reward(inputs)`"),
+        ("def reward(step, more):\n  return 1", Reason.SIGNATURE, "line 1"),
+        ("def reward(*step):\n  return 1", Reason.SIGNATURE, "*step"),
+        ("if True:\n  def reward(step):\n    return 1", Reason.SIGNATURE, "top level"),
+        ("import os\n" + REWARD, Reason.IMPORT, "line 1: `os` cannot be imported"),
+        ("import numpy.ctypeslib\n" + REWARD, Reason.IMPORT, "numpy.ctypeslib"),
+        ("from . import x\n" + REWARD, Reason.IMPORT, "cannot be imported"),
+        ("from torch import hub\n" + REWARD, Reason.IMPORT, "hub"),
+        ("from serl.agents import learning\n" + REWARD, Reason.IMPORT, "serl.agents"),
+        (REWARD.format("eval('1')"), Reason.FORBIDDEN, "line 2: `eval`"),
+        (REWARD.format("().__class__"), Reason.FORBIDDEN, "`.__class__`"),
+        (REWARD.format("__builtins__"), Reason.FORBIDDEN, "`__builtins__`"),
+        ("import numpy as np\n" + REWARD.format("np.load('x')"), Reason.FORBIDDEN, "`.load`"),
+        ("async def f():\n  pass\n" + REWARD, Reason.FORBIDDEN, "plain functions"),
+    ],
+)
+def test_reading_says_what_is_wrong(source: str, reason: Reason, words: str) -> None:
+    findings = read(Kind.REWARD, source)
+    assert any(finding.reason is reason and words in finding.text for finding in findings), findings
+
+
+def test_reading_runs_nothing() -> None:
+    report = validate_code(Kind.REWARD, "import os\nos._exit(1)\n" + REWARD)
+    assert (report.stage, report.verdict, report.ok) == (Stage.READ, None, False)
+    assert report.text.startswith("- line 1: `os`")
+
+
+def test_defaults_and_classes_are_read_well() -> None:
+    assert not read(
+        Kind.REWARD,
+        "import numpy as np\nfrom math import exp\ndef reward(step, scale=2.0):\n  return scale * step.filled",
+    )
+    for kind in Kind:
+        assert not read(kind, example(kind, "code"))
+        ast.parse(example(kind, "code"))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("step.filled * 0 + 3.5", Reason.NO_SIGNAL, "always 3.5"),
+        ("step.filled[:3]", Reason.CONTRACT, "(16,) is due, got (3,)"),
+        ("step.filled / 0.0", Reason.NOT_FINITE, "NaN or infinite"),
+        ("None", Reason.CONTRACT, "numbers"),
+        ("__import__('numpy').random.rand(16)", Reason.NOT_DETERMINISTIC, "given rng"),
+        ("[__import__('time').sleep(0.05), step.filled][1]", Reason.SLOW, "whole arrays"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_rewards_are_tried(body: str, reason: Reason, words: str) -> None:
+    findings = tried(Kind.REWARD, REWARD.format(body))
+    assert [finding.reason for finding in findings] == [reason]
+    assert words in findings[0].text
+
+
+def test_rewards_cannot_write_to_what_they_are_given() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        tried(Kind.REWARD, "def reward(step):\n    step.filled[:] = 1\n    return step.filled")
+
+
+BOTH = "return self.p(x), self.v(x).squeeze(-1)"
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "reason", "words"),
+    [
+        ("pass", "return self.p(x)", Reason.CONTRACT, "pair of tensors"),
+        ("pass", "return self.p(x), self.v(x)", Reason.CONTRACT, "(16,) is due, got (16, 1)"),
+        ("pass", "return self.p(x).detach(), self.v(x).squeeze(-1)", Reason.NO_GRADIENT, "policy outputs"),
+        ("pass", "return self.p(x * 0), self.v(x).squeeze(-1)", Reason.NO_SIGNAL, "outputs of the policy"),
+        ("pass", "return self.p(x), self.v(x).squeeze(-1) / 0", Reason.NOT_FINITE, "values"),
+        ("self.spare = nn.Linear(3, 3)", BOTH, Reason.NO_GRADIENT, "spare.weight, spare.bias"),
+        ("self.n = nn.BatchNorm1d(d)", "x = self.n(x); " + BOTH, Reason.NOT_DETERMINISTIC, "batch"),
+        ("self.n = nn.Dropout()", "x = self.n(x); " + BOTH, Reason.NOT_DETERMINISTIC, "dropout"),
+        ("self.big = nn.Linear(2000, 2000)", BOTH, Reason.CONTRACT, "1,000,000 parameters"),
+    ],
+)
+def test_networks_are_tried(init: str, forward: str, reason: Reason, words: str) -> None:
+    findings = tried(Kind.AGENT, AGENT.format(init=init, forward=forward))
+    assert reason in [finding.reason for finding in findings]
+    assert any(words in finding.text for finding in findings), findings
+
+
+def test_what_is_no_network_is_said() -> None:
+    findings = tried(Kind.AGENT, "def build(observation_dim, action_dim):\n    return 3")
+    assert findings == [Finding(Reason.CONTRACT, "build: a torch.nn.Module is due, got int")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "reason"),
+    [
+        (Kind.IMAGINE, "import numpy\ndef imagine(history, rng, n, horizon):\n return numpy.ones((n, horizon, 3))", Reason.NO_SIGNAL),
+        (Kind.IMAGINE, "import numpy\ndef imagine(history, rng, n, horizon):\n return abs(numpy.random.rand(n, horizon, 3))", Reason.NOT_DETERMINISTIC),
+        (Kind.IMAGINE, "import numpy\ndef imagine(history, rng, n, horizon):\n return abs(rng.random((32, 30, 3)))", Reason.CONTRACT),
+        (Kind.PROFILES, "def profiles(statistics, rng):\n return {'name': 'a', 'groups': [{'trader': 'noise'}]}", Reason.NO_SIGNAL),
+        (Kind.PROFILES, "import random\ndef profiles(statistics, rng):\n return {'name': 'a', 'groups': [{'trader': 'noise', 'start_s': random.random()}]}", Reason.NOT_DETERMINISTIC),
+        (Kind.PROFILES, "def profiles(statistics, rng):\n return []", Reason.CONTRACT),
+        (Kind.COMMUNICATE, "import numpy\ndef communicate(observations):\n return numpy.zeros((len(observations), 2))", Reason.NO_SIGNAL),
+        (Kind.COMMUNICATE, "def communicate(observations):\n return observations", Reason.CONTRACT),
+        (Kind.COMMUNICATE, "import numpy\ndef communicate(observations):\n return numpy.tanh(observations[:, :len(observations) // 2])", Reason.CONTRACT),
+    ],
+)  # fmt: skip
+def test_the_other_kinds_are_tried(kind: Kind, source: str, reason: Reason) -> None:
+    assert reason in [finding.reason for finding in tried(kind, source)]
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize(
+    ("source", "outcome", "words"),
+    [
+        (REWARD.format("1 / 0"), Outcome.CRASHED, "ZeroDivisionError: division by zero (line 2)"),
+        ("while True: pass", Outcome.TIMEOUT, "did not end within 1 s"),
+        ("x = 'a' * 10**12\n" + REWARD, Outcome.MEMORY, "MemoryError"),
+        ("import os\nos._exit(0)", Outcome.CRASHED, "without an answer"),
+        ("", Outcome.CRASHED, "a function `reward` is due"),
+    ],
+)
+def test_what_the_sandbox_stops_is_said(source: str, outcome: Outcome, words: str) -> None:
+    with work_folder() as folder:
+        report = try_in(folder, Kind.REWARD, source, Limits(wall_s=1.0) if outcome is Outcome.TIMEOUT else Limits())
+    assert report.verdict is not None
+    assert (report.stage, report.verdict.outcome, report.ok) == (Stage.TRIAL, outcome, False)
+    assert words in report.text
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize(
+    "value",
+    ["1", "{}", '{"findings": 3}', '{"findings": [["mine", "x"]], "call_ms": 1}', '{"findings": [[]], "call_ms": 1}'],
+)
+def test_forged_results_are_no_results(value: str) -> None:
+    answer = f'{{"outcome": "ok", "text": "", "value": {value}}}'
+    source = f"import os\nopen('answer.json', 'w').write({answer!r})\nos._exit(0)"
+    with work_folder() as folder:
+        report = try_in(folder, Kind.REWARD, source)
+    assert not report.ok
+    assert "is not the result of a trial" in report.text
+
+
+def test_reports_are_counted() -> None:
+    tally = Tally()
+    bad = validate(Kind.REWARD, "{", "spec")
+    for report in (bad, bad, validate(Kind.REWARD, example(Kind.REWARD, "spec"), "spec")):
+        tally.add(report)
+    assert tally.rows() == [
+        {"form": "spec", "kind": "reward", "stage": "read", "reason": "spec", "count": 2},
+        {"form": "spec", "kind": "reward", "stage": "trial", "reason": "ok", "count": 1},
+    ]
+
+
+def test_a_report_without_findings_is_ok_only_after_its_trial() -> None:
+    assert not Report(Kind.REWARD, "code", Stage.READ).ok
+    assert Report(Kind.REWARD, "code", Stage.TRIAL).ok
