@@ -55,7 +55,7 @@ class Client:
         max_tokens: int = 512,
         logprobs: bool = False,
     ) -> Answers:
-        """`n` answers to a conversation, under a JSON schema or a GBNF grammar if one is given.
+        """`n` answers to a conversation, under a JSON schema or a grammar (GBNF; llguidance where the endpoint has it) if one is given.
 
         Answer i is drawn with seed + i, in a call of its own, because not every endpoint has more than one choice. `top_p` 1 means the
         whole distribution, which the policy gradient needs. Errors: EndpointAwayError, EndpointRefusedError, BudgetSpentError, OfflineMissError.

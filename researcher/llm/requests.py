@@ -1,15 +1,12 @@
 """Requests in the dialect of an endpoint."""
 
-import re
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from serl.exchange.errors import ConfigError
-from serl.researcher.errors import require_researcher
 from serl.researcher.llm.settings import Dialect, Endpoint
-
-_SPACE = re.compile(r"^space ::= .*$", re.MULTILINE)
 
 Message = dict[str, str]
 """`{"role": "system" | "user" | "assistant", "content": text}`."""
@@ -28,14 +25,10 @@ class Sampling:
 
 
 def grammar_of(schema: dict[str, Any]) -> str:
-    """The GBNF grammar of a JSON schema, as llama.cpp derives it, but for blanks: at most one, because small models fill pages with them.
-
-    It does not bound numbers: use enum or integers.
-    """
-    require_researcher("xllamacpp")
-    from xllamacpp import json_schema_to_grammar
-
-    return _SPACE.sub('space ::= " "?', str(json_schema_to_grammar(schema)))
+    """A JSON schema as a grammar of llguidance: bounds of numbers and lengths hold, and blanks are where json.dumps puts them
+    (free to choose, small models fill pages with blanks)."""
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return f"%llguidance {{}}\nstart: %json {json.dumps({**schema, 'x-guidance': layout})}"
 
 
 def request_of(
@@ -60,24 +53,20 @@ def request_of(
 
 def _whole_distribution(dialect: Dialect, top_p: float) -> dict[str, Any]:
     """llama.cpp keeps the 40 best tokens and those above a twentieth of the best unless told otherwise."""
-    return {"top_k": 0, "min_p": 0.0} if dialect == "llama.cpp" and top_p == 1.0 else {}
+    return {"top_k": 0, "min_p": 0.0} if dialect in ("llama.cpp", "embedded") and top_p == 1.0 else {}
 
 
 def _constraint(dialect: Dialect, schema: dict[str, Any] | None, grammar: str | None) -> dict[str, Any]:
     if schema is not None and grammar is not None:
         raise ConfigError("schema and grammar: one of both is due, got both")
-    if dialect == "llama.cpp" and (schema is not None or grammar is not None):
-        # the grammar of the schema itself: with response_format the server strips code fences, and tokens miss the text
-        return {"grammar": grammar if schema is None else grammar_of(schema)}
+    if schema is not None and dialect == "embedded":
+        # with response_format the server strips code fences, and then the tokens are not the text
+        return {"grammar": grammar_of(schema)}
     if schema is not None:
-        return {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": schema, "strict": True},
-            }
-        }
+        named = {"name": "answer", "schema": schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
     if grammar is None:
         return {}
-    if dialect == "vllm":
-        return {"structured_outputs": {"grammar": grammar}}
-    raise ConfigError("grammar: an endpoint of dialect llama.cpp or vllm is due, got openai; give a schema instead")
+    if dialect == "openai":
+        raise ConfigError("grammar: an endpoint of another dialect than openai is due; give a schema instead")
+    return {"structured_outputs": {"grammar": grammar}} if dialect == "vllm" else {"grammar": grammar}

@@ -91,7 +91,7 @@ class ServedModel:
         )  # fmt: skip
         address = self._ready()
         self._port = int(address.rpartition(":")[2])
-        return Endpoint(base_url=f"{address}/v1", model=name, dialect="llama.cpp")
+        return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded")
 
     def _ready(self) -> str:
         """The address that the process says once it serves."""

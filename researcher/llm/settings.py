@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from serl.exchange.errors import ConfigError
 
-Dialect = Literal["openai", "llama.cpp", "vllm"]
+Dialect = Literal["openai", "llama.cpp", "vllm", "embedded"]
 
 
 class Endpoint(BaseModel):

@@ -170,13 +170,12 @@ def test_a_money_budget() -> None:
         ("openai", {"schema": {"type": "object"}}, {"response_format"}),
         ("vllm", {"grammar": 'root ::= "a"'}, {"structured_outputs"}),
         ("llama.cpp", {"grammar": 'root ::= "a"'}, {"grammar", "top_k", "min_p"}),
-        ("llama.cpp", {"schema": {"enum": ["a"]}, "top_p": 0.9}, {"grammar"}),
+        ("llama.cpp", {"schema": {"enum": ["a"]}, "top_p": 0.9}, {"response_format"}),
+        ("embedded", {"schema": {"enum": ["a"]}}, {"grammar", "top_k", "min_p"}),
         ("openai", {"logprobs": True}, {"logprobs"}),
     ],
 )
 def test_dialects(dialect: str, asked: dict[str, Any], sent: set[str]) -> None:
-    if "schema" in asked and dialect == "llama.cpp":
-        pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
     with fake_endpoint(completion()) as fake:
         client(fake, dialect=dialect).complete(ASK, **asked)
         common = {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}

@@ -25,7 +25,10 @@ pytestmark = pytest.mark.skipif(not MODELS["tiny"].path.exists(), reason="needs 
 ASK = [{"role": "user", "content": "Weigh inventory and impact."}]
 SCHEMA = {
     "type": "object",
-    "properties": {"inventory": {"enum": [0.1, 0.2, 0.5]}, "impact": {"type": "integer", "minimum": 0, "maximum": 9}},
+    "properties": {
+        "inventory": {"enum": [0.1, 0.2, 0.5]},
+        "impact": {"type": "number", "minimum": 0.5, "maximum": 2.25},
+    },
     "required": ["inventory", "impact"],
     "additionalProperties": False,
 }
@@ -40,7 +43,8 @@ def served() -> Iterator[ServedModel]:
 def test_specs_under_a_schema(served: ServedModel) -> None:
     answers = Client(served.endpoint).complete(ASK, schema=SCHEMA, n=4, max_tokens=100)
     specs = [extract_json(answer) for answer in answers.answers]
-    assert all(spec["inventory"] in (0.1, 0.2, 0.5) and 0 <= spec["impact"] <= 9 for spec in specs)
+    assert all(spec["inventory"] in (0.1, 0.2, 0.5) and 0.5 <= spec["impact"] <= 2.25 for spec in specs)
+    assert answers.texts == [json.dumps(spec) for spec in specs], "no blanks but these"
     assert len({json.dumps(spec) for spec in specs}) > 1, "each answer has a seed of its own"
     assert answers.prompt_tokens > 0
     assert answers.completion_tokens > 0
