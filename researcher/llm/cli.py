@@ -47,6 +47,17 @@ def verify(names: tuple[str, ...]) -> None:
         click.echo(f"{name}: is the pinned file")
 
 
+@llm.command()
+@click.argument("name", default="tiny", metavar="[tiny|coder|PATH.gguf]")
+def unpack(name: str) -> None:
+    """Brings a model into fp32 beside its file, which tuning does by itself the first time."""
+    from serl.researcher.llm.models import find
+    from serl.researcher.tuning.base import dequantised_folder, load_base
+
+    load_base(find(name))
+    click.echo(f"{name}: {dequantised_folder(find(name))}")
+
+
 @llm.command(epilog="Example: serl llm serve --model tiny --port 8080")
 @click.option("--model", default="tiny", show_default=True, help="tiny, coder, or the path of a GGUF.")
 @click.option("--lora", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Adapter in GGUF form.")
