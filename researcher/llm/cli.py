@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.researcher.llm.cli_ask import ask
+
 if TYPE_CHECKING:
     from serl.researcher.llm.models import Model
 
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
 @click.group(epilog="Example: serl llm fetch tiny && serl llm serve")
 def llm() -> None:
     """Language models on this machine."""
+
+
+llm.add_command(ask)
 
 
 @llm.command("list")

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +198,29 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         Endpoint(model="any").key()
     monkeypatch.setenv("MY_KEY", "secret")
     assert Endpoint(model="any", key_variable="MY_KEY").key() == "secret"
+
+
+def test_the_command_asks_and_replays(tmp_path: Path) -> None:
+    (tmp_path / "shape.json").write_text('{"type": "object"}')
+    options = [
+        "--record",
+        str(tmp_path / "calls.jsonl"),
+        "--schema",
+        str(tmp_path / "shape.json"),
+        "--dialect",
+        "openai",
+    ]
+
+    def ask(url: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "serl", "llm", "ask", "hi", "--url", url, *options, *more]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    with fake_endpoint(completion("there")) as fake:
+        assert ask(fake.url).stdout == "there\n"
+        assert "response_format" in fake.requests[0]
+    replayed = ask("http://nowhere.invalid/v1", "--offline")
+    assert replayed.stdout == "there\n"
+    assert "1 of 1 from the record" in replayed.stderr
+    missed = ask("http://nowhere.invalid/v1", "--offline", "--seed", "5")
+    assert missed.returncode == 2
+    assert "offline, and the record has no answer" in missed.stderr
