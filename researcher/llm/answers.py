@@ -71,7 +71,7 @@ def extract_code(answer: Answer) -> str:
             raise _unusable(
                 answer, "prose", "Python code in one ```python block is due, the answer holds none"
             ) from None
-        raise _unusable(answer, "syntax", f"the code does not parse: {error}") from None
+        raise _unusable(answer, "syntax", f"the code does not parse: {type(error).__name__}: {error}") from None
     if not tree.body or all(isinstance(node, ast.Expr) for node in tree.body):
         raise _unusable(answer, "prose", "Python code with a definition is due, the answer only holds expressions")
     return code
@@ -96,9 +96,13 @@ def _fenced(answer: Answer) -> list[tuple[str, str]]:
 
 def _parsed(answer: Answer, text: str) -> Any:
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(text, parse_constant=_not_json)
+    except (ValueError, RecursionError) as error:
         raise _unusable(answer, "syntax", f"the JSON does not parse: {error}") from None
+
+
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _unusable(answer: Answer, fault: Fault, text: str) -> UnusableAnswerError:

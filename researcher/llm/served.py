@@ -106,7 +106,8 @@ class ServedModel:
                 if not line:
                     break
         self.stop()
-        raise ModelServerError(f"the server of {self._name} does not start: {self._said()}")
+        port = f" on port {self._port} (is it free?)" if self._port else ""
+        raise ModelServerError(f"the server of {self._name} does not start{port}: {self._said()}")
 
     def _said(self) -> str:
         self._log.seek(0)

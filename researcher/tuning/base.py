@@ -47,7 +47,9 @@ def load_base(path: Path) -> Base:
         raise TuningError(f"{path}: a file .gguf or a folder of transformers is due")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     folder = path if path.is_dir() else _dequantised(path)
     try:
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)

@@ -3,6 +3,7 @@
 import copy
 import shutil
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
         return Tuned(lora, None)
     model = folder / "model.gguf"
     shutil.copyfile(gguf, model)
-    _write_norms({_inner_name(name): tensor.detach().numpy() for name, tensor in norms.items()}, tuner, model)
+    _write_norms({_inner_name(name): tensor.detach().numpy() for name, tensor in norms.items()}, tuner, gguf, model)
     return Tuned(lora, model)
 
 
@@ -67,22 +68,40 @@ def _inner_name(name: str) -> str:
     return name
 
 
-def _names(tuner: Tuner, gguf: Path) -> tuple[str, Any]:
-    """Architecture of a GGUF, and the map from transformers' names to its own."""
-    from gguf import MODEL_ARCH_NAMES, GGUFReader, get_tensor_name_map
+@dataclass(frozen=True)
+class _Layout:
+    """Of a GGUF file: its architecture, and place and size in bytes of each tensor."""
 
-    field = GGUFReader(gguf).get_field("general.architecture")
-    name = str(field.contents()) if field else "none"
+    architecture: str
+    places: dict[str, tuple[int, int]]
+
+
+@lru_cache(maxsize=2)
+def _layout(gguf: Path) -> _Layout:
+    """Kept, because the reader takes seconds for the vocabulary."""
+    from gguf import GGUFReader
+
+    reader = GGUFReader(gguf)
+    field = reader.get_field("general.architecture")
+    places = {tensor.name: (int(tensor.data_offset), int(tensor.n_bytes)) for tensor in reader.tensors}
+    return _Layout(str(field.contents()) if field else "none", places)
+
+
+def _names(tuner: Tuner, gguf: Path) -> Any:
+    """The map from transformers' names to those in a GGUF."""
+    from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
+
     known = {text: arch for arch, text in MODEL_ARCH_NAMES.items()}
+    name = _layout(gguf).architecture
     if name not in known:
         raise TuningError(f"{gguf}: an architecture that gguf knows is due, got {name}")
-    return name, get_tensor_name_map(known[name], tuner.base.model.config.num_hidden_layers)
+    return get_tensor_name_map(known[name], tuner.base.model.config.num_hidden_layers)
 
 
 def _write_lora(tuner: Tuner, gguf: Path, path: Path) -> None:
     from gguf import GGUFWriter
 
-    architecture, names = _names(tuner, gguf)
+    architecture, names = _layout(gguf).architecture, _names(tuner, gguf)
     writer = GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
@@ -111,18 +130,15 @@ def _rotary_order(rows: NDArray[np.float32], name: str, config: Any) -> NDArray[
     return np.ascontiguousarray(pairs.swapaxes(1, 2).reshape(rows.shape))
 
 
-def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path) -> None:
-    """Puts the norms' scales in place of those in the file, which are fp32 in every quantisation."""
-    from gguf import GGMLQuantizationType, GGUFReader
-
-    _, names = _names(tuner, gguf)
-    places = {tensor.name: tensor for tensor in GGUFReader(gguf).tensors}
-    with gguf.open("r+b") as file:
+def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path, copied: Path) -> None:
+    """Puts the norms' scales into the copy in place of those of the base, which are fp32 in every quantisation."""
+    names, places = _names(tuner, gguf), _layout(gguf).places
+    with copied.open("r+b") as file:
         for name, values in norms.items():
-            tensor = places[f"{names.get_name(name)}.weight"]
-            if tensor.tensor_type != GGMLQuantizationType.F32 or tensor.n_elements != values.size:
-                raise TuningError(
-                    f"{gguf}: {tensor.name}: {values.size} numbers of fp32 are due, got {tensor.n_elements}"
-                )
-            file.seek(tensor.data_offset)
-            file.write(values.astype("<f4").tobytes())
+            tensor = f"{names.get_name(name)}.weight"
+            offset, n_bytes = places[tensor]
+            data = values.astype("<f4").tobytes()
+            if n_bytes != len(data):
+                raise TuningError(f"{gguf}: {tensor}: {len(data)} bytes of fp32 are due, got {n_bytes}")
+            file.seek(offset)
+            file.write(data)

@@ -61,6 +61,8 @@ def test_json_is_found(text: str) -> None:
         ("no idea", "stop", "prose"),
         ('{"a": ', "stop", "syntax"),
         ('{"a": ', "length", "truncated"),
+        ('{"a": NaN}', "stop", "syntax"),
+        ('{"a": -Infinity}', "stop", "syntax"),
         ("{" * 200_000 + "}", "stop", "syntax"),
         ('{"a":' * 200_000 + "1" + "}" * 200_000, "stop", "syntax"),
     ],

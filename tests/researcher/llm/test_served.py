@@ -111,6 +111,12 @@ def test_the_command_serves_until_told_to_stop() -> None:
     assert is_gone(int(line.split("process ")[1].split(")")[0]))
 
 
+def test_a_taken_port_is_named(served: ServedModel) -> None:
+    port = int(served.url.rpartition(":")[2])
+    with pytest.raises(ModelServerError, match=rf"on port {port} \(is it free"), served_model(port=port):
+        pass
+
+
 def test_what_does_not_start_says_why(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(100))
