@@ -64,6 +64,8 @@ def extract_code(answer: Answer) -> str:
     )
     fenced = bool(code.strip())
     code = code if fenced else answer.text
+    if answer.finish == "length" and answer.text.rstrip().endswith(code.rstrip()):
+        raise _unusable(answer, "truncated", "the code has no end")
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -36,6 +36,7 @@ def test_code_is_found(text: str) -> None:
         ("```python\ndef reward(step:\n```", "stop", "syntax"),
         ("def reward(step:\n  return", "stop", "syntax"),
         ("```python\ndef reward(step):\n    return (1 +", "length", "truncated"),
+        ('```python\ndef reward(step):\n    """Rewards."""\n    pnl = step.pnl\n', "length", "truncated"),
         ("def f():\n    return '\x00'", "stop", "syntax"),
         ("def f():\n    return " + "(" * 5000, "stop", "syntax"),
     ],
@@ -44,6 +45,10 @@ def test_answers_without_code(text: str, finish: str, fault: str) -> None:
     with pytest.raises(UnusableAnswerError) as raised:
         extract_code(Answer(text, finish))
     assert raised.value.fault == fault
+
+
+def test_code_that_ended_before_the_limit_is_whole() -> None:
+    assert extract_code(Answer(f"```python\n{CODE}```\nIt rewards lo", "length")) == CODE
 
 
 @pytest.mark.parametrize(

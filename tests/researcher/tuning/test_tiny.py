@@ -1,6 +1,7 @@
 """Tuning the tiny model for real: masks, a bandit, and the tuned model behind the embedded endpoint."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
 from serl.researcher.tuning.export import export_gguf
 from serl.researcher.tuning.tuner import Tuner
+from tests.researcher.llm.fake import completion, fake_endpoint
 
 GGUF = MODELS["tiny"].path
 pytestmark = pytest.mark.skipif(
@@ -112,3 +114,15 @@ def test_masks_are_those_of_the_endpoint(base: Base, served: ServedModel) -> Non
         assert float(tuner.log_p([row])) > float(tuner.log_p([free])), "fewer choices, more probable"
         with pytest.raises(TuningError, match="breaks the grammar"):
             tuner.log_p([Experience(prompt, (*row.token_ids[:-1], row.token_ids[0]), 0.0, row.grammar)])
+
+
+def test_the_page_on_models_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "models.md"
+    asking, tuning = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(tuning, "models.md", "exec"), {})
+    assert {path.name for path in (tmp_path / "tuned").iterdir()} == {"adapter.gguf", "model.gguf"}
+    with fake_endpoint(completion("```python\ndef reward(step):\n    return step\n```")) as fake:
+        names: dict[str, object] = {}
+        exec(compile(asking.replace("http://127.0.0.1:11434/v1", fake.url), "models.md", "exec"), names)
+    assert names["codes"] == ["def reward(step):\n    return step\n"] * 4
