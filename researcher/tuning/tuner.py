@@ -105,23 +105,21 @@ class Tuner:
         replayed = self.replay.draw(round(len(fresh) * self.config.replay_share), rng)
         fresh = self._with_proposals(fresh)
         rows = [*fresh, *replayed]
-        self._follow(fresh)
-        gains = advantages(np.array([row.performance_bps for row in rows]), self.baseline_bps)
+        mean_bps = float(np.mean([row.performance_bps for row in fresh]))
+        baseline_bps = self._followed(mean_bps)
+        gains = advantages(np.array([row.performance_bps for row in rows]), baseline_bps)
         self._optimizer.zero_grad()
         seen = np.mean([row for part in self._backward(rows, gains) for row in part], axis=0)
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained().values(), self.config.gradient_norm_max))
         if not np.isfinite(norm):
-            raise TuningError(
-                f"update {self.step + 1}: the gradient is not finite ({norm}); the adapter is as it was before"
-            )
+            raise TuningError(f"update {self.step + 1}: the gradient is not finite ({norm}); all is as it was before")
         self._optimizer.step()
-        self.step += 1
+        self.step, self.baseline_bps = self.step + 1, baseline_bps
         self.replay.add(fresh)
         log_p, weight, kl, entropy_now = (float(value) for value in seen)
         self.stopped = self._stop(kl, entropy_now)
-        mean_bps = float(np.mean([row.performance_bps for row in fresh]))
         return Update(
-            self.step, mean_bps, self.baseline_bps, log_p, weight, kl, entropy_now, norm, len(replayed), self.stopped
+            self.step, mean_bps, baseline_bps, log_p, weight, kl, entropy_now, norm, len(replayed), self.stopped
         )
 
     @property
@@ -144,11 +142,10 @@ class Tuner:
             for row, log_p in zip(fresh, now, strict=True)
         ]
 
-    def _follow(self, fresh: Sequence[Experience]) -> None:
-        """The running mean of performance; it begins with the first batch's."""
-        mean_bps = float(np.mean([row.performance_bps for row in fresh]))
-        decay = self.config.baseline_decay if self.step else 0.0
-        self.baseline_bps = mean_bps if decay == 0.0 else decay * self.baseline_bps + (1 - decay) * mean_bps
+    def _followed(self, mean_bps: float) -> float:
+        """The running mean of performance after a batch; it begins with the first batch's."""
+        decay = self.config.baseline_decay
+        return decay * self.baseline_bps + (1 - decay) * mean_bps if self.step else mean_bps
 
     def _backward(self, rows: Sequence[Experience], gains: Any) -> Iterator[list[tuple[float, ...]]]:
         """Gradients of all rows, microbatch by microbatch; yields (log p, weight, KL, entropy) of each row."""
