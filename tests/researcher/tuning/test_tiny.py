@@ -66,7 +66,11 @@ def agreement(served: ServedModel, tuner: Tuner, prompt: tuple[int, ...]) -> flo
 
 
 def test_a_bandit_is_learnt_and_served(base: Base, served: ServedModel, tmp_path: Path) -> None:
-    tuner, prompt, rng = Tuner(base, TuningConfig(kl_max=50.0, microbatch=8)), base.prompt_ids(ASK), np.random.default_rng(0)
+    tuner, prompt, rng = (
+        Tuner(base, TuningConfig(kl_max=50.0, microbatch=8)),
+        base.prompt_ids(ASK),
+        np.random.default_rng(0),
+    )
     rows = [Experience(prompt, base.text_ids(choice), 0.0, GRAMMAR) for choice in CHOICES]
     rewarded = int(tuner.log_p(rows).argmin())
     assert agreement(served, tuner, prompt) < 0.5
