@@ -23,6 +23,7 @@ COMMANDS = {
     "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
     "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
     "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
+    "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 

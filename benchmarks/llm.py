@@ -1,0 +1,90 @@
+"""The embedded endpoint with the tiny model on one thread, and tuning it on modules of 180 tokens in fp32 (needs `serl llm fetch tiny`).
+
+tokens_per_s: answers without a grammar; under_schema_tokens_per_s: with one. update_s: one module a step, after a first step that is not counted, KL to the base included; straight_through
+has a second pass. memory_mib: the server's peak; tuning_memory_mib: the peak of the process that tunes.
+"""
+
+import resource
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.models import find
+from serl.researcher.llm.served import ServedModel, served_model
+from serl.researcher.tuning.base import load_base
+from serl.researcher.tuning.config import TuningConfig
+from serl.researcher.tuning.experience import Experience
+from serl.researcher.tuning.export import export_gguf
+from serl.researcher.tuning.tuner import Tuner
+
+ASK = [{"role": "user", "content": "Describe the reward of an execution agent in detail."}]
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        name: {"type": "integer", "minimum": 0, "maximum": 99} for name in ("inventory", "impact", "variance")
+    },
+    "required": ["inventory", "impact", "variance"],
+    "additionalProperties": False,
+}
+MODULE_TOKENS, UPDATES, ANSWERS = 180, 3, 4
+
+
+def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
+    client = Client(served.endpoint)
+    begun = time.perf_counter()
+    answers = client.complete(ASK, schema=schema, n=ANSWERS, max_tokens=120)
+    return answers.completion_tokens / (time.perf_counter() - begun)
+
+
+def _peak_mib(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def _update_s(config: TuningConfig) -> tuple[float, Tuner]:
+    base = load_base(find("tiny"))
+    tuner, prompt = Tuner(base, config), base.prompt_ids(ASK)
+    module = base.text_ids("inventory and impact, " * MODULE_TOKENS)[:MODULE_TOKENS]
+    tuner.update([Experience(prompt, module, 1.0)])
+    begun = time.perf_counter()
+    for index in range(UPDATES):
+        tuner.update([Experience(prompt, module, float(index % 2))])
+    return (time.perf_counter() - begun) / UPDATES, tuner
+
+
+def run() -> dict[str, Any]:
+    """All figures."""
+    torch.set_num_threads(1)
+    free = {"replay_kept": 0, "kl_max": 1e9, "entropy_min": 0.0}
+    update_s, tuner = _update_s(TuningConfig(**free))
+    tuning_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    straight_s, _ = _update_s(TuningConfig(estimator="straight_through", **free))
+    with TemporaryDirectory() as folder:
+        export_gguf(tuner, find("tiny"), Path(folder))  # reads the base's layout, once in a process
+        begun = time.perf_counter()
+        tuned = export_gguf(tuner, find("tiny"), Path(folder))
+        export_s = time.perf_counter() - begun
+        begun = time.perf_counter()
+        with served_model("tiny") as served:
+            start_s = time.perf_counter() - begun
+            free_rate, schema_rate = _tokens_per_s(served, None), _tokens_per_s(served, SCHEMA)
+            memory = _peak_mib(served.pid)
+            begun = time.perf_counter()
+            served.restart(tuned.lora, tuned.model)
+            restart_s = time.perf_counter() - begun
+            return {
+                "start_s": start_s,
+                "restart_with_adapter_s": restart_s,
+                "tokens_per_s": free_rate,
+                "under_schema_tokens_per_s": schema_rate,
+                "tuned_tokens_per_s": _tokens_per_s(served, None),
+                "memory_mib": memory,
+                "update_s": update_s,
+                "straight_through_update_s": straight_s,
+                "export_s": export_s,
+                "tuning_memory_mib": tuning_mib,
+            }

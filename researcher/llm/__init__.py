@@ -1,0 +1,1 @@
+"""Language models: the client of an endpoint, models as files, the embedded endpoint."""

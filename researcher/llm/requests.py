@@ -1,0 +1,72 @@
+"""Requests in the dialect of an endpoint."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from serl.exchange.errors import ConfigError
+from serl.researcher.llm.settings import Dialect, Endpoint
+
+Message = dict[str, str]
+"""`{"role": "system" | "user" | "assistant", "content": text}`."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an answer is drawn."""
+
+    temperature: float
+    top_p: float
+    """1: from the whole distribution; endpoints that truncate by default are told not to."""
+    seed: int
+    max_tokens: int
+    logprobs: bool
+
+
+def grammar_of(schema: dict[str, Any]) -> str:
+    """A JSON schema as a grammar of llguidance: bounds of numbers and lengths hold, and blanks are where json.dumps puts them
+    (free to choose, small models fill pages with blanks)."""
+    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return f"%llguidance {{}}\nstart: %json {json.dumps({**schema, 'x-guidance': layout})}"
+
+
+def request_of(
+    endpoint: Endpoint,
+    messages: Sequence[Message],
+    sampling: Sampling,
+    schema: dict[str, Any] | None,
+    grammar: str | None,
+) -> dict[str, Any]:
+    """The body of a chat completion with one answer. ConfigError if the endpoint's dialect has no grammars."""
+    drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
+    body: dict[str, Any] = {
+        "model": endpoint.model,
+        "messages": [dict(message) for message in messages],
+        "max_tokens": sampling.max_tokens,
+        **{name: value for name, value in drawn.items() if name not in endpoint.omit},
+    }
+    if sampling.logprobs:
+        body["logprobs"] = True
+    return body | _whole_distribution(endpoint.dialect, sampling.top_p) | _constraint(endpoint.dialect, schema, grammar)
+
+
+def _whole_distribution(dialect: Dialect, top_p: float) -> dict[str, Any]:
+    """llama.cpp keeps the 40 best tokens and those above a twentieth of the best unless told otherwise."""
+    return {"top_k": 0, "min_p": 0.0} if dialect in ("llama.cpp", "embedded") and top_p == 1.0 else {}
+
+
+def _constraint(dialect: Dialect, schema: dict[str, Any] | None, grammar: str | None) -> dict[str, Any]:
+    if schema is not None and grammar is not None:
+        raise ConfigError("schema and grammar: one of both is due, got both")
+    if schema is not None and dialect == "embedded":
+        # with response_format the server strips code fences, and then the tokens are not the text
+        return {"grammar": grammar_of(schema)}
+    if schema is not None:
+        named = {"name": "answer", "schema": schema, "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if grammar is None:
+        return {}
+    if dialect == "openai":
+        raise ConfigError("grammar: an endpoint of another dialect than openai is due; give a schema instead")
+    return {"structured_outputs": {"grammar": grammar}} if dialect == "vllm" else {"grammar": grammar}

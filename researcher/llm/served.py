@@ -1,0 +1,131 @@
+"""The embedded endpoint as a supervised child process."""
+
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from serl.researcher.errors import require_researcher
+from serl.researcher.llm import models
+from serl.researcher.llm.errors import ModelServerError
+from serl.researcher.llm.settings import Endpoint
+
+READY_S_MAX = 120.0
+STOP_S_MAX = 10.0
+
+
+class ServedModel:
+    """A model behind an endpoint of its own. Use `served_model`, which stops it."""
+
+    endpoint: Endpoint
+
+    def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
+        require_researcher("xllamacpp")
+        self._name, self._threads, self._context = model, threads, context_tokens
+        self._port = port
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
+
+    @property
+    def pid(self) -> int:
+        """Of the server's process; ModelServerError if it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            raise ModelServerError(f"the server of {self._name} has ended: {self._said()}; restart it")
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Of the server, without /v1."""
+        return self.endpoint.base_url.removesuffix("/v1")
+
+    def wait(self) -> None:
+        """Until the process ends by itself, which is a ModelServerError."""
+        if self._process is not None:
+            self._process.wait()
+            raise ModelServerError(f"the server of {self._name} has ended: {self._said()}")
+
+    def restart(self, lora: Path | None = None, model: Path | None = None) -> Endpoint:
+        """Serves, on the same port as before, with adapter (GGUF) and other weights if they are given.
+
+        The model's name in the new endpoint has the hashes of both, so that a record never mixes their answers.
+        """
+        self.stop()
+        self.endpoint = self._start(lora, model)
+        return self.endpoint
+
+    def stop(self) -> None:
+        """Ends the process and waits for its end."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout
+        self._process.stdout.close()
+        self._process = None
+
+    def close(self) -> None:
+        """Stops for good."""
+        self.stop()
+        self._log.close()
+
+    def _start(self, lora: Path | None, weights: Path | None) -> Endpoint:
+        path = weights or models.find(self._name)
+        changed = [models.sha256_of(file)[:12] for file in (weights, lora) if file]
+        name = "+".join([self._name if self._name in models.MODELS else path.stem, *changed])
+        arguments = [str(path), "--name", name, "--port", str(self._port), "--threads", str(self._threads)]
+        arguments += ["--context", str(self._context), "--parent", str(os.getpid())]
+        arguments += ["--lora", str(lora)] if lora else []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "serl.researcher.llm.embedded", *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True,
+        )  # fmt: skip
+        address = self._ready()
+        self._port = int(address.rpartition(":")[2])
+        return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded")
+
+    def _ready(self) -> str:
+        """The address that the process says once it serves."""
+        assert self._process and self._process.stdout
+        deadline = time.monotonic() + READY_S_MAX
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while selector.select(max(0.0, deadline - time.monotonic())):
+                line = self._process.stdout.readline()
+                if line.startswith("ready "):
+                    return line.split()[1]
+                if not line:
+                    break
+        self.stop()
+        port = f" on port {self._port} (is it free?)" if self._port else ""
+        raise ModelServerError(f"the server of {self._name} does not start{port}: {self._said()}")
+
+    def _said(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().strip().splitlines()
+        return " / ".join(lines[-3:]) or "it said nothing"
+
+
+@contextmanager
+def served_model(
+    model: str = "tiny", lora: Path | None = None, port: int = 0, *, threads: int = 1, context_tokens: int = 4096
+) -> Iterator[ServedModel]:
+    """A model served on this machine for as long as the context lasts: `tiny`, `coder` or the path of a GGUF.
+
+    Port 0: a free one. ModelFileError if the model is not there, ModelServerError if the server does not start.
+    """
+    served = ServedModel(model, port, threads, context_tokens)
+    try:
+        served.restart(lora)
+        yield served
+    finally:
+        served.close()

@@ -1,0 +1,95 @@
+"""Base models for tuning: a GGUF is brought into fp32 once, then kept as safetensors beside it."""
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.errors import require_researcher
+from serl.researcher.llm.models import sha256_of
+from serl.researcher.tuning.errors import TuningError
+
+_HASH = "serl-sha256.txt"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model and its tokenizer, in transformers."""
+
+    path: Path
+    """The GGUF, or the folder that transformers reads."""
+    model: Any
+    tokenizer: Any
+
+    @property
+    def n_vocabulary(self) -> int:
+        """Rows of the output layer."""
+        return int(self.model.config.vocab_size)
+
+    def prompt_ids(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
+        """Tokens of a conversation as the model's template puts it, ready for an answer."""
+        ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+        return tuple(int(number) for number in ids)
+
+    def text_ids(self, text: str) -> tuple[int, ...]:
+        """Tokens of a text by itself."""
+        return tuple(int(number) for number in self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def load_base(path: Path) -> Base:
+    """The model of a GGUF file or of a folder of transformers, in fp32. TuningError if it is neither.
+
+    The first time a GGUF is dequantised, which takes 20 s for 135 M parameters; the fp32 copy takes four bytes a parameter.
+    """
+    require_researcher("torch", "transformers", "gguf")
+    if not path.exists():
+        raise TuningError(f"{path}: a file .gguf or a folder of transformers is due")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = path if path.is_dir() else _dequantised(path)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise TuningError(f"{path}: cannot be loaded by transformers ({error})") from None
+    return Base(path, model, tokenizer)
+
+
+def dequantised_folder(path: Path) -> Path:
+    """Where the fp32 copy of a GGUF lies."""
+    return path.with_suffix(".fp32")
+
+
+def _dequantised(path: Path) -> Path:
+    """The fp32 copy of a GGUF, made if there is none of this very file."""
+    folder, digest = dequantised_folder(path), sha256_of(path)
+    if folder.is_dir() and (folder / _HASH).read_text() == digest:
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fp32-") as temporary:
+        made = Path(temporary) / "model"
+        _dequantise(path, made)
+        (made / _HASH).write_text(digest)
+        made.rename(folder)
+    return folder
+
+
+def _dequantise(path: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(**place)
+    except (OSError, ValueError, KeyError) as error:
+        raise TuningError(f"{path}: cannot be loaded by transformers ({error})") from None
+    # it is a plain model now, but save_pretrained still takes it for a quantised one
+    model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None
+    del model.config.quantization_config
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

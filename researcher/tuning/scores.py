@@ -1,0 +1,103 @@
+"""Log-probabilities of modules under a model, with their divergence and entropy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from serl.researcher.tuning.experience import Experience
+from serl.researcher.tuning.masks import Masks
+
+FORBIDDEN = -1e9
+"""Logit of a token that the grammar forbids: finite, so that 0 · log 0 is 0 in entropies and gradients."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates side by side, padded on the right; n tokens are those of all modules, one after the other."""
+
+    input_ids: Tensor
+    """(n_candidates, length)."""
+    attention: Tensor
+    """(n_candidates, length): 1 where there is a token."""
+    row: Tensor
+    """(n,): the candidate."""
+    column: Tensor
+    """(n,): the position of the token; it is predicted one position before."""
+    allowed: Tensor | None
+    """(n, n_vocabulary) bool, or None where no grammar was used."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """(n,)."""
+        return self.input_ids[self.row, self.column]
+
+    def per_candidate(self, values: Tensor) -> Tensor:
+        """Sums of a number per token: (n,) to (n_candidates,)."""
+        return torch.zeros(len(self.input_ids)).index_add(0, self.row, values)
+
+
+def batch_of(rows: Sequence[Experience], masks: Masks) -> Batch:
+    """Candidates as tensors."""
+    lengths = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
+    input_ids = torch.zeros((len(rows), max(lengths)), dtype=torch.long)
+    attention = torch.zeros_like(input_ids)
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        input_ids[index, :length] = torch.tensor(row.prompt_ids + row.token_ids)
+        attention[index, :length] = 1
+    places = [(i, len(row.prompt_ids) + j) for i, row in enumerate(rows) for j in range(len(row.token_ids))]
+    row_of, column_of = torch.tensor(places).T
+    return Batch(input_ids, attention, row_of, column_of, _allowed(rows, masks))
+
+
+def _allowed(rows: Sequence[Experience], masks: Masks) -> Tensor | None:
+    if all(row.grammar is None for row in rows):
+        return None
+    free = torch.ones((1, masks.n_vocabulary), dtype=torch.bool)
+    return torch.cat(
+        [
+            free.expand(len(row.token_ids), -1) if row.grammar is None else masks.allowed(row.grammar, row.token_ids)
+            for row in rows
+        ]
+    )
+
+
+def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | None = None) -> Tensor:
+    """(n, n_vocabulary): logarithms of the distribution that each token of the modules was drawn from, grammar included.
+
+    `soft` (n, n_vocabulary) puts differences from the hard tokens into the model's input (see `straight_through`).
+    """
+    embeddings = model.get_input_embeddings()
+    inputs = embeddings(batch.input_ids)
+    if soft is not None:
+        inputs = inputs.index_put((batch.row, batch.column), soft @ embeddings.weight, accumulate=True)
+    hidden = model.get_decoder()(inputs_embeds=inputs, attention_mask=batch.attention, use_cache=False)
+    predicting = hidden.last_hidden_state[batch.row, batch.column - 1]
+    logits = model.get_output_embeddings()(predicting) / temperature
+    if batch.allowed is not None:
+        logits = logits.masked_fill(~batch.allowed, FORBIDDEN)
+    return torch.log_softmax(logits, dim=-1)
+
+
+def straight_through(model: Any, batch: Batch, temperature: float) -> Tensor:
+    """As log_softmax, but gradients also flow through the module's earlier tokens: in the forward direction they are the hard tokens
+    y, backward they are the soft distribution p, y + p - stop(p) (Bengio, Léonard, Courville 2013)."""
+    soft = log_softmax(model, batch, temperature).exp()
+    return log_softmax(model, batch, temperature, soft - soft.detach())
+
+
+def chosen(log_p: Tensor, batch: Batch) -> Tensor:
+    """(n_candidates,): Σ log p(token) over each module."""
+    return batch.per_candidate(log_p.gather(1, batch.tokens[:, None])[:, 0])
+
+
+def divergence(log_p: Tensor, log_base: Tensor, batch: Batch) -> Tensor:
+    """(n_candidates,): Σ over the module's tokens of KL(policy || base), in nats."""
+    return batch.per_candidate((log_p.exp() * (log_p - log_base)).sum(-1))
+
+
+def entropy(log_p: Tensor, batch: Batch) -> Tensor:
+    """(n_candidates,): Σ over the module's tokens of the distribution's entropy, in nats."""
+    return batch.per_candidate(-(log_p.exp() * log_p).sum(-1))

@@ -1,0 +1,226 @@
+"""The client against endpoints that misbehave, its budget, its record."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra `researcher` is not installed")
+
+from serl.exchange.errors import ConfigError
+from serl.researcher.llm.client import Client
+from serl.researcher.llm.errors import (
+    BudgetSpentError,
+    EndpointAwayError,
+    EndpointRefusedError,
+    LlmError,
+    OfflineMissError,
+)
+from serl.researcher.llm.settings import BudgetConfig, Endpoint
+from tests.researcher.llm.fake import CLOSE, Fake, completion, fake_endpoint
+
+ASK = [{"role": "user", "content": "hi"}]
+
+
+class Impatient(Client):
+    """Notes how long it would have waited."""
+
+    def __init__(self, fake: Fake, record: Path | None, budget: BudgetConfig | None, **settings: Any) -> None:
+        self.waits: list[float] = []
+        endpoint = Endpoint(base_url=fake.url, model="fake", attempts_max=3, backoff_s=0.5, **settings)
+        super().__init__(endpoint, budget, record, sleep=self.waits.append)
+
+
+def client(fake: Fake, record: Path | None = None, budget: BudgetConfig | None = None, **settings: Any) -> Impatient:
+    return Impatient(fake, record, budget, **settings)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("reply", "name", "waits"),
+    [
+        ((429, {"Retry-After": "7"}, "{}"), "rate_limited", [7.0]),
+        ((429, {"Retry-After": "9999"}, "{}"), "rate_limited", [60.0]),
+        ((429, {}, "slow down"), "rate_limited", [0.5]),
+        ((500, {}, "{}"), "server_error", [0.5]),
+        ((503, {}, "loading"), "server_error", [0.5]),
+        (CLOSE, "connection", [0.5]),
+        ((200, {}, '{"choices": [{"mess'), "malformed", [0.5]),
+        ((200, {"Content-Length": "5000"}, '{"choices": ['), "connection", [0.5]),
+        ((200, {"Content-Type": "text/html"}, "<html>"), "malformed", [0.5]),
+        ({**completion(), "choices": []}, "malformed", [0.5]),
+        ({"object": "list"}, "malformed", [0.5]),
+    ],
+)
+def test_failures_that_pass_are_named_and_retried(tmp_path: Path, reply: Any, name: str, waits: list[float]) -> None:
+    with fake_endpoint(reply, completion("there")) as fake:
+        asked = client(fake, tmp_path / "calls.jsonl")
+        assert asked.complete(ASK).texts == ["there"]
+    assert asked.waits == waits
+    (line,) = lines(tmp_path / "calls.jsonl")
+    assert [row["failure"] for row in line["attempts"]] == [name]
+    assert line["answer"]["text"] == "there"
+
+
+def test_waits_double_and_end(tmp_path: Path) -> None:
+    with fake_endpoint((500, {}, "{}")) as fake:
+        asked = client(fake, tmp_path / "calls.jsonl")
+        with pytest.raises(EndpointAwayError, match=r"3 attempts.*server_error"):
+            asked.complete(ASK)
+        assert len(fake.requests) == 3
+    assert asked.waits == [0.5, 1.0]
+    (line,) = lines(tmp_path / "calls.jsonl")
+    assert "EndpointAwayError" in line["error"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (401, {}, '{"error": {"message": "bad key"}}'),
+        (400, {}, "{}"),
+        (404, {}, "{}"),
+        (429, {}, json.dumps({"error": {"message": "pay", "code": "insufficient_quota"}})),
+    ],
+)
+def test_refusals_are_not_retried(reply: Any) -> None:
+    with fake_endpoint(reply) as fake:
+        with pytest.raises(EndpointRefusedError):
+            client(fake).complete(ASK)
+        assert len(fake.requests) == 1
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}/v1", model="none", attempts_max=2, backoff_s=0)
+    with pytest.raises(EndpointAwayError, match="is it running"):
+        Client(endpoint).complete(ASK)
+
+
+def test_timeouts_are_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        endpoint = Endpoint(base_url=url, model="none", attempts_max=2, backoff_s=0, timeout_s=0.1)
+        with pytest.raises(EndpointAwayError, match="timeout, timeout"):
+            Client(endpoint).complete(ASK)
+
+
+def test_the_record_answers_again_and_offline(tmp_path: Path) -> None:
+    record = tmp_path / "calls.jsonl"
+    with fake_endpoint(completion("one"), completion("two")) as fake:
+        first = client(fake, record).complete(ASK, n=2, seed=4)
+        assert [request["seed"] for request in fake.requests] == [4, 5]
+        again = client(fake, record).complete(ASK, n=2, seed=4)
+        assert len(fake.requests) == 2
+    assert first.texts == again.texts == ["one", "two"]
+    assert (first.cached, again.cached) == (0, 2)
+    assert (first.completion_tokens, again.completion_tokens) == (10, 0)
+    endpoint = Endpoint(base_url="http://nowhere.invalid/v1", model="fake")
+    offline = Client(endpoint, record=record, offline=True)
+    assert offline.complete(ASK, n=2, seed=4).texts == ["one", "two"]
+    others: list[dict[str, Any]] = [{"seed": 6}, {"seed": 4, "temperature": 0.5}, {"seed": 4, "max_tokens": 9}]
+    for other in others:
+        with pytest.raises(OfflineMissError):
+            offline.complete(ASK, **other)
+
+
+def test_a_record_cut_off_by_a_kill_goes_on(tmp_path: Path) -> None:
+    record = tmp_path / "calls.jsonl"
+    with fake_endpoint(completion("one"), completion("two")) as fake:
+        client(fake, record).complete(ASK)
+        with record.open("a") as file:
+            file.write('{"key": "abc", "answ')
+        assert client(fake, record).complete(ASK, n=2).texts == ["one", "two"]
+    assert len(lines(record)) == 2
+    record.write_text('{"key": "1"}\n[1]\n')
+    with pytest.raises(LlmError, match=r"calls.jsonl:2"):
+        client(fake, record)
+
+
+def test_a_token_budget_outlives_the_process(tmp_path: Path) -> None:
+    record, budget = tmp_path / "calls.jsonl", BudgetConfig(tokens_max=60)
+    with fake_endpoint(completion(prompt=10, tokens=15)) as fake:
+        client(fake, record, budget).complete(ASK, max_tokens=20)
+        client(fake, record, budget).complete(ASK, max_tokens=20, seed=1)
+        with pytest.raises(BudgetSpentError, match="50 of 60 tokens"):
+            client(fake, record, budget).complete(ASK, max_tokens=20, seed=2)
+        assert len(fake.requests) == 2
+        assert client(fake, record, budget).complete(ASK, max_tokens=20).cached == 1, "what is recorded is free"
+
+
+def test_a_money_budget() -> None:
+    prices: dict[str, Any] = {"usd_per_million_prompt_tokens": 1.0, "usd_per_million_completion_tokens": 10.0}
+    with fake_endpoint(completion(prompt=1000, tokens=100)) as fake:
+        asked = client(fake, budget=BudgetConfig(usd_max=0.0035), **prices)
+        assert asked.complete(ASK, max_tokens=100).cost_usd == pytest.approx(0.002)
+        with pytest.raises(BudgetSpentError, match=r"0\.0020 of 0\.0035 USD"):
+            asked.complete(ASK, max_tokens=200, seed=1)
+        with pytest.raises(ConfigError, match="prices"):
+            client(fake, budget=BudgetConfig(usd_max=1.0))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "asked", "sent"),
+    [
+        ("openai", {"schema": {"type": "object"}}, {"response_format"}),
+        ("vllm", {"grammar": 'root ::= "a"'}, {"structured_outputs"}),
+        ("llama.cpp", {"grammar": 'root ::= "a"'}, {"grammar", "top_k", "min_p"}),
+        ("llama.cpp", {"schema": {"enum": ["a"]}, "top_p": 0.9}, {"response_format"}),
+        ("embedded", {"schema": {"enum": ["a"]}}, {"grammar", "top_k", "min_p"}),
+        ("openai", {"logprobs": True}, {"logprobs"}),
+    ],
+)
+def test_dialects(dialect: str, asked: dict[str, Any], sent: set[str]) -> None:
+    with fake_endpoint(completion()) as fake:
+        client(fake, dialect=dialect).complete(ASK, **asked)
+        common = {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
+        assert set(fake.requests[0]) - common == sent
+
+
+def test_what_an_endpoint_refuses_is_not_sent() -> None:
+    with fake_endpoint(completion()) as fake:
+        client(fake, omit=frozenset({"seed", "temperature"})).complete(ASK)
+        assert not {"seed", "temperature"} & set(fake.requests[0])
+        with pytest.raises(ConfigError, match="grammar"):
+            client(fake).complete(ASK, grammar='root ::= "a"')
+
+
+def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        Endpoint(model="any").key()
+    monkeypatch.setenv("MY_KEY", "secret")
+    assert Endpoint(model="any", key_variable="MY_KEY").key() == "secret"
+
+
+def test_the_command_asks_and_replays(tmp_path: Path) -> None:
+    (tmp_path / "shape.json").write_text('{"type": "object"}')
+    options = [
+        "--record",
+        str(tmp_path / "calls.jsonl"),
+        "--schema",
+        str(tmp_path / "shape.json"),
+        "--dialect",
+        "openai",
+    ]
+
+    def ask(url: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "serl", "llm", "ask", "hi", "--url", url, *options, *more]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    with fake_endpoint(completion("there")) as fake:
+        assert ask(fake.url).stdout == "there\n"
+        assert "response_format" in fake.requests[0]
+    replayed = ask("http://nowhere.invalid/v1", "--offline")
+    assert replayed.stdout == "there\n"
+    assert "1 of 1 from the record" in replayed.stderr
+    missed = ask("http://nowhere.invalid/v1", "--offline", "--seed", "5")
+    assert missed.returncode == 2
+    assert "offline, and the record has no answer" in missed.stderr

@@ -1,0 +1,54 @@
+"""Candidates, proposals, advantages, replay."""
+
+import math
+
+import numpy as np
+import pytest
+
+from serl.researcher.llm.answers import Answer, Token
+from serl.researcher.tuning.errors import TuningError
+from serl.researcher.tuning.experience import Experience, Replay, advantages, experience_of, log_mixture
+
+
+def row(token: int, performance_bps: float) -> Experience:
+    return Experience((1, 2), (token,), performance_bps)
+
+
+def test_the_mixture_is_a_density() -> None:
+    policy, uniform = np.array([0.7, 0.2, 0.1]), np.full(3, 1 / 3)
+    mixed = [math.exp(log_mixture(math.log(p), math.log(u), 0.4)) for p, u in zip(policy, uniform, strict=True)]
+    assert mixed == pytest.approx(0.6 * policy + 0.4 * uniform)
+    assert log_mixture(-3.0, -1.0, 0.0) == -3.0
+    assert log_mixture(-3.0, -1.0, 1.0) == -1.0
+
+
+def test_advantages_have_unit_size_about_the_baseline() -> None:
+    gains = advantages(np.array([1.0, 4.0, -2.0]), 2.0)
+    assert np.mean(gains**2) == pytest.approx(1)
+    assert np.sign(gains).tolist() == [-1, 1, -1]
+    assert advantages(np.array([-3.0, -3.0]), -3.0).tolist() == [0, 0]
+    assert advantages(np.array([-3.0, -5.0]), -4.0).tolist() == [1, -1], "negative performance is performance"
+
+
+def test_replay_keeps_the_best_once() -> None:
+    replay = Replay(3)
+    replay.add([row(3, 1.0), row(4, 5.0), row(5, -2.0)])
+    replay.add([row(4, 5.0), row(6, 2.0), row(7, 0.0)])
+    assert [kept.token_ids[0] for kept in replay.kept] == [4, 6, 3]
+    drawn = replay.draw(2, np.random.default_rng(1))
+    assert len({kept.token_ids for kept in drawn}) == 2
+    assert len(replay.draw(9, np.random.default_rng(1))) == 3
+
+
+def test_answers_become_experience() -> None:
+    drawn = Answer("ab", "stop", (Token("a", -1.0, 7), Token("b", -2.0, 8), Token("", -0.1, 2)))
+    assert experience_of((1,), drawn, 3.0).token_ids == (7, 8, 2)
+    assert experience_of((1,), drawn, 3.0, grammar="g").token_ids == (7, 8)
+    with pytest.raises(TuningError, match="logprobs=True"):
+        experience_of((1,), Answer("ab", "stop"), 3.0)
+
+
+@pytest.mark.parametrize("bad", [{"performance_bps": math.nan}, {"token_ids": ()}, {"prompt_ids": ()}])
+def test_bad_experience_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(TuningError):
+        Experience(**{"prompt_ids": (1,), "token_ids": (2,), "performance_bps": 0.0, **bad})  # type: ignore[arg-type]
