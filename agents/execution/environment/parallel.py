@@ -89,7 +89,7 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         table = np.stack([np.asarray(actions[agent], np.float64) for agent in self.agents])
         fills, last = self.vector.decide(table[:, : self._acting])
         self._messages[:] = np.clip(table[:, self._acting :], -1, 1)
-        rewards = np.asarray(self._reward(self.vector.accounts, fills, last), np.float64)
+        rewards = np.asarray(self._reward(self.vector, fills, last), np.float64)
         if self.shared:
             qty = self.vector.accounts.episodes["qty_lots"]
             rewards[:] = rewards @ qty / qty.sum()

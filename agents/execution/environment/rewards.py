@@ -12,23 +12,25 @@ By parts, the first two sum to s Σ q_k (n_k/q_k - m_0) less the same of even sl
 """
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from serl.agents.execution.environment.account import Accounts
 from serl.exchange.compiling import compiled
 from serl.exchange.records import Rows
+
+if TYPE_CHECKING:
+    from serl.agents.execution.environment.vector import ExecutionVectorEnv
 
 
 @dataclasses.dataclass(frozen=True)
 class PriceAdvantage:
     """See the module."""
 
-    def __call__(self, accounts: Accounts, fills: Rows, last: Any) -> Any:
+    def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
         """(N,) rewards of a step: FILL rows, and whether it was the last."""
-        gain = accounts.shortfall_bps(fills["lots"], fills["notional"])
-        return gain - np.where(last, accounts.market_move_bps(), 0.0)
+        gain = env.accounts.shortfall_bps(fills["lots"], fills["notional"])
+        return gain - np.where(last, env.accounts.market_move_bps(), 0.0)
 
 
 @compiled
@@ -55,9 +57,9 @@ class ScheduleAdvantage:
     unfilled_bps: float = 0.0
     """f"""
 
-    def __call__(self, accounts: Accounts, fills: Rows, last: Any) -> Any:
+    def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
         """As PriceAdvantage."""
-        out = np.empty(len(fills))
+        out, accounts = np.empty(len(fills)), env.accounts
         _schedule_advantage(
             accounts.episodes, accounts.parents, fills, accounts.fee_bps, self.deviation_bps, self.unfilled_bps, out
         )

@@ -35,8 +35,8 @@ class Sampler(Protocol):
         """(count,) EPISODE rows."""
 
 
-Reward = Callable[[Accounts, Rows, Any], Any]
-"""(accounts, FILL rows of the step, (N,) whether it is the last) -> (N,) rewards; see rewards.py."""
+Reward = Callable[["ExecutionVectorEnv", Rows, Any], Any]
+"""(environment, FILL rows of the step, (N,) whether it is the last) -> (N,) rewards; see rewards.py."""
 PRICE_ADVANTAGE = PriceAdvantage()
 
 
@@ -127,7 +127,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         accounts = self.accounts
         fills, last = self.decide(actions)
         done = last  # also with nothing left to trade: its benchmark is the VWAP of the whole window
-        rewards = np.asarray(self._reward(accounts, fills, done), np.float64)
+        rewards = np.asarray(self._reward(self, fills, done), np.float64)
         observations = self.observe()
         info: dict[str, Any] = {}
         if np.any(done):
