@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serl.agents.execution.environment.bars import StaticBars
-from serl.agents.execution.environment.vector import ExecutionVectorEnv, price_advantage
+from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv
 from serl.exchange.records import Rows
 from serl.researcher.modules import build, checks, plug, specs
 from serl.researcher.modules.contracts import Kind, RewardInputs
@@ -84,7 +84,7 @@ class Orders:
         )
 
 
-def environment(reward: Any = price_advantage) -> ExecutionVectorEnv:
+def environment(reward: Any = PRICE_ADVANTAGE) -> ExecutionVectorEnv:
     days = bars((100, 110, 90, 100, 100, 100), (100, 110, 90, 104, 102, 300), (104, 110, 90, 104, 104, 100))
     env = ExecutionVectorEnv(StaticBars(days, 2, half_spread_bps=0.0), Orders(), reward=reward)
     env.reset(seed=0)
