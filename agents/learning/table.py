@@ -57,10 +57,8 @@ def _heads() -> list[str]:
 
 def note(evaluation: Evaluation) -> str:
     """What the intervals are."""
-    blocks = f"{evaluation.clusters} blocks of a window's length in {evaluation.days} symbol-days"
-    what = blocks if evaluation.clusters > evaluation.days else f"{evaluation.days} symbol-days"
     return (
-        f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {what}; "
+        f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
         f"{evaluation.without_trades} orders without trades of others in their window have no PA."
     )
 
