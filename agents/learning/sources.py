@@ -92,7 +92,11 @@ class Bars:
 
     def market(self) -> StaticBars:
         """See Source."""
-        config = self.config
+        config, bar_ns = self.config, self.data.table.bars.bar_ns
+        if round(config.interval_s * SECOND_NS) % bar_ns:
+            raise DataError(
+                f"market.interval_s: a multiple of the bars' {bar_ns / SECOND_NS:g} s is due, got {config.interval_s:g}"
+            )
         return StaticBars(
             self.data.table.bars, config.environments, half_spread_bps=config.half_spread_bps,
             impact_bps=config.impact_bps, participation=config.participation,
