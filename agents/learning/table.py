@@ -24,7 +24,7 @@ small { color: #777; } img { max-width: 100%; }
 UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
 
 
-SHOWN = ("PA", "PA_twap", "IS", "PA-std", "WR", "AFI")
+SHOWN = ("PA", "PA_twap", "IS", "WR", "AFI")
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By how many there are; see ExecutionVectorEnv."""
 
