@@ -24,6 +24,8 @@ class ServedModel:
     """A model behind an endpoint of its own. Use `served_model`, which stops it."""
 
     endpoint: Endpoint
+    serving: tuple[Path | None, Path | None]
+    """Adapter and weights, as `restart` was given them."""
 
     def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
         require_researcher("xllamacpp")
@@ -56,6 +58,7 @@ class ServedModel:
         The model's name in the new endpoint has the hashes of both, so that a record never mixes their answers.
         """
         self.stop()
+        self.serving = lora, model
         self.endpoint = self._start(lora, model)
         return self.endpoint
 
