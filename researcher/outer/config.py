@@ -38,7 +38,7 @@ class LowLevel(_Part):
 
     modules_max: int = Field(8, gt=0, description="that one update learns from")
     uniform_share: float = Field(0.3, ge=0, lt=1, description="of specifications drawn uniformly, to explore")
-    threads: int = Field(2, gt=0)
+    threads: int = Field(1, gt=0, description="of the tuner; more only help on an idle machine")
     tuning: TuningConfig = TuningConfig()
 
 
@@ -66,7 +66,7 @@ class OuterConfig(_Part):
     form: Form = "spec"
     model: str = Field("tiny", description="of the embedded endpoint: tiny, coder, a GGUF; or of `endpoint`")
     endpoint: Endpoint | None = Field(None, description="of another than the embedded one")
-    server_threads: int = Field(2, gt=0, description="of the embedded endpoint")
+    server_threads: int = Field(1, gt=0, description="of the embedded endpoint; more only help on an idle machine")
     max_tokens: int | None = Field(
         None, gt=0, description="of an answer; by default 400 for specifications, 2048 for code"
     )
