@@ -104,11 +104,15 @@ def side_by_side(days: Sequence[Day], episodes: Rows) -> Day:
         known = old[order[found]] == wanted
         rows["order_id"][refers] = np.where(known, numbers[own[order[found]]], 0)
     rows["command_id"] = numbers
-    lost = np.isin(rows["kind"], (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)) & (rows["order_id"] == 0)
+    lost = np.isin(rows["kind"], (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)) & (
+        rows["order_id"] == 0
+    )
     rows = rows[~lost]  # of orders that were gone before: the exchange would refuse them
     tick = days[0].reference.symbols[0].tick_size
     symbols = tuple(SymbolReference(f"O{place}", tick) for place in range(len(pieces)))
-    reference = Reference(symbols, "", "side by side", (), int(rows["time_ns"][0]), int(rows["time_ns"][-1]), source_rows=len(rows))
+    reference = Reference(
+        symbols, "", "side by side", (), int(rows["time_ns"][0]), int(rows["time_ns"][-1]), source_rows=len(rows)
+    )
     return Day(rows, np.arange(len(rows)), reference)
 
 
@@ -129,7 +133,9 @@ def _piece(day: Day, episode: Any, symbol: int) -> Rows:
     opening["side"], opening["price_ticks"] = open_orders["side"], open_orders["price_ticks"]
     rows = day.commands[first:last].copy()
     _less_what_was_filled(rows, open_orders)
-    rows = np.concatenate((opening, rows[~np.isin(rows["kind"], (CommandKind.HALT, CommandKind.RESUME, CommandKind.END_DAY))]))
+    rows = np.concatenate(
+        (opening, rows[~np.isin(rows["kind"], (CommandKind.HALT, CommandKind.RESUME, CommandKind.END_DAY))])
+    )
     rows["time_ns"] += BEGIN_NS - start_ns
     rows["symbol"], rows["participant"] = symbol, 0
     return rows
@@ -147,4 +153,3 @@ def moved(episodes: Rows) -> Rows:
     rows = episodes.copy()
     rows["start_ns"] = BEGIN_NS
     return rows
-

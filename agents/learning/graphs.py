@@ -206,4 +206,3 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
             raise NotExportableError(
                 f"finite numbers of the shapes {(3, action_dim)} and {(3,)} are due, got {shapes[0]} and {shapes[1]}, finite: {finite}"
             )
-

@@ -86,11 +86,11 @@ def load_policy(path: Path) -> "Policy | RivalPolicy":
         rival.name = _name(path)
         return rival
     interface = Interface.from_json(facts["interface"])
-    return Policy(_network(facts, tensors, interface), interface, facts, _name(path))
+    return Policy(network_of(facts, tensors, interface), interface, facts, _name(path))
 
 
-def _network(facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface) -> ActorCritic | ForeignNetwork:
-    """The network of a file."""
+def network_of(facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface) -> ActorCritic | ForeignNetwork:
+    """The network that `described` and the state of one said; an error of LearningError, or of PyTorch, if they say none."""
     size, low, high = len(interface.names), interface.low, interface.high
     if "graph" in facts:
         return of_file(facts, tensors, size, low, high)

@@ -7,12 +7,15 @@ plain JSON; whoever reads that trusts none of it.
 import dataclasses
 import json
 import math
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gymnasium.vector import VectorEnv
 
 from serl.agents.execution.environment.vector import Reward
@@ -132,14 +135,20 @@ def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed:
     """The dynamic market; with `profiles` its population is written into the folder."""
     if Kind.PROFILES not in modules:
         return settings.dynamic
-    import numpy as np
-
     random = np.random.Generator(np.random.PCG64(seed))
     made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
     (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is YAML
     return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
 
 
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     answer = perform(json.loads(sys.stdin.read()))
     Path(sys.argv[1], ANSWER).write_text(answer)

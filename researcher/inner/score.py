@@ -4,6 +4,7 @@ The candidate and a TWAP by market orders work the same orders. PA is taken agai
 and impact against their mids, both of the replay market in process: a lockstep exchange gives the same numbers (tests/researcher/inner).
 """
 
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,6 +33,8 @@ from serl.researcher.inner.settings import Settings
 
 SIMULATED_DAYS = 4
 """Validation days, where no day is given."""
+LOCK = threading.Lock()
+"""What is made once is made by one thread while others wait."""
 
 
 class Course(NamedTuple):
@@ -59,7 +62,8 @@ def _course(text: str) -> Course:
 
 def course(settings: Settings) -> Course:
     """Made once a process. ConfigError if there are no validation hours."""
-    return _course(settings.model_dump_json())
+    with LOCK:
+        return _course(settings.model_dump_json())
 
 
 def _orders(settings: Settings) -> tuple[list[Day], Rows]:
