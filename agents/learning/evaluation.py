@@ -135,13 +135,7 @@ def evaluate(
         outcomes.append(play(scenario.env_for(one.policy, one.mode), one.policy, rows))
     report(len(outcomes), len(outcomes))
     alone, twap = outcomes[0], outcomes[1]
-    days = len(np.unique(rows["day"]))
-    blocks = (
-        np.zeros(episodes, np.int64)
-        if days >= CLUSTERS_MIN
-        else rows["start_ns"] // (rows["steps"] * rows["interval_ns"])
-    )
-    clusters = np.unique(np.stack((rows["day"], blocks)), axis=1, return_inverse=True)[1].ravel()
+    days, clusters = len(np.unique(rows["day"])), clusters_of(rows)
     table = []
     for one, outcome in zip(everyone, outcomes[1:], strict=True):
         columns = costs(rows, outcome, alone, twap)
@@ -149,6 +143,15 @@ def evaluate(
         table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
     without = int(np.isnan(alone.results["vwap_ticks"]).sum())
     return Evaluation(scenario.config.kind, table, episodes, without, days, int(clusters.max()) + 1, seed)
+
+
+def clusters_of(episodes: Rows) -> NDArray[np.int64]:
+    """(n,) what of EPISODE rows is resampled together: symbol-days; with few of them blocks of a window's length within them."""
+    days, blocks = episodes["day"], np.zeros(len(episodes), np.int64)
+    if len(np.unique(days)) < CLUSTERS_MIN:
+        blocks = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
+    numbers: NDArray[np.int64] = np.unique(np.stack((days, blocks)), axis=1, return_inverse=True)[1].ravel()
+    return numbers
 
 
 def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from serl.agents.learning.hybrid import HybridConfig
 from serl.agents.learning.market_config import MarketConfig
@@ -32,4 +32,21 @@ class Settings(BaseModel):
         None, description="a day with a book whose validation hours are replayed to score; without one, simulated days"
     )
     orders: int = Field(24, ge=2, description="parent orders of a score")
+    rungs: tuple[float, ...] = Field(
+        (0.25, 0.5, 1.0), description="shares of the steps after which candidates are compared"
+    )
+    kept: float = Field(
+        0.5, gt=0, le=1, description="share of the candidates that goes on after a rung; at least one does"
+    )
     score_seed: int = Field(1, ge=0, description="of these orders")
+
+    @field_validator("rungs")
+    @classmethod
+    def _rise(cls, rungs: tuple[float, ...]) -> tuple[float, ...]:
+        if (
+            not rungs
+            or rungs[-1] != 1.0
+            or any(not 0 < low < high for low, high in zip(rungs, rungs[1:], strict=False))
+        ):
+            raise ValueError("shares that rise to 1 are due, like 0.25, 0.5, 1")
+        return rungs
