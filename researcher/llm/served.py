@@ -37,9 +37,14 @@ class ServedModel:
     @property
     def pid(self) -> int:
         """Of the server's process; ModelServerError if it has ended."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self.alive:
             raise ModelServerError(f"the server of {self._name} has ended: {self._said()}; restart it")
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process runs."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def url(self) -> str:

@@ -19,6 +19,8 @@ from serl.researcher.validation.findings import Report, Tally
 from serl.researcher.validation.validate import validate
 
 INSTRUCTION_CHARS_MAX = 300
+INSTRUCTION_TEMPERATURE = 0.5
+"""Modules are drawn at 1, where the policy gradient learns; instructions are not learnt from, and small models ramble at 1."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,9 @@ class Author:
     def instruct(self, kind: Kind, prompt: Sequence[Message], seed: int, known: set[str]) -> tuple[str | None, Verdict]:
         """An instruction: the first lines of an answer that is neither empty nor known."""
         try:
-            answer = self.client.complete(prompt, seed=seed, max_tokens=100).answers[0]
+            answer = self.client.complete(
+                prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE
+            ).answers[0]
         except (EndpointAwayError, EndpointRefusedError) as error:
             return None, self._away(kind, 0, error)
         text = _instruction_of(answer)

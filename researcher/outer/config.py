@@ -39,7 +39,7 @@ class LowLevel(_Part):
     modules_max: int = Field(8, gt=0, description="that one update learns from")
     uniform_share: float = Field(0.3, ge=0, lt=1, description="of specifications drawn uniformly, to explore")
     threads: int = Field(1, gt=0, description="of the tuner; more only help on an idle machine")
-    tuning: TuningConfig = TuningConfig()
+    tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
 class Convergence(_Part):

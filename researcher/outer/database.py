@@ -179,10 +179,10 @@ class Database:
         return int(self.one("SELECT coalesce(max(iteration), 0) FROM iterations"))
 
     def trials(self, before: int, n: int, *, worst: bool = False) -> list[Trial]:
-        """The best (or worst) scored candidates of the iterations before one, each set of modules once."""
-        order = "pa_bps ASC" if worst else "pa_bps DESC"
+        """The best candidates of the iterations before one, or the worst (those that were stopped early are among them), each set of modules once."""
+        order, which = ("pa_bps ASC", "pa_bps IS NOT NULL") if worst else ("pa_bps DESC", "stage = 'done'")
         found = self.rows(
-            "SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE pa_bps IS NOT NULL AND iteration < ? GROUP BY key) "
+            f"SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE {which} AND iteration < ? GROUP BY key) "
             f"ORDER BY {order}, iteration, slot LIMIT ?",
             before, n,
         )  # fmt: skip

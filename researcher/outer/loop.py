@@ -32,7 +32,10 @@ def converged(changes_bps: list[float | None], config: Convergence) -> bool:
 class Watch:
     """What an onlooker is told."""
 
-    proposed: Callable[[int, int, str], None] = lambda iteration, slot, text: None
+    began: Callable[[int, int], None] = lambda iteration, slot: None
+    """The proposal of a slot."""
+    staged: Callable[[str, str], None] = lambda key, stage: None
+    """The evaluation of a candidate, from any thread."""
     finished: Callable[[dict[str, Any]], None] = lambda row: None
 
 
@@ -88,10 +91,9 @@ class OuterLoop:
         begun = self.clock()
         known = self.database.slots(iteration)
         for slot in range(self.config.candidates):
+            self.watch.began(iteration, slot)
             if slot not in known:
-                proposal = self.proposer.propose(iteration, slot)
-                self.database.add_proposal(iteration, slot, proposal)
-            self.watch.proposed(iteration, slot, "proposed")
+                self.database.add_proposal(iteration, slot, self.proposer.propose(iteration, slot))
         model = self.proposer.model
         self._evaluate(iteration, model)
         self.database.set_performance(iteration, self.config.penalty_bps)
@@ -113,7 +115,9 @@ class OuterLoop:
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
         """PA_j is that of the iteration's best candidate; without a scored one PA_ema stays as it is."""
-        pa_bps = self.database.one("SELECT max(pa_bps) FROM candidates WHERE iteration = ?", iteration)
+        pa_bps = self.database.one(
+            "SELECT max(pa_bps) FROM candidates WHERE iteration = ? AND stage = 'done'", iteration
+        )
         before = self.database.one("SELECT ema_bps FROM iterations ORDER BY iteration DESC LIMIT 1")
         ema = before if pa_bps is None else followed(before, pa_bps, self.config.convergence.decay)
         change = None if pa_bps is None or before is None else ema - before

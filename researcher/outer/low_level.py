@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,8 @@ class LowLevelTuning:
         rows = self.experiences(iteration)
         if not rows:
             return {"skipped": "no module of this iteration has tokens"}
-        facts = asdict(self._tuner.update(rows)) | {"modules": len(rows)}
+        begun = time.monotonic()
+        facts = asdict(self._tuner.update(rows)) | {"modules": len(rows), "update_s": time.monotonic() - begun}
         self._tuner.save(state)
         said.write_text(json.dumps(facts))
         self._forget()

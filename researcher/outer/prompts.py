@@ -45,7 +45,7 @@ INITIAL = {
 }
 """The instructions that a run begins with."""
 
-_SHOWN = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
+_SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
 """What code is called with, as source."""
 
 

@@ -1,11 +1,13 @@
 """What a run has found: the best algorithm, PA by iteration, verdicts; as JSON, and as a page (page.py)."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database, modules_of, parents_of
+from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.loop import converged
 from serl.researcher.outer.run import open_run
 
@@ -31,9 +33,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
 
 def best(database: Database) -> dict[str, Any] | None:
     """The candidate with the highest PA on the validation part, its modules and its ancestors; None if none has a score."""
-    rows = database.rows(
-        "SELECT * FROM candidates WHERE pa_bps IS NOT NULL ORDER BY pa_bps DESC, iteration, slot LIMIT 1"
-    )
+    rows = database.rows("SELECT * FROM candidates WHERE stage = 'done' ORDER BY pa_bps DESC, iteration, slot LIMIT 1")
     if not rows:
         return None
     row = rows[0]
@@ -66,7 +66,7 @@ def iterations(database: Database) -> list[dict[str, Any]]:
     rows, so_far = [], None
     for row in database.rows("SELECT * FROM iterations ORDER BY iteration"):
         top = database.rows(
-            "SELECT score FROM candidates WHERE iteration = ? AND pa_bps IS NOT NULL ORDER BY pa_bps DESC LIMIT 1",
+            "SELECT score FROM candidates WHERE iteration = ? AND stage = 'done' ORDER BY pa_bps DESC LIMIT 1",
             row["iteration"],
         )
         score = json.loads(top[0]["score"]) if top else {}
@@ -119,7 +119,20 @@ def status_text(database: Database, config: OuterConfig) -> str:
 
 
 def score_test(database: Database, config: OuterConfig) -> None:
-    pass
+    """The best candidate's policy on the test part, which is touched here and nowhere else. RunError if it was before, or if there is no policy."""
+    from serl.agents.execution.data import TEST
+    from serl.agents.learning.policy import load_policy
+    from serl.researcher.inner.score import score
+
+    if database.fact("test") is not None:
+        raise RunError(
+            "the test part was touched already, and a second look would no longer be one at unseen orders; leave --final out"
+        )
+    top = best(database)
+    if top is None or top["policy"] is None:
+        raise RunError("no candidate has a trained policy to score on the test part")
+    measured = score(load_policy(Path(top["policy"])), config.inner, TEST)
+    database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
 
 
 def write_report(folder: Path, path: Path, *, final: bool = False) -> dict[str, Any]:

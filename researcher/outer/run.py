@@ -10,7 +10,6 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.errors import require_researcher
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import ModelServerError
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig
@@ -27,12 +26,17 @@ PACKAGES = ("serl", "numpy", "numba", "torch", "transformers", "peft", "xllamacp
 CONTEXT_TOKENS = 4096
 
 
-def evaluator_of(config: OuterConfig) -> Evaluator:
+def evaluator_of(config: OuterConfig, watch: Watch | None = None) -> Evaluator:
     """The inner loop: validation, training, score."""
     from serl.researcher.inner.evaluate import evaluate_many
 
+    told = watch or Watch()
+
+    def report(candidate: Candidate, stage: str) -> None:
+        told.staged(candidate.key, stage)
+
     def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
-        return evaluate_many(candidates, config.inner, config.budget, folder, config.workers)
+        return evaluate_many(candidates, config.inner, config.budget, folder, config.workers, report)
 
     return evaluate
 
@@ -122,14 +126,11 @@ def research(
 
         def revive() -> None:
             """A served model that has died is started again, as it was."""
-            try:
-                if served is not None:
-                    _ = served.pid
-            except ModelServerError:
+            if served is not None and not served.alive:
                 served.restart(*served.serving)
 
         loop = OuterLoop(
-            config, folder, database, proposer, evaluator or evaluator_of(config), watch or Watch(), revive
+            config, folder, database, proposer, evaluator or evaluator_of(config, watch), watch or Watch(), revive
         )
         return loop.run()
 

@@ -26,10 +26,14 @@ def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[W
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(config.name, total=config.candidates)
 
-        def proposed(iteration: int, slot: int, text: str) -> None:
+        def began(iteration: int, slot: int) -> None:
             progress.update(
-                task, description=f"iteration {iteration} of {config.iterations}: {text}", completed=slot + 1
+                task, description=f"iteration {iteration} of {config.iterations}: proposing", completed=slot
             )
+
+        def staged(key: str, stage: str) -> None:
+            ended = stage in ("done", "halved")
+            progress.update(task, description=f"candidate {key[:6]}: {stage}", advance=int(ended))
 
         def finished(row: dict[str, Any]) -> None:
             progress.console.print(line(row))
@@ -40,7 +44,7 @@ def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[W
             progress.update(task, completed=0)
 
         try:
-            yield Watch(proposed, finished)
+            yield Watch(began, staged, finished)
         finally:
             writer.close()
 
