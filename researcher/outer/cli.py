@@ -51,7 +51,7 @@ def start(
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
-    if text := run.notice(config):
+    for text in run.notices(config):
         click.echo(text, err=True)
     folder = output or Path("runs") / config.name
     database = run.begin(folder, config, shlex.join(["serl", *sys.argv[1:]]), resume=resume)

@@ -1,7 +1,6 @@
 """DEK, low level: after each iteration the model's weights learn from the modules' tokens and their PA, and the tuned model is served."""
 
 import json
-import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -104,13 +103,6 @@ class LowLevelTuning:
         """Two states are enough to go on from."""
         for path in sorted(self._folder.glob("after-*.safetensors"))[:-2]:
             path.unlink()
-
-    def export(self, folder: Path) -> None:
-        """The tuned model for others to serve: merged, in the format of transformers."""
-        from serl.researcher.tuning.export import export_merged
-
-        shutil.rmtree(folder, ignore_errors=True)
-        export_merged(self._tuner, folder)
 
 
 def _number(path: Path) -> int:

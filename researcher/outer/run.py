@@ -15,6 +15,7 @@ from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.history import lacks_history, with_history
 from serl.researcher.outer.loop import OuterLoop, Watch
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.proposers import DefaultProposer, DekProposer, EurekaProposer, Proposer, RandomProposer
@@ -26,17 +27,17 @@ PACKAGES = ("serl", "numpy", "numba", "torch", "transformers", "peft", "xllamacp
 CONTEXT_TOKENS = 4096
 
 
-def evaluator_of(config: OuterConfig, watch: Watch | None = None) -> Evaluator:
+def evaluator_of(config: OuterConfig, folder: Path, watch: Watch | None = None) -> Evaluator:
     """The inner loop: validation, training, score."""
     from serl.researcher.inner.evaluate import evaluate_many
 
-    told = watch or Watch()
+    told, settings = watch or Watch(), with_history(config.inner, folder)
 
     def report(candidate: Candidate, stage: str) -> None:
         told.staged(candidate.key, stage)
 
-    def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
-        return evaluate_many(candidates, config.inner, config.budget, folder, config.workers, report)
+    def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
+        return evaluate_many(candidates, settings, config.budget, place, config.workers, report)
 
     return evaluate
 
@@ -130,19 +131,30 @@ def research(
                 served.restart(*served.serving)
 
         loop = OuterLoop(
-            config, folder, database, proposer, evaluator or evaluator_of(config, watch), watch or Watch(), revive
+            config,
+            folder,
+            database,
+            proposer,
+            evaluator or evaluator_of(config, folder, watch),
+            watch or Watch(),
+            revive,
         )
         return loop.run()
 
 
-def notice(config: OuterConfig) -> str | None:
-    """What a user should know about the low level before the run."""
+def notices(config: OuterConfig) -> list[str]:
+    """What a user should know before the run."""
+    told = []
     if config.proposer == "dek" and config.low_level is None and config.endpoint is not None:
-        return (
+        told.append(
             f"low level off: {config.endpoint.base_url} does not show the weights of {config.endpoint.model}; "
             "the embedded model (leave --url out) is tuned"
         )
-    return None
+    if lacks_history(config.inner):
+        told.append(
+            f"no data: the history of the static market is a simulated day of {config.inner.dynamic.population}; name yours in inner.market.data"
+        )
+    return told
 
 
 def with_endpoint(config: OuterConfig, url: str | None, model: str | None) -> OuterConfig:
