@@ -27,6 +27,8 @@ class ServedMarket:
     """
 
     count = 1
+    channels: tuple[str, ...] = ("l1", "trade")
+    """Of the feed: quotes are only for reports."""
 
     def __init__(self, client: Exchange, symbol: str) -> None:
         self.client, self.symbol = client, symbol
@@ -42,8 +44,8 @@ class ServedMarket:
         self.children: list[tuple[int, int]] = []  # time, qty
         self.mids: list[tuple[int, float]] = []
         self._own_seen = self._trades_seen = 0
-        client.subscribe("l1", symbol)
-        client.subscribe("trade", symbol)
+        for channel in self.channels:
+            client.subscribe(channel, symbol)
 
     def check_in_time(self, start_ns: int) -> None:
         """TooLate if the exchange's time is beyond start_ns."""
@@ -58,31 +60,35 @@ class ServedMarket:
         """Waits for the start of the window; TooLate if it is over."""
         start_ns = int(episodes[0]["start_ns"])
         self.check_in_time(start_ns)
-        self._side = SELL if episodes[0]["sign"] > 0 else BUY
         self._wait_until(start_ns)
+        self.begin(episodes[0])
+
+    def begin(self, episode: Any) -> None:
+        """A parent order, an EPISODE row, whose window begins now."""
+        self._side = SELL if episode["sign"] > 0 else BUY
         self._begin_step()
-        self._look(start_ns)
+        self.look(int(episode["start_ns"]))
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
-        self._begin_step()
-        self._send(children[0])
+        self.send(children[0])
         for wake_ns in (*range(self._now_ns + SECOND_NS, int(until_ns[0]), SECOND_NS), int(until_ns[0])):
             self._wait_until(wake_ns)
-        self._look(int(until_ns[0]))
+        self.look(int(until_ns[0]))
 
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket; beyond a lockstep clock it is given a second of the exchange's time."""
         now_ns = self._now_ns
-        self._begin_step()
-        self._send(children[0])
+        self.send(children[0])
         self._wait_until(now_ns + (1 if self._lockstep else SECOND_NS))
-        self._look(now_ns)
+        self.look(now_ns)
 
     def _begin_step(self) -> None:
         self._own_seen, self._trades_seen = len(self.own), len(self.trades)
 
-    def _send(self, child: Any) -> None:
+    def send(self, child: Any) -> None:
+        """Begins a step: what rests is cancelled and a CHILD row sent."""
+        self._begin_step()
         if self._resting is not None:
             self.client.mass_cancel(self.symbol)
             self._resting = None
@@ -109,15 +115,16 @@ class ServedMarket:
         else:
             while (now_ns := self.client.ask(Kind.INFO)[4]) < due_ns:
                 wait_s = (due_ns - now_ns) / SECOND_NS / self._speed
-                self._take(self.client.wait(min(max(wait_s, 0.0005), 0.05)))
+                self.take(self.client.wait(min(max(wait_s, 0.0005), 0.05)))
         self._take_inbox()
 
     def _take_inbox(self) -> None:
         inbox = self.client.words.inbox
         while inbox:
-            self._take(inbox.popleft())
+            self.take(inbox.popleft())
 
-    def _take(self, item: Any) -> None:
+    def take(self, item: Any) -> None:
+        """A report or a feed message."""
         if isinstance(item, Report):
             if item.kind == EventKind.FILL:
                 self.own.append((item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots, item.match_id))
@@ -135,7 +142,7 @@ class ServedMarket:
         for match_id, traded_ns, price, qty, aggressor, off_book in items:
             self.trades.append((match_id, traded_ns - self.midnight_ns, price, qty, aggressor, off_book))
 
-    def _look(self, now_ns: int) -> None:
+    def look(self, now_ns: int) -> None:
         """Fills the rows: the book as it is now, what was traded and filled since the step began."""
         self._now_ns = now_ns
         frame, fill = self.frames[0], self.fills[0]

@@ -11,16 +11,19 @@ from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAd
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
 from serl.agents.execution.policies.policy import Policy, environment_of
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.sources import open_source
+from serl.agents.learning.sources import Source, open_source
 from serl.exchange.history.day import Day
 
 
 class Scenario:
     """A market of settings, loaded once; environments over it share it, so only one of them may run at a time."""
 
-    def __init__(self, config: MarketConfig, days: Sequence[Day] | None = None) -> None:
-        self.config = config
-        self.source = open_source(config, days)
+    def __init__(
+        self, config: MarketConfig, days: Sequence[Day] | None = None, *, source: Source | None = None, reward: Reward | None = None,
+    ) -> None:  # fmt: skip
+        """source, reward: in place of those of the settings."""
+        self.config, self._reward = config, reward
+        self.source = source or open_source(config, days)
         self.market = self.source.market()
 
     @cached_property
@@ -52,8 +55,8 @@ class Scenario:
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
         config = self.config
-        reward: Reward = PriceAdvantage()
-        if config.reward == "schedule":
+        reward: Reward = self._reward or PriceAdvantage()
+        if self._reward is None and config.reward == "schedule":
             reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
         return ExecutionVectorEnv(self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, **settings)
 

@@ -17,6 +17,10 @@ class PolicyFileError(LearningError):
     """A file that holds no policy or checkpoint of ours, or one of another version."""
 
 
+class NotExportableError(LearningError):
+    """A network that cannot be written down as a list of known operations."""
+
+
 class MissingLearningError(LearningError):
     """What learning needs is not installed."""
 

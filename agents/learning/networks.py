@@ -51,6 +51,10 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         self.groups = [sum(parameter.numel() for parameter in group) for group in (acting, judging)]
         """Numbers in the vector that are of the actor, to which the memory belongs, and of the critic."""
 
+    def described(self) -> dict[str, Any]:
+        """What a policy's file says of it."""
+        return {"network": self.config.model_dump()}
+
     def nothing(self, count: int) -> Tensor:
         """(count, memory) what an episode begins with."""
         return torch.zeros(count, self.config.memory)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
+from serl.agents.learning.foreign import ForeignNetwork, of_file
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ RIVALS = ("opd", "halop", "macmic")
 class Policy:
     """A network that acts. One with a memory keeps it from call to call, for each environment until its order is over."""
 
-    network: ActorCritic
+    network: ActorCritic | ForeignNetwork
     interface: Interface
     facts: dict[str, Any]
     """Where it comes from: data (fingerprints), seed, steps, versions."""
@@ -69,7 +71,7 @@ class Policy:
     def save(self, path: Path) -> None:
         """Writes a file that holds all of it. PolicyFileError if that cannot be."""
         facts = {
-            "network": self.network.config.model_dump(), "interface": dataclasses.asdict(self.interface),
+            **self.network.described(), "interface": dataclasses.asdict(self.interface),
             "versions": {name: version(name) for name in ("serl", "torch", "numpy")}, **self.facts,
         }  # fmt: skip
         files.write(path, KIND, self.network.state_dict(), facts)
@@ -84,9 +86,17 @@ def load_policy(path: Path) -> "Policy | RivalPolicy":
         rival.name = _name(path)
         return rival
     interface = Interface.from_json(facts["interface"])
-    network = ActorCritic(NetworkConfig(**facts["network"]), len(interface.names), interface.low, interface.high, 0)
+    return Policy(network_of(facts, tensors, interface), interface, facts, _name(path))
+
+
+def network_of(facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface) -> ActorCritic | ForeignNetwork:
+    """The network that `described` and the state of one said; an error of LearningError, or of PyTorch, if they say none."""
+    size, low, high = len(interface.names), interface.low, interface.high
+    if "graph" in facts:
+        return of_file(facts, tensors, size, low, high)
+    network = ActorCritic(NetworkConfig(**facts["network"]), size, low, high, 0)
     network.load_state_dict(tensors)
-    return Policy(network, interface, facts, _name(path))
+    return network
 
 
 def _name(path: Path) -> str:

@@ -48,13 +48,17 @@ class PPO:
         torch.set_num_threads(1)
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
-        self.network = ActorCritic(network, space.shape[0], box.low, box.high, config.seed)
+        self.network = self._network(network, space.shape[0], box.low, box.high)
         self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.groups)
         self._beside = ThreadPoolExecutor(1)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
         """Environment steps so far, of all environments together."""
+
+    def _network(self, config: NetworkConfig, size: int, low: Any, high: Any) -> Any:
+        """Actor and critic for observations of this size and actions in this box."""
+        return ActorCritic(config, size, low, high, self.config.seed)
 
     def begin(self) -> None:
         """New episodes everywhere; their seeds follow from the learner's seed and the steps so far."""
@@ -130,8 +134,14 @@ class PPO:
     @torch.no_grad()
     def _act(self, seen: Tensor, batch: Batch, share: float, onward: bool) -> tuple[Tensor, Tensor, Tensor, Any]:
         """Gradient of the actor: outputs, log ratios, gains, and the slopes in what is seen if they go onward."""
-        clip, family, free = self.config.clip, self.network.distribution, self.network.free
         outputs = self.network.actor(seen)
+        of_outputs, of_free, log_ratios, gains = self._slopes(outputs, batch, share)
+        self.network.free.grad.add_(of_free)
+        return outputs, log_ratios, gains, self.network.actor.descend(of_outputs, onward)
+
+    def _slopes(self, outputs: Tensor, batch: Batch, share: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Slopes of the actor's loss in the outputs and the free parameters; log ratios, gains."""
+        clip, family, free = self.config.clip, self.network.distribution, self.network.free
         deviation, mean = torch.std_mean(batch.advantages)
         gains = (batch.advantages - mean) / (deviation + 1e-8)
         log_ratios = family.log_prob(outputs, free, batch.latents) - batch.log_probs
@@ -139,8 +149,7 @@ class PPO:
         unclipped = torch.where(gains > 0, ratios <= 1 + clip, ratios >= 1 - clip)
         slope = gains * ratios * unclipped * -share
         of_outputs, of_free = family.slopes(outputs, free, batch.latents, slope, -share * self.config.entropy)
-        free.grad.add_(of_free)
-        return outputs, log_ratios, gains, self.network.actor.descend(of_outputs, onward)
+        return of_outputs, of_free, log_ratios, gains
 
     @torch.no_grad()
     def _judge(self, seen: Tensor, returns: Tensor, share: float, onward: bool) -> tuple[Tensor, Any]:

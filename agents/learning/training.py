@@ -103,12 +103,13 @@ class Training:
     """A run in a folder, over one environment or two (static, dynamic)."""
 
     def __init__(
-        self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, facts: dict[str, Any] | None = None
-    ) -> None:
+        self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, facts: dict[str, Any] | None = None,
+        learner: PPO | None = None,
+    ) -> None:  # fmt: skip
         for env in envs[1:]:
             Interface.of(envs[0]).require(Interface.of(env), "the second environment")
         self.config, self.folder = config, folder
-        self.learner = PPO(envs, config.ppo, config.network)
+        self.learner = learner or PPO(envs, config.ppo, config.network)
         self.weights = Weights(config.hybrid) if len(envs) == 2 else None
         self.updates = 0
         self._interface, self._facts = Interface.of(envs[0]), facts or {}
@@ -124,7 +125,7 @@ class Training:
         """Trains to the end; `report` is told the statistics of every update. DivergedError leaves `diverged.safetensors`, the
         last finite weights, in the folder. The policy is saved at each checkpoint, on an interruption and at the end."""
         try:
-            for statistics in self._updates():
+            for statistics in self.updates_to(self.config.ppo.steps):
                 report(statistics)
         except DivergedError as error:
             path = self.folder / "diverged.safetensors"
@@ -134,12 +135,14 @@ class Training:
             self.policy().save(self.folder / POLICY)
         return self.policy()
 
-    def _updates(self) -> Iterator[dict[str, Any]]:
-        learner, total = self.learner, self.config.ppo.steps
-        while learner.steps < total:
-            if self.updates % self.config.checkpoint_updates == 0:
+    def updates_to(self, steps: int) -> Iterator[dict[str, Any]]:
+        """Learns until so many steps are done: statistics of every update. Then there is a checkpoint."""
+        learner, total, begun = self.learner, self.config.ppo.steps, False
+        while learner.steps < steps:
+            if not begun or self.updates % self.config.checkpoint_updates == 0:
                 self._checkpoint(self.folder / CHECKPOINT)
                 learner.begin()
+                begun = True
             weights = self.weights.at(learner.steps / total) if self.weights else [1.0]
             statistics = learner.update(weights)
             self.updates += 1

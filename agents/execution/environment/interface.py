@@ -32,6 +32,7 @@ class Interface:
     @classmethod
     def of(cls, env: VectorEnv) -> "Interface":
         """That of an environment; observations of environments that are not for execution have numbers for names."""
+        env = env.unwrapped
         box = env.single_action_space
         low, high = tuple(map(float, box.low)), tuple(map(float, box.high))
         if not isinstance(env, ExecutionVectorEnv):

@@ -1,0 +1,154 @@
+"""The training of one candidate, as a job: in the sandbox if code is part of it, else in a process of its own.
+
+A job goes on from the checkpoint in its folder, if there is one. It leaves the network's numbers in `network.safetensors` and answers with
+plain JSON; whoever reads that trusts none of it.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from serl.agents.execution.environment.vector import Reward
+from serl.agents.learning import files
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.foreign import ForeignPPO
+from serl.agents.learning.joined import Joined
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
+from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.inner import markets
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules import build, checks, plug, specs
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.sandbox.boot import ANSWER, perform
+from serl.researcher.validation.inside import load
+
+ENTRY = "serl.researcher.inner.job:train"
+NETWORK, POPULATION = "network.safetensors", "population.yaml"
+CURVE_POINTS = 50
+
+
+def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str) -> dict[str, Any]:  # fmt: skip
+    """Learns until `share` of the budget's steps are done: what the network is, units of its observations, learning curve, steps, seconds."""
+    began = time.perf_counter()
+    run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
+    ready_s = time.perf_counter() - began
+    total = run.config.ppo.steps
+    curve = [_point(statistics) for statistics in run.updates_to(math.ceil(share * total))]
+    network = run.learner.network.exported() if isinstance(run.learner, ForeignPPO) else run.learner.network
+    files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
+    return {
+        "network": network.described(), "scales": dataclasses.asdict(run.learner.collectors[0].env.unwrapped.observer.scales),
+        "curve": curve[:: max(1, len(curve) // CURVE_POINTS)], "steps": run.learner.steps, "ready_s": ready_s,
+        "train_s": time.perf_counter() - began - ready_s,
+    }  # fmt: skip
+
+
+def _point(statistics: dict[str, Any]) -> dict[str, float | None]:
+    """Of the learning curve; None for what is not known."""
+    names = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
+    return {name: float(value) if math.isfinite(value := statistics[name]) else None for name in names}
+
+
+def candidate_of(values: dict[str, Any]) -> Candidate:
+    """The reverse of dataclasses.asdict."""
+    return Candidate({Kind(kind): Module(**module) for kind, module in values["modules"].items()})
+
+
+def functions_of(candidate: Candidate) -> dict[Kind, Any]:
+    """The modules as functions. It runs code: inside the sandbox only, unless there is none."""
+    return {
+        kind: load(kind, module.text) if module.form == "code" else build.build(specs.parse(kind, module.text))
+        for kind, module in candidate.modules.items()
+    }
+
+
+def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
+    """The hybrid training with the candidate's modules plugged in, where its checkpoint in the folder is."""
+    modules = functions_of(candidate)
+    envs = environments(modules, settings, budget, folder)
+    config = training_config(settings, budget, [env.num_envs for env in envs])
+    make: Callable[..., PPO] = PPO
+    arguments: tuple[Any, ...] = (envs, config.ppo, config.network)
+    if Kind.AGENT in modules:
+        make, arguments = ForeignPPO, (*arguments, modules[Kind.AGENT])
+    run = Training(config, envs, folder, learner=make(*arguments))
+    if (folder / CHECKPOINT).exists():
+        run.resume()
+    return run
+
+
+def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
+    """Settings of training whose steps are those of the budget: the static market alone first, so long that in the end each market
+    has had its number."""
+    static, dynamic = budget.static_steps, budget.dynamic_steps
+    both = {"steps": static + dynamic, "seed": budget.seed}
+    beside = dynamic * counts[0] / counts[-1] if dynamic else 0.0
+    share = min(1 - 1e-9, max(0.0, static - beside) / (static + dynamic))
+    rule = settings.hybrid.rule if dynamic else "static"
+    return TrainingConfig(
+        market=settings.market, dynamic=settings.dynamic, ppo=settings.ppo.model_copy(update=both), network=settings.network,
+        hybrid=settings.hybrid.model_copy(update={"static_share": share, "rule": rule}),
+    )  # fmt: skip
+
+
+def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
+    """The static market, half imagined if there is an `imagine`, and the dynamic one if the budget has steps for it."""
+    reward = plug.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
+    market, imagined = settings.market, 0
+    if Kind.IMAGINE in modules:
+        imagined = max(1, round(market.environments * settings.imagined_share))
+        market = market.model_copy(update={"environments": max(1, market.environments - imagined)})
+    real = Scenario(market, reward=reward)
+    scenarios = [real]
+    if imagined:
+        own = market.model_copy(update={"environments": imagined, "kind": "static"})
+        scenarios.append(_imagined(modules[Kind.IMAGINE], real, own, budget.seed, reward))
+    if budget.dynamic_steps:
+        scenarios.append(Scenario(_dynamic(modules, settings, real, budget.seed, folder), reward=reward))
+    envs: list[VectorEnv] = list(Scenario.same_scales(scenarios))
+    return [Joined(envs[:2]), *envs[2:]] if imagined else envs
+
+
+def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int, reward: Reward | None) -> Scenario:
+    """The market of imagined days; of books, bars cost half the mean spread."""
+    half_spread_bps = config.half_spread_bps
+    if config.data[0].suffix != ".parquet":
+        known = markets.statistics(real.source, config)
+        half_spread_bps = known.spread_ticks / known.mid_ticks / 2 * 1e4
+    source = markets.Imagined(config, markets.history(real.source, config), module, seed, half_spread_bps)
+    return Scenario(config, source=source, reward=reward)
+
+
+def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed: int, folder: Path) -> MarketConfig:
+    """The dynamic market; with `profiles` its population is written into the folder."""
+    if Kind.PROFILES not in modules:
+        return settings.dynamic
+    random = np.random.Generator(np.random.PCG64(seed))
+    made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
+    (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is YAML
+    return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    answer = perform(json.loads(sys.stdin.read()))
+    Path(sys.argv[1], ANSWER).write_text(answer)

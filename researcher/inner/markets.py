@@ -1,0 +1,143 @@
+"""What modules are told of a market, and the markets that come out of them. All from training hours."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.data import TRAIN
+from serl.agents.execution.environment.bars import CLOSE, VOLUME, BarDays, StaticBars
+from serl.agents.execution.environment.episodes import Hours
+from serl.agents.execution.environment.static import books_of, trades_of
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.sources import Bars, Books, Source
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import Day
+from serl.exchange.records import Rows
+from serl.researcher.modules import checks, plug
+from serl.researcher.modules.contracts import Floats, ImagineModule, MarketStatistics
+
+SCENARIOS, PASTS = 128, 8
+"""Imagined days of a training run, and days of history that they are imagined from."""
+TRADE_LOTS = 100.0
+"""A round lot: bars do not tell the size of trades."""
+SECOND_NS = 1_000_000_000
+
+
+def bars_of(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> BarDays:
+    """One day of bars of TRADE rows; before the first trade they stand at its price. ConfigError without trades."""
+    trades = trades[(trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)]
+    if not len(trades):
+        raise ConfigError("no trades in the training hours: there is no history to imagine from")
+    starts = np.arange(start_ns, end_ns - bar_ns + 1, bar_ns)
+    values = np.empty((len(starts), 6))
+    close = float(trades["price_ticks"][0])
+    firsts = np.searchsorted(trades["time_ns"], [*starts, starts[-1] + bar_ns])
+    for bar, (first, last) in enumerate(zip(firsts[:-1], firsts[1:], strict=True)):
+        prices, lots = trades["price_ticks"][first:last].astype(float), trades["lots"][first:last].sum()
+        if not len(prices):
+            values[bar] = close, close, close, close, close, 0
+            continue
+        mean = (prices * trades["lots"][first:last]).sum() / lots
+        close = float(prices[-1])
+        values[bar] = prices[0], prices.max(), prices.min(), close, mean, lots
+    return BarDays(starts, bar_ns, values[None])
+
+
+def _of_book(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
+    trades, books = trades_of(day)[:-1], books_of(day, 1)[1:]
+    trades = trades[(trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)]
+    books = books[(books["time_ns"] >= start_ns) & (books["time_ns"] < end_ns)]
+    books = books[(books["ticks"][:, :, 0] > 0).all(axis=1)]
+    seconds, ticks = (end_ns - start_ns) / SECOND_NS, books["ticks"][:, :, 0]
+    mid = ticks.mean(axis=1)
+    times = np.arange(books["time_ns"][0], books["time_ns"][-1], SECOND_NS)
+    at = np.searchsorted(books["time_ns"], times, "right") - 1
+    return MarketStatistics(*map(float, (
+        mid.mean(), np.ptp(ticks, axis=1).mean(), books["lots"][:, :, 0].mean(), trades["lots"].sum() / seconds,
+        len(trades) / seconds, trades["lots"].mean(), np.diff(mid[at]).std(),
+    )))  # fmt: skip
+
+
+def _of_bars(bars: BarDays, days: Sequence[int], config: MarketConfig) -> MarketStatistics:
+    """Spread and depth are those that the market of bars shows."""
+    values, seconds = bars.values[list(days)], bars.bar_ns / SECOND_NS
+    mid, volume = values[..., CLOSE].mean(), values[..., VOLUME].mean()
+    moves = np.diff(values[..., CLOSE], axis=1).std() / np.sqrt(seconds)
+    spread = max(1.0, 2 * mid * config.half_spread_bps * 1e-4)
+    rates = volume / seconds, volume / seconds / TRADE_LOTS
+    return MarketStatistics(*map(float, (mid, spread, config.participation * volume, *rates, TRADE_LOTS, moves)))
+
+
+def history(source: Source, config: MarketConfig) -> list[tuple[BarDays, int]]:
+    """(days of bars, number) of some training days; of books bars as long as the decisions are apart. ConfigError of simulated days."""
+    hours = source.hours(TRAIN)
+    if isinstance(source, Bars):
+        days = sorted({one.day for one in hours})
+        chosen = days[:: max(1, len(days) // PASTS)][:PASTS]
+        return [(source.data.table.bars, day) for day in chosen]
+    if isinstance(source, Books):
+        bar_ns = round(config.interval_s * SECOND_NS)
+        trades = [trades_of(day)[:-1] for day in source.days]
+        return [(bars_of(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours[:PASTS]]
+    raise ConfigError("imagine, profiles: a static or replay market of data is due, simulated days have no history")
+
+
+def statistics(source: Source, config: MarketConfig) -> MarketStatistics:
+    """Of the first training hours; ConfigError of simulated days."""
+    hours = source.hours(TRAIN)
+    if isinstance(source, Books):
+        return _of_book(source.days[hours[0].day], hours[0].start_ns, hours[0].end_ns)
+    days = [day for _, day in history(source, config)]
+    assert isinstance(source, Bars)
+    return _of_bars(source.data.table.bars, days, config)
+
+
+@dataclasses.dataclass(frozen=True)
+class Imagined:
+    """Days that a module imagines, as a Source of static bars."""
+
+    config: MarketConfig
+    pasts: Sequence[tuple[BarDays, int]]
+    module: ImagineModule
+    seed: int
+    half_spread_bps: float
+
+    @cached_property
+    def days(self) -> BarDays:
+        """SCENARIOS of them; ModuleError if the module does not keep its contract."""
+        random = np.random.Generator(np.random.PCG64(self.seed))
+        each = -(-SCENARIOS // len(self.pasts))
+        made = [self._of(bars, day, each, random) for bars, day in self.pasts]
+        return dataclasses.replace(made[0], values=np.concatenate([days.values for days in made]))
+
+    def _of(self, bars: BarDays, day: int, count: int, random: np.random.Generator) -> BarDays:
+        past: Floats = plug.history_of(bars, day)
+        horizon = len(past)
+        drawn = checks.scenarios(self.module(past, random, count, horizon), count, horizon)
+        return plug.days_of(drawn, float(bars.values[day, 0, 0]), bars.starts_ns, bars.bar_ns)
+
+    def market(self) -> StaticBars:
+        """See Source."""
+        config = self.config
+        return StaticBars(
+            self.days, config.environments, half_spread_bps=self.half_spread_bps, impact_bps=config.impact_bps,
+            participation=config.participation,
+        )  # fmt: skip
+
+    def hours(self, part: str) -> Sequence[Hours]:
+        """See Source; the same for every part."""
+        days = self.days
+        seconds = len(days.starts_ns) * days.bar_ns / SECOND_NS
+        speeds = days.values[..., VOLUME].sum(axis=1) / seconds
+        span = int(days.starts_ns[0]), int(days.starts_ns[-1]) + days.bar_ns
+        return [Hours(day, *span, float(speed)) for day, speed in enumerate(speeds) if speed > 0]
+
+    def curve(self) -> None:
+        """See Source."""
+
+    def facts(self) -> dict[str, Any]:
+        """See Source."""
+        return {"data": "imagined", "days": len(self.days.values)}

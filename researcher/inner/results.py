@@ -1,0 +1,30 @@
+"""Results on disk: complete or not there, so that what is finished is never done again."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.candidates import Result, Score
+
+
+def write(result: Result, path: Path) -> None:
+    """The file appears complete."""
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("w") as file:
+        json.dump(dataclasses.asdict(result), file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read(path: Path) -> Result | None:
+    """None if there is none."""
+    if not path.exists():
+        return None
+    values: dict[str, Any] = json.loads(path.read_text())
+    score = values.pop("score")
+    if score is not None:
+        score = Score(**score | {"advantages_bps": tuple(score["advantages_bps"])})
+    return Result(**values, score=score)

@@ -1,0 +1,118 @@
+"""The score: parent orders of the validation hours, worked on a served exchange in lockstep.
+
+The candidate and a TWAP by market orders work the same orders. PA is taken against the VWAP of the same windows without any order of ours,
+and impact against their mids, both of the replay market in process: a lockstep exchange gives the same numbers (tests/researcher/inner).
+"""
+
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from serl.agents.execution.data import VALIDATION
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.executor import Given
+from serl.agents.execution.policies.policy import Policy, environment_of
+from serl.agents.execution.policies.schedules import Twap
+from serl.agents.execution.served_books import moved, side_by_side
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.evaluation import Hold, Outcome, clusters_of, costs, estimates, play
+from serl.agents.learning.sources import Books
+from serl.agents.traders.population import load_population
+from serl.agents.traders.simulate import simulate
+from serl.exchange.errors import ConfigError
+from serl.exchange.history.day import Day
+from serl.exchange.records import Rows
+from serl.researcher.candidates import Score
+from serl.researcher.inner.exchange import market_of
+from serl.researcher.inner.settings import Settings
+
+SIMULATED_DAYS = 4
+"""Validation days, where no day is given."""
+LOCK = threading.Lock()
+"""What is made once is made by one thread while others wait."""
+
+
+class Course(NamedTuple):
+    """What every candidate of the same settings is scored on."""
+
+    days: list[Day]
+    episodes: Rows
+    """Orders as in the days."""
+    played: Day
+    """Their windows side by side, as they are replayed."""
+    alone: Outcome
+    """The same windows without orders."""
+    twap: Outcome
+
+
+@lru_cache(maxsize=4)
+def _course(text: str, part: str) -> Course:
+    settings = Settings.model_validate_json(text)
+    days, episodes = _orders(settings, part)
+    played = side_by_side(days, episodes)
+    alone = in_process(days, episodes, Hold(), "market")
+    twap = on_exchange(played, episodes, Twap(), "market")
+    return Course(days, episodes, played, alone, twap)
+
+
+def course(settings: Settings, part: str = VALIDATION) -> Course:
+    """Made once a process. ConfigError if there are no hours of the part."""
+    with LOCK:
+        return _course(settings.model_dump_json(), part)
+
+
+def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
+    """Days, and the parent orders in the hours of a part."""
+    config = settings.market if settings.day else settings.dynamic
+    changes: dict[str, Any] = {"part": part, "environments": 1}
+    if settings.day:
+        changes |= {"kind": "replay", "data": [settings.day]}
+    else:
+        changes |= {"simulated_days": SIMULATED_DAYS}
+    scenario = Scenario(config.model_copy(update=changes))
+    episodes = scenario.sampler.sample(np.random.Generator(np.random.PCG64(settings.score_seed)), settings.orders)
+    if isinstance(scenario.source, Books):
+        return list(scenario.source.days), episodes
+    population = load_population(config.population)
+    seeds = sorted(set(episodes["day"].tolist()))
+    until_ns = int((episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]).max()) + 2_000_000_000
+    episodes["day"] = np.searchsorted(seeds, episodes["day"])
+    return [simulate(population, seed, min(until_ns, population.close_ns)) for seed in seeds], episodes
+
+
+def _play(make: Callable[[], ExecutionMarket], episodes: Rows, policy: Policy, mode: str) -> Outcome:
+    env = ExecutionVectorEnv(make(), Given(episodes), **environment_of(policy, mode))
+    return play(env, policy, episodes)
+
+
+def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str) -> Outcome:
+    """What becomes of the orders in the replay market without latency."""
+    return _play(lambda: ReplayMarket(days, len(episodes), latency_ns=0), episodes, policy, mode)
+
+
+def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str) -> Outcome:
+    """What becomes of them on an exchange of its own."""
+    with market_of(played) as market:
+        return _play(lambda: market, moved(episodes), policy, mode)
+
+
+def score(policy: Policy, settings: Settings, part: str = VALIDATION) -> Score:
+    """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
+    ScoreError if it could not be measured."""
+    here = course(settings, part)
+    outcome = on_exchange(here.played, here.episodes, policy, policy.modes[0])
+    columns = costs(here.episodes, outcome, here.alone, here.twap)
+    advantages = columns["pa"]
+    if not np.isfinite(advantages).any():
+        raise ConfigError("score: the market trades in none of the windows; choose longer ones")
+    found = estimates(columns, clusters_of(here.episodes), settings.score_seed)
+    pa = found["PA"]
+    return Score(
+        pa.value, pa.low, pa.high, found["PA_twap"].value, len(here.episodes), found["PA-std"].value, found["AFI"].value,
+        found["IMPACT"].value, tuple(float(value) for value in np.nan_to_num(advantages)),
+    )  # fmt: skip

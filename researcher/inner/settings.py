@@ -1,0 +1,52 @@
+"""Settings of the inner loop: where candidates learn, and where they are scored."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from serl.agents.learning.hybrid import HybridConfig
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.ppo import PPOConfig
+
+LEARNING = PPOConfig(
+    rollout_steps=60, minibatch=960, discount=1.0, trace=0.9, reward_scale=0.2, entropy=0.001, threads=1,
+)  # fmt: skip
+STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfilled_bps=1)
+DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)
+
+
+class Settings(BaseModel):
+    """The same for all candidates that are compared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    market: MarketConfig = Field(STATIC, description="static: bars, or days with a book")
+    dynamic: MarketConfig = Field(DYNAMIC, description="simulated traders, for the second part of training")
+    hybrid: HybridConfig = HybridConfig()
+    ppo: PPOConfig = Field(LEARNING, description="steps and seed are those of the budget")
+    network: NetworkConfig = NetworkConfig()
+    imagined_share: float = Field(0.5, ge=0, lt=1, description="of every batch of the static market, with `imagine`")
+    agents: int = Field(2, ge=2, le=8, description="that share a parent order, with `communicate`")
+    day: Path | None = Field(
+        None, description="a day with a book whose validation hours are replayed to score; without one, simulated days"
+    )
+    orders: int = Field(24, ge=2, description="parent orders of a score")
+    rungs: tuple[float, ...] = Field(
+        (0.25, 0.5, 1.0), description="shares of the steps after which candidates are compared"
+    )
+    kept: float = Field(
+        0.5, gt=0, le=1, description="share of the candidates that goes on after a rung; at least one does"
+    )
+    score_seed: int = Field(1, ge=0, description="of these orders")
+
+    @field_validator("rungs")
+    @classmethod
+    def _rise(cls, rungs: tuple[float, ...]) -> tuple[float, ...]:
+        if (
+            not rungs
+            or rungs[-1] != 1.0
+            or any(not 0 < low < high for low, high in zip(rungs, rungs[1:], strict=False))
+        ):
+            raise ValueError("shares that rise to 1 are due, like 0.25, 0.5, 1")
+        return rungs

@@ -1,0 +1,134 @@
+"""Training jobs: where they run, and a policy out of what they leave."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.vector import ACTIONS
+from serl.agents.learning.policy import Policy, network_of
+from serl.exchange.errors import SerlError
+from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.errors import ResearcherError
+from serl.researcher.inner import job
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
+from serl.researcher.sandbox import returned
+from serl.researcher.sandbox.boot import ANSWER
+from serl.researcher.sandbox.bubblewrap import FOLDER, INPUTS
+from serl.researcher.sandbox.errors import ReturnedError
+from serl.researcher.sandbox.limits import MIB, Limits
+from serl.researcher.sandbox.run import CLAIMS, Job, run
+from serl.researcher.sandbox.verdict import Outcome, Verdict
+
+MEMORY_BYTES = 6144 * MIB
+WARM = Budget(static_steps=1, dynamic_steps=1)
+CLAIMED_STEPS_MAX = 10**12
+LOCK = threading.Lock()
+"""What is made once is made by one thread while others wait."""
+
+
+class UnusableError(ResearcherError):
+    """What a job left is no policy."""
+
+
+def has_code(candidate: Candidate) -> bool:
+    """Whether it must stay in the sandbox."""
+    return any(module.form == "code" for module in candidate.modules.values())
+
+
+def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+    """The job of job.py in `folder`, which is made; SandboxUnavailableError where code cannot be confined."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    inputs = {f"data{place}{path.suffix}": path for place, path in enumerate(settings.market.data)}
+    inside = has_code(candidate)
+    data = [f"{INPUTS}/{name}" for name in inputs] if inside else [str(path.resolve()) for path in inputs.values()]
+    values = settings.model_dump(mode="json")
+    values["market"]["data"] = data
+    arguments = {
+        "candidate": dataclasses.asdict(candidate), "settings": values, "budget": dataclasses.asdict(budget), "share": share,
+        "folder": FOLDER if inside else str(folder.resolve()),
+    }  # fmt: skip
+    if not inside:
+        return _beside(arguments, folder, budget.wall_s)
+    with LOCK:
+        _warm(settings.model_dump_json())
+    limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)
+    return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
+
+
+def _beside(arguments: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
+    """The job in a process of its own, without a sandbox: only trusted code runs."""
+    began = time.monotonic()
+    (folder / ANSWER).unlink(missing_ok=True)
+    request = {"entry": job.ENTRY, "arguments": arguments, "compiled": False}
+    command = [sys.executable, "-m", "serl.researcher.inner.job", str(folder.resolve())]
+    try:
+        ended = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=wall_s)
+    except subprocess.TimeoutExpired:
+        return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
+    took_s = time.monotonic() - began
+    try:
+        answer = returned.read_json(folder, ANSWER)
+    except ReturnedError:
+        return Verdict(Outcome.CRASHED, f"exit status {ended.returncode}: {ended.stderr.strip()[-500:]}", wall_s=took_s)
+    outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
+    return Verdict(outcome, answer["text"], answer.get("value"), wall_s=took_s)
+
+
+@lru_cache(maxsize=8)
+def _warm(text: str) -> None:
+    """Compiles what jobs in the sandbox load, by a job outside of it; ResearcherError if these settings cannot be trained with."""
+    settings = Settings.model_validate_json(text)
+    kinds = (Kind.REWARD, Kind.IMAGINE) if settings.market.data else (Kind.REWARD,)
+    trusted = Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds})
+    with tempfile.TemporaryDirectory(prefix="serl-warm-") as folder:
+        verdict = train(trusted, settings, WARM, 1.0, Path(folder) / "job")
+    if not verdict.ok:
+        raise ResearcherError(f"these settings cannot be trained with: {verdict.text}")
+
+
+def policy_of(verdict: Verdict, settings: Settings, budget: Budget, folder: Path, name: str) -> Policy:
+    """The policy of a job that ended well; UnusableError if what it left is none. Only numbers and known operations are taken from it."""
+    try:
+        claimed, tensors = verdict.value, returned.read_tensors(folder, job.NETWORK)
+        interface = _interface(settings, claimed["scales"])
+        described = {"network": settings.network.model_dump()}
+        if "graph" in claimed["network"]:
+            described["graph"] = claimed["network"]["graph"]
+        numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
+        network = network_of(described, numbers, interface)
+        steps = min(int(claimed["steps"]), CLAIMED_STEPS_MAX)
+    except SerlError as error:
+        raise UnusableError(str(error)) from None
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise UnusableError(f"what training left is no policy: {type(error).__name__}: {str(error)[:300]}") from None
+    facts = {"name": name, "seed": budget.seed, "steps": steps, "market": settings.market.model_dump(mode="json")}
+    return Policy(network, interface, facts, name)
+
+
+def _interface(settings: Settings, scales: Any) -> Interface:
+    """What policies of these settings see and do, in claimed units."""
+    market = settings.market
+    units = {key: float(scales[key]) for key in (field.name for field in dataclasses.fields(Scales))}
+    if not all(math.isfinite(value) and value > 0 for value in units.values()):
+        raise UnusableError(f"positive units of the observations are due, got {units}")
+    low = [0.0] * ACTIONS[market.actions]
+    if market.actions != "market":
+        low[-1] = -1.0
+    return Interface(
+        Layout(market.levels).names, units, market.actions, tuple(low), (1.0,) * len(low), offset_ticks=market.offset_ticks,
+        offset_bps=market.offset_bps, levels=market.levels,
+    )  # fmt: skip
