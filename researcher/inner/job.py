@@ -59,7 +59,7 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
 def _point(statistics: dict[str, Any]) -> dict[str, float | None]:
     """Of the learning curve; None for what is not known."""
     names = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
-    return {name: float(value) if math.isfinite(value := statistics[name]) else None for name in names}
+    return {name: float(value) if math.isfinite(value := statistics.get(name, math.nan)) else None for name in names}
 
 
 def candidate_of(values: dict[str, Any]) -> Candidate:
