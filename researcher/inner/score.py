@@ -52,25 +52,25 @@ class Course(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _course(text: str) -> Course:
+def _course(text: str, part: str) -> Course:
     settings = Settings.model_validate_json(text)
-    days, episodes = _orders(settings)
+    days, episodes = _orders(settings, part)
     played = side_by_side(days, episodes)
     alone = in_process(days, episodes, Hold(), "market")
     twap = on_exchange(played, episodes, Twap(), "market")
     return Course(days, episodes, played, alone, twap)
 
 
-def course(settings: Settings) -> Course:
-    """Made once a process. ConfigError if there are no validation hours."""
+def course(settings: Settings, part: str = VALIDATION) -> Course:
+    """Made once a process. ConfigError if there are no hours of the part."""
     with LOCK:
-        return _course(settings.model_dump_json())
+        return _course(settings.model_dump_json(), part)
 
 
-def _orders(settings: Settings) -> tuple[list[Day], Rows]:
-    """Days, and the parent orders in their validation hours."""
+def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
+    """Days, and the parent orders in the hours of a part."""
     config = settings.market if settings.day else settings.dynamic
-    changes: dict[str, Any] = {"part": VALIDATION, "environments": 1}
+    changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
         changes |= {"kind": "replay", "data": [settings.day]}
     else:
@@ -114,16 +114,17 @@ def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str, agents: 
         return _play(market, moved(episodes), policy, mode, agents)
 
 
-def score(policy: Learnt, settings: Settings) -> Score:
-    """Of a trusted policy: one that is data. ScoreError if it could not be measured."""
-    here = course(settings)
+def score(policy: Learnt, settings: Settings, part: str = VALIDATION) -> Score:
+    """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
+    ScoreError if it could not be measured."""
+    here = course(settings, part)
     agents = policy.team[0] if policy.team else 1
     outcome = on_exchange(here.played, here.episodes, policy, policy.modes[0], agents)
     columns = costs(here.episodes, outcome, here.alone, here.twap)
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: the market trades in none of the windows; choose longer ones")
-    found = estimates(columns, clusters_of(here.episodes), settings.score_seed)
+    found = estimates(columns, clusters_of(here.episodes, here.episodes["day"])[0], settings.score_seed)
     pa = found["PA"]
     return Score(
         pa.value, pa.low, pa.high, found["PA_twap"].value, len(here.episodes), found["PA-std"].value, found["AFI"].value,

@@ -24,6 +24,8 @@ class ServedModel:
     """A model behind an endpoint of its own. Use `served_model`, which stops it."""
 
     endpoint: Endpoint
+    serving: tuple[Path | None, Path | None]
+    """Adapter and weights, as `restart` was given them."""
 
     def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
         require_researcher("xllamacpp")
@@ -35,9 +37,14 @@ class ServedModel:
     @property
     def pid(self) -> int:
         """Of the server's process; ModelServerError if it has ended."""
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or not self.alive:
             raise ModelServerError(f"the server of {self._name} has ended: {self._said()}; restart it")
         return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process runs."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def url(self) -> str:
@@ -56,6 +63,7 @@ class ServedModel:
         The model's name in the new endpoint has the hashes of both, so that a record never mixes their answers.
         """
         self.stop()
+        self.serving = lora, model
         self.endpoint = self._start(lora, model)
         return self.endpoint
 

@@ -1,0 +1,135 @@
+"""Which part of the researcher does what? Ways to propose, with equal budgets and seeds, by best-so-far PA.
+
+    python -m benchmarks.proof --iterations 5 --candidates 8 --seeds 3 --output runs/proof
+
+Full DEK; without its low level; without its high level; neither; Eureka-style best of n with reflection; random specifications; the hand-written default.
+A long run: (ways x seeds x iterations x candidates) trainings. It goes on where it was when it is started again. The test part is touched at the end,
+by the candidate that was best on validation, once for each run.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.researcher.outer import report, run
+from serl.researcher.outer.config import OuterConfig, load_config, parse_config
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.records import Evaluator
+
+WAYS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "no-low": {"low_level": False},
+    "no-high": {"high_level": None},
+    "neither": {"high_level": None, "low_level": False},
+    "eureka": {"proposer": "eureka", "low_level": False},
+    "random": {"proposer": "random", "form": "spec"},
+    "default": {"proposer": "default"},
+}
+Tester = Callable[[Database, OuterConfig], None]
+
+
+def settings(base: OuterConfig, way: str, seed: int) -> OuterConfig:
+    """Of a run: nothing ends it early, so that all have the same budget. The seed is that of training and proposals alike."""
+    values = base.model_dump(mode="json") | WAYS[way] | {"name": f"{way}-{seed}", "seed": seed}
+    values["budget"] |= {"seed": seed}
+    values["convergence"] |= {"iterations_min": base.iterations + 1}
+    values["empty_iterations_max"] = base.iterations + 1
+    return parse_config(values, way)
+
+
+def one(
+    base: OuterConfig, way: str, seed: int, folder: Path, evaluator: Evaluator | None, tester: Tester
+) -> dict[str, Any]:
+    """A run to its end, or what is left of it, and its figures."""
+    config = settings(base, way, seed)
+    resume = (folder / run.DATABASE).exists()
+    database = run.begin(folder, config, "python -m benchmarks.proof", resume=resume)
+    try:
+        run.research(config, folder, database, evaluator)
+        if database.fact("test") is None and report.best(database):
+            tester(database, config)
+        return report.summary(database, config)
+    finally:
+        database.close()
+
+
+def proof(base: OuterConfig, ways: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = report.score_test) -> list[dict[str, Any]]:  # fmt: skip
+    """A row for each way: means over seeds, with 95 % intervals of the mean over seeds."""
+    rows = []
+    for way in ways:
+        found = [one(base, way, seed, folder / f"{way}-{seed}", evaluator, tester) for seed in range(seeds)]
+        rows.append(row_of(way, found))
+    return rows
+
+
+def row_of(way: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of the summaries of a way's runs."""
+    best = [one["best"]["score"]["pa_bps"] for one in found if one["best"]]
+    test = [one["test"]["score"]["pa_bps"] for one in found if one["test"]]
+    return {
+        "way": way, "seeds": len(found), "scored": len(best),
+        "validation": interval(best), "test": interval(test),
+        "best_so_far": [interval(column) for column in _columns(found)],
+        "valid_first": interval([one["valid"][0]["valid_at_once"] for one in found if one["valid"]]),
+        "valid_last": interval([one["valid"][-1]["valid_at_once"] for one in found if one["valid"]]),
+        "hours": sum(row["seconds"] for one in found for row in one["iterations"]) / 3600,
+    }  # fmt: skip
+
+
+def _columns(found: Sequence[dict[str, Any]]) -> list[list[float]]:
+    """Best so far after each iteration, over seeds."""
+    length = min(len(one["iterations"]) for one in found)
+    values = [[one["iterations"][place]["best_so_far_bps"] for one in found] for place in range(length)]
+    return [[value for value in column if value is not None] for column in values]
+
+
+def interval(values: Sequence[float]) -> list[float] | None:
+    """Mean, and the 95 % bootstrap interval of it (10,000 draws); None of nothing."""
+    if not values:
+        return None
+    draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
+    return [float(np.mean(values)), *map(float, np.quantile(draws, [0.025, 0.975]))]
+
+
+def text(rows: Sequence[dict[str, Any]]) -> str:
+    """As a table."""
+    lines = [f"{'way':8} seeds  {'best on validation, bps':28} {'its test, bps':28} valid: untuned, last  hours"]
+    for row in rows:
+        lines.append(
+            f"{row['way']:8} {row['scored']:2}/{row['seeds']:<2}  {_shown(row['validation']):28} {_shown(row['test']):28} "
+            f"{_share(row['valid_first'])}, {_share(row['valid_last']):14} {row['hours']:.2f}"
+        )
+    return "\n".join(lines)
+
+
+def _shown(found: list[float] | None) -> str:
+    return "none" if found is None else f"{found[0]:+.2f} [{found[1]:+.2f}, {found[2]:+.2f}]"
+
+
+def _share(found: list[float] | None) -> str:
+    return "none" if found is None else f"{found[0]:.0%}"
+
+
+def main() -> None:
+    """Runs what is asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("--config", type=Path, default=Path("default"))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--output", type=Path, default=Path("runs/proof"))
+    arguments = parser.parse_args()
+    base = load_config(arguments.config)
+    base = base.model_copy(update={"iterations": arguments.iterations, "candidates": arguments.candidates})
+    rows = proof(base, arguments.ways, arguments.seeds, arguments.output)
+    (arguments.output / "proof.json").write_text(json.dumps(rows, indent=1))
+    print(text(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""The database of a run: SQLite, one file, all that was proposed and what became of it."""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.candidates import Candidate, Module, Result, Score
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.records import Instruction, Lessons, Prompt, Proposal, Trial, Verdict
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS instructions (
+    id INTEGER PRIMARY KEY, iteration INTEGER NOT NULL, kind TEXT NOT NULL, origin TEXT NOT NULL, parents TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS prompts (
+    id INTEGER PRIMARY KEY, iteration INTEGER NOT NULL, slot INTEGER NOT NULL, kind TEXT NOT NULL,
+    instruction INTEGER REFERENCES instructions, replay_of INTEGER REFERENCES prompts, messages TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS modules (
+    id INTEGER PRIMARY KEY, iteration INTEGER NOT NULL, slot INTEGER NOT NULL, kind TEXT NOT NULL, form TEXT NOT NULL, origin TEXT NOT NULL,
+    model TEXT NOT NULL, prompt INTEGER REFERENCES prompts, text TEXT, conversation TEXT NOT NULL, answer TEXT, performance_bps REAL);
+CREATE TABLE IF NOT EXISTS verdicts (
+    id INTEGER PRIMARY KEY, iteration INTEGER NOT NULL, slot INTEGER, kind TEXT, model TEXT NOT NULL, attempt INTEGER NOT NULL,
+    stage TEXT NOT NULL, reason TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS candidates (
+    iteration INTEGER NOT NULL, slot INTEGER NOT NULL, key TEXT, parents TEXT NOT NULL, modules TEXT NOT NULL, stage TEXT, reason TEXT,
+    pa_bps REAL, score TEXT, policy TEXT, facts TEXT, performance_bps REAL, PRIMARY KEY (iteration, slot));
+CREATE TABLE IF NOT EXISTS iterations (
+    iteration INTEGER PRIMARY KEY, model TEXT NOT NULL, pa_bps REAL, ema_bps REAL, change_bps REAL, seconds REAL NOT NULL, facts TEXT NOT NULL);
+"""
+
+
+class Database:
+    """Of one run. Each public call that writes is one transaction."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.executescript(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise RunError(f"{path}: cannot be used as the database of a run ({error})") from None
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._connection.close()
+
+    def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        """Of a query."""
+        return self._connection.execute(query, values).fetchall()
+
+    def one(self, query: str, *values: Any) -> Any:
+        """The first number of a query; None if there is none."""
+        row = self._connection.execute(query, values).fetchone()
+        return row[0] if row else None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._connection:
+            yield
+
+    def _insert(self, table: str, **values: Any) -> int:
+        names = ", ".join(values)
+        marks = ", ".join("?" * len(values))
+        done = self._connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(values.values()))
+        return int(done.lastrowid or 0)
+
+    def set_fact(self, name: str, value: Any) -> None:
+        """Keeps something about the run, as JSON."""
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+    def fact(self, name: str) -> Any:
+        """What was kept; None if nothing was."""
+        text = self.one("SELECT value FROM facts WHERE name = ?", name)
+        return None if text is None else json.loads(text)
+
+    # proposals
+
+    def add_instructions(self, iteration: int, instructions: Iterable[Instruction]) -> None:
+        """From `iteration` on they are in the population."""
+        with self._transaction():
+            self._insert_instructions(iteration, instructions)
+
+    def _insert_instructions(self, iteration: int, instructions: Iterable[Instruction]) -> None:
+        for one in instructions:
+            parents = json.dumps(one.parents)
+            self._insert("instructions", iteration=iteration, kind=one.kind, origin=one.origin, parents=parents, text=one.text)  # fmt: skip
+
+    def _insert_verdicts(self, iteration: int, slot: int | None, verdicts: Iterable[Verdict]) -> None:
+        for verdict in verdicts:
+            self._insert("verdicts", iteration=iteration, slot=slot, **asdict(verdict))
+
+    def add_proposal(self, iteration: int, slot: int, proposal: Proposal) -> None:
+        """A slot with all that was written for it."""
+        with self._transaction():
+            for draft in proposal.drafts:
+                prompt = self._insert_prompt(iteration, slot, draft.prompt) if draft.prompt else None
+                self._insert(
+                    "modules", iteration=iteration, slot=slot, kind=draft.kind, form=draft.form, origin=draft.origin,
+                    model=draft.model, prompt=prompt, text=draft.text, conversation=json.dumps(draft.conversation),
+                    answer=json.dumps(draft.answer) if draft.answer else None,
+                )  # fmt: skip
+                self._insert_verdicts(iteration, slot, draft.verdicts)
+            made = proposal.candidate
+            self._insert(
+                "candidates", iteration=iteration, slot=slot, key=made.key if made else None,
+                parents=json.dumps(proposal.parents), modules=modules_text(made.modules if made else {}),
+                stage=None if made else "rejected", reason=None if made else "no module keeps its contract",
+            )  # fmt: skip
+
+    def _insert_prompt(self, iteration: int, slot: int, prompt: Prompt) -> int:
+        return self._insert(
+            "prompts", iteration=iteration, slot=slot, kind=prompt.kind, instruction=prompt.instruction,
+            replay_of=prompt.replay_of, messages=json.dumps(prompt.messages),
+        )  # fmt: skip
+
+    def slots(self, iteration: int) -> set[int]:
+        """Those that have a proposal."""
+        return {row["slot"] for row in self.rows("SELECT slot FROM candidates WHERE iteration = ?", iteration)}
+
+    # results
+
+    def waiting(self, iteration: int) -> list[tuple[int, Candidate]]:
+        """Slots and candidates that have no result."""
+        found = self.rows("SELECT * FROM candidates WHERE iteration = ? AND stage IS NULL ORDER BY slot", iteration)
+        return [(row["slot"], _candidate(row)) for row in found]
+
+    def result_of(self, key: str) -> Result | None:
+        """Of a candidate with the same modules that was evaluated before."""
+        rows = self.rows("SELECT * FROM candidates WHERE key = ? AND stage IS NOT NULL ORDER BY iteration, slot", key)
+        return _result(rows[0]) if rows else None
+
+    def add_results(self, iteration: int, model: str, results: Mapping[int, Result]) -> None:
+        """By slot."""
+        with self._transaction():
+            for slot, result in results.items():
+                score = json.dumps(asdict(result.score)) if result.score else None
+                self._connection.execute(
+                    "UPDATE candidates SET stage = ?, reason = ?, pa_bps = ?, score = ?, policy = ?, facts = ? WHERE iteration = ? AND slot = ?",
+                    (result.stage, result.reason, result.score.pa_bps if result.score else None, score, result.policy,
+                     json.dumps(dict(result.facts), default=str), iteration, slot),
+                )  # fmt: skip
+                reason = "ok" if result.score else "no score"
+                self._insert_verdicts(iteration, slot, [Verdict(None, model, 0, result.stage, reason, result.reason)])
+
+    def set_performance(self, iteration: int, penalty_bps: float) -> None:
+        """PA; of what was stopped early the worst PA so far (or 0), of what failed that less a penalty; rejected modules count as failed."""
+        worst = min(self.one("SELECT min(pa_bps) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
+        failed = worst - penalty_bps
+        with self._transaction():
+            self._connection.execute(
+                "UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN pa_bps WHEN stage = 'halved' THEN ? ELSE ? END WHERE iteration = ?",
+                (worst, failed, iteration),
+            )
+            self._connection.execute(
+                "UPDATE modules SET performance_bps = CASE WHEN text IS NULL THEN ? ELSE (SELECT performance_bps FROM candidates c "
+                "WHERE c.iteration = modules.iteration AND c.slot = modules.slot) END WHERE iteration = ?",
+                (failed, iteration),
+            )
+
+    def finish(self, iteration: int, lessons: Lessons, **row: Any) -> None:
+        """The end of an iteration, with what it taught the next."""
+        with self._transaction():
+            self._insert_instructions(iteration + 1, lessons.instructions)
+            self._insert_verdicts(iteration, None, lessons.verdicts)
+            self._insert("iterations", iteration=iteration, facts=json.dumps(lessons.facts), **row)
+
+    # what was learnt
+
+    @property
+    def iterations_done(self) -> int:
+        """Iterations that are finished."""
+        return int(self.one("SELECT coalesce(max(iteration), 0) FROM iterations"))
+
+    def trials(self, before: int, n: int, *, worst: bool = False) -> list[Trial]:
+        """The best candidates of the iterations before one, or the worst (those that were stopped early are among them), each set of modules once."""
+        order, which = ("pa_bps ASC", "pa_bps IS NOT NULL") if worst else ("pa_bps DESC", "stage = 'done'")
+        found = self.rows(
+            f"SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE {which} AND iteration < ? GROUP BY key) "
+            f"ORDER BY {order}, iteration, slot LIMIT ?",
+            before, n,
+        )  # fmt: skip
+        return [_trial(row) for row in found]
+
+    def instructions(self, kind: Kind, before: int) -> list[Instruction]:
+        """The population of a kind as iteration `before` finds it, with scores of the iterations before it; in the order of birth."""
+        found = self.rows(
+            "SELECT i.*, avg(m.performance_bps) AS score_bps, count(m.id) AS uses FROM instructions i "
+            "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ?2 LEFT JOIN modules m ON m.prompt = p.id "
+            "WHERE i.kind = ?1 AND i.iteration <= ?2 GROUP BY i.id ORDER BY i.id",
+            kind.value, before,
+        )  # fmt: skip
+        return [
+            Instruction(kind, row["text"], row["origin"], tuple(json.loads(row["parents"])), row["id"], row["score_bps"], row["uses"])
+            for row in found
+        ]  # fmt: skip
+
+    def best_prompts(self, kind: Kind, before: int, n: int) -> list[tuple[int, Prompt]]:
+        """Prompts whose modules performed best."""
+        found = self.rows(
+            "SELECT p.* FROM prompts p JOIN modules m ON m.prompt = p.id WHERE p.kind = ? AND p.iteration < ? AND m.text IS NOT NULL "
+            "AND p.replay_of IS NULL AND m.origin = 'model' ORDER BY m.performance_bps DESC, p.id LIMIT ?",
+            kind.value, before, n,
+        )  # fmt: skip
+        return [(row["id"], Prompt(kind, tuple(json.loads(row["messages"])), row["instruction"])) for row in found]
+
+    def tally(self) -> list[dict[str, Any]]:
+        """Verdicts counted by stage, reason and model."""
+        found = self.rows(
+            "SELECT model, stage, reason, count(*) AS count FROM verdicts GROUP BY model, stage, reason ORDER BY model, stage, reason"
+        )
+        return [dict(row) for row in found]
+
+
+def modules_text(modules: Mapping[Kind, Module]) -> str:
+    """Modules as JSON."""
+    return json.dumps({kind.value: asdict(module) for kind, module in modules.items()})
+
+
+def modules_of(text: str) -> dict[Kind, Module]:
+    """Modules out of JSON."""
+    return {Kind(kind): Module(**module) for kind, module in json.loads(text).items()}
+
+
+def _candidate(row: sqlite3.Row) -> Candidate:
+    return Candidate(modules_of(row["modules"]))
+
+
+def _result(row: sqlite3.Row) -> Result:
+    score = json.loads(row["score"]) if row["score"] else None
+    if score:
+        score["advantages_bps"] = tuple(score["advantages_bps"])
+    return Result(row["stage"], row["reason"], Score(**score) if score else None, row["policy"], json.loads(row["facts"] or "{}"))  # fmt: skip
+
+
+def _trial(row: sqlite3.Row) -> Trial:
+    performance = row["performance_bps"]
+    return Trial(row["iteration"], row["slot"], _candidate(row), _result(row), row["pa_bps"] if performance is None else performance)  # fmt: skip
+
+
+def parents_of(row: Mapping[str, Any] | sqlite3.Row) -> Sequence[tuple[int, int]]:
+    """(iteration, slot) of a candidate's parents."""
+    return [(int(iteration), int(slot)) for iteration, slot in json.loads(row["parents"])]

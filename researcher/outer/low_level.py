@@ -1,0 +1,109 @@
+"""DEK, low level: after each iteration the model's weights learn from the modules' tokens and their PA, and the tuned model is served."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.candidates import Form
+from serl.researcher.llm.answers import Answer, Token
+from serl.researcher.llm.models import find
+from serl.researcher.llm.requests import grammar_of
+from serl.researcher.llm.served import ServedModel
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.specs import json_schema
+from serl.researcher.outer import uniform
+from serl.researcher.outer.author import Author
+from serl.researcher.outer.config import LowLevel
+from serl.researcher.outer.database import Database
+from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
+
+
+class LowLevelTuning:
+    """The tuner of a run and its files: a state for each update, and what is served."""
+
+    def __init__(
+        self, config: LowLevel, form: Form, model: str, folder: Path, served: ServedModel, database: Database
+    ) -> None:
+        import torch
+
+        from serl.researcher.tuning.base import load_base
+        from serl.researcher.tuning.tuner import Tuner
+
+        torch.set_num_threads(config.threads)
+        self.config, self._form, self._folder = config, form, folder
+        self._served, self._database = served, database
+        self._gguf = find(model)
+        self._tuner = Tuner(load_base(self._gguf), config.tuning)
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def resume(self, iteration: int, author: Author) -> None:
+        """Back to the state after `iteration`, served; the newest state up to there counts, because not every iteration updates."""
+        states = [path for path in sorted(self._folder.glob("after-*.safetensors")) if _number(path) <= iteration]
+        if states:
+            self._tuner.resume(states[-1])
+            self._serve(author)
+
+    def learn(self, iteration: int, author: Author) -> dict[str, Any]:
+        """One update on the modules of an iteration; its figures, or why there was none."""
+        state = self._folder / f"after-{iteration:05}.safetensors"
+        said = state.with_suffix(".json")
+        if said.exists():  # killed between the update and the end of the iteration
+            self._tuner.resume(state)
+            self._serve(author)
+            return dict(json.loads(said.read_text()))
+        if self._tuner.stopped:
+            return {"stopped": self._tuner.stopped}
+        rows = self.experiences(iteration)
+        if not rows:
+            return {"skipped": "no module of this iteration has tokens"}
+        begun = time.monotonic()
+        facts = asdict(self._tuner.update(rows)) | {"modules": len(rows), "update_s": time.monotonic() - begun}
+        self._tuner.save(state)
+        said.write_text(json.dumps(facts))
+        self._forget()
+        self._serve(author)
+        return facts
+
+    def experiences(self, iteration: int) -> list[Experience]:
+        """What the update learns from: the first modules of each kind in turn, with the probability of how they were proposed."""
+        found = self._database.rows(
+            "SELECT * FROM modules WHERE iteration = ? AND (text IS NOT NULL OR answer IS NOT NULL) AND conversation != '[]' "
+            "ORDER BY row_number() OVER (PARTITION BY kind ORDER BY id), kind LIMIT ?",
+            iteration, self.config.modules_max,
+        )  # fmt: skip
+        return [self._experience(row) for row in found]
+
+    def _experience(self, row: Any) -> Experience:
+        kind, messages = Kind(row["kind"]), json.loads(row["conversation"])
+        grammar = grammar_of(json_schema(kind)) if self._form == "spec" else None
+        prompt, performance = self._tuner.base.prompt_ids(messages), row["performance_bps"]
+        if row["origin"] == "uniform":
+            made = Experience(prompt, self._tuner.base.text_ids(row["text"]), performance, grammar)
+        else:
+            kept = json.loads(row["answer"])
+            answer = Answer(kept["text"], kept["finish"], tuple(Token(**token) for token in kept["tokens"]))
+            made = experience_of(prompt, answer, performance, grammar)
+        repaired = len(messages) > 2
+        if grammar is None or row["text"] is None or repaired or not self.config.uniform_share:
+            return made  # the policy alone proposed it
+        log_policy = float(self._tuner.log_p([made])[0])
+        proposed = log_mixture(log_policy, uniform.log_p(kind, row["text"]), self.config.uniform_share)
+        return Experience(made.prompt_ids, made.token_ids, performance, grammar, proposed)
+
+    def _serve(self, author: Author) -> None:
+        """Exports what was tuned and has the embedded endpoint serve it; the author asks the new model from here on."""
+        from serl.researcher.tuning.export import export_gguf
+
+        tuned = export_gguf(self._tuner, self._gguf, self._folder / "served")
+        author.move_to(self._served.restart(tuned.lora, tuned.model))
+
+    def _forget(self) -> None:
+        """Two states are enough to go on from."""
+        for path in sorted(self._folder.glob("after-*.safetensors"))[:-2]:
+            path.unlink()
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rpartition("-")[2])

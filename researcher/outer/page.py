@@ -1,0 +1,92 @@
+"""The page of a report: HTML in one file, with its pictures in it."""
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
+pre{background:#f6f6f6;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:auto}"""
+
+
+def page(found: dict[str, Any]) -> str:
+    """A summary as HTML."""
+    parts = [
+        f"<h1>{escape(found['name'])}</h1>",
+        f"<p>{escape(found['stopped'] or 'The run has not ended.')} All scores are of the validation part{'' if found['test'] is None else ', but for the one named'}.</p>",
+        *_best(found["best"], found["test"]),
+        "<h2>PA by iteration</h2>", curve(found["iterations"]),
+        "<h2>Valid modules</h2><p>By the model that wrote them; the first row is before tuning.</p>", _table(found["valid"]),
+        "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
+        "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
+        "<h2>The run</h2>", f"<pre>{escape(found['command'] or '')}</pre>",
+        _table([{"seed": found["seed"], **found["versions"]}]),
+        f"<details><summary>Settings</summary><pre>{escape(json.dumps(found['config'], indent=1))}</pre></details>",
+    ]  # fmt: skip
+    body = "\n".join(parts)
+    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(found["name"])}</title><style>{_STYLE}</style>\n{body}\n</html>\n'
+
+
+def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[str]:
+    if best is None:
+        return ["<h2>Best algorithm</h2><p>No candidate has a score.</p>"]
+    scores = [{"part": "validation", **_score(best["score"])}]
+    if test is not None:
+        scores.append({"part": "test", **_score(test["score"])})
+    ancestors = ", ".join(f"{row['iteration']}/{row['slot']}" for row in best["lineage"]) or "none"
+    parts = [
+        "<h2>Best algorithm</h2>",
+        f"<p>Iteration {best['iteration']}, slot {best['slot']}; ancestors (iteration/slot): {ancestors}. Policy: <code>{escape(str(best['policy']))}</code></p>",
+        _table(scores),
+    ]
+    for kind, module in best["modules"].items():
+        parts.append(f"<h3>{escape(kind)} ({module['form']})</h3><pre>{escape(module['text'])}</pre>")
+    return parts
+
+
+def _score(score: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in score.items() if name != "advantages_bps"}
+
+
+def _short(facts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_cell(value)}" for name, value in facts.items() if value is not None)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return "<p>None.</p>"
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def curve(rows: Sequence[dict[str, Any]]) -> str:
+    """PA of each iteration's best with its 95 % interval, the running mean, the best so far: an SVG."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    scored = [row for row in rows if row["pa_bps"] is not None]
+    if not scored:
+        return "<p>No iteration has a score.</p>"
+    steps, pa = [row["iteration"] for row in scored], [row["pa_bps"] for row in scored]
+    figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    axes.vlines(steps, [row["low_bps"] for row in scored], [row["high_bps"] for row in scored], color="0.6")
+    axes.plot(steps, pa, "o", label="best of the iteration, 95 % interval")
+    axes.plot(steps, [row["ema_bps"] for row in scored], "-", label="running mean")
+    axes.step(steps, [row["best_so_far_bps"] for row in scored], "--", where="post", label="best so far")
+    axes.set(xlabel="iteration", ylabel="PA, bps")
+    axes.legend(frameon=False)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return text.getvalue()[text.getvalue().index("<svg") :]

@@ -1,0 +1,157 @@
+"""Prompts: the macro prompt (task, market, what was learnt) and the micro prompt (contract and goal of one kind of module)."""
+
+import inspect
+from collections.abc import Sequence
+
+from serl.researcher.candidates import Form, Score
+from serl.researcher.inner.settings import Settings
+from serl.researcher.llm.requests import Message
+from serl.researcher.modules import contracts, specs
+from serl.researcher.modules.contracts import SIGNATURES, Kind
+from serl.researcher.modules.example import example
+from serl.researcher.outer.records import Instruction, Trial
+
+TEXT_CHARS_MAX = 1500
+"""Of a module that is shown as an example of what went well."""
+
+GOALS = {
+    Kind.REWARD: "the reward that the execution policy learns from at each step",
+    Kind.AGENT: "the neural network of the execution policy and its value",
+    Kind.IMAGINE: "imagined market scenarios, half of every training batch in the static market",
+    Kind.PROFILES: "the population of traders in the dynamic training market",
+    Kind.COMMUNICATE: "the messages that execution agents who share an order send each other",
+}
+INITIAL = {
+    Kind.REWARD: (
+        "Pay for prices better than the market's VWAP, and make inventory left to the end costly.",
+        "Keep the signal dense: reward each fill against the arrival price and punish falling behind or trading too much of the volume.",
+    ),
+    Kind.AGENT: (
+        "Choose a small network that learns quickly from few steps.",
+        "Choose a wider network with normalisation, so that learning stays stable.",
+    ),
+    Kind.IMAGINE: (
+        "Stay close to history, so that what is learnt holds on real days.",
+        "Vary volatility and volume more than history did, so that the policy is robust.",
+    ),
+    Kind.PROFILES: (
+        "Build a liquid market in which large orders have a realistic impact.",
+        "Mix informed and institutional traders with market makers, so that impatience is punished.",
+    ),
+    Kind.COMMUNICATE: (
+        "Tell the others how much is left and how far behind schedule you are.",
+        "Send few, strong signals, so that agents do not compete for the same liquidity.",
+    ),
+}
+"""The instructions that a run begins with."""
+
+_SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
+"""What code is called with, as source."""
+
+
+def reasons(score: Score) -> str:
+    """What was measured, in words: the reasons of a score."""
+    return (
+        f"PA {score.pa_bps:+.2f} bps (95 % between {score.low_bps:+.2f} and {score.high_bps:+.2f}), {score.unfilled:.0%} of the order left "
+        f"to the end, impact {score.impact_bps:.2f} bps, standard deviation {score.pa_std_bps:.1f} bps"
+    )
+
+
+def market_text(settings: Settings) -> str:
+    """The market in a sentence or two."""
+    return (
+        f"A policy learns first in a {settings.market.kind} market, then in a {settings.dynamic.kind} one, and is scored by {settings.orders} "
+        "orders on a simulated exchange."
+    )
+
+
+def learnt(best: Sequence[Trial], worst: Sequence[Trial]) -> list[str]:
+    """What past candidates teach, a line each."""
+    told = [("Best so far", trial) for trial in best] + [("Poor", trial) for trial in worst]
+    return [f"{name}: {reasons(trial.result.score)}." for name, trial in told if trial.result.score]
+
+
+def macro(settings: Settings, lines: Sequence[str]) -> str:
+    """Task, market, what was learnt."""
+    known = "\n".join(f"- {line}" for line in lines)
+    return (
+        "You design reinforcement-learning algorithms that execute large orders. The score is the price advantage (PA, in bps) over the "
+        f"market's VWAP: higher is better, and it may be negative. {market_text(settings)}"
+        + (f"\nLearnt so far:\n{known}" if known else "")
+    )
+
+
+def micro(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str:
+    """Contract and goal of a module, past instructions with their scores, and the instruction to follow."""
+    known = "\n".join(f"- {line}" for line in lines)
+    return "\n".join(
+        part
+        for part in (
+            f"Design {GOALS[kind]}.",
+            _contract(kind, form),
+            f"Past attempts:\n{known}" if known else "",
+            f"Instruction: {instruction}",
+            "Answer with the JSON object alone." if form == "spec" else "Answer with one ```python block alone.",
+        )
+        if part
+    )
+
+
+def pairs(kind: Kind, instructions: Sequence[Instruction], n: int) -> list[str]:
+    """Past instructions and their scores, n best and n worst: what in-context reward learning learns from."""
+    scored = sorted((one for one in instructions if one.score_bps is not None), key=lambda one: -(one.score_bps or 0.0))
+    shown = scored[:n] + [one for one in scored[n:][-n:] if n]
+    return [f"'{one.text}' scored {one.score_bps:+.2f} bps" for one in shown]
+
+
+def module_pair(kind: Kind, trial: Trial, name: str) -> list[str]:
+    """The module of a past candidate with its score and the reasons; nothing if it left the kind to the defaults."""
+    module, score = trial.candidate.modules.get(kind), trial.result.score
+    if module is None or score is None or len(module.text) > TEXT_CHARS_MAX:
+        return []
+    return [f"{name}: {module.text.strip()} -> {reasons(score)}"]
+
+
+def repair(errors: str, form: Form) -> Message:
+    """Errors of an answer, given back."""
+    what = "JSON object" if form == "spec" else "module in one ```python block"
+    return {"role": "user", "content": f"That is not valid:\n{errors}\nAnswer with the whole corrected {what} alone."}
+
+
+def conversation(macro_text: str, micro_text: str) -> tuple[Message, ...]:
+    """Both prompts as messages."""
+    return ({"role": "system", "content": macro_text}, {"role": "user", "content": micro_text})
+
+
+def _contract(kind: Kind, form: Form) -> str:
+    if form == "spec":
+        return f"It is a JSON specification: {specs.SPECS[kind].__doc__} Example:\n{example(kind, 'spec').strip()}"
+    name, parameters = SIGNATURES[kind]
+    shown = "\n".join(inspect.getsource(one) for one in _SHOWN.get(kind, []))
+    head = f"It is Python: define {name}({', '.join(parameters)}). Import only numpy, torch, math, dataclasses, typing and the contracts."
+    return f"{head}\n{shown}Example:\n```python\n{example(kind, 'code').strip()}\n```"
+
+
+def refining(one: Instruction, lines: Sequence[str]) -> tuple[Message, ...]:
+    """Asks for a better instruction, given what the old one brought."""
+    known = "\n".join(f"- {line}" for line in lines)
+    score = "not been tried" if one.score_bps is None else f"scored {one.score_bps:+.2f} bps on average"
+    return _about(one.kind, f"This instruction has {score}: '{one.text}'\nMeasured:\n{known}\nRewrite it so that the next design scores higher.")  # fmt: skip
+
+
+def mutating(one: Instruction) -> tuple[Message, ...]:
+    """Asks for a variation."""
+    return _about(one.kind, f"Write a new instruction that differs from this one in one important point: '{one.text}'")
+
+
+def crossing(one: Instruction, other: Instruction) -> tuple[Message, ...]:
+    """Asks for a combination."""
+    return _about(one.kind, f"Combine the strengths of these two instructions into one: '{one.text}' and '{other.text}'")  # fmt: skip
+
+
+def _about(kind: Kind, text: str) -> tuple[Message, ...]:
+    system = f"You improve instructions for an engineer who designs {GOALS[kind]}; the score is a price advantage in bps, higher is better."
+    return (
+        {"role": "system", "content": system},
+        {"role": "user", "content": f"{text}\nAnswer with the instruction alone, in at most 40 words."},
+    )

@@ -1,0 +1,155 @@
+"""What a run has found: the best algorithm, PA by iteration, verdicts; as JSON, and as a page (page.py)."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.outer.config import OuterConfig
+from serl.researcher.outer.database import Database, modules_of, parents_of
+from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.loop import converged
+from serl.researcher.outer.run import open_run
+
+
+def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
+    """All figures of a report, as plain JSON."""
+    return {
+        "name": config.name,
+        "command": database.fact("command"),
+        "versions": database.fact("versions"),
+        "config": database.fact("config"),
+        "seed": config.seed,
+        "stopped": database.fact("stopped"),
+        "converged": converged([row["change_bps"] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")], config.convergence),
+        "best": best(database),
+        "iterations": iterations(database),
+        "valid": valid_shares(database),
+        "verdicts": database.tally(),
+        "candidates": dict(_counts(database)),
+        "test": database.fact("test"),
+    }  # fmt: skip
+
+
+def best(database: Database) -> dict[str, Any] | None:
+    """The candidate with the highest PA on the validation part, its modules and its ancestors; None if none has a score."""
+    rows = database.rows("SELECT * FROM candidates WHERE stage = 'done' ORDER BY pa_bps DESC, iteration, slot LIMIT 1")
+    if not rows:
+        return None
+    row = rows[0]
+    modules = {kind.value: {"form": one.form, "text": one.text} for kind, one in modules_of(row["modules"]).items()}
+    place = {name: row[name] for name in ("iteration", "slot", "key", "policy")}
+    return place | {
+        "score": json.loads(row["score"]),
+        "modules": modules,
+        "lineage": lineage(database, row["iteration"], row["slot"]),
+    }
+
+
+def lineage(database: Database, iteration: int, slot: int) -> list[dict[str, Any]]:
+    """A candidate's ancestors, the youngest first."""
+    found, waiting, seen = list[dict[str, Any]](), [(iteration, slot)], set[tuple[int, int]]()
+    while waiting:
+        place = waiting.pop(0)
+        (row,) = database.rows("SELECT * FROM candidates WHERE iteration = ? AND slot = ?", *place)
+        for parent in parents_of(row):
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+                (of,) = database.rows("SELECT * FROM candidates WHERE iteration = ? AND slot = ?", *parent)
+                found.append({name: of[name] for name in ("iteration", "slot", "key", "pa_bps")})
+    return found
+
+
+def iterations(database: Database) -> list[dict[str, Any]]:
+    """Each finished one: its best candidate with interval, PA_ema, the best so far, what tuning did."""
+    rows, so_far = [], None
+    for row in database.rows("SELECT * FROM iterations ORDER BY iteration"):
+        top = database.rows(
+            "SELECT score FROM candidates WHERE iteration = ? AND stage = 'done' ORDER BY pa_bps DESC LIMIT 1",
+            row["iteration"],
+        )
+        score = json.loads(top[0]["score"]) if top else {}
+        if score and (so_far is None or score["pa_bps"] > so_far):
+            so_far = score["pa_bps"]
+        rows.append(
+            {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
+            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "tuning": json.loads(row["facts"])}
+        )  # fmt: skip
+    return rows
+
+
+def valid_shares(database: Database) -> list[dict[str, Any]]:
+    """By model, in the order of their first module: share of modules that were valid at the first answer, and after repairs."""
+    found = database.rows(
+        "SELECT model, count(*) AS modules, sum(text IS NOT NULL) AS valid, sum(text IS NOT NULL AND json_array_length(conversation) <= 2) AS at_once, "
+        "min(iteration) AS since FROM modules GROUP BY model ORDER BY min(id)"
+    )
+    return [
+        {"model": row["model"], "since_iteration": row["since"], "modules": row["modules"],
+         "valid_at_once": row["at_once"] / row["modules"], "valid": row["valid"] / row["modules"]}
+        for row in found
+    ]  # fmt: skip
+
+
+def _counts(database: Database) -> list[tuple[str, int]]:
+    """Candidates by the stage at which they ended."""
+    found = database.rows(
+        "SELECT coalesce(stage, 'waiting') AS stage, count(*) AS n FROM candidates GROUP BY 1 ORDER BY 1"
+    )
+    return [(row["stage"], row["n"]) for row in found]
+
+
+def status_text(database: Database, config: OuterConfig) -> str:
+    """A run in a few lines."""
+    found = summary(database, config)
+    top, rows = found["best"], found["iterations"]
+    lines = [f"{config.name}: {len(rows)} of {config.iterations} iterations; {found['stopped'] or 'not ended'}"]
+    lines.append("candidates: " + (", ".join(f"{n} {stage}" for stage, n in found["candidates"].items()) or "none"))
+    if top:
+        score = top["score"]
+        lines.append(
+            f"best: PA {score['pa_bps']:+.2f} bps [{score['low_bps']:+.2f}, {score['high_bps']:+.2f}], iteration {top['iteration']}, {top['policy']}"
+        )
+    for share in found["valid"]:
+        lines.append(
+            f"{share['model']}: {share['valid']:.0%} of {share['modules']} modules valid, {share['valid_at_once']:.0%} at once"
+        )
+    return "\n".join(lines)
+
+
+def score_test(database: Database, config: OuterConfig) -> None:
+    """The best candidate's policy on the test part, which is touched here and nowhere else. RunError if it was before, or if there is no policy."""
+    from serl.agents.execution.data import TEST
+    from serl.agents.learning.policy import Policy, load_policy
+    from serl.researcher.inner.score import score
+
+    if database.fact("test") is not None:
+        raise RunError(
+            "the test part was touched already, and a second look would no longer be one at unseen orders; leave --final out"
+        )
+    top = best(database)
+    if top is None or top["policy"] is None:
+        raise RunError("no candidate has a trained policy to score on the test part")
+    policy = load_policy(Path(top["policy"]))
+    if not isinstance(policy, Policy):
+        raise RunError(f"{top['policy']}: a policy of the inner loop is due, got one of {type(policy).__name__}")
+    measured = score(policy, config.inner, TEST)
+    database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
+
+
+def write_report(folder: Path, path: Path, *, final: bool = False) -> dict[str, Any]:
+    """Writes the page and, beside it, the JSON. `final` scores the best candidate on the test part, once in a run: RunError the second time."""
+    from serl.researcher.outer.page import page
+
+    database, config = open_run(folder)
+    try:
+        if final:
+            score_test(database, config)
+        found = summary(database, config)
+    finally:
+        database.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(found))
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1))
+    return found

@@ -1,0 +1,173 @@
+"""What endpoints and models do wrong: each has a verdict, is counted, and the loop goes on."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra `researcher` is not installed")
+
+from serl.researcher.candidates import Candidate
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
+from serl.researcher.outer import run
+from serl.researcher.outer.config import OuterConfig
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.report import summary, valid_shares
+from tests.researcher.llm.fake import CLOSE, completion, fake_endpoint
+from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of
+
+CODE = example(Kind.REWARD, "code")
+
+
+def fenced(code: str) -> dict[str, Any]:
+    return completion(f"```python\n{code}\n```")
+
+
+def ran(
+    folder: Path, replies: Sequence[Any], **changes: Any
+) -> tuple[Database, OuterConfig, Arithmetic, list[dict[str, Any]]]:
+    """A run without the high level on an endpoint with these replies; what the endpoint was asked."""
+    with fake_endpoint(*replies) as fake:
+        values: dict[str, Any] = {"proposer": "dek", "high_level": None, "iterations": 1, "candidates": 1}
+        config = config_of(**values | {"endpoint": endpoint_of(fake.url)} | changes)
+        database, evaluator = run.begin(folder, config, "test", resume=False), Arithmetic()
+        run.research(config, folder, database, evaluator)
+        return database, config, evaluator, fake.requests
+
+
+def counted(database: Database) -> dict[tuple[str, str], int]:
+    return {(row["stage"], row["reason"]): row["count"] for row in database.tally()}
+
+
+BAD_SPECS = [
+    (completion(""), ("answer", "empty")),
+    (completion(REWARD[:40], finish="length"), ("answer", "truncated")),
+    (completion("I would rather talk about rewards in general."), ("answer", "prose")),
+    (completion('{"base": "price_advantage"'), ("answer", "syntax")),
+    (completion('{"base": "everything", "terms": []}'), ("read", "spec")),
+]
+
+
+@pytest.mark.parametrize(("reply", "verdict"), BAD_SPECS, ids=[reason for _, (_, reason) in BAD_SPECS])
+def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path: Path) -> None:
+    database, _, evaluator, asked = ran(tmp_path, [reply, completion(REWARD)])
+    assert counted(database) == {verdict: 1, ("trial", "ok"): 1, ("done", "ok"): 1}
+    assert len(evaluator.asked) == 1
+    (text,) = (
+        row["text"] for row in database.rows("SELECT text FROM verdicts WHERE stage = ?", verdict[0]) if row["text"]
+    )
+    assert text in asked[1]["messages"][-1]["content"], "the error goes back to the model"
+    assert valid_shares(database)[0]["valid_at_once"] == 0
+    assert valid_shares(database)[0]["valid"] == 1
+
+
+def test_three_repairs_and_no_more(tmp_path: Path) -> None:
+    database, _, evaluator, asked = ran(tmp_path, [completion("no")], iterations=2)
+    assert counted(database) == {("answer", "prose"): 8}
+    assert len(asked) == 8
+    assert not evaluator.asked
+    assert [row[0] for row in database.rows("SELECT stage FROM candidates")] == ["rejected", "rejected"]
+
+
+@pytest.mark.parametrize(("reply", "reason"), [
+    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"), ((401, {}, "{}"), "refused"),
+])  # fmt: skip
+def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: Path) -> None:
+    database, config, _, _ = ran(tmp_path, [reply], iterations=9, empty_iterations_max=2)
+    assert counted(database) == {("endpoint", reason): 2}
+    assert (
+        "2 iterations in a row had no valid candidate; the last verdict: endpoint"
+        in summary(database, config)["stopped"]
+    )
+
+
+def test_it_comes_back(tmp_path: Path) -> None:
+    database, _, evaluator, _ = ran(tmp_path, [CLOSE, CLOSE, completion(REWARD)], candidates=2)
+    assert counted(database) == {("endpoint", "away"): 1, ("trial", "ok"): 1, ("done", "ok"): 1}
+    assert len(evaluator.asked) == 1
+
+
+def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
+    database, config, _, asked = ran(tmp_path, [completion(REWARD)], candidates=9, llm_budget={"tokens_max": 440})
+    assert "tokens are spent" in summary(database, config)["stopped"]
+    assert len(asked) == 3
+    assert database.slots(1) == {0, 1, 2}
+
+
+BAD_CODE = {
+    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("trial", "no signal")),
+    "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("trial", "not finite")),
+    "endless": (CODE.replace("    crowding", "    while True:\n        pass\n    crowding"), None),
+    "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("read", "forbidden")),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("name", BAD_CODE)
+def test_bad_code_has_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from serl.researcher.sandbox.limits import Limits
+    from serl.researcher.validation import validate
+
+    monkeypatch.setattr(validate.validate, "__defaults__", ("code", Limits(wall_s=6.0, cpu_s=3)))
+    code, verdict = BAD_CODE[name]
+    database, _, _, _ = ran(tmp_path, [fenced(code), completion("no")], form="code", repairs_max=0, candidates=2)
+    found = counted(database)
+    assert found.pop(("answer", "prose")) == 1, "the loop has gone on"
+    ((stage, reason),) = found
+    assert (stage, reason) == verdict if verdict else (stage == "trial" and reason != "ok"), found
+
+
+def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:
+    low, high = (json.dumps(json.loads(REWARD) | {"terms": [term]}) for term in (
+        {"feature": "unfilled", "shape": "linear", "weight_percent": weight, "when": "last_step"} for weight in (-500, 500)))  # fmt: skip
+    replies = [completion(low), completion(high), completion("Punish what is left at the end."), completion(low), completion(high),
+               completion("Punish it harder."), completion(low), completion(high), completion("Do both at once.")]  # fmt: skip
+    database, config, _, asked = ran(
+        tmp_path, replies, high_level={"replay_share": 0.0}, iterations=3, candidates=2, fresh_share=1.0
+    )
+    population = database.instructions(Kind.REWARD, 4)
+    assert [one.origin for one in population] == ["initial", "initial", "refined", "mutated", "crossed"]
+    known = {one.id for one in population}
+    for one in population[2:]:
+        assert len(one.parents) == (2 if one.origin == "crossed" else 1)
+        assert set(one.parents) < known
+    assert sum(one.uses for one in population) == 6
+    later = asked[3]["messages"]
+    assert "PA -50.00 bps" in later[0]["content"] and "25% of the order left" in later[0]["content"], (
+        "reasons, and negative scores"
+    )
+    assert "scored" in later[1]["content"], "past instructions with their scores"
+    assert summary(database, config)["best"]["score"]["pa_bps"] == 50.0
+
+
+def test_the_best_prompts_are_replayed(tmp_path: Path) -> None:
+    database, _, _, _ = ran(
+        tmp_path, [completion(REWARD)], high_level={"replay_share": 1.0}, iterations=2, kinds=["reward"]
+    )
+    first, second = database.rows("SELECT * FROM prompts ORDER BY id")
+    assert first["replay_of"] is None
+    assert second["replay_of"] == first["id"]
+    assert second["messages"] == first["messages"]
+
+
+def test_eureka_reflects_on_the_best(tmp_path: Path) -> None:
+    database, _, _, asked = ran(tmp_path, [completion(REWARD)], proposer="eureka", iterations=2)
+    assert "Best before" not in asked[0]["messages"][1]["content"]
+    assert "Best before; improve on it" in asked[1]["messages"][1]["content"]
+    assert json.loads(database.rows("SELECT parents FROM candidates WHERE iteration = 2")[0][0]) == [[1, 0]]
+
+
+def test_children_keep_what_is_not_rewritten(tmp_path: Path) -> None:
+    agent = example(Kind.AGENT, "spec")
+    database, _, _, _ = ran(
+        tmp_path, [completion(REWARD), completion(agent), completion("no")], kinds=["reward", "agent"], iterations=2, candidates=1,
+        fresh_share=0.0, rewritten=0.01, repairs_max=0,
+    )  # fmt: skip
+    first, second = database.rows("SELECT * FROM candidates ORDER BY iteration")
+    assert set(json.loads(first["modules"])) == {"reward", "agent"}
+    assert json.loads(second["parents"]) == [[1, 0]]
+    assert second["stage"] == "rejected", "the one module that was to be new is not valid"
+    assert Candidate({}).key != first["key"]

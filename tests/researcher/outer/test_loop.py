@@ -1,0 +1,163 @@
+"""The logic of the loop: counting, convergence, lineage, and going on after a kill at any point."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.researcher.candidates import Candidate, Result
+from serl.researcher.outer import run
+from serl.researcher.outer.config import Convergence, OuterConfig
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.loop import OuterLoop, converged, followed
+from serl.researcher.outer.proposers import RandomProposer
+from serl.researcher.outer.records import Lessons, Proposal
+from serl.researcher.outer.report import summary
+from tests.researcher.outer.small import Arithmetic, config_of, score_of
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing is caught, nothing is tidied."""
+
+
+class Mortal:
+    """Dies at the n-th call of anything."""
+
+    def __init__(self, config: OuterConfig, calls: int) -> None:
+        self.left = calls
+        self.inner, self.arithmetic = RandomProposer(config), Arithmetic()
+        self.model = "uniform"
+
+    def _live(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Killed
+
+    def propose(self, iteration: int, slot: int) -> Proposal:
+        self._live()
+        return self.inner.propose(iteration, slot)
+
+    def learn(self, iteration: int) -> Lessons:
+        self._live()
+        return self.inner.learn(iteration)
+
+    def evaluate(self, candidates: Any, folder: Path) -> list[Result]:
+        self._live()
+        return self.arithmetic(candidates, folder)
+
+
+def content(database: Database) -> list[Any]:
+    tables = ("modules", "candidates", "verdicts", "instructions")
+    rows = [tuple(row) for table in tables for row in database.rows(f"SELECT * FROM {table} ORDER BY rowid")]
+    times = [tuple(row)[:5] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")]
+    return [*rows, *times]
+
+
+def test_a_kill_at_any_point_changes_nothing(tmp_path: Path) -> None:
+    config = config_of()
+    whole = run.begin(tmp_path / "whole", config, "test", resume=False)
+    mortal = Mortal(config, 10**9)
+    OuterLoop(config, tmp_path / "whole", whole, mortal, mortal.evaluate).run()
+    calls = 10**9 - mortal.left
+    assert calls == 3 * (2 + 1 + 1)
+    for n in range(calls):
+        folder, asked = tmp_path / f"killed-{n}", []
+        for lives in (n, 10**9):
+            database = run.begin(folder, config, "test", resume=lives != n)
+            mortal = Mortal(config, lives)
+            loop = OuterLoop(config, folder, database, mortal, mortal.evaluate)
+            if lives == n:
+                with pytest.raises(Killed):
+                    loop.run()
+            else:
+                loop.run()
+            asked += mortal.arithmetic.asked
+            found = content(database)
+            database.close()
+        assert found == content(whole)
+        assert len(asked) == len(set(asked)), "no candidate is evaluated twice"
+    whole.close()
+
+
+def test_ema_and_convergence() -> None:
+    assert followed(None, -3.0, 0.9) == -3.0
+    assert followed(-3.0, 7.0, 0.9) == pytest.approx(-2.0)
+    config = Convergence(iterations_min=3)
+    assert not converged([None, 0.01], config), "too early"
+    assert converged([None, 2.0, -0.09], config)
+    assert not converged([None, 0.01, -0.11], config)
+    assert converged([None, 2.0, 0.05, None], config), "an iteration without a score says nothing"
+
+
+def test_it_stops_for_convergence_hours_iterations(tmp_path: Path) -> None:
+    ticks = iter(range(0, 10**6, 1800))
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"proposer": "default", "convergence": {"iterations_min": 2}}, "converged"),
+        ({"hours_max": 0.9}, "1.00 of 0.9 hours are spent"),
+        ({"iterations": 2}, "all 2 iterations are done"),
+    ]
+    for place, (changes, reason) in enumerate(cases):
+        config, folder = config_of(**changes), tmp_path / str(place)
+        database = run.begin(folder, config, "test", resume=False)
+        with run.proposing(config, folder, database) as (proposer, _):
+            loop = OuterLoop(config, folder, database, proposer, Arithmetic(), clock=lambda: float(next(ticks)))
+            assert reason in loop.run()
+        assert database.iterations_done == 2
+        assert database.fact("stopped") == summary(database, config)["stopped"]
+        database.close()
+
+
+def test_the_default_is_evaluated_once(tmp_path: Path) -> None:
+    config, arithmetic = config_of(proposer="default"), Arithmetic()
+    database = run.begin(tmp_path, config, "test", resume=False)
+    run.research(config, tmp_path, database, arithmetic)
+    assert arithmetic.asked == [Candidate({}).key]
+    database.close()
+
+
+def test_what_fails_counts_as_worse_than_the_worst(tmp_path: Path) -> None:
+    config = config_of(iterations=1, candidates=4, penalty_bps=5.0)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    fates = [("done", -3.0), ("done", 2.0), ("halved", None), ("training", None)]
+
+    def evaluate(candidates: Any, folder: Path) -> list[Result]:
+        return [Result(stage, "told", None if pa is None else score_of(pa), None, {}) for stage, pa in fates]
+
+    run.research(config, tmp_path, database, evaluate)
+    assert [row[0] for row in database.rows("SELECT performance_bps FROM candidates ORDER BY slot")] == [
+        -3.0,
+        2.0,
+        -3.0,
+        -8.0,
+    ]
+    assert {(row["stage"], row["reason"]): row["count"] for row in database.tally()} == {
+        ("trial", "ok"): 4, ("done", "ok"): 2, ("halved", "no score"): 1, ("training", "no score"): 1,
+    }  # fmt: skip
+    database.close()
+
+
+def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
+    config = config_of()
+    with pytest.raises(RunError, match="leave --resume out"):
+        run.begin(tmp_path, config, "test", resume=True)
+    run.begin(tmp_path, config, "test", resume=False).close()
+    with pytest.raises(RunError, match="go on with --resume"):
+        run.begin(tmp_path, config, "test", resume=False)
+    with pytest.raises(RunError, match="other settings of seed"):
+        run.begin(tmp_path, config_of(seed=1), "test", resume=True)
+    run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
+    with pytest.raises(RunError, match="holds no run"):
+        run.open_run(tmp_path / "nowhere")
+
+
+def test_modules_are_kept_as_they_came(tmp_path: Path) -> None:
+    config = config_of(iterations=1, kinds=["reward", "agent"])
+    database = run.begin(tmp_path, config, "test", resume=False)
+    run.research(config, tmp_path, database, Arithmetic())
+    for row in database.rows("SELECT * FROM modules"):
+        json.loads(row["text"])
+        assert row["origin"] == row["model"] == "uniform"
+    assert database.one("SELECT count(*) FROM modules") == 4
+    database.close()

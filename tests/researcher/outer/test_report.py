@@ -1,0 +1,151 @@
+"""Reports, the command line, and the proof in a tiny size."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import proof
+from serl.exchange.errors import ConfigError
+from serl.researcher.outer import report, run
+from serl.researcher.outer.config import OuterConfig, load_config
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.errors import RunError
+from tests.researcher.outer.small import Arithmetic, config_of
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        assert not {name for name, _ in attributes} & {"src", "href"} or tag in ("use", "a"), "all is in the file"
+        self.seen.add(tag)
+        if tag not in ("meta",):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: Any) -> None:
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def small_run(folder: Path) -> None:
+    config = config_of(iterations=3, candidates=3)
+    database = run.begin(folder, config, "serl researcher start <here>", resume=False)
+    run.research(config, folder, database, Arithmetic())
+    database.close()
+
+
+def test_a_report_is_one_page_and_its_numbers(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    found = report.write_report(tmp_path, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    tags = Tags()
+    tags.feed(text)
+    assert not tags.open
+    assert {"svg", "table", "pre"} <= tags.seen
+    assert "serl researcher start &lt;here&gt;" in text
+    assert json.loads((tmp_path / "report.json").read_text()) == found
+    best = max(row["pa_bps"] for row in found["iterations"])
+    assert found["best"]["score"]["pa_bps"] == best == found["iterations"][-1]["best_so_far_bps"]
+    assert found["candidates"] == {"done": 8, "rejected": 1}, "one of the drawn rewards is always the same"
+    assert sum(row["count"] for row in found["verdicts"] if row["stage"] == "trial") == 9
+    assert found["versions"]["python"] and found["seed"] == 0
+
+
+def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    with pytest.raises(RunError, match="no candidate has a trained policy"):
+        report.write_report(tmp_path, tmp_path / "report.html", final=True)
+    database, _ = run.open_run(tmp_path)
+    database.set_fact("test", {"score": {"pa_bps": 1.0}})
+    database.close()
+    with pytest.raises(RunError, match="touched already"):
+        report.write_report(tmp_path, tmp_path / "report.html", final=True)
+
+
+def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
+    tested: list[str] = []
+
+    def tester(database: Database, config: OuterConfig) -> None:
+        tested.append(config.name)
+        database.set_fact("test", {"score": {"pa_bps": 2.0}})
+
+    base = config_of(iterations=2, candidates=2)
+    for _ in range(2):  # the second time all is there
+        rows = proof.proof(base, ["random", "default"], 3, tmp_path, Arithmetic(), tester)
+        assert tested == ["random-0", "random-1", "random-2", "default-0", "default-1", "default-2"]
+    random, default = rows
+    assert default["validation"] == [0.0, 0.0, 0.0]
+    low, high = random["validation"][1:]
+    assert low <= random["validation"][0] <= high
+    assert len(random["best_so_far"]) == 2
+    assert "random" in proof.text(rows)
+    assert proof.interval([]) is None
+
+
+def test_every_way_is_a_configuration() -> None:
+    base = load_config(Path("default"))
+    assert base.tuned is not None
+    ways = {way: proof.settings(base, way, 1) for way in proof.WAYS}
+    assert ways["full"].tuned and ways["no-high"].tuned
+    assert not any(ways[way].tuned for way in ("no-low", "neither", "eureka", "random", "default"))
+    assert {config.seed for config in ways.values()} == {config.budget.seed for config in ways.values()} == {1}
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
+    ({"kinds": ["communicate"]}, "scenario: multi"),
+    ({"kinds": ["reward", "reward"]}, "each once"),
+    ({"form": "code"}, "random draws specifications"),
+    ({"iterationz": 1}, "iterationz"),
+])  # fmt: skip
+def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(**changes)
+
+
+def test_endpoints_of_the_command_line() -> None:
+    base = load_config(Path("default"))
+    there = run.with_endpoint(base, "http://127.0.0.1:11434/v1", "qwen")
+    assert there.endpoint is not None and there.endpoint.model == "qwen"
+    assert there.tuned is None
+    assert [text.partition(":")[0] for text in run.notices(there)] == ["low level off", "no data"]
+    assert [text.partition(":")[0] for text in run.notices(base)] == ["no data"]
+    assert run.with_endpoint(base, None, "coder").model == "coder"
+    for url, message in (("nowhere", "http://"), ("http://127.0.0.1/v1", "--model")):
+        with pytest.raises(ConfigError, match=message):
+            run.with_endpoint(base, url, None)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["status", "nowhere"], "holds no run"),
+    (["report", "nowhere"], "holds no run"),
+    (["start", "--config", "missing.yaml"], "is due"),
+    (["start", "--url", "nowhere", "--model", "x"], "http://"),
+])  # fmt: skip
+def test_bad_options_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", "researcher", *arguments], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_says_where_a_run_stands(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", "researcher", "status", str(tmp_path)], capture_output=True, text=True
+    )
+    assert "3 of 3 iterations; all 3 iterations are done" in done.stdout
+    assert "candidates: 8 done, 1 rejected" in done.stdout
+    assert "best: PA" in done.stdout

@@ -1,0 +1,68 @@
+"""All of it for real: the tiny model writes, candidates are trained and scored on a served exchange, weights and prompts learn."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `researcher` is not installed")
+pytest.importorskip("peft", reason="the extra `researcher` is not installed")
+pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
+
+from serl.agents.learning.policy import load_policy
+from serl.researcher.llm.models import MODELS
+from serl.researcher.outer import run
+from serl.researcher.outer.config import OuterConfig, load_config, parse_config
+from serl.researcher.outer.report import write_report
+from serl.researcher.tuning.base import dequantised_folder
+
+pytestmark = pytest.mark.skipif(
+    not dequantised_folder(MODELS["tiny"].path).exists(),
+    reason="needs the model in fp32: serl llm fetch tiny, serl llm unpack tiny",
+)
+
+
+def smallest() -> OuterConfig:
+    values = load_config(Path("default")).model_dump(mode="json")
+    values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
+    values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
+    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5}
+    values["inner"] |= {"orders": 2, "rungs": [1.0]}
+    values["inner"]["market"] |= {"environments": 4, "duration_s": 60}
+    values["inner"]["dynamic"] |= {
+        "environments": 4,
+        "duration_s": 60,
+        "simulated_days": 4,
+        "hours": "09:35-09:45",
+        "population": "small",
+    }
+    values["inner"]["ppo"] |= {"rollout_steps": 30, "minibatch": 60}
+    return parse_config(values, "smallest")
+
+
+def test_an_iteration_from_the_model_to_the_exchange_and_back(tmp_path: Path) -> None:
+    config = smallest()
+    database = run.begin(tmp_path, config, "test", resume=False)
+    assert run.research(config, tmp_path, database) == "all 1 iterations are done"
+    rows = database.rows("SELECT * FROM candidates")
+    assert [row["stage"] for row in rows] == ["done", "done"], [row["reason"] for row in rows]
+    for row in rows:
+        assert len(json.loads(row["score"])["advantages_bps"]) == 2
+        load_policy(Path(row["policy"]))
+    facts = json.loads(database.rows("SELECT facts FROM iterations")[0]["facts"])
+    assert facts["step"] == 1 and facts["modules"] == 2 and facts["gradient_norm"] > 0
+    kept = database.rows("SELECT * FROM candidates")
+
+    longer = config.model_copy(update={"iterations": 2})
+    database.close()
+    database = run.begin(tmp_path, longer, "test", resume=True)
+    run.research(longer, tmp_path, database)
+    models = [row["model"] for row in database.rows("SELECT model FROM iterations ORDER BY iteration")]
+    assert models[0] == "tiny" and models[1].startswith("tiny+"), "the tuned model served the second iteration"
+    assert [tuple(row) for row in database.rows("SELECT * FROM candidates WHERE iteration = 1")] == [
+        tuple(row) for row in kept
+    ]
+    database.close()
+    found = write_report(tmp_path, tmp_path / "report.html", final=True)
+    assert found["test"]["score"]["orders"] == 2
+    assert [row["tuning"]["step"] for row in found["iterations"]] == [1, 2]
