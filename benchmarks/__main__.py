@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, served, replay, traders, environments, ppo, llm or all; `--write FILE` makes the page of docs."""
+"""`python -m benchmarks NAME [--json]`: kernel, served, replay, traders, environments, ppo, llm, researcher or all; `--write FILE` makes the page of docs."""
 
 import argparse
 import importlib
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("kernel", "served", "replay", "traders", "environments", "ppo")
-WITH_MODEL = ("llm",)
-"""Need a fetched model; not part of `all`."""
+APART = ("llm", "researcher")
+"""Need a fetched model, or minutes; not part of `all`."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
 def main() -> None:
     """Runs the benchmarks asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*NAMES, *WITH_MODEL, "all"])
+    parser.add_argument("name", choices=[*NAMES, *APART, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--write", type=Path, help="also write a Markdown page")
     arguments = parser.parse_args()

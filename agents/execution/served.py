@@ -90,7 +90,7 @@ class ServedMarket:
         """Begins a step: what rests is cancelled and a CHILD row sent."""
         self._begin_step()
         if self._resting is not None:
-            self.client.mass_cancel(self.symbol)
+            self._cancel_resting(self._resting)
             self._resting = None
             self._take_inbox()
         send = self.client.sell if self._side == SELL else self.client.buy
@@ -101,12 +101,23 @@ class ServedMarket:
         late = min(on_the_way, limit_lots)
         limit_lots, market_lots = limit_lots - late, max(0, market_lots - (on_the_way - late))
         if market_lots:
-            send(self.symbol, market_lots)
+            self._noted(send(self.symbol, market_lots))
             self.children.append((self._now_ns, market_lots))
         if limit_lots and limit_ticks:
-            self._resting = send(self.symbol, limit_lots, limit_ticks)
+            self._resting = self._noted(send(self.symbol, limit_lots, limit_ticks))
             self.children.append((self._now_ns, limit_lots))
         self._take_inbox()
+
+    def _cancel_resting(self, order: Order) -> None:
+        self.client.mass_cancel(self.symbol)
+
+    def _noted(self, order: Order) -> Order:
+        """An order that was sent."""
+        return order
+
+    def _own_matches(self) -> set[int]:
+        """Ids of trades of ours in this step."""
+        return {match_id for _, _, _, match_id in self.own[self._own_seen :]}
 
     def _wait_until(self, wake_ns: int) -> None:
         due_ns = self.midnight_ns + wake_ns
@@ -151,7 +162,7 @@ class ServedMarket:
             table[: len(levels)] = [level[:2] for level in levels] or table[:0]
             frame[f"{name}_ticks"], frame[f"{name}_lots"] = table.T
         own = self.own[self._own_seen :]
-        matches = {match_id for _, _, _, match_id in own}
+        matches = self._own_matches()
         others = [trade for trade in self.trades[self._trades_seen :] if trade[0] not in matches and not trade[5]]
         frame["time_ns"], frame["trades"] = now_ns, len(others)
         frame["traded_lots"] = sum(qty for _, _, _, qty, _, _ in others)

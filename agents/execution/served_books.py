@@ -12,7 +12,7 @@ import numpy as np
 from serl.agents.execution.environment.records import FILL, FRAME
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
-from serl.clients.session import Report
+from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.market import Market, MarketLimits
@@ -25,25 +25,51 @@ BEFORE_NS, AFTER_NS = 1_000_000_000, 1_000_000_000
 
 
 class _Book(ServedMarket):
-    """One of them; what comes from the exchange is given to it by ServedBooks."""
+    """An agent in one of the books; what comes from the exchange is given to it by ServedBooks."""
 
     channels = ("trade",)
+
+    def __init__(self, client: Exchange, symbol: str, matches: set[int], orders: "dict[int, _Book]") -> None:
+        """matches: of all agents in the book, which are no trades of others; orders: whose each order is."""
+        super().__init__(client, symbol)
+        self._matches, self._orders = matches, orders
 
     def _take_inbox(self) -> None:
         pass
 
+    def _cancel_resting(self, order: Order) -> None:
+        self.client.cancel(order)
+
+    def _noted(self, order: Order) -> Order:
+        self._orders[order.order_id] = self
+        return order
+
+    def take(self, item: Any) -> None:
+        """See ServedMarket."""
+        super().take(item)
+        if isinstance(item, Report) and item.match_id:
+            self._matches.add(item.match_id)
+
+    def _own_matches(self) -> set[int]:
+        return self._matches
+
 
 class ServedBooks:
-    """N symbols of an exchange in lockstep, an order in each. See `ExecutionMarket`; all windows are the same."""
+    """N symbols of an exchange in lockstep with `agents` parent orders in each: row s * agents + a is agent a in symbol s. See
+    `ExecutionMarket`; all windows are the same. Of one decision the agents' orders arrive in the agents' order."""
 
-    def __init__(self, client: Exchange, symbols: Sequence[str]) -> None:
-        self.client, self.count = client, len(symbols)
+    def __init__(self, client: Exchange, symbols: Sequence[str], agents: int = 1) -> None:
+        self.client, self.count = client, len(symbols) * agents
         self.frames, self.fills = np.zeros(self.count, FRAME), np.zeros(self.count, FILL)
-        self.books = [_Book(client, symbol) for symbol in symbols]
+        self._by_order: dict[int, _Book] = {}
+        self.books: list[_Book] = []
+        for symbol in symbols:
+            matches: set[int] = set()
+            self.books += [_Book(client, symbol, matches, self._by_order) for _ in range(agents)]
+        self._by_topic: dict[str, list[_Book]] = {}
         for place, book in enumerate(self.books):
             book.frames, book.fills = self.frames[place : place + 1], self.fills[place : place + 1]
-        self._by_number = {client.instrument(book.symbol).number: book for book in self.books}
-        self._by_topic = {f"trade/{book.symbol}/": book for book in self.books}
+            self._by_topic.setdefault(f"trade/{book.symbol}/", []).append(book)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """Waits for the start of the window; ConfigError unless all begin, together."""
@@ -78,9 +104,11 @@ class ServedBooks:
         while inbox:
             item = inbox.popleft()
             if isinstance(item, Report):
-                self._by_number[item.symbol].take(item)
+                if item.order_id in self._by_order:
+                    self._by_order[item.order_id].take(item)
             elif isinstance(item, tuple) and item and item[0] in self._by_topic:
-                self._by_topic[item[0]].take(item)
+                for book in self._by_topic[item[0]]:
+                    book.take(item)
 
     def _look(self, now_ns: int) -> None:
         for book in self.books:

@@ -6,12 +6,15 @@ from typing import Any
 
 from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
-from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
+from serl.agents.execution.environment.shared import SharedReplayMarket
+from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
 from serl.agents.execution.policies.policy import Policy, environment_of
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.sources import Source, open_source
+from serl.agents.learning.sources import Books, Source, open_source
+from serl.agents.learning.team import TeamOrders, TeamReward
 from serl.exchange.history.day import Day
 
 
@@ -20,22 +23,30 @@ class Scenario:
 
     def __init__(
         self, config: MarketConfig, days: Sequence[Day] | None = None, *, source: Source | None = None, reward: Reward | None = None,
+        agents: int = 1,
     ) -> None:  # fmt: skip
-        """source, reward: in place of those of the settings."""
-        self.config, self._reward = config, reward
+        """source, reward: in place of those of the settings; agents: how many share a parent order. Replayed books they share, in the
+        other markets each trades in a copy of its own."""
+        self.config, self.agents, self._reward = config, agents, reward
         self.source = source or open_source(config, days)
-        self.market = self.source.market()
+        if agents > 1 and config.kind == "replay" and isinstance(self.source, Books):
+            latency_ns = round(config.latency_us * 1000)
+            books = config.environments // agents
+            self.market: ExecutionMarket = SharedReplayMarket(self.source.days, agents, books, latency_ns=latency_ns)
+        else:
+            self.market = self.source.market()
 
     @cached_property
-    def sampler(self) -> RandomOrders:
+    def sampler(self) -> Sampler:
         """Parent orders of the part."""
         return self._orders(self.config.part)
 
-    def _orders(self, part: str) -> RandomOrders:
+    def _orders(self, part: str) -> Sampler:
         config = self.config
-        return RandomOrders(
+        orders = RandomOrders(
             self.source.hours(part), config.duration_s, config.interval_s, config.share_min, config.share_max
         )
+        return TeamOrders(orders, self.agents) if self.agents > 1 else orders
 
     def fit_scales(self) -> Scales:
         """Units of observations, from training orders that do nothing, whatever the part."""
@@ -58,7 +69,11 @@ class Scenario:
         reward: Reward = self._reward or PriceAdvantage()
         if self._reward is None and config.reward == "schedule":
             reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
-        return ExecutionVectorEnv(self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, **settings)
+        if self.agents > 1:
+            reward = TeamReward(reward, self.agents)
+        return ExecutionVectorEnv(
+            self.market, self.sampler, fee_bps=config.fee_bps, reward=reward, agents=self.agents, **settings
+        )
 
     def describe(self) -> dict[str, Any]:
         """Facts for a policy's file and a table."""

@@ -22,8 +22,7 @@ from serl.exchange.records import Rows
 
 Floats = NDArray[np.float64]
 CONFIDENCE, BOOTSTRAPS = 0.95, 2000
-CLUSTERS_MIN = 10
-"""With fewer symbol-days than these, blocks of a window's length within them are resampled."""
+DATES_MIN, SYMBOL_DAYS_MIN = 5, 10
 
 
 class Hold(Schedule):
@@ -116,9 +115,9 @@ class Evaluation:
     orders: int
     without_trades: int
     """Orders in whose window the market did not trade: no PA."""
-    days: int
     clusters: int
-    """What intervals resample: symbol-days, or blocks of these if there are few."""
+    unit: str
+    """What intervals resample: so many dates, symbol-days, or blocks of these."""
     seed: int
 
 
@@ -135,23 +134,27 @@ def evaluate(
         outcomes.append(play(scenario.env_for(one.policy, one.mode), one.policy, rows))
     report(len(outcomes), len(outcomes))
     alone, twap = outcomes[0], outcomes[1]
-    days, clusters = len(np.unique(rows["day"])), clusters_of(rows)
+    clusters, unit = clusters_of(rows, scenario.source.dates(rows["day"]))
     table = []
     for one, outcome in zip(everyone, outcomes[1:], strict=True):
         columns = costs(rows, outcome, alone, twap)
         left = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
         table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
     without = int(np.isnan(alone.results["vwap_ticks"]).sum())
-    return Evaluation(scenario.config.kind, table, episodes, without, days, int(clusters.max()) + 1, seed)
+    return Evaluation(scenario.config.kind, table, episodes, without, int(clusters.max()) + 1, unit, seed)
 
 
-def clusters_of(episodes: Rows) -> NDArray[np.int64]:
-    """(n,) what of EPISODE rows is resampled together: symbol-days; with few of them blocks of a window's length within them."""
-    days, blocks = episodes["day"], np.zeros(len(episodes), np.int64)
-    if len(np.unique(days)) < CLUSTERS_MIN:
-        blocks = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
-    numbers: NDArray[np.int64] = np.unique(np.stack((days, blocks)), axis=1, return_inverse=True)[1].ravel()
-    return numbers
+def clusters_of(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
+    """(n,) what bootstraps keep together, and what that is: dates, on which all stocks move together; with few, symbol-days; with
+    few of these too, blocks of a window's length within them."""
+    window = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
+    blocks = np.unique(np.stack((episodes["day"], window)), axis=1, return_inverse=True)[1].ravel()
+    candidates = [
+        (np.unique(dates, return_inverse=True)[1], "dates", DATES_MIN),
+        (np.unique(episodes["day"], return_inverse=True)[1], "symbol-days", SYMBOL_DAYS_MIN),
+        (blocks, "blocks of a window's length", 0),
+    ]
+    return next((numbers, unit) for numbers, unit, least in candidates if numbers.max() + 1 >= least)
 
 
 def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:
@@ -188,6 +191,7 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
     "RISK": ("risk", lambda values: float(values.mean())),
     "PA-std": ("pa", lambda values: float(values.std())),
     "WR": ("pa", win_rate),
+    "WR_twap": ("pa_twap", win_rate),
     "GLR": ("pa", gain_loss_ratio),
     "AFI": ("afi", lambda values: float(values.mean())),
     "FFR": ("ffr", lambda values: float(values.mean())),

@@ -15,9 +15,29 @@ from torch.nn import functional
 
 from serl.agents.learning.errors import NotExportableError
 
-NODES_MAX, NUMBERS_MAX = 500, 2**22
-"""Operations, and numbers of one result for a batch of one."""
+NODES_MAX, NUMBERS_MAX = 500, 2**19
+"""Operations, and numbers of all their results together for a batch of one."""
+PLAIN_MAX = 2**31
 OBSERVATIONS = "observations"
+OPTIONS = frozenset(
+    {
+        "dim",
+        "keepdim",
+        "approximate",
+        "min",
+        "max",
+        "start_dim",
+        "end_dim",
+        "negative_slope",
+        "alpha",
+        "beta",
+        "threshold",
+        "shape",
+        "other",
+        "exponent",
+    }
+)
+"""Arguments by name."""
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "truediv": torch.true_divide, "neg": torch.neg, "pow": torch.pow, "matmul": torch.matmul,
     "getitem": operator.getitem, "linear": functional.linear, "layer_norm": functional.layer_norm,
@@ -103,15 +123,15 @@ class _Writer:
 
     def write(self, node: fx.Node) -> Any:
         """Takes in one node; of the last, what is given."""
-        if node.op == "placeholder":
-            self._places[node] = {"tensor": OBSERVATIONS}
-        elif node.op == "get_attr":
+        if node.op == "get_attr":
             value = operator.attrgetter(str(node.target))(self.module)
             self._places[node] = self._tensor(str(node.target), value)
         elif node.op == "call_module":
             self._layer(node)
         elif node.op == "output":
             return [self._argument(item) for item in node.args[0]]
+        elif node.op not in ("call_function", "call_method"):  # the input
+            self._places[node] = {"tensor": OBSERVATIONS}
         else:
             target = node.target
             name = NAMES.get(target) if node.op == "call_function" else ALIASES.get(str(target), str(target))
@@ -174,17 +194,18 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """(B, d) to what the graph gives: (B, k) outputs and (B,) values."""
         done: list[Any] = []
+        left = NUMBERS_MAX * max(1, len(observations))
         for name, arguments, options in self.graph["nodes"]:
             given = [self._value(argument, observations, done) for argument in arguments]
-            function = FUNCTIONS[name]
-            if name in ARITHMETIC and not any(isinstance(value, Tensor) for value in given):
-                function = getattr(operator, name)
-            elif name in ARITHMETIC and not isinstance(given[0], Tensor):
-                given[0] = torch.tensor(given[0], device=observations.device)
             named = {key: self._value(value, observations, done) for key, value in options.items()}
-            done.append(function(*given, **named))
-            if isinstance(done[-1], Tensor) and done[-1].numel() > NUMBERS_MAX * max(1, len(observations)):
-                raise NotExportableError(f"{name}: at most {NUMBERS_MAX:,} numbers an observation are due")
+            if not set(named) <= OPTIONS:
+                raise NotExportableError(
+                    f"{name}: options among {', '.join(sorted(OPTIONS))} are due, got {sorted(named)}"
+                )
+            done.append(_result(name, given, named, observations.device))
+            left -= done[-1].numel() if isinstance(done[-1], Tensor) else 0
+            if left < 0:
+                raise NotExportableError(f"{name}: at most {NUMBERS_MAX:,} numbers an observation are due in all")
         outputs, values = (self._value(argument, observations, done) for argument in self.graph["given"])
         return outputs, values
 
@@ -206,3 +227,15 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
             raise NotExportableError(
                 f"finite numbers of the shapes {(3, action_dim)} and {(3,)} are due, got {shapes[0]} and {shapes[1]}, finite: {finite}"
             )
+
+
+def _result(name: str, given: list[Any], named: dict[str, Any], device: torch.device) -> Any:
+    """Of one operation."""
+    if name not in ARITHMETIC or isinstance(given[0], Tensor):
+        return FUNCTIONS[name](*given, **named)
+    if any(isinstance(value, Tensor) for value in given):
+        return FUNCTIONS[name](torch.tensor(given[0], device=device), *given[1:])
+    plain = all(isinstance(value, int | float) and abs(value) < PLAIN_MAX for value in given)
+    if not plain or name == "pow":
+        raise NotExportableError(f"{name}: plain numbers below {PLAIN_MAX:,}, and no power of them, are due")
+    return getattr(operator, name)(*given)

@@ -14,8 +14,10 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
+from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.foreign import ForeignNetwork, of_file
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.team import Channels, facts_of, of_facts, said, sizes
 
 if TYPE_CHECKING:
     from serl.agents.learning.rival import RivalPolicy
@@ -34,6 +36,8 @@ class Policy:
     facts: dict[str, Any]
     """Where it comes from: data (fingerprints), seed, steps, versions."""
     name: str = "learnt"
+    team: tuple[int, Channels] | None = None
+    """How many agents share a parent order, and what they tell each other; one that acts alone hears nothing."""
     deterministic: bool = True
     seed: int = 0
     """Of stochastic actions."""
@@ -45,16 +49,35 @@ class Policy:
     def clear(self, count: int) -> None:
         """Forgets what was seen; `count` environments come next."""
         self._memory = self.network.nothing(count)
+        self._heard = np.zeros((count, sizes(self.team)), np.float32)
         self._random = np.random.Generator(np.random.PCG64(self.seed))
 
     @torch.inference_mode()
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else."""
+        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else, DivergedError for actions that are
+        not finite."""
         self.interface.require(Interface.of(env))
         if len(self._memory) != env.num_envs:
             self.clear(env.num_envs)
         self._memory[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
-        return np.asarray(self.answer(env.observe()), np.float64)
+        actions = np.asarray(self.answer(self._hear(env)), np.float64)
+        if not np.isfinite(actions).all():
+            raise DivergedError(f"{self.name}: finite actions are due, got NaN or infinity; train it anew")
+        return actions
+
+    def _hear(self, env: ExecutionVectorEnv) -> Any:
+        """What is observed, and what the others said about what they observed at the decision before."""
+        seen = env.observe()
+        if self.team is None:
+            return seen
+        agents, channels = self.team
+        if len(self._heard) != env.num_envs:
+            self._heard = np.zeros((env.num_envs, sizes(self.team)), np.float32)
+        self._heard[env.accounts.parents["step"] == 0] = 0
+        everything = np.concatenate((seen, self._heard), axis=1)
+        if env.agents == agents:
+            self._heard = said(channels, seen, agents)
+        return everything
 
     @torch.inference_mode()
     def answer(self, observations: Any) -> Any:
@@ -71,7 +94,7 @@ class Policy:
     def save(self, path: Path) -> None:
         """Writes a file that holds all of it. PolicyFileError if that cannot be."""
         facts = {
-            **self.network.described(), "interface": dataclasses.asdict(self.interface),
+            **self.network.described(), "team": facts_of(*self.team) if self.team else None, "interface": dataclasses.asdict(self.interface),
             "versions": {name: version(name) for name in ("serl", "torch", "numpy")}, **self.facts,
         }  # fmt: skip
         files.write(path, KIND, self.network.state_dict(), facts)
@@ -86,12 +109,12 @@ def load_policy(path: Path) -> "Policy | RivalPolicy":
         rival.name = _name(path)
         return rival
     interface = Interface.from_json(facts["interface"])
-    return Policy(network_of(facts, tensors, interface), interface, facts, _name(path))
+    return Policy(network_of(facts, tensors, interface), interface, facts, _name(path), of_facts(facts.get("team")))
 
 
 def network_of(facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface) -> ActorCritic | ForeignNetwork:
     """The network that `described` and the state of one said; an error of LearningError, or of PyTorch, if they say none."""
-    size, low, high = len(interface.names), interface.low, interface.high
+    size, low, high = len(interface.names) + sizes(of_facts(facts.get("team"))), interface.low, interface.high
     if "graph" in facts:
         return of_file(facts, tensors, size, low, high)
     network = ActorCritic(NetworkConfig(**facts["network"]), size, low, high, 0)

@@ -50,6 +50,9 @@ class Source(Protocol):
     def hours(self, part: str) -> Sequence[Hours]:
         """In which parent orders of a part may lie; DataError if there is no such part."""
 
+    def dates(self, days: Any) -> Any:
+        """(n,) numbers of the dates of days (n,): what happens on one date is not independent."""
+
     def curve(self) -> VolumeCurve | None:
         """The volume curve of the training part, None where a part is no whole day."""
 
@@ -89,7 +92,11 @@ class Bars:
 
     def market(self) -> StaticBars:
         """See Source."""
-        config = self.config
+        config, bar_ns = self.config, self.data.table.bars.bar_ns
+        if round(config.interval_s * SECOND_NS) % bar_ns:
+            raise DataError(
+                f"market.interval_s: a multiple of the bars' {bar_ns / SECOND_NS:g} s is due, got {config.interval_s:g}"
+            )
         return StaticBars(
             self.data.table.bars, config.environments, half_spread_bps=config.half_spread_bps,
             impact_bps=config.impact_bps, participation=config.participation,
@@ -100,6 +107,10 @@ class Bars:
         least_ns = self.config.duration_s * SECOND_NS
         found: Sequence[Hours] = _part(self.data.parts, part, self.data.name).hours
         return [hours for hours in found if hours.end_ns - hours.start_ns >= least_ns]
+
+    def dates(self, days: Any) -> Any:
+        """See Source."""
+        return self.data.table.date[days]
 
     def curve(self) -> VolumeCurve:
         """See Source."""
@@ -142,6 +153,10 @@ class Books:
             for place, data in enumerate(self._split)
             for hours in _part(data.parts, part, data.name).hours
         ]
+
+    def dates(self, days: Any) -> Any:
+        """See Source."""
+        return np.unique([day.reference.date for day in self.days], return_inverse=True)[1][days]
 
     def curve(self) -> None:
         """See Source: hours of one day say nothing about its other hours."""
@@ -200,6 +215,10 @@ class Simulated:
             Hours(seed, *self._span_ns, self._volume_lots_per_s)
             for seed in range(first, first + self.config.simulated_days)
         ]
+
+    def dates(self, days: Any) -> Any:
+        """See Source: every simulated day is one."""
+        return days
 
     def curve(self) -> None:
         """See Source."""

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
@@ -23,6 +24,7 @@ small { color: #777; } img { max-width: 100%; }
 UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
 
 
+SHOWN = ("PA", "PA_twap", "IS", "WR", "AFI")
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By how many there are; see ExecutionVectorEnv."""
 
@@ -57,10 +59,8 @@ def _heads() -> list[str]:
 
 def note(evaluation: Evaluation) -> str:
     """What the intervals are."""
-    blocks = f"{evaluation.clusters} blocks of a window's length in {evaluation.days} symbol-days"
-    what = blocks if evaluation.clusters > evaluation.days else f"{evaluation.days} symbol-days"
     return (
-        f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {what}; "
+        f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
         f"{evaluation.without_trades} orders without trades of others in their window have no PA."
     )
 
@@ -80,13 +80,19 @@ def markdown(sections: Sequence[Section]) -> str:
 
 
 def on_screen(evaluation: Evaluation) -> Table:
-    """For a terminal: the interval below each value."""
-    table = Table(title=f"{evaluation.market} market", title_justify="left")
-    for place, head in enumerate(["policy", *_heads()]):
-        table.add_column(head, justify="right" if place else "left")
+    """For a terminal of 80 columns: the measures that come first, the interval below each value; the files have all."""
+    table = Table(
+        title=f"{evaluation.market} market, prices in bps",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+    )
+    table.add_column("policy", no_wrap=True)
+    for name in SHOWN:
+        table.add_column(name, justify="right", no_wrap=True)
     for row in evaluation.rows:
-        cells = (f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in row.estimates.values())
-        table.add_row(row.name, *cells)
+        shown = (row.estimates[name] for name in SHOWN)
+        table.add_row(row.name, *(f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in shown))
     return table
 
 

@@ -94,6 +94,11 @@ class _Run:
                 stage = "reading" if found.stage is Stage.READ else "trial"
                 self._fail(stage, f"{kind.value}:\n{found.text}", time.monotonic() - began)
                 return False
+        try:
+            training.team_of(self.candidate, self.settings)
+        except training.UnusableError as error:
+            self._fail("training", str(error), 0.0)
+            return False
         self.now = Result("training", "", None, None, {"validation_s": time.monotonic() - began})
         return True
 
@@ -116,7 +121,7 @@ class _Run:
         try:
             if not verdict.ok:
                 raise training.UnusableError(f"training {verdict.outcome.value}: {verdict.text}")
-            policy = training.policy_of(verdict, self.settings, self.budget, job, self.candidate.key)
+            policy = training.policy_of(verdict, self.candidate, self.settings, self.budget, job)
         except training.UnusableError as error:
             self._fail("training", str(error), time.monotonic() - began)
             return

@@ -47,14 +47,14 @@ def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def market_of(day: Day) -> Iterator[ServedBooks]:
+def market_of(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
     """The books of a day of `side_by_side`, which is replayed on an exchange of its own. ScoreError if that fails."""
     symbols = tuple(symbol.name for symbol in day.reference.symbols)
     failed: list[Exception] = []
     with served(symbols, day.reference.symbols[0].tick_size) as endpoint:
         history = threading.Thread(target=_replay, args=(day, endpoint, failed), daemon=True)
         with connect(endpoint, NAME) as client:
-            market = ServedBooks(client, symbols)
+            market = ServedBooks(client, symbols, agents)
             history.start()
             yield market
             client.turn(market.books[0].midnight_ns + day.reference.last_time_ns + 1)  # the rest of history

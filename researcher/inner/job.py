@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from serl.agents.execution.environment.vector import Reward
+from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning import files
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.foreign import ForeignPPO
 from serl.agents.learning.joined import Joined
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.ppo import PPO
+from serl.agents.learning.sources import Books
+from serl.agents.learning.team import Team
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
@@ -58,7 +60,7 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
 def _point(statistics: dict[str, Any]) -> dict[str, float | None]:
     """Of the learning curve; None for what is not known."""
     names = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
-    return {name: float(value) if math.isfinite(value := statistics[name]) else None for name in names}
+    return {name: float(value) if math.isfinite(value := statistics.get(name, math.nan)) else None for name in names}
 
 
 def candidate_of(values: dict[str, Any]) -> Candidate:
@@ -66,17 +68,24 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
     return Candidate({Kind(kind): Module(**module) for kind, module in values["modules"].items()})
 
 
-def functions_of(candidate: Candidate) -> dict[Kind, Any]:
+def functions_of(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
     """The modules as functions. It runs code: inside the sandbox only, unless there is none."""
     return {
-        kind: load(kind, module.text) if module.form == "code" else build.build(specs.parse(kind, module.text))
+        kind: load(kind, module.text) if module.form == "code" else built(kind, module.text, settings)
         for kind, module in candidate.modules.items()
     }
 
 
+def built(kind: Kind, text: str, settings: Settings) -> Any:
+    """The function of a specification for the observations of these settings."""
+    spec: Any = specs.parse(kind, text)
+    names = Layout(settings.market.levels).names
+    return build.communicate(spec, names) if kind is Kind.COMMUNICATE else build.build(spec)
+
+
 def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
     """The hybrid training with the candidate's modules plugged in, where its checkpoint in the folder is."""
-    modules = functions_of(candidate)
+    modules = functions_of(candidate, settings)
     envs = environments(modules, settings, budget, folder)
     config = training_config(settings, budget, [env.num_envs for env in envs])
     make: Callable[..., PPO] = PPO
@@ -106,29 +115,39 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
 def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
     """The static market, half imagined if there is an `imagine`, and the dynamic one if the budget has steps for it."""
     reward = plug.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
-    market, imagined = settings.market, 0
-    if Kind.IMAGINE in modules:
-        imagined = max(1, round(market.environments * settings.imagined_share))
-        market = market.model_copy(update={"environments": max(1, market.environments - imagined)})
-    real = Scenario(market, reward=reward)
+    agents = settings.agents if Kind.COMMUNICATE in modules else 1
+    options: dict[str, Any] = {"reward": reward, "agents": agents}
+    every = settings.market.environments
+    imagined = round(every * settings.imagined_share) if Kind.IMAGINE in modules else 0
+    real = Scenario(_sized(settings.market, every - imagined, agents), **options)
     scenarios = [real]
-    if imagined:
-        own = market.model_copy(update={"environments": imagined, "kind": "static"})
-        scenarios.append(_imagined(modules[Kind.IMAGINE], real, own, budget.seed, reward))
+    if Kind.IMAGINE in modules:
+        own = _sized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
+        scenarios.append(Scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed), **options))
     if budget.dynamic_steps:
-        scenarios.append(Scenario(_dynamic(modules, settings, real, budget.seed, folder), reward=reward))
+        dynamic = _dynamic(modules, settings, real, budget.seed, folder)
+        scenarios.append(Scenario(_sized(dynamic, dynamic.environments, agents), **options))
     envs: list[VectorEnv] = list(Scenario.same_scales(scenarios))
-    return [Joined(envs[:2]), *envs[2:]] if imagined else envs
+    if Kind.IMAGINE in modules:
+        envs = [Joined(envs[:2]), *envs[2:]]
+    if agents > 1:
+        channels = modules[Kind.COMMUNICATE]
+        envs = [Team(env, channels, agents, len(channels.columns)) for env in envs]
+    return envs
 
 
-def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int, reward: Reward | None) -> Scenario:
-    """The market of imagined days; of books, bars cost half the mean spread."""
+def _sized(config: MarketConfig, environments: int, agents: int) -> MarketConfig:
+    """With about so many environments, in whole teams."""
+    return config.model_copy(update={"environments": max(1, round(environments / agents)) * agents})
+
+
+def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> markets.Imagined:
+    """Imagined days; of books, bars cost half the mean spread."""
     half_spread_bps = config.half_spread_bps
-    if config.data[0].suffix != ".parquet":
+    if isinstance(real.source, Books):
         known = markets.statistics(real.source, config)
         half_spread_bps = known.spread_ticks / known.mid_ticks / 2 * 1e4
-    source = markets.Imagined(config, markets.history(real.source, config), module, seed, half_spread_bps)
-    return Scenario(config, source=source, reward=reward)
+    return markets.Imagined(config, markets.history(real.source, config), module, seed, half_spread_bps)
 
 
 def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed: int, folder: Path) -> MarketConfig:

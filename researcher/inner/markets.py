@@ -1,6 +1,7 @@
 """What modules are told of a market, and the markets that come out of them. All from training hours."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -35,7 +36,7 @@ def bars_of(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> BarDays:
     values = np.empty((len(starts), 6))
     close = float(trades["price_ticks"][0])
     firsts = np.searchsorted(trades["time_ns"], [*starts, starts[-1] + bar_ns])
-    for bar, (first, last) in enumerate(zip(firsts[:-1], firsts[1:], strict=True)):
+    for bar, (first, last) in enumerate(itertools.pairwise(firsts)):
         prices, lots = trades["price_ticks"][first:last].astype(float), trades["lots"][first:last].sum()
         if not len(prices):
             values[bar] = close, close, close, close, close, 0
@@ -134,6 +135,10 @@ class Imagined:
         speeds = days.values[..., VOLUME].sum(axis=1) / seconds
         span = int(days.starts_ns[0]), int(days.starts_ns[-1]) + days.bar_ns
         return [Hours(day, *span, float(speed)) for day, speed in enumerate(speeds) if speed > 0]
+
+    def dates(self, days: Any) -> Any:
+        """See Source: every scenario is one."""
+        return days
 
     def curve(self) -> None:
         """See Source."""

@@ -5,7 +5,6 @@ and impact against their mids, both of the replay market in process: a lockstep 
 """
 
 import threading
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from serl.agents.execution.data import VALIDATION
 from serl.agents.execution.environment.market import ExecutionMarket
-from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.executor import Given
 from serl.agents.execution.policies.policy import Policy, environment_of
@@ -21,7 +20,9 @@ from serl.agents.execution.policies.schedules import Twap
 from serl.agents.execution.served_books import moved, side_by_side
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Hold, Outcome, clusters_of, costs, estimates, play
+from serl.agents.learning.policy import Policy as Learnt
 from serl.agents.learning.sources import Books
+from serl.agents.learning.team import shared
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError
@@ -85,32 +86,45 @@ def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
     return [simulate(population, seed, min(until_ns, population.close_ns)) for seed in seeds], episodes
 
 
-def _play(make: Callable[[], ExecutionMarket], episodes: Rows, policy: Policy, mode: str) -> Outcome:
-    env = ExecutionVectorEnv(make(), Given(episodes), **environment_of(policy, mode))
-    return play(env, policy, episodes)
+def _play(market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int) -> Outcome:
+    """What becomes of the orders, each shared by so many agents."""
+    own = shared(episodes, agents)
+    env = ExecutionVectorEnv(market, Given(own), agents=agents, **environment_of(policy, mode))
+    outcome = play(env, policy, own)
+    return outcome if agents == 1 else _together(outcome, own["qty_lots"].reshape(-1, agents))
 
 
-def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str) -> Outcome:
+def _together(outcome: Outcome, lots: Any) -> Outcome:
+    """Of teams' orders: means weighted by the lots (n, K) of each."""
+    weights = lots / lots.sum(axis=1, keepdims=True)
+    results = {name: (values.reshape(weights.shape) * weights).sum(axis=1) for name, values in outcome.results.items()}
+    traded = outcome.lots.reshape(*weights.shape, -1).sum(axis=1)
+    return Outcome(results, outcome.actions, outcome.mids_ticks[:: lots.shape[1]], traded)
+
+
+def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
     """What becomes of the orders in the replay market without latency."""
-    return _play(lambda: ReplayMarket(days, len(episodes), latency_ns=0), episodes, policy, mode)
+    market = SharedReplayMarket(days, agents, len(episodes), latency_ns=0)
+    return _play(market, episodes, policy, mode, agents)
 
 
-def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str) -> Outcome:
+def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
     """What becomes of them on an exchange of its own."""
-    with market_of(played) as market:
-        return _play(lambda: market, moved(episodes), policy, mode)
+    with market_of(played, agents) as market:
+        return _play(market, moved(episodes), policy, mode, agents)
 
 
-def score(policy: Policy, settings: Settings, part: str = VALIDATION) -> Score:
+def score(policy: Learnt, settings: Settings, part: str = VALIDATION) -> Score:
     """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
     ScoreError if it could not be measured."""
     here = course(settings, part)
-    outcome = on_exchange(here.played, here.episodes, policy, policy.modes[0])
+    agents = policy.team[0] if policy.team else 1
+    outcome = on_exchange(here.played, here.episodes, policy, policy.modes[0], agents)
     columns = costs(here.episodes, outcome, here.alone, here.twap)
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: the market trades in none of the windows; choose longer ones")
-    found = estimates(columns, clusters_of(here.episodes), settings.score_seed)
+    found = estimates(columns, clusters_of(here.episodes, here.episodes["day"])[0], settings.score_seed)
     pa = found["PA"]
     return Score(
         pa.value, pa.low, pa.high, found["PA_twap"].value, len(here.episodes), found["PA-std"].value, found["AFI"].value,

@@ -1,5 +1,6 @@
 """Settings of the inner loop: where candidates learn, and where they are scored."""
 
+import itertools
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -43,10 +44,6 @@ class Settings(BaseModel):
     @field_validator("rungs")
     @classmethod
     def _rise(cls, rungs: tuple[float, ...]) -> tuple[float, ...]:
-        if (
-            not rungs
-            or rungs[-1] != 1.0
-            or any(not 0 < low < high for low, high in zip(rungs, rungs[1:], strict=False))
-        ):
+        if not rungs or rungs[-1] != 1.0 or any(not 0 < low < high for low, high in itertools.pairwise(rungs)):
             raise ValueError("shares that rise to 1 are due, like 0.25, 0.5, 1")
         return rungs

@@ -18,6 +18,7 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.vector import ACTIONS
 from serl.agents.learning.policy import Policy, network_of
+from serl.agents.learning.team import Channels, facts_of
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
@@ -100,12 +101,27 @@ def _warm(text: str) -> None:
         raise ResearcherError(f"these settings cannot be trained with: {verdict.text}")
 
 
-def policy_of(verdict: Verdict, settings: Settings, budget: Budget, folder: Path, name: str) -> Policy:
+def team_of(candidate: Candidate, settings: Settings) -> tuple[int, Channels] | None:
+    """Who talks to whom. UnusableError for messages by code: the policy acts outside of the sandbox, where only data may."""
+    module = candidate.modules.get(Kind.COMMUNICATE)
+    if module is None:
+        return None
+    if module.form == "code":
+        raise UnusableError(
+            "communicate: not exportable: messages of a policy are data; give a specification of channels instead of code"
+        )
+    return settings.agents, job.built(Kind.COMMUNICATE, module.text, settings)
+
+
+def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
     """The policy of a job that ended well; UnusableError if what it left is none. Only numbers and known operations are taken from it."""
     try:
         claimed, tensors = verdict.value, returned.read_tensors(folder, job.NETWORK)
-        interface = _interface(settings, claimed["scales"])
-        described = {"network": settings.network.model_dump()}
+        interface, team = _interface(settings, claimed["scales"]), team_of(candidate, settings)
+        described: dict[str, Any] = {
+            "network": settings.network.model_dump(),
+            "team": facts_of(*team) if team else None,
+        }
         if "graph" in claimed["network"]:
             described["graph"] = claimed["network"]["graph"]
         numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
@@ -115,8 +131,13 @@ def policy_of(verdict: Verdict, settings: Settings, budget: Budget, folder: Path
         raise UnusableError(str(error)) from None
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise UnusableError(f"what training left is no policy: {type(error).__name__}: {str(error)[:300]}") from None
-    facts = {"name": name, "seed": budget.seed, "steps": steps, "market": settings.market.model_dump(mode="json")}
-    return Policy(network, interface, facts, name)
+    facts = {
+        "name": candidate.key,
+        "seed": budget.seed,
+        "steps": steps,
+        "market": settings.market.model_dump(mode="json"),
+    }
+    return Policy(network, interface, facts, candidate.key, team)
 
 
 def _interface(settings: Settings, scales: Any) -> Interface:

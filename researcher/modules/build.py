@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.observation import Layout
+from serl.agents.learning.team import Channels
 from serl.researcher.modules.contracts import (
     AgentModule,
     CommunicateModule,
@@ -31,11 +32,6 @@ BASES: dict[str, Callable[[RewardInputs], Floats]] = {
     "price_advantage": lambda step: step.gain_bps - step.last * step.vwap_bps,
     "shortfall": lambda step: step.gain_bps,
     "none": lambda step: np.zeros_like(step.gain_bps),
-}
-SQUASHES: dict[str, Callable[[Floats], Floats]] = {
-    "tanh": np.tanh,
-    "sign": np.sign,
-    "clip": lambda values: np.clip(values, -1.0, 1.0),
 }
 NAMES = Layout().names
 PACES = {"slow": 4.0, "normal": 1.0, "fast": 0.25}
@@ -125,16 +121,11 @@ def profiles(spec: ProfilesSpec) -> ProfilesModule:
 
 def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> CommunicateModule:
     """Channels of observations called `names` (what follows them, messages heard, is not read)."""
-    places = [names.index(channel.observation) for channel in spec.channels]
-
-    def module(observations: Floats) -> Floats:
-        columns = [
-            SQUASHES[channel.squash](observations[:, place] * channel.gain)
-            for channel, place in zip(spec.channels, places, strict=True)
-        ]
-        return np.stack(columns, axis=1)
-
-    return module
+    channels = spec.channels
+    return Channels(
+        tuple(names.index(channel.observation) for channel in channels),
+        tuple(float(channel.gain) for channel in channels), tuple(channel.squash for channel in channels),
+    )  # fmt: skip
 
 
 BUILDERS: dict[type[Any], Callable[[Any], Any]] = {

@@ -121,7 +121,7 @@ def status_text(database: Database, config: OuterConfig) -> str:
 def score_test(database: Database, config: OuterConfig) -> None:
     """The best candidate's policy on the test part, which is touched here and nowhere else. RunError if it was before, or if there is no policy."""
     from serl.agents.execution.data import TEST
-    from serl.agents.learning.policy import load_policy
+    from serl.agents.learning.policy import Policy, load_policy
     from serl.researcher.inner.score import score
 
     if database.fact("test") is not None:
@@ -131,7 +131,10 @@ def score_test(database: Database, config: OuterConfig) -> None:
     top = best(database)
     if top is None or top["policy"] is None:
         raise RunError("no candidate has a trained policy to score on the test part")
-    measured = score(load_policy(Path(top["policy"])), config.inner, TEST)
+    policy = load_policy(Path(top["policy"]))
+    if not isinstance(policy, Policy):
+        raise RunError(f"{top['policy']}: a policy of the inner loop is due, got one of {type(policy).__name__}")
+    measured = score(policy, config.inner, TEST)
     database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
 
 

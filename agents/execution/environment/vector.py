@@ -48,13 +48,14 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
     def __init__(
         self, market: ExecutionMarket, sampler: Sampler, *, actions: str = "market", layout: Layout = LAYOUT,
         scales: Scales = SCALES, offset_ticks: float = 5.0, offset_bps: float = 0.0, fee_bps: float = 0.0,
-        reward: Reward = PRICE_ADVANTAGE,
+        reward: Reward = PRICE_ADVANTAGE, agents: int = 1,
     ) -> None:  # fmt: skip
+        """agents: how many neighbouring environments share a parent order; for policies that talk."""
         if actions not in ACTIONS:
             raise ConfigError(f"actions: one of {', '.join(ACTIONS)} is due, got {actions!r}")
         self.market, self.sampler, self.actions = market, sampler, actions
         self.offset_ticks, self.offset_bps = offset_ticks, offset_bps
-        self.num_envs = market.count
+        self.num_envs, self.agents = market.count, agents
         self.accounts = Accounts(market.count, fee_bps)
         self.observer = Observer(market.count, layout, scales)
         self.layout = layout

@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.researcher.modules.contracts import Floats
 
-IMBALANCE, BEHIND_SCHEDULE = 21, 39
+IMBALANCE, BEHIND_SCHEDULE = 21, 44
 
 
 def communicate(observations: Floats) -> Floats:

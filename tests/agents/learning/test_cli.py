@@ -13,6 +13,7 @@ from serl.agents.learning.files import read
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
+from tests.agents.execution.test_data import rows, write
 
 SETTINGS = {
     "name": "short",
@@ -102,6 +103,14 @@ def test_the_shipped_settings_are_valid_and_want_a_day() -> None:
     done = serl("train", "replay")
     assert done.returncode == 2
     assert "at least one file is due" in done.stderr
+
+
+def test_decisions_between_bars_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", rows())
+    (tmp_path / "odd.yaml").write_text("market: {kind: static, interval_s: 90, duration_s: 180}")
+    done = serl("train", str(tmp_path / "odd.yaml"), "--market", str(path), "--output", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert "a multiple of the bars' 60 s is due, got 90" in done.stderr
 
 
 @pytest.mark.parametrize(

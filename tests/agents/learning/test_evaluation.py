@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.execution.policies.policy import Policy as AnyPolicy
@@ -17,6 +18,7 @@ from serl.agents.learning.evaluation import (
     Contender,
     Hold,
     Outcome,
+    clusters_of,
     estimates,
     evaluate,
     gain_loss_ratio,
@@ -87,8 +89,8 @@ def test_a_twap_against_a_twap_is_nothing(scenario: Scenario) -> None:
     for row in evaluation.rows[:2]:
         assert row.estimates["PA_twap"].value == row.estimates["PA_twap"].low == row.estimates["PA_twap"].high == 0
     assert evaluation.rows[2].estimates["PA_twap"].value != 0
-    assert evaluation.days == 1
-    assert evaluation.clusters > 10, "blocks of a minute"
+    assert evaluation.clusters > 10
+    assert evaluation.unit == "blocks of a window's length"
 
 
 def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
@@ -106,16 +108,28 @@ def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
 
 def test_simulated_days_of_a_part_are_of_no_other() -> None:
     config = MarketConfig(
-        kind="dynamic", population="small", hours="09:40-10:20", environments=4, duration_s=60, simulated_days=3
+        kind="dynamic", population="small", hours="09:40-10:20", environments=4, duration_s=60, simulated_days=5
     )
     days = {
         part: {hours.day for hours in Scenario(config).source.hours(part)} for part in ("train", "validation", "test")
     }
-    assert all(len(found) == 3 for found in days.values())
+    assert all(len(found) == 5 for found in days.values())
     assert not (days["train"] & days["validation"] or days["train"] & days["test"] or days["validation"] & days["test"])
     evaluation = evaluate(Scenario(config), [Contender("passive", Passive(), "hybrid")], 8, 7)
-    assert evaluation.days <= 3 < evaluation.clusters
     assert evaluation.rows[1].estimates["FFR"].value == 1
+
+
+def test_what_is_resampled() -> None:
+    rows = np.zeros(40, EPISODE)
+    rows["day"], rows["steps"], rows["interval_ns"] = np.arange(40) % 12, 1, 10
+    rows["start_ns"] = np.arange(40)
+    numbers, unit = clusters_of(rows, rows["day"] % 6)
+    assert (unit, numbers.max() + 1) == ("dates", 6)
+    numbers, unit = clusters_of(rows, rows["day"] % 4)
+    assert (unit, numbers.max() + 1) == ("symbol-days", 12)
+    rows["day"] = 0
+    numbers, unit = clusters_of(rows, rows["day"])
+    assert (unit, numbers.max() + 1) == ("blocks of a window's length", 4)
 
 
 def test_measures_by_hand() -> None:

@@ -1,0 +1,145 @@
+"""Candidates through all stages: in the real sandbox, on a real exchange."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from serl.agents.learning.policy import Policy, load_policy
+from serl.researcher.candidates import Budget, Candidate, Module, Result
+from serl.researcher.inner import evaluate as inner
+from serl.researcher.inner import training
+from serl.researcher.inner.score import score
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import Form, example
+from serl.researcher.sandbox.verdict import Outcome, Verdict
+
+BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=120)
+FORMS: tuple[Form, ...] = ("spec", "code")
+
+
+def of(form: Form, *kinds: Kind) -> Candidate:
+    """The examples of some kinds."""
+    return Candidate({kind: Module(form, example(kind, form)) for kind in kinds})
+
+
+def done(result: Result) -> Result:
+    """A result that has everything."""
+    assert (result.stage, result.reason) == ("done", "")
+    assert result.score is not None
+    assert result.policy is not None
+    return result
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("form", FORMS)
+def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> None:
+    kinds = [kind for kind in Kind if form == "spec" or kind is not Kind.COMMUNICATE]
+    result = done(inner.evaluate(of(form, *kinds), settings, BUDGET, tmp_path))
+    assert result.policy is not None
+    policy = load_policy(Path(result.policy))
+    assert isinstance(policy, Policy)
+    assert score(policy, settings) == result.score
+    assert policy.facts["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
+    assert (policy.team is None) == (form == "code")
+
+
+def test_halving_stops_the_worse_and_nothing_is_done_twice(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halved = settings.model_copy(update={"rungs": (0.5, 1.0)})
+    candidates = [Candidate({}), of("spec", Kind.REWARD), Candidate({})]
+    told: list[tuple[str, str]] = []
+    results = inner.evaluate_many(
+        candidates, halved, BUDGET, tmp_path, 2, lambda one, stage: told.append((one.key, stage))
+    )
+    assert sorted(result.stage for result in results[:2]) == ["done", "halved"]
+    assert results[0] == results[2]
+    won, lost = sorted((result for result in results[:2]), key=lambda result: result.stage)
+    first_rung = (tmp_path / Path(str(won.policy)).parent.name / "rung-0.json").read_text()
+    assert lost.score is not None
+    assert won.facts["share"] == 1.0
+    assert lost.facts["share"] == 0.5
+    assert f"{lost.score.pa_bps:+.2f}" in lost.reason
+    assert '"share": 0.5' in first_rung
+    assert [stage for _, stage in told].count("training") == 3
+
+    def never(*_arguments: object) -> Verdict:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(training, "train", never)
+    assert inner.evaluate_many(candidates, halved, BUDGET, tmp_path, 2) == results
+
+
+def test_a_kill_between_rungs_costs_no_rung(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    halved, trained = settings.model_copy(update={"rungs": (0.5, 1.0)}), training.train
+    budget = Budget(960, 0, wall_s=120)
+    shares: list[float] = []
+
+    def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+        shares.append(share)
+        if len(shares) == 2:
+            raise KeyboardInterrupt
+        return trained(candidate, known, budget, share, folder)
+
+    monkeypatch.setattr(training, "train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        inner.evaluate_many([Candidate({})], halved, budget, tmp_path, 1)
+    cut = done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path, 1)[0])
+    assert shares == [0.5, 1.0, 1.0]
+    whole = done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path / "whole", 1)[0])
+    assert cut.score == whole.score
+
+
+NETWORK = """
+import torch
+from torch import nn
+class N(nn.Module):
+    def __init__(self, d, k):
+        super().__init__()
+        self.p, self.v = nn.Linear(d, k), nn.Linear(d, 1)
+    def forward(self, x):
+        return {outputs}, self.v(x).squeeze(-1)
+def build(observation_dim, action_dim):
+    return N(observation_dim, action_dim)
+"""
+REWARD = "import numpy as np\ncalls = [0]\ndef reward(step):\n    calls[0] += 1\n    {}\n    return step.gain_bps\n"
+BAD = {
+    "reading": (Kind.REWARD, "import os", "reading", "cannot be imported"),
+    "trial": (Kind.REWARD, "import numpy as np\ndef reward(step):\n    return np.zeros(3)", "trial", "shape"),
+    "not exportable": (Kind.AGENT, NETWORK.format(outputs="torch.sort(self.p(x), dim=-1)[0]"), "training", "'sort'"),
+    "late nan": (Kind.REWARD, REWARD.format("if calls[0] > 40: return step.gain_bps * np.nan"), "training", "NaN"),
+    "late loop": (Kind.REWARD, REWARD.format("while calls[0] > 40: pass"), "training", "timeout"),
+    "late crash": (Kind.REWARD, REWARD.format("if calls[0] > 40: raise ValueError('no more')"), "training", "no more"),
+    "messages": (Kind.COMMUNICATE, example(Kind.COMMUNICATE, "code"), "training", "not exportable"),
+}
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("name", BAD)
+def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path: Path, name: str) -> None:
+    kind, source, stage, words = BAD[name]
+    budget = Budget(800, 0, wall_s=12 if name == "late loop" else 120)
+    result = inner.evaluate(Candidate({kind: Module("code", source)}), settings, budget, tmp_path)
+    assert result.stage == stage
+    assert words in result.reason
+    assert result.score is None
+    assert result.policy is None
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "no policy"),
+        ({"network": {}, "scales": {}, "steps": 5}, "no policy"),
+        ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "policy"),
+    ],
+)
+def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
+    save_file({"free": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
+    with pytest.raises(training.UnusableError, match=words):
+        training.policy_of(Verdict(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)

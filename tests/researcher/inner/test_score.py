@@ -1,0 +1,81 @@
+"""A served exchange gives every number that the replay market gives; what is scored is what policy files do."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.vector import LAYOUT, SCALES
+from serl.agents.execution.policies.reactive import Passive
+from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.team import Channels
+from serl.researcher.inner import score as scoring
+from serl.researcher.inner.settings import Settings
+
+CHANNELS = Channels((44, 21), (2.0, -1.0), ("tanh", "clip"))
+
+
+def learnt(team: tuple[int, Channels] | None) -> Policy:
+    """A network with random weights that are large enough to do something."""
+    low, high = (0.0, 0.0, -1.0), (1.0, 1.0, 1.0)
+    interface = Interface(
+        LAYOUT.names, dataclasses.asdict(SCALES), "paced", low, high, 5.0, 2.0, LAYOUT.levels
+    )  # fmt: skip
+    heard = (team[0] - 1) * len(team[1].columns) if team else 0
+    network = ActorCritic(NetworkConfig(hidden=(16,)), len(LAYOUT.names) + heard, low, high, 3)
+    network.vector.mul_(3)
+    return Policy(network, interface, {"steps": 0, "seed": 0}, "random", team)
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_served_equals_in_process(settings: Settings, agents: int) -> None:
+    here = scoring.course(settings)
+    policy = learnt((agents, CHANNELS) if agents > 1 else None)
+    served = scoring.on_exchange(here.played, here.episodes, policy, "paced", agents)
+    inside = scoring.in_process(here.days, here.episodes, policy, "paced", agents)
+    assert (served.lots.sum(axis=1) == here.episodes["qty_lots"]).all()
+    np.testing.assert_array_equal(served.lots, inside.lots)
+    np.testing.assert_array_equal(served.mids_ticks, inside.mids_ticks)
+    for name, values in served.results.items():
+        np.testing.assert_array_equal(values, inside.results[name], err_msg=name)
+
+
+def test_messages_change_what_a_team_does(settings: Settings) -> None:
+    here = scoring.course(settings)
+    loud, silent = (learnt((2, dataclasses.replace(CHANNELS, gains=gains))) for gains in ((5.0, 5.0), (0.0, 0.0)))
+    said, nothing = (scoring.in_process(here.days, here.episodes, one, "paced", 2) for one in (loud, silent))
+    assert (said.actions[: 2 * settings.orders] == nothing.actions[: 2 * settings.orders]).all()  # silence at first
+    assert not np.array_equal(said.actions, nothing.actions)
+
+
+def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None:
+    policy = learnt((2, CHANNELS))
+    policy.save(tmp_path / "policy.safetensors")
+    again = load_policy(tmp_path / "policy.safetensors")
+    assert isinstance(again, Policy)
+    one, two = scoring.score(policy, settings), scoring.score(again, settings)
+    assert one == two
+    assert one.orders == len(one.advantages_bps) == settings.orders
+    assert one.low_bps <= one.pa_bps <= one.high_bps
+    assert one.pa_bps == pytest.approx(np.mean(one.advantages_bps))
+
+
+def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
+    here = scoring.course(settings)
+    start_s = here.episodes["start_ns"] / 1e9
+    assert (start_s >= 12.5 * 3600).all()
+    assert (start_s + 300 <= 13 * 3600).all()
+    passive = scoring.in_process(here.days, here.episodes, Passive(0.3), "hybrid")
+    assert not np.array_equal(passive.results["price_ticks"], here.twap.results["price_ticks"])
+
+
+def test_simulated_days_where_none_is_given(settings: Settings) -> None:
+    simulated = settings.model_copy(update={"day": None, "orders": 4})
+    here = scoring.course(simulated)
+    assert len(here.days) == len(set(here.episodes["day"].tolist()))
+    inside = scoring.in_process(here.days, here.episodes, Passive(0.3), "hybrid")
+    served = scoring.on_exchange(here.played, here.episodes, Passive(0.3), "hybrid")
+    np.testing.assert_array_equal(served.lots, inside.lots)
