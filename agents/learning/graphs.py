@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from serl.agents.learning.errors import NotExportableError
 
-NODES_MAX, NUMBERS_MAX = 500, 2**22
-"""Operations, and numbers of one result for a batch of one."""
+NODES_MAX, NUMBERS_MAX = 500, 2**19
+"""Operations, and numbers of all their results together for a batch of one."""
 PLAIN_MAX = 2**31
 OBSERVATIONS = "observations"
 OPTIONS = frozenset(
@@ -123,15 +123,15 @@ class _Writer:
 
     def write(self, node: fx.Node) -> Any:
         """Takes in one node; of the last, what is given."""
-        if node.op == "placeholder":
-            self._places[node] = {"tensor": OBSERVATIONS}
-        elif node.op == "get_attr":
+        if node.op == "get_attr":
             value = operator.attrgetter(str(node.target))(self.module)
             self._places[node] = self._tensor(str(node.target), value)
         elif node.op == "call_module":
             self._layer(node)
         elif node.op == "output":
             return [self._argument(item) for item in node.args[0]]
+        elif node.op not in ("call_function", "call_method"):  # the input
+            self._places[node] = {"tensor": OBSERVATIONS}
         else:
             target = node.target
             name = NAMES.get(target) if node.op == "call_function" else ALIASES.get(str(target), str(target))
@@ -194,6 +194,7 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """(B, d) to what the graph gives: (B, k) outputs and (B,) values."""
         done: list[Any] = []
+        left = NUMBERS_MAX * max(1, len(observations))
         for name, arguments, options in self.graph["nodes"]:
             given = [self._value(argument, observations, done) for argument in arguments]
             named = {key: self._value(value, observations, done) for key, value in options.items()}
@@ -202,8 +203,9 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
                     f"{name}: options among {', '.join(sorted(OPTIONS))} are due, got {sorted(named)}"
                 )
             done.append(_result(name, given, named, observations.device))
-            if isinstance(done[-1], Tensor) and done[-1].numel() > NUMBERS_MAX * max(1, len(observations)):
-                raise NotExportableError(f"{name}: at most {NUMBERS_MAX:,} numbers an observation are due")
+            left -= done[-1].numel() if isinstance(done[-1], Tensor) else 0
+            if left < 0:
+                raise NotExportableError(f"{name}: at most {NUMBERS_MAX:,} numbers an observation are due in all")
         outputs, values = (self._value(argument, observations, done) for argument in self.graph["given"])
         return outputs, values
 

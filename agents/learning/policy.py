@@ -14,6 +14,7 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
+from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.foreign import ForeignNetwork, of_file
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.team import Channels, facts_of, of_facts, said, sizes
@@ -53,12 +54,16 @@ class Policy:
 
     @torch.inference_mode()
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else."""
+        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else, DivergedError for actions that are
+        not finite."""
         self.interface.require(Interface.of(env))
         if len(self._memory) != env.num_envs:
             self.clear(env.num_envs)
         self._memory[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
-        return np.asarray(self.answer(self._hear(env)), np.float64)
+        actions = np.asarray(self.answer(self._hear(env)), np.float64)
+        if not np.isfinite(actions).all():
+            raise DivergedError(f"{self.name}: finite actions are due, got NaN or infinity; train it anew")
+        return actions
 
     def _hear(self, env: ExecutionVectorEnv) -> Any:
         """What is observed, and what the others said about what they observed at the decision before."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
+from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning import files
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.foreign import ForeignPPO
@@ -67,17 +68,24 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
     return Candidate({Kind(kind): Module(**module) for kind, module in values["modules"].items()})
 
 
-def functions_of(candidate: Candidate) -> dict[Kind, Any]:
+def functions_of(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
     """The modules as functions. It runs code: inside the sandbox only, unless there is none."""
     return {
-        kind: load(kind, module.text) if module.form == "code" else build.build(specs.parse(kind, module.text))
+        kind: load(kind, module.text) if module.form == "code" else built(kind, module.text, settings)
         for kind, module in candidate.modules.items()
     }
 
 
+def built(kind: Kind, text: str, settings: Settings) -> Any:
+    """The function of a specification for the observations of these settings."""
+    spec: Any = specs.parse(kind, text)
+    names = Layout(settings.market.levels).names
+    return build.communicate(spec, names) if kind is Kind.COMMUNICATE else build.build(spec)
+
+
 def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
     """The hybrid training with the candidate's modules plugged in, where its checkpoint in the folder is."""
-    modules = functions_of(candidate)
+    modules = functions_of(candidate, settings)
     envs = environments(modules, settings, budget, folder)
     config = training_config(settings, budget, [env.num_envs for env in envs])
     make: Callable[..., PPO] = PPO

@@ -24,7 +24,6 @@ from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import job
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules import build, specs
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
@@ -111,7 +110,7 @@ def team_of(candidate: Candidate, settings: Settings) -> tuple[int, Channels] | 
         raise UnusableError(
             "communicate: not exportable: messages of a policy are data; give a specification of channels instead of code"
         )
-    return settings.agents, build.build(specs.parse(Kind.COMMUNICATE, module.text))
+    return settings.agents, job.built(Kind.COMMUNICATE, module.text, settings)
 
 
 def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:

@@ -17,6 +17,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
+from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
 
 
@@ -59,7 +60,13 @@ class LowLevelTuning:
         if not rows:
             return {"skipped": "no module of this iteration has tokens"}
         begun = time.monotonic()
-        facts = asdict(self._tuner.update(rows)) | {"modules": len(rows), "update_s": time.monotonic() - begun}
+        try:
+            update = self._tuner.update(rows)
+        except (
+            TuningError
+        ) as error:  # a gradient that is not finite: the weights are as they were, and proposing goes on
+            return {"refused": str(error)}
+        facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - begun}
         self._tuner.save(state)
         said.write_text(json.dumps(facts))
         self._forget()
