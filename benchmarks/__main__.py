@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("kernel", "served", "replay", "traders", "environments", "ppo")
+NAMES = ("kernel", "served", "replay", "traders", "environments", "ppo", "researcher")
 APART = ("llm", "researcher")
 """Need a fetched model, or minutes; not part of `all`."""
 

@@ -16,7 +16,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import Form, example
 from serl.researcher.sandbox.verdict import Outcome, Verdict
 
-BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=120)
+BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=400)
 FORMS: tuple[Form, ...] = ("spec", "code")
 
 
@@ -77,7 +77,7 @@ def test_a_kill_between_rungs_costs_no_rung(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halved, trained = settings.model_copy(update={"rungs": (0.5, 1.0)}), training.train
-    budget = Budget(960, 0, wall_s=120)
+    budget = Budget(960, 0, wall_s=400)
     shares: list[float] = []
 
     def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
@@ -123,7 +123,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path: Path, name: str) -> None:
     kind, source, stage, words = BAD[name]
-    budget = Budget(800, 0, wall_s=12 if name == "late loop" else 120)
+    budget = Budget(800, 0, wall_s=12 if name == "late loop" else 400)
     result = inner.evaluate(Candidate({kind: Module("code", source)}), settings, budget, tmp_path)
     assert result.stage == stage
     assert words in result.reason
