@@ -1,5 +1,6 @@
 """Validation of a module, both stages."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from serl.researcher.validation.trial import trial
 LIMITS = Limits(wall_s=20.0, cpu_s=20)
 FINDINGS_MAX = 10
 
+_one_trial = threading.Lock()
+"""PyTorch's chance and number of threads are the process's: two trials at a time would disturb each other."""
+
 
 def validate(kind: Kind, text: str, form: Form = "code", limits: Limits = LIMITS) -> Report:
     """What a module is worth. SandboxUnavailableError where code cannot be confined; specifications need no sandbox."""
@@ -28,7 +32,8 @@ def validate_spec(kind: Kind, text: str) -> Report:
         module = build.build(specs.parse(kind, text))
     except SpecError as error:
         return Report(kind, "spec", Stage.READ, (Finding(Reason.SPEC, str(error)),))
-    findings, call_ms = trial(kind, module)
+    with _one_trial:
+        findings, call_ms = trial(kind, module)
     return Report(kind, "spec", Stage.TRIAL, tuple(findings), call_ms=call_ms)
 
 

@@ -1,6 +1,7 @@
 """Both stages of validation."""
 
 import ast
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,6 +45,13 @@ def test_examples_are_valid(kind: Kind, form: Form) -> None:
     assert report.ok, report.text
     assert report.call_ms is not None
     assert report.call_ms > 0
+
+
+def test_trials_in_threads_do_not_disturb_each_other() -> None:
+    text = example(Kind.AGENT, "spec")
+    with ThreadPoolExecutor(4) as pool:
+        reports = list(pool.map(lambda _: validate(Kind.AGENT, text, "spec"), range(24)))
+    assert [report.text for report in reports if not report.ok] == []
 
 
 @pytest.mark.parametrize(
