@@ -3,9 +3,10 @@
 import importlib
 import signal
 import sys
-from types import FrameType
 
 import click
+
+from serl.signals import unwind_on_signals
 
 COMMANDS = {
     "exchange": ("serl.exchange.cli:exchange", "Start an exchange, ask it, stop it."),
@@ -53,15 +54,9 @@ def serl() -> None:
     """Simulate markets and teach agents to trade in them."""
 
 
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    """SIGTERM unwinds like Ctrl-C, so that processes that were started and temporary folders go with us."""
-    click.echo("stopped (SIGTERM)", err=True)
-    sys.exit(128 + number)
-
-
 def main() -> None:
     """Runs the command line; errors of ours are one line on stderr and exit status 2, a signal 128 + its number."""
-    signal.signal(signal.SIGTERM, _terminate)
+    unwind_on_signals()
     try:
         _run()
     except (KeyboardInterrupt, click.Abort):

@@ -1,0 +1,50 @@
+"""Signals at the worst moment: while LLVM, which loads compiled code, calls Python."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+import numba.core.codegen as codegen
+from numba import njit
+from serl.signals import unwind_on_signals
+
+loads, sent = codegen.JITCodeLibrary._object_getbuffer_hook, []
+
+def load_and_signal(cls, module):
+    found = loads.__func__(cls, module)
+    if found is not None and not sent:
+        sent.append(True)
+        os.kill(os.getpid(), int(sys.argv[1]))
+    return found
+
+codegen.JITCodeLibrary._object_getbuffer_hook = classmethod(load_and_signal)
+
+@njit(cache=True)
+def more(x):
+    return x + 1
+
+unwind_on_signals()
+print(more(1))
+while sent:
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "stopped (SIGTERM)")]
+)
+def test_a_signal_while_compiled_code_is_loaded_comes_afterwards(tmp_path: Path, number: int, words: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, str(program), str(int(number))]
+    compiled = subprocess.run(command, capture_output=True, text=True)
+    assert (compiled.returncode, compiled.stdout) == (0, "2\n"), compiled.stderr
+    stopped = subprocess.run(command, capture_output=True, text=True)
+    assert stopped.returncode in (128 + number, -number), stopped.stderr
+    assert stopped.stdout == "2\n"
+    assert words in stopped.stderr
