@@ -3,9 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/installed
 DEV := $(VENV)/installed-dev
+DOCS := $(VENV)/installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: test lint demo bench clean
+.PHONY: test lint demo bench docs clean
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
@@ -22,6 +23,10 @@ demo: $(RUN)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 $(RUN): pyproject.toml constraints.txt setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) -e .
@@ -32,5 +37,9 @@ $(DEV): $(RUN)
 	$(INSTALL) -e '.[dev]'
 	touch $(DEV)
 
+$(DOCS): $(RUN)
+	$(INSTALL) -e '.[docs]'
+	touch $(DOCS)
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output site

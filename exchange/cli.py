@@ -15,7 +15,7 @@ DEFAULT = "tcp://127.0.0.1:5570"
 SLOW_START_S = 3.0
 
 
-@click.group()
+@click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
 def exchange() -> None:
     """A limit order book exchange that runs as a server."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 
-@click.group()
+@click.group(epilog="Example: serl keys new ./keys")
 def keys() -> None:
     """Keys for exchanges that other machines may reach."""
 

@@ -1,43 +1,99 @@
-"""What the docs tell people to type works."""
+"""The Python that the docs tell people to write works."""
 
-import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from serl.exchange.history.day import write_day
+from serl.exchange.history.generate import generate_day
+from tests.agents.execution.test_data import rows as bar_rows
+from tests.agents.execution.test_data import write as write_bars
 from tests.served import start_exchange
+from tests.written import blocks, run
 
-DOCS = Path(__file__).parents[1] / "docs"
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one, to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_the_bot_tutorial_runs() -> None:
-    code = re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / "write-a-bot.md").read_text(), re.DOTALL)
-    assert code
     with start_exchange(symbols="DEMO") as served:
-        for block in code:
-            exec(compile(block, "write-a-bot.md", "exec"), {"ENDPOINT": served.endpoint})
+        run("tutorials/write-a-bot.md", ENDPOINT=served.endpoint)
 
 
-def test_the_trader_of_your_own_trades(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (DOCS / "traders.md").read_text()
-    own, used = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (population,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "my_traders.py").write_text(own)
-    (tmp_path / "mine.yaml").write_text(population)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_trader_of_your_own_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, used = blocks("traders.md", "python")
+    (population,) = blocks("traders.md", "yaml")
+    (folder / "my_traders.py").write_text(own.text)
+    (folder / "mine.yaml").write_text(population.text)
+    monkeypatch.syspath_prepend(folder)
     names: dict[str, object] = {}
-    exec(compile(used, "traders.md", "exec"), names)
+    exec(compile(used.text, "traders.md", "exec"), names)
     positions = names["positions"]
     assert isinstance(positions, list) and len(positions) == 5
     assert any(positions), "it has traded"
 
 
-def test_the_executor_of_the_tutorial_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_executor_of_the_tutorial_learns(folder: Path) -> None:
     pytest.importorskip("torch")
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / "train-an-executor.md").read_text(), re.DOTALL)
-    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("tutorials/train-an-executor.md", "python")
     names: dict[str, object] = {}
-    exec(compile(code.replace("200_000", "1_920"), "train-an-executor.md", "exec"), names)
-    assert (tmp_path / "policy.safetensors").exists()
+    exec(compile(block.text.replace("200_000", "1_920"), "train-an-executor.md", "exec"), names)
+    assert (folder / "policy.safetensors").exists()
     assert "advantage" in names
+
+
+def test_existing_bots_are_plugged_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Among others that quote, so that there is something to look at; with less training."""
+    pytest.importorskip("stable_baselines3")
+    from serl.clients.blocking import connect
+
+    plain, trained, wrapped, worked = (block.text for block in blocks("tutorials/plug-in-a-bot.md", "python"))
+    with start_exchange(symbols="DEMO") as served, connect(served.endpoint, "maker") as maker:
+        maker.buy("DEMO", 1000, 10_000)
+        maker.sell("DEMO", 1000, 10_100)
+        names: dict[str, object] = {"ENDPOINT": served.endpoint}
+        exec(compile(plain, "plain", "exec"), names)
+        assert capsys.readouterr().out == "position 0\n", "a price that does not move is its own mean"
+    for text in (trained.replace("100_000", "256"), wrapped, worked):
+        exec(compile(text, "plug-in-a-bot.md", "exec"), names)
+    steps = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert len(steps) == 30 and sum(int(lots) for lots, _ in steps) <= 2000
+
+
+def test_environments_over_bars(folder: Path) -> None:
+    write_bars(folder / "nasdaq.parquet", bar_rows())
+    (block,) = blocks("environments.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(block.text.replace("duration_s=1800", "duration_s=120"), "environments.md", "exec"), names)
+    observations = names["observations"]
+    assert isinstance(observations, np.ndarray) and len(observations) == 1024
+
+
+def test_the_single_environment_is_made(folder: Path) -> None:
+    write_day(generate_day(3), folder / "amzn.day")
+    env = run("execution.md")["env"]
+    assert env.reset(seed=1)[0].shape == env.observation_space.shape
+
+
+def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a generated day in the place of LOBSTER's sample, whose import has tests of its own."""
+    from serl.exchange.history import importing
+
+    day = generate_day(3)
+    write_day(day, folder / "amzn.parquet")
+    monkeypatch.setattr(importing, "import_day", lambda _name: day)
+    names = run("history.md")
+    assert len(names["day"].commands) == len(day.commands) and len(names["events"]) > len(day.commands) / 2
+    assert len(names["bids"]) == len(names["asks"]) == 5
+
+
+def test_a_law_is_fitted() -> None:
+    fractions = np.tile([0.01, 0.03, 0.1], 4)
+    seeds = np.repeat(np.arange(4), 3)
+    names = run("realism.md", fractions=fractions, impacts=0.7 * fractions**0.5, seeds=seeds)
+    assert names["law"].delta.value == pytest.approx(0.5)

@@ -21,7 +21,7 @@ def law(
 ) -> None:  # fmt: skip
     """Fits I / sigma = Y (Q / V)^delta to metaorders in markets of POPULATION, each with and without, seed by seed.
 
-    Writes OUTPUT (JSON) and a picture beside it.
+    Writes .html, .json and .png of OUTPUT's name.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -39,10 +39,10 @@ def law(
             config, sizes, list(range(seed, seed + seeds)), participation=participation, duration_s=duration,
             advance=lambda: bar.update(task, advance=1),
         )  # fmt: skip
-    json_path, png_path = write_law(found, config, output)
+    written = write_law(found, config, output)
     console.print(table_of(found, config.name))
     delta, prefactor = found.law.delta, found.law.prefactor
     for name, estimate in (("delta", delta), ("Y", prefactor)):
         low, high = estimate.interval
         click.echo(f"{name} = {estimate.value:.3f} [{low:.3f}, {high:.3f}]")
-    click.echo(f"wrote {json_path} and {png_path}")
+    click.echo(f"wrote {', '.join(map(str, written))}")

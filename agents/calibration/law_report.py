@@ -1,15 +1,16 @@
-"""The impact law of a simulated market as a table, JSON and a picture."""
+"""The impact law of a simulated market as a table, a page, JSON and a picture."""
 
-import json
 import math
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.law import MeasuredLaw
+from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.law import plot_impact_law
 from serl.agents.traders.population import PopulationConfig
@@ -68,16 +69,26 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def write_law(found: MeasuredLaw, population: PopulationConfig, path: Path) -> tuple[Path, Path]:
-    """Writes PATH (JSON) and the same name with .png; CalibrationError if it cannot be written."""
-    png_path = path.with_suffix(".png")
-    if png_path == path:
-        raise CalibrationError(f"{path}: is the name of the picture beside the JSON; give one that ends in .json")
-    try:
-        path.write_text(json.dumps(to_json(found, population), indent=1, allow_nan=False) + "\n")
-        plot_impact_law(found.law, png_path)
-    except OSError as error:
-        raise CalibrationError(
-            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
-        ) from None
-    return path, png_path
+def write_law(found: MeasuredLaw, population: PopulationConfig, path: Path) -> tuple[Path, Path, Path]:
+    """Writes PATH's name with .html, .json and .png; ReportFileError if it cannot be written."""
+    origin = origin_here(f"population {population.name} sha256 {fingerprint(population)[:16]}", found.runs[0].seed)
+    numbers, picture = {"made": origin.to_json(), **to_json(found, population)}, plot_impact_law(found.law)
+    return write_with_picture(path, html(found, population.name, origin, picture), numbers, picture)
+
+
+def html(found: MeasuredLaw, name: str, origin: Origin, picture: bytes) -> str:
+    """The page around the picture."""
+    law = found.law
+    (low, high), (least, most) = law.delta.interval, law.prefactor.interval
+    shown = table_of(found, name)
+    rows = list(zip(*(map(str, column.cells) for column in shown.columns), strict=True))
+    parts = [
+        "<p>I / sigma = Y (Q / V)<sup>delta</sup>: the move of the mid that an extra metaorder causes, in the same markets with and "
+        f"without it ({law.runs} of them, {escape(found.schedule)}).</p>",
+        table(["", "value", "95 %"], [["delta", f"{law.delta.value:.3f}", f"[{low:.3f}, {high:.3f}]"],
+                                      ["Y", f"{law.prefactor.value:.3f}", f"[{least:.3f}, {most:.3f}]"]]),
+        png(picture, "impact over sigma against share of the volume"),
+        table([escape(str(column.header)) for column in shown.columns], rows),
+        f"<p>V: {found.day_lots:,.0f} lots, sigma: {found.day_sigma_ticks:.0f} ticks, of the day without a metaorder.</p>",
+    ]  # fmt: skip
+    return page(f"Impact law of {name}", origin, parts)

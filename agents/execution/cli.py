@@ -73,9 +73,9 @@ def execute(
         tick_size = float(client.instrument(symbol).tick_size)
         execution = executor.run()
     summary = reports.summarise(execution, benchmark)
-    json_path, png_path = reports.write_report(execution, summary, tick_size, report)
+    written = reports.write_report(execution, summary, tick_size, report)
     _show(f"{chosen.name} {side} {qty:,} {symbol}, {window}", reports.lines(summary, tick_size))
-    click.echo(f"wrote {json_path} and {png_path}")
+    click.echo(f"wrote {', '.join(map(str, written))}")
 
 
 def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":

@@ -1,9 +1,8 @@
-"""The transaction-cost report of one parent order: a table, JSON, and a picture."""
+"""The transaction-cost report of one parent order: a table, a page, JSON, and a picture."""
 
-import json
-import platform
-import sys
+import io
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import numpy as np
 from serl.agents.execution import metrics
 from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
+from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.page import page, png, table, write_with_picture
 
 Fills = list[tuple[int, int, int]]
 
@@ -60,23 +61,38 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
         "AFI": metrics.unfilled_share(execution.unfilled_lots, order.qty_lots),
         "FFR": metrics.fill_ratio(execution.filled_lots, order.qty_lots),
         "market_trades": len(trades), "served_equals_in_process": same, "notes": notes,
-        "day": benchmark.day if benchmark else None, "command": " ".join(sys.argv), "python": platform.python_version(),
+        "day": benchmark.day if benchmark else None,
     }  # fmt: skip
 
 
-def write_report(execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path) -> tuple[Path, Path]:
-    """Writes the JSON and the PNG; their paths."""
+def write_report(
+    execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path
+) -> tuple[Path, Path, Path]:
+    """Writes SYMBOL-SIDE-POLICY.html, .json and .png; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}"
-    json_path, png_path = folder / f"{stem}.json", folder / f"{stem}.png"
-    record = {"summary": summary, "fills": execution.fills, "children": execution.children}
-    json_path.write_text(json.dumps(record, indent=1))
-    draw(execution, summary, tick_size, png_path)
-    return json_path, png_path
+    path = folder / f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}.html"
+    origin = origin_here(summary["day"] or "not known: without --day", None)
+    record = {
+        "made": origin.to_json(), "summary": summary, "fills": execution.fills, "children": execution.children
+    }  # fmt: skip
+    picture = draw(execution, summary, tick_size)
+    return write_with_picture(path, html(execution.order, summary, tick_size, origin, picture), record, picture)
 
 
-def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: Path) -> None:
-    """Above: mid, market VWAP, child orders and fills. Below: executed against an even pace."""
+def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: Origin, picture: bytes) -> str:
+    """The page around the picture."""
+    window = "-".join(_time_of_day(time_ns / 3.6e12) for time_ns in (order.start_ns, order.end_ns))
+    title = f"{summary['policy']}: {summary['side']} {order.qty_lots:,} {order.symbol}, {window}"
+    rows = [[escape(name), escape(value)] for name, value in lines(summary, tick_size)]
+    return page(
+        title,
+        origin,
+        [png(picture, "mid, child orders and fills; executed lots"), table(["measure", "value"], rows, words=True)],
+    )
+
+
+def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> bytes:
+    """Above: mid, market VWAP, child orders and fills. Below: executed against an even pace. PNG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -117,8 +133,10 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float, path: 
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    figure.savefig(path, dpi=130)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=130)
     plt.close(figure)
+    return data.getvalue()
 
 
 def _columns(fills: list[tuple[int, int, int, int]]) -> tuple[Any, Any, Any]:

@@ -40,7 +40,7 @@ def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
     part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
-    """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv and .html.
+    """Works the same parent orders with TWAP and each of POLICIES; writes evaluation.md, .csv, .html and .json.
 
     POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of learnt ones, or folders of runs; twap:limit is twap with
     limit orders (modes: market, limit, hybrid).

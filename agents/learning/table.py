@@ -1,26 +1,21 @@
-"""The table of an evaluation as Markdown, CSV and HTML with plots."""
+"""The table of an evaluation as Markdown, CSV, JSON and a page with plots."""
 
-import base64
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
+from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.page import page, png, table, write
 
-STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; color: #222; max-width: 1080px; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; font-size: 13px; }
-th, td { padding: 3px 10px; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } th { background: #f6f6f6; }
-small { color: #777; } img { max-width: 100%; }
-"""
 UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
 
 
@@ -39,14 +34,14 @@ class Section:
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """evaluation.md, .csv and .html in a folder."""
+    """evaluation.md, .csv, .html and .json in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"md": markdown(sections), "csv": comma_separated(sections), "html": html(sections)}
-    paths = []
-    for suffix, text in texts.items():
-        paths.append(folder / f"evaluation.{suffix}")
-        paths[-1].write_text(text)
-    return paths
+    paths = [folder / "evaluation.md", folder / "evaluation.csv"]
+    for path, text in zip(paths, (markdown(sections), comma_separated(sections)), strict=True):
+        path.write_text(text)
+    data = " ".join(f"{section.evaluation.market}: {section.facts}" for section in sections)
+    origin = origin_here(data, sections[0].evaluation.seed)
+    return [*paths, *write(folder / "evaluation.html", html(sections, origin), to_json(sections, origin))]
 
 
 def _number(estimate: Estimate) -> str:
@@ -108,34 +103,49 @@ def comma_separated(sections: Sequence[Section]) -> str:
     return text.getvalue()
 
 
-def html(sections: Sequence[Section]) -> str:
+def to_json(sections: Sequence[Section], origin: Origin) -> dict[str, Any]:
+    """All numbers; null where there is none."""
+    return {
+        "made": origin.to_json(),
+        "confidence": CONFIDENCE,
+        "markets": [
+            {
+                "market": one.market, "facts": section.facts, "orders": one.orders, "without_trades": one.without_trades,
+                "clusters": one.clusters, "unit": one.unit, "seed": one.seed,
+                "policies": [{"policy": row.name} | {name: _plain(value) for name, value in row.estimates.items()} for row in one.rows],
+            }
+            for section in sections for one in (section.evaluation,)
+        ],
+    }  # fmt: skip
+
+
+def _plain(estimate: Estimate) -> Any:
+    numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return {name: float(number) if np.isfinite(number) else None for name, number in numbers.items()}
+
+
+def html(sections: Sequence[Section], origin: Origin) -> str:
     """A page that stands alone."""
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Evaluation</title><style>{STYLE}</style></head>'
-        f"<body>\n<h1>Evaluation</h1>\n{''.join(map(_html_section, sections))}</body></html>\n"
-    )
+    return page("Evaluation", origin, [_html_section(section.evaluation) for section in sections])
 
 
-def _html_section(section: Section) -> str:
-    one = section.evaluation
-    head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", *_heads()))
-    body = "".join(
-        f"<tr><td>{escape(row.name)}</td>"
-        + "".join(
-            f"<td>{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small></td>"
-            for value in row.estimates.values()
-        )
-        + "</tr>"
+def _html_section(one: Evaluation) -> str:
+    rows = [
+        [escape(row.name)]
+        + [f"{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small>" for value in row.estimates.values()]
         for row in one.rows
-    )
-    return (
-        f"<h2>{escape(one.market)} market</h2>\n<table><tr>{head}</tr>{body}</table>\n"
-        f"<p>{escape(note(one))}</p>\n<p>{escape(section.facts)}</p>\n"
-        f'<img alt="PA of orders, actions, what is left over the window" src="data:image/png;base64,{_figure(one)}">\n'
+    ]
+    parts = [f"<h2>{escape(one.market)} market</h2>", table(["policy", *map(escape, _heads())], rows)]
+    return "\n".join(
+        [
+            *parts,
+            f"<p>{escape(note(one))}</p>",
+            png(_figure(one), "PA of orders, actions, what is left over the window"),
+        ]
     )
 
 
-def _figure(evaluation: Evaluation) -> str:
+def _figure(evaluation: Evaluation) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -162,7 +172,7 @@ def _figure(evaluation: Evaluation) -> str:
         axes[-1][place].set_xlabel(name)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=100)
-    return base64.b64encode(data.getvalue()).decode()
+    return data.getvalue()
 
 
 def _shown(evaluation: Evaluation) -> tuple[float, float]:

@@ -19,7 +19,7 @@ def impact(
 ) -> None:  # fmt: skip
     """Works a TWAP of each size in a replay of DAY; the mid with it less the mid without it.
 
-    Writes OUTPUT (JSON) and a picture beside it. Nobody in a replay reacts: the impact is mechanical.
+    Writes .html, .json and .png of OUTPUT's name. Nobody in a replay reacts: the impact is mechanical.
     """
     from rich.console import Console
     from rich.table import Table
@@ -35,7 +35,7 @@ def impact(
         history, Side[side.upper()], shares, times, interval_ns=round(interval * 1e9),
         grid_step_ns=round(grid * 1e9), symbol=symbol,
     )  # fmt: skip
-    json_path, png_path = write_impact(found, day.name, origin_of(history), output)
+    written = write_impact(found, day.name, origin_of(history), output)
     table = Table(title=f"{side} {found.symbol}, {window}: impact in ticks")
     for head in ("share", "lots", "filled", "after a child", "mean", "at the end"):
         table.add_column(head, justify="right")
@@ -44,4 +44,4 @@ def impact(
         ticks = (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)
         table.add_row(*cells, *(f"{value:+.2f}" for value in ticks))
     Console().print(table)
-    click.echo(f"wrote {json_path} and {png_path}")
+    click.echo(f"wrote {', '.join(map(str, written))}")

@@ -1,10 +1,12 @@
-"""The impact of metaorders in a replay as JSON and as a picture."""
+"""The impact of metaorders in a replay as a page, JSON and a picture."""
 
-import json
+import io
 import math
 from pathlib import Path
 from typing import Any
 
+from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.metaorder import ReplayImpact
 from serl.agents.realism.tape import clock
@@ -49,22 +51,32 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
     }
 
 
-def write_impact(found: ReplayImpact, name: str, origin: str, path: Path) -> tuple[Path, Path]:
-    """Writes PATH (JSON) and the same name with .png; RealismError if the folder cannot be written to."""
-    png_path = path.with_suffix(".png")
-    if png_path == path:
-        raise RealismError(f"{path}: is the name of the picture beside the JSON; give one that ends in .json")
-    try:
-        path.write_text(json.dumps(to_json(found, name, origin), indent=1, allow_nan=False) + "\n")
-        _plot(found, png_path)
-    except OSError as error:
-        raise RealismError(
-            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
-        ) from None
-    return path, png_path
+def write_impact(found: ReplayImpact, name: str, data: str, path: Path) -> tuple[Path, Path, Path]:
+    """Writes PATH's name with .html, .json and .png; ReportFileError if it cannot be written."""
+    origin, picture = origin_here(f"{name}: {data}", None), draw(found)
+    numbers = {"made": origin.to_json(), **to_json(found, name, data)}
+    return write_with_picture(path, html(found, origin, picture), numbers, picture)
 
 
-def _plot(found: ReplayImpact, path: Path) -> None:
+def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
+    """The page around the picture."""
+    rows = [
+        [f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}"]
+        + [f"{ticks:+.2f}" for ticks in (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)]
+        for order in found.orders
+    ]
+    parts = [
+        "<p>The mid with a metaorder less the mid without it, in a replay. Nobody in a replay reacts: the impact is mechanical.</p>",
+        table(
+            ["share of the volume", "lots", "filled", "ticks after a child", "ticks, mean", "ticks at the end"], rows
+        ),
+        png(picture, "impact on the mid over time, and after child orders"),
+    ]
+    return page(f"Impact of metaorders in a replay of {found.symbol}", origin, parts)
+
+
+def draw(found: ReplayImpact) -> bytes:
+    """Impact over time beside the mean over child orders; PNG."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -89,5 +101,7 @@ def _plot(found: ReplayImpact, path: Path) -> None:
         axes.axhline(0, color="#999999", lw=0.8, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
-    figure.savefig(path, dpi=130)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=130)
     plt.close(figure)
+    return data.getvalue()

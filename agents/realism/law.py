@@ -4,8 +4,8 @@ Independent of how the runs were made: the same seed with and without a metaorde
 volatility sigma gives one impact I (the difference of the mids), the other randomness being the same in both.
 """
 
+import io
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def _line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return slope, y.mean(axis=1) - slope * x.mean()
 
 
-def plot_impact_law(law: ImpactLaw, path: Path) -> None:
+def plot_impact_law(law: ImpactLaw) -> bytes:
     """Mean impacts with intervals, the fit, and a slope of one half through its middle, on logarithmic axes; PNG."""
     import matplotlib
 
@@ -115,5 +115,7 @@ def plot_impact_law(law: ImpactLaw, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2, which="both")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=130)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=130)
     plt.close(figure)
+    return data.getvalue()

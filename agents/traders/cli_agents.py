@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 
-@click.group()
+@click.group(epilog="Example: serl agents start --population liquid")
 def agents() -> None:
     """Let populations of traders trade on a served exchange."""
 
 
-@agents.command(epilog="Example: serl exchange start --symbols SIM --clock lockstep --participants 2, then "
-                       "serl agents start --population small --hosts 2")  # fmt: skip
+@agents.command(epilog="Example: serl agents start --population small --hosts 2")
 @click.option("--population", required=True, help="A YAML file, or the name of one that comes with serl.")
 @click.option(
     "--hosts", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes they are spread over."

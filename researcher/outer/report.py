@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from serl.agents.pages.origin import Origin
+from serl.agents.pages.page import write
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database, modules_of, parents_of
 from serl.researcher.outer.errors import RunError
@@ -17,6 +19,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
     return {
         "name": config.name,
         "command": database.fact("command"),
+        "data": database.fact("data") or "not recorded",
         "versions": database.fact("versions"),
         "config": database.fact("config"),
         "seed": config.seed,
@@ -159,7 +162,8 @@ def write_report(folder: Path, path: Path, *, final: bool = False) -> dict[str, 
         found = summary(database, config)
     finally:
         database.close()
+    origin = Origin(found["command"], found["data"], found["seed"], found["versions"])
+    found["made"] = origin.to_json()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(found))
-    path.with_suffix(".json").write_text(json.dumps(found, indent=1))
+    write(path, page(found, origin), found)
     return found

@@ -6,9 +6,13 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from serl.agents.execution.data import file_sha256
+from serl.agents.traders.population import load_population
+from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.errors import require_researcher
+from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
@@ -67,8 +71,16 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
             )
     database.set_fact("config", config.model_dump(mode="json"))
     database.set_fact("command", command)
+    database.set_fact("data", data_of(config.inner))
     database.set_fact("versions", {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}})
     return database
+
+
+def data_of(settings: Settings) -> str:
+    """Files and populations of the markets, with fingerprints."""
+    market, dynamic = settings.market, load_population(settings.dynamic.population)
+    files = [f"{path.name} sha256 {file_sha256(path)[:16]}" for path in market.data]
+    return ", ".join([*files, f"population {dynamic.name} sha256 {fingerprint(dynamic)[:16]}"])
 
 
 def _version(name: str) -> str:

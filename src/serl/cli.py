@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
     "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
     "researcher": ("serl.researcher.outer.cli:researcher", "A language model designs learning algorithms."),
+    "doctor": ("serl.cli_doctor:doctor", "Check this machine, say what to do."),
     "demo": ("serl.demo.cli:demo", "Everything at once: a market, an execution, the researcher, a page to watch them."),
 }
 

@@ -64,7 +64,9 @@ def test_train_and_evaluate(folder: Path) -> None:
     lines = [line for line in (reports / "evaluation.md").read_text().splitlines() if line.startswith("| ")]
     assert [line.split("|")[1].strip() for line in lines] == ["policy", "TWAP", "run", "twap:limit", "passive"] * 2
     assert "a.day (fingerprint " in done.stdout
-    assert {path.name for path in reports.iterdir()} == {"evaluation.md", "evaluation.csv", "evaluation.html"}
+    assert {path.name for path in reports.iterdir()} == {
+        f"evaluation.{suffix}" for suffix in ("md", "csv", "html", "json")
+    }
 
 
 def test_interrupted_and_resumed(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Policies on the same orders."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -158,7 +159,11 @@ def test_a_learnt_policy_sees_what_it_was_made_for(day: Day, scenario: Scenario,
     assert evaluation.rows[1].actions.shape[1] == 3
     sections = [Section(evaluation, "a test")] * 2
     paths = write_tables(sections, tmp_path)
-    assert [path.suffix for path in paths] == [".md", ".csv", ".html"]
+    assert [path.suffix for path in paths] == [".md", ".csv", ".html", ".json"]
+    numbers = json.loads(paths[3].read_text())
+    assert [market["seed"] for market in numbers["markets"]] == [7, 7] and numbers["made"]["seed"] == 7
+    learnt = evaluation.rows[1].estimates["PA"]
+    assert numbers["markets"][0]["policies"][1]["PA"]["value"] == pytest.approx(learnt.value)
     assert len(comma_separated(sections).splitlines()) == 1 + 2 * 2 * len(MEASURES)
     assert "data:image/png;base64," in paths[2].read_text()
     with pytest.raises(LayoutMismatchError, match="offset_bps"):

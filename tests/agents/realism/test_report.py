@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.cli import realism
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, RealismError
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
@@ -45,7 +46,7 @@ def test_report(days: Path, tmp_path: Path) -> None:
         assert found["impact"]["mean_distance_ticks"][name] > 0
     assert found["predictive_mae_ticks"]["no_change"]["value"] > 0
     text = output.read_text()
-    assert text.count("data:image/png;base64,") == 3 and "http" not in text, "it stands alone"
+    assert text.count("data:image/png;base64,") == 3 and "://" not in text, "it stands alone"
     for word in ("a.day", "b.day", "c.day", "Stylised facts", "Predictive score", "seed 1"):
         assert word in text
 
@@ -83,8 +84,8 @@ def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
         (["--bootstraps", "-5"], RealismError, "bootstraps: 0 or more"),
         (["--levels", "5000"], RealismError, "levels: 1 to 1000"),
         (["--baseline", "missing.day"], SourceError, "does not exist"),
-        (["-o", "nowhere/report.html", "--bootstraps", "0"], RealismError, "cannot be written"),
-        (["-o", "report.json", "--bootstraps", "0"], RealismError, "ends in .html"),
+        (["-o", "nowhere/report.html", "--bootstraps", "0"], ReportFileError, "cannot be written"),
+        (["-o", "report.json", "--bootstraps", "0"], ReportFileError, "ends in .html"),
     ],
 )
 def test_what_cannot_be(days: Path, arguments: list[str], error: type[Exception], message: str) -> None:

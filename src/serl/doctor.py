@@ -1,0 +1,215 @@
+"""What of this machine serl can use, and what to do about the rest."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.requirements import Requirement
+
+from serl.exchange.config import load_config
+from serl.exchange.errors import SerlError
+from serl.port_owner import owner_of, port_is_free
+
+PYTHON_MIN = (3, 11)
+DISK_MIN_BYTES = 100 << 20
+"""Below this a journal of an hour does not fit."""
+DISK_ADVISED_BYTES = 3 << 30
+"""Models, PyTorch and runs want this much."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PROBE_S = 10.0
+EXTRAS_OF_DEVELOPERS = ("dev", "docs")
+
+State = Literal["ok", "optional", "broken"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. `broken`: commands that need no extra do not work; `optional`: something else does not, or not at once."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def python() -> Iterator[Finding]:
+    """The interpreter's version."""
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info >= PYTHON_MIN:
+        yield Finding("python", "ok", found)
+    else:
+        yield Finding("python", "broken", found, "install Python 3.11 or newer and make a virtual environment with it")
+
+
+def packages() -> Iterator[Finding]:
+    """What serl requires, then its extras."""
+    try:
+        requirements = [Requirement(text) for text in metadata.requires("serl") or ()]
+        extras = metadata.metadata("serl").get_all("Provides-Extra") or []
+    except metadata.PackageNotFoundError:
+        yield Finding("packages", "broken", "serl is imported but not installed", "pip install -e . in its folder")
+        return
+    missing = [text for one in requirements if _applies(one, "") and (text := _lack(one))]
+    if missing:
+        yield Finding("packages", "broken", f"missing: {', '.join(missing)}", "pip install serl")
+    else:
+        yield Finding("packages", "ok", "all that serl requires")
+    for extra in sorted(set(extras) - set(EXTRAS_OF_DEVELOPERS)):
+        of_extra = [one for one in requirements if _applies(one, extra) and not _applies(one, "")]
+        lacking = [text for one in of_extra if (text := _lack(one))]
+        if lacking:
+            yield Finding(
+                f"extra {extra}", "optional", f"missing: {', '.join(lacking)}", f"pip install 'serl[{extra}]'"
+            )
+        else:
+            yield Finding(f"extra {extra}", "ok", "installed")
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _lack(requirement: Requirement) -> str:
+    """What is wrong with a requirement's package, nothing if it is there."""
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        return requirement.name
+    fits = requirement.specifier.contains(version, prereleases=True)
+    return "" if fits else f"{requirement.name}{requirement.specifier} (is {version})"
+
+
+def compiled_code() -> Iterator[Finding]:
+    """Whether numba can keep what it compiles, and has kept the order book; whether pyzmq brings its library."""
+    try:
+        from serl.exchange import libzmq
+        from serl.exchange.kernel.commands import execute_batch
+    except (ImportError, RuntimeError) as error:  # numba: RuntimeError if it finds no folder to write to
+        yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a folder that you can write to")
+        return
+    function: Any = execute_batch
+    folder = function.stats.cache_path
+    if function._cache._cache_file._load_index():
+        yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
+    else:
+        advice = "nothing; the first start compiles for about a minute"
+        yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
+    if libzmq.AVAILABLE:
+        yield Finding("libzmq", "ok", "bundled with pyzmq")
+    else:
+        advice = "pip install --force-reinstall --only-binary :all: pyzmq"
+        yield Finding("libzmq", "broken", "pyzmq was built without its own library", advice)
+
+
+def sandbox() -> Iterator[Finding]:
+    """Whether code of language models can be run."""
+    from serl.researcher.sandbox.bubblewrap import available
+    from serl.researcher.sandbox.errors import SandboxUnavailableError
+
+    try:
+        yield Finding("sandbox", "ok", available())
+    except SandboxUnavailableError as error:
+        advice = "only `--form code` of the researcher needs it; see docs/sandbox.md"
+        yield Finding("sandbox", "optional", str(error), advice)
+
+
+def models() -> Iterator[Finding]:
+    """The embedded language models, by presence and size; `serl llm verify` compares hashes."""
+    from serl.researcher.llm.models import MODELS
+
+    for model in MODELS.values():
+        name = f"model {model.name}"
+        if not model.path.is_file():
+            advice = f"serl llm fetch {model.name} ({model.n_bytes / 1e6:.0f} MB)"
+            yield Finding(name, "optional", f"not in {model.path.parent}", advice)
+        elif (size := model.path.stat().st_size) != model.n_bytes:
+            found = f"{model.path} has {size:,} bytes, {model.n_bytes:,} are due"
+            yield Finding(name, "optional", found, f"delete it, then serl llm fetch {model.name}")
+        else:
+            yield Finding(name, "ok", str(model.path))
+
+
+def browser() -> Iterator[Finding]:
+    """A Chromium for browser tests; any browser shows reports."""
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if path:
+        yield Finding("chromium", "ok", path)
+    else:
+        yield Finding("chromium", "optional", "not found", "apt install chromium; only tests in a browser need it")
+
+
+def gpu() -> Iterator[Finding]:
+    """Which GPUs there are; nothing needs one."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        yield Finding("gpu", "ok", "none found, none needed")
+        return
+    try:
+        listed = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=PROBE_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        yield Finding("gpu", "optional", f"{command} fails: {error}", "nothing needs a GPU; look at its driver")
+        return
+    yield Finding("gpu", "ok", "; ".join(line.split(" (UUID")[0] for line in listed.splitlines()) or "none")
+
+
+def ports() -> Iterator[Finding]:
+    """The four ports of an exchange that is started without --endpoint."""
+    from serl.agents.execution.demo import free_port
+
+    endpoint = load_config().endpoint
+    first = int(endpoint.rpartition(":")[2])
+    taken = [port for port in range(first, first + 4) if not port_is_free(port)]
+    name = f"ports {first}-{first + 3}"
+    if not taken:
+        yield Finding(name, "ok", "free")
+        return
+    by = ", ".join(f"{port} by {owner_of(port) or 'a process of someone else'}" for port in taken)
+    advice = f"an exchange that runs already is fine; for another: --endpoint tcp://127.0.0.1:{free_port()}"
+    yield Finding(name, "optional", f"taken: {by}", advice)
+
+
+def disk() -> Iterator[Finding]:
+    """Room for journals and for what is written here, and whether it can be written at all."""
+    for name, folder in (("disk here", Path.cwd()), ("disk temporary", Path(tempfile.gettempdir()))):
+        free = shutil.disk_usage(folder).free
+        found = f"{free / (1 << 30):.1f} GiB free in {folder}"
+        if not os.access(folder, os.W_OK):
+            state: State = "optional" if folder == Path.cwd() else "broken"
+            yield Finding(name, state, f"{folder} cannot be written to", "work in a folder of your own, or set TMPDIR")
+        elif free < DISK_MIN_BYTES:
+            yield Finding(name, "broken", found, "make room")
+        elif free < DISK_ADVISED_BYTES:
+            yield Finding(name, "optional", found, "models, PyTorch and runs want 3 GiB")
+        else:
+            yield Finding(name, "ok", found)
+
+
+def terminal() -> Iterator[Finding]:
+    """Whether pictures of tables fit; everything is told in plain lines where not."""
+    size = shutil.get_terminal_size()
+    kind = f"{size.columns} columns" if sys.stdout.isatty() else "none: plain lines"
+    yield Finding("terminal", "ok", kind)
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    python, packages, compiled_code, sandbox, models, browser, gpu, ports, disk, terminal,
+)  # fmt: skip
+
+
+def checked() -> list[Finding]:
+    """All findings, within some seconds; changes nothing. A check that itself fails is one of them, so that the others are told."""
+    found = []
+    for check in CHECKS:
+        try:
+            found += list(check())
+        except (SerlError, OSError) as error:
+            found.append(Finding(check.__name__, "broken", f"{type(error).__name__}: {error}", "report this"))
+    return found

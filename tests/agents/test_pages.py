@@ -1,0 +1,109 @@
+"""The look that reports share: one file that stands alone, with what it was made by."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.agents.pages.errors import ReportFileError
+from serl.agents.pages.origin import Origin, command_line, origin_here
+from serl.agents.pages.page import page, png, table, write, write_with_picture
+
+VOID = {"meta", "img", "br"}
+ORIGIN = Origin("serl law <here>", "goog.yaml sha256 ab12", 7, {"python": "3.11"}, "2026-01-02 03:04 UTC")
+
+
+class Tags(HTMLParser):
+    """Elements that are open, and everything that a browser would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.fetched += [value for name, value in attributes if name in ("src", "href") and value[:5] != "data:"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_page_stands_alone_and_says_what_it_was_made_by() -> None:
+    text = page("A & B", ORIGIN, [table(["name", "x"], [["one", "1"]]), png(b"\x89PNG", 'a "picture"')])
+    tags = Tags()
+    tags.feed(text)
+    assert not tags.open and not tags.fetched and "://" not in text
+    for word in (
+        "<title>A &amp; B</title>",
+        "serl law &lt;here&gt;",
+        "sha256 ab12",
+        "<dd>7</dd>",
+        "python 3.11",
+        "03:04",
+    ):
+        assert word in text
+    assert "default-src 'none'" in text and "prefers-color-scheme: dark" in text and "width=device-width" in text
+    assert 'class="wide" tabindex="0"' in text, "wide tables scroll, by keyboard too"
+    assert "a &quot;picture&quot;" in text
+
+
+def test_text_can_be_read_on_its_ground() -> None:
+    """WCAG 2.1, 1.4.3: a contrast of 4.5 or more, light and dark."""
+    schemes = [
+        dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", page("", ORIGIN, []))
+    ]
+    assert len(schemes) == 2
+    for colours in schemes:
+        for ground in ("ground", "head"):
+            for ink in ("text", "soft", "accent", "yes", "no"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground, colours)
+
+
+def contrast(one: str, other: str) -> float:
+    """By WCAG 2.1's relative luminance."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_nothing_to_show_is_said() -> None:
+    assert table(["a"], []) == "<p>None.</p>"
+    assert "<dd>none</dd>" in page("t", Origin("c", "d", None, {}), [])
+
+
+@pytest.mark.parametrize("given", [["--token", "secret"], ["--token=secret"]])
+def test_commands_are_told_without_secrets(given: list[str]) -> None:
+    told = command_line(["serl", "execute", "my policy", *given, "--qty", "5"])
+    assert "secret" not in told and "HIDDEN" in told
+    assert told.startswith("serl execute 'my policy' --token") and told.endswith(" --qty 5")
+
+
+def test_versions_and_date_are_those_of_now() -> None:
+    origin = origin_here("x", None)
+    assert set(origin.versions) >= {"python", "numpy", "numba"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", origin.date)
+
+
+def test_numbers_lie_beside(tmp_path: Path) -> None:
+    paths = write_with_picture(tmp_path / "law.json", "<p>", {"made": ORIGIN.to_json()}, b"\x89PNG")
+    assert [path.name for path in paths] == ["law.html", "law.json", "law.png"]
+    assert json.loads(paths[1].read_text())["made"]["seed"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("x.json", r"ends in \.html"), ("nowhere/x.html", "a folder that exists")]
+)
+def test_files_that_cannot_be(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ReportFileError, match=message):
+        write(tmp_path / name, "", {})
+    assert not list(tmp_path.iterdir())

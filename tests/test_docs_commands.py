@@ -1,0 +1,130 @@
+"""Commands in the docs can be typed, tutorials without data are typed here, and no block of code is without a test."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from serl.exchange.config import load_config
+from tests.served import free_endpoint
+from tests.test_help import ALL, parse
+from tests.written import DOCS, PAGES, ROOT, blocks, commands
+
+OTHERS = ("make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export")
+"""First words of what is not a command of serl."""
+SERL = [
+    (str(page.relative_to(ROOT)), line)
+    for page in PAGES
+    for block in blocks(str(page), "console")
+    for line in commands(block)
+    if not line.startswith(OTHERS)
+]
+PYTHON = {
+    "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "realism.md", "researcher.md", "sandbox.md",
+    "traders.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/write-a-bot.md",
+}  # fmt: skip
+"""Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
+YAML = {"traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
+
+
+def test_every_block_has_a_test() -> None:
+    found: dict[str, set[str]] = {}
+    for page in PAGES:
+        for block in blocks(str(page)):
+            found.setdefault(block.language, set()).add(os.path.relpath(page, DOCS))
+    assert set(found) == {"python", "yaml", "console", "text"}, "say what a block is: ```console, ```text, ..."
+    assert found["python"] == PYTHON and found["yaml"] == YAML
+
+
+@pytest.mark.parametrize(("page", "line"), SERL, ids=lambda value: value[:60])
+def test_commands_can_be_typed(page: str, line: str) -> None:
+    for one in line.split("&&"):
+        parse(shlex.split(one))
+
+
+def test_outlines_name_options_that_exist() -> None:
+    seen = 0
+    for page in PAGES:
+        for block in blocks(str(page), "text"):
+            for start in re.finditer(r"^serl (.*(?:\n +.*)*)", block.text, re.MULTILINE):
+                words = start.group(1).split()
+                path = next(tuple(words[:count]) for count in (2, 1) if tuple(words[:count]) in ALL)
+                known = {
+                    text
+                    for one in ALL[path].params
+                    if isinstance(one, click.Option)
+                    for text in (*one.opts, *one.secondary_opts)
+                }
+                assert set(re.findall(r"--[a-z-]+", start.group(1))) <= known
+                seen += 1
+    assert seen
+
+
+def test_settings_of_the_exchange_are_settings(tmp_path: Path) -> None:
+    (block,) = blocks("tutorials/start-an-exchange.md", "yaml")
+    path = tmp_path / "mine.yaml"
+    path.write_text(block.text)
+    assert load_config(path).login.operators == yaml.safe_load(block.text)["login"]["operators"]
+
+
+def typed(folder: Path, *words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "serl", *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def lines_of(page: str) -> list[list[str]]:
+    return [shlex.split(line)[1:] for block in blocks(page, "console") for line in commands(block)]
+
+
+def test_the_tutorial_on_replays_can_be_followed(tmp_path: Path) -> None:
+    """With the generated day; what needs LOBSTER's sample is parsed above and run by the tests of history."""
+    steps = [words for words in lines_of("tutorials/replay.md") if not any("LOBSTER" in word for word in words)]
+    (serve,) = [words for words in steps if words[:2] == ["exchange", "start"]]
+    (first, *looks), replays = (
+        [words for words in steps if words[0] == "day"], [words for words in steps if words[0] == "replay"]
+    )  # fmt: skip
+    assert "49,003 commands" in typed(tmp_path, *first)
+    for words in looks:
+        assert typed(tmp_path, *words)
+    endpoint = free_endpoint()
+    exchange = subprocess.Popen(
+        [sys.executable, "-m", "serl", *serve, "--endpoint", endpoint], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert exchange.stdout is not None
+        next(line for line in exchange.stdout if line.startswith("  journal"))
+        assert "49,003 of 49,003" in typed(tmp_path, *replays[0], "--connect", endpoint)
+    finally:
+        exchange.send_signal(signal.SIGTERM)
+        exchange.communicate()
+
+
+def test_the_tutorial_on_calibration_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer trials, up to the exchange, which other tests start."""
+    pytest.importorskip("optuna")
+    steps = [
+        words for words in lines_of("tutorials/calibrate.md") if words[0] in ("simulate", "calibrate", "realism", "law")
+    ]
+    assert [words[0] for words in steps] == ["simulate", "calibrate", "simulate", "realism", "law"]
+    for words in steps:
+        typed(
+            tmp_path,
+            *(
+                "2" if before in ("--trials", "--score-seeds") else word
+                for before, word in zip(["", *words], words, strict=False)
+            ),
+        )
+    assert {path.name for path in tmp_path.glob("*.html")} == {"realism.html", "law.html"}
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("tutorials/calibrate.md", "python")
+    names: dict[str, object] = {}
+    exec(compile(block.text, "calibrate.md", "exec"), names)
+    assert names["simulation"].count > 1000

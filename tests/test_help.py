@@ -1,0 +1,50 @@
+"""Every command's --help ends with an example, and the examples can be typed."""
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from serl.cli import serl
+
+START = "Example: "
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, (*path, name))
+
+
+ALL = dict(commands(serl))
+
+
+def parse(words: list[str]) -> tuple[str, ...]:
+    """Reads `serl ...` as the command line would, without doing it; which command it calls. click.UsageError if it cannot be typed."""
+    assert words[0] == "serl"
+    command: click.Command = serl
+    words, path = words[1:], tuple[str, ...]()
+    while isinstance(command, click.Group):
+        path += (words[0],)
+        command, words = ALL[path], words[1:]
+    command.make_context(" ".join(path), list(words))
+    return path
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_ends_with_an_example_that_can_be_typed(path: tuple[str, ...]) -> None:
+    epilog = ALL[path].epilog
+    assert epilog and epilog.startswith(START), "say epilog='Example: serl ...'"
+    called = [parse(shlex.split(line)) for line in epilog.removeprefix(START).split("&&")]
+    assert any(one[: len(path)] == path for one in called), "the example is of another command"
+
+
+@pytest.mark.parametrize("line", ["serl exchange start --symbol A", "serl execute twap", "serl keys new one two"])
+def test_what_cannot_be_typed_is_found(line: str) -> None:
+    with pytest.raises(click.UsageError):
+        parse(shlex.split(line))
