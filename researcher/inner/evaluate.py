@@ -94,11 +94,6 @@ class _Run:
                 stage = "reading" if found.stage is Stage.READ else "trial"
                 self._fail(stage, f"{kind.value}:\n{found.text}", time.monotonic() - began)
                 return False
-        try:
-            training.team_of(self.candidate, self.settings)
-        except training.UnusableError as error:
-            self._fail("training", str(error), 0.0)
-            return False
         self.now = Result("training", "", None, None, {"validation_s": time.monotonic() - began})
         return True
 

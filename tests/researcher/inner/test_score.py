@@ -11,20 +11,20 @@ from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.policy import Policy, load_policy
-from serl.agents.learning.team import Channels
+from serl.agents.learning.team import Channels, Messages, sizes
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.settings import Settings
 
 CHANNELS = Channels((44, 21), (2.0, -1.0), ("tanh", "clip"))
 
 
-def learnt(team: tuple[int, Channels] | None) -> Policy:
+def learnt(team: tuple[int, Messages] | None) -> Policy:
     """A network with random weights that are large enough to do something."""
     low, high = (0.0, 0.0, -1.0), (1.0, 1.0, 1.0)
     interface = Interface(
         LAYOUT.names, dataclasses.asdict(SCALES), "paced", low, high, 5.0, 2.0, LAYOUT.levels
     )  # fmt: skip
-    heard = (team[0] - 1) * len(team[1].columns) if team else 0
+    heard = sizes(team)
     network = ActorCritic(NetworkConfig(hidden=(16,)), len(LAYOUT.names) + heard, low, high, 3)
     network.vector.mul_(3)
     return Policy(network, interface, {"steps": 0, "seed": 0}, "random", team)
