@@ -17,8 +17,8 @@ import torch
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.vector import ACTIONS
-from serl.agents.learning.policy import Policy, network_of
 from serl.agents.learning.messages import of_facts
+from serl.agents.learning.policy import Policy, network_of
 from serl.agents.learning.team import Messages
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module

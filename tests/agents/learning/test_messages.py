@@ -38,8 +38,8 @@ def test_a_file_says_the_same(messages: Messages) -> None:
 
 
 def test_a_graph_says_what_its_function_does() -> None:
-    seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE)).astype(np.float32)
-    np.testing.assert_array_equal(CASES[0](seen), crowd(torch.from_numpy(seen)).numpy())
+    seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE))
+    np.testing.assert_array_equal(CASES[0](seen), crowd(torch.from_numpy(seen).float()).numpy())
 
 
 def test_what_leaves_the_range_is_refused() -> None:
