@@ -21,12 +21,13 @@ STOP_S = 10.0
 
 @contextlib.contextmanager
 def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
-    """Endpoint of an exchange of these symbols, which stands still until two participants are there."""
+    """Endpoint of an exchange of these symbols, which stands still until two participants are there and ends with this process."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="serl-score-") as journal:
         command = [
-            sys.executable, "-m", "serl", "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols),
-            "--endpoint", endpoint, "--journal", journal, "--clock", "lockstep", "--participants", "2",
+            sys.executable, "-m", "serl.researcher.inner.child", str(os.getpid()),
+            "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols), "--endpoint", endpoint,
+            "--journal", journal, "--clock", "lockstep", "--participants", "2",
         ]  # fmt: skip
         # a group of its own: Ctrl-C is for us, and we stop it
         process = subprocess.Popen(

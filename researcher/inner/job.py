@@ -7,9 +7,7 @@ plain JSON; whoever reads that trusts none of it.
 import dataclasses
 import json
 import math
-import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,6 +29,7 @@ from serl.agents.learning.team import Team
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
+from serl.researcher.inner.child import end_with
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules import build, checks, plug, specs
 from serl.researcher.modules.contracts import Kind
@@ -169,14 +168,7 @@ def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed:
     return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
 
 
-def _end_with(parent: int) -> None:
-    """Ends this process when its parent is gone."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    end_with(int(sys.argv[2]))
     answer = perform(json.loads(sys.stdin.read()))
     Path(sys.argv[1], ANSWER).write_text(answer)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
@@ -76,7 +77,7 @@ def _beside(arguments: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
     began = time.monotonic()
     (folder / ANSWER).unlink(missing_ok=True)
     request = {"entry": job.ENTRY, "arguments": arguments, "compiled": False}
-    command = [sys.executable, "-m", "serl.researcher.inner.job", str(folder.resolve())]
+    command = [sys.executable, "-m", "serl.researcher.inner.job", str(folder.resolve()), str(os.getpid())]
     try:
         ended = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=wall_s)
     except subprocess.TimeoutExpired:
