@@ -1,11 +1,13 @@
 """`serl` commands as child processes, which are gone when we are: their words go to a file, so that nobody waits for a reader."""
 
 import contextlib
+import os
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,7 +95,11 @@ class Child:
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[list[int]]:
-    """Holds Ctrl-C and SIGTERM back: in the middle of starting a process they would leave one that nobody knows of."""
+    """Holds Ctrl-C and SIGTERM back: in the middle of starting a process they would leave one that nobody knows of. Threads other than
+    the main one get none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield []
+        return
     came: list[int] = []
     stops = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in stops}
@@ -111,7 +117,8 @@ def child(folder: Path, name: str, *arguments: str, apart: bool = False) -> Iter
     log = folder / f"{name}.log"
     with log.open("wb") as words, _held_back() as signals:
         started = subprocess.Popen(
-            [*SERL, *arguments], stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT, start_new_session=apart
+            [sys.executable, "-u", "-m", "serl.clients.kept", str(os.getpid()), *arguments],
+            stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT, start_new_session=apart,
         )  # fmt: skip
     running = Child(name, started, log)
     try:

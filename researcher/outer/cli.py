@@ -39,12 +39,18 @@ def researcher() -> None:
 @click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="At most.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Of the language model, at most.")
 @click.option("--seed", type=click.IntRange(min=0))
+@click.option(
+    "--on",
+    "train_on",
+    type=click.Choice(["local", "ray"]),
+    help="Candidates train here, or on a Ray cluster (RAY_ADDRESS).",
+)
 @click.option("--output", type=FOLDER, help="Folder of the run; runs/NAME without it.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls alone.")
 def start(
     path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
-    tokens: int | None, seed: int | None, output: Path | None, resume: bool, offline: bool,
+    tokens: int | None, seed: int | None, train_on: str | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Runs the outer loop; Ctrl-C stops it, --resume goes on."""
     from serl.researcher.outer import run
@@ -52,7 +58,14 @@ def start(
     from serl.researcher.outer.watching import watched
 
     values = load_config(path, market).model_dump(mode="json")
-    given = {"form": form, "iterations": iterations, "candidates": candidates, "hours_max": hours, "seed": seed}
+    given = {
+        "form": form,
+        "iterations": iterations,
+        "candidates": candidates,
+        "hours_max": hours,
+        "seed": seed,
+        "train_on": train_on,
+    }
     values |= {name: value for name, value in given.items() if value is not None}
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens

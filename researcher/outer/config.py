@@ -87,7 +87,8 @@ class OuterConfig(_Part):
     hours_max: float | None = Field(None, gt=0)
     budget: Budget = Field(Budget(), description="of the training of one candidate")
     inner: Settings = Settings()
-    workers: int = Field(2, ge=1)
+    workers: int = Field(2, ge=1, description="candidates that train at a time")
+    train_on: Literal["local", "ray"] = Field("local", description="processes of this machine, or a Ray cluster")
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")

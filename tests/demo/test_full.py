@@ -14,7 +14,9 @@ QUIETLY = ("--no-researcher", "--no-dashboard")
 
 
 def demo(*options: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([*SERL, "demo", *options, "--output", str(folder)], capture_output=True, text=True, timeout=500)
+    return subprocess.run(
+        [*SERL, "demo", *options, "--output", str(folder)], capture_output=True, text=True, timeout=500
+    )
 
 
 def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
@@ -39,7 +41,11 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(("--speed", "max"), "a number, like 30"), (("--speed", "-1"), "positive number"), (("--day", "nowhere.zip"), "nowhere.zip")],
+    [
+        (("--speed", "max"), "a number, like 30"),
+        (("--speed", "-1"), "positive number"),
+        (("--day", "nowhere.zip"), "nowhere.zip"),
+    ],
 )
 def test_what_cannot_be_is_one_line(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
     done = demo(*QUIETLY, *options, folder=tmp_path)
