@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -125,6 +126,6 @@ def test_the_tutorial_on_calibration_can_be_followed(tmp_path: Path, monkeypatch
     assert {path.name for path in tmp_path.glob("*.html")} == {"realism.html", "law.html"}
     monkeypatch.chdir(tmp_path)
     (block,) = blocks("tutorials/calibrate.md", "python")
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     exec(compile(block.text, "calibrate.md", "exec"), names)
     assert names["simulation"].count > 1000

@@ -17,6 +17,7 @@ from serl.researcher.inner.errors import ScoreError
 from serl.researcher.inner.executors import On, Train, trainer
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.worker import abandon
 from serl.researcher.validation.findings import Stage
 from serl.researcher.validation.validate import validate
 
@@ -49,13 +50,22 @@ def evaluate_many(
     train = trainer(on)
     runs = {one.key: _Run(one, settings, budget, folder / one.key, report, train) for one in candidates}
     with ThreadPoolExecutor(workers) as pool:
-        left = [run for run, ok in zip(runs.values(), pool.map(_Run.valid, runs.values()), strict=True) if ok]
-        for rung, share in enumerate(settings.rungs):
-            list(pool.map(partial(_Run.climb, rung=rung, share=share), left))
-            left = [run for run in left if run.now.score is not None]
-            if share < 1:
-                left = _better(left, settings.kept)
+        try:
+            _race(list(runs.values()), settings, pool)
+        except BaseException:  # Ctrl-C among them: what is being trained is not waited for
+            abandon()
+            raise
     return [runs[one.key].finish() for one in candidates]
+
+
+def _race(runs: "list[_Run]", settings: Settings, pool: ThreadPoolExecutor) -> None:
+    """Validation, then rung by rung."""
+    left = [run for run, ok in zip(runs, pool.map(_Run.valid, runs), strict=True) if ok]
+    for rung, share in enumerate(settings.rungs):
+        list(pool.map(partial(_Run.climb, rung=rung, share=share), left))
+        left = [run for run in left if run.now.score is not None]
+        if share < 1:
+            left = _better(left, settings.kept)
 
 
 def _better(runs: "list[_Run]", kept: float) -> "list[_Run]":

@@ -7,7 +7,6 @@ plain JSON; whoever reads that trusts none of it.
 import dataclasses
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,13 +26,11 @@ from serl.agents.learning.ppo import PPO
 from serl.agents.learning.sources import Books
 from serl.agents.learning.team import Team
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
-from serl.clients.kept import end_with
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules import build, checks, plug, specs
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.sandbox.boot import ANSWER, perform
 from serl.researcher.validation.inside import load
 
 ENTRY = "serl.researcher.inner.job:train"
@@ -166,9 +163,3 @@ def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed:
     made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
     (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is YAML
     return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
-
-
-if __name__ == "__main__":
-    end_with(int(sys.argv[2]))
-    answer = perform(json.loads(sys.stdin.read()))
-    Path(sys.argv[1], ANSWER).write_text(answer)

@@ -1,14 +1,9 @@
 """Training jobs: where they run, and a policy out of what they leave."""
 
 import dataclasses
-import json
 import math
-import os
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,15 +21,14 @@ from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import job
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.worker import work
 from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
-from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.bubblewrap import FOLDER, INPUTS
-from serl.researcher.sandbox.errors import ReturnedError
 from serl.researcher.sandbox.limits import MIB, Limits
-from serl.researcher.sandbox.run import CLAIMS, Job, run
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.sandbox.run import Job, run
+from serl.researcher.sandbox.verdict import Verdict
 
 MEMORY_BYTES = 6144 * MIB
 WARM = Budget(static_steps=1, dynamic_steps=1)
@@ -65,30 +59,11 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
         "folder": FOLDER if inside else str(folder.resolve()),
     }  # fmt: skip
     if not inside:
-        return _beside(arguments, folder, budget.wall_s)
+        return work({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
     with LOCK:
         _warm(settings.model_dump_json())
     limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)
     return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
-
-
-def _beside(arguments: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
-    """The job in a process of its own, without a sandbox: only trusted code runs."""
-    began = time.monotonic()
-    (folder / ANSWER).unlink(missing_ok=True)
-    request = {"entry": job.ENTRY, "arguments": arguments, "compiled": False}
-    command = [sys.executable, "-m", "serl.researcher.inner.job", str(folder.resolve()), str(os.getpid())]
-    try:
-        ended = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=wall_s)
-    except subprocess.TimeoutExpired:
-        return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
-    took_s = time.monotonic() - began
-    try:
-        answer = returned.read_json(folder, ANSWER)
-    except ReturnedError:
-        return Verdict(Outcome.CRASHED, f"exit status {ended.returncode}: {ended.stderr.strip()[-500:]}", wall_s=took_s)
-    outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
-    return Verdict(outcome, answer["text"], answer.get("value"), wall_s=took_s)
 
 
 @lru_cache(maxsize=8)
