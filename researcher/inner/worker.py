@@ -1,11 +1,13 @@
 """Processes that do training jobs of trusted code one after the other: importing and loading compiled code takes longer than a short training."""
 
-import multiprocessing
+import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 WORDS = "words.log"
 """What a job has said, in its folder."""
-_SPAWN = multiprocessing.get_context("spawn")
 _LOCK = threading.Lock()
 _idle: list["_Worker"] = []
 _busy: set["_Worker"] = set()
@@ -52,33 +53,36 @@ def work(request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
 
 
 class _Worker:
-    """A process, gone when it crashed or a job took too long; it ends with us."""
+    """A process, gone when it crashed or a job took too long; it ends with us. (Not of multiprocessing, which would import the main
+    module of whoever calls us.)"""
 
     def __init__(self) -> None:
-        self._ours, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
-        self._process.start()
-        theirs.close()
+        command = [sys.executable, "-m", "serl.researcher.inner.worker", str(os.getpid())]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._abandoned = False
 
     @property
     def alive(self) -> bool:
         """Whether it can do another job."""
-        return self._process.is_alive()
+        return self._process.poll() is None
 
     def work(self, request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
+        """See the function of this name."""
         began = time.monotonic()
         (folder / ANSWER).unlink(missing_ok=True)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
         try:
-            self._ours.send((request, str(folder.resolve())))
-            answered = self._ours.poll(wall_s)
-            if answered:
-                self._ours.recv()
-        except (EOFError, OSError):
-            return self._crashed(folder, time.monotonic() - began)
-        if not answered:
+            stdin.write(json.dumps([request, str(folder.resolve())]).encode() + b"\n")
+            stdin.flush()
+        except OSError:
+            return self._crashed(folder, 0.0)
+        if not select.select([stdout], [], [], wall_s)[0]:
             self._stop()
             return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
+        if not stdout.readline():
+            return self._crashed(folder, time.monotonic() - began)
         answer = read_json(folder, ANSWER)
         outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
         return Verdict(outcome, answer["text"], answer.get("value"), wall_s=time.monotonic() - began)
@@ -94,25 +98,26 @@ class _Worker:
             raise AbandonedError("training was abandoned; go on with --resume")
         path = folder / WORDS
         words = path.read_text(errors="replace").strip()[-500:] if path.exists() else ""
-        return Verdict(Outcome.CRASHED, f"exit status {self._process.exitcode}: {words}", wall_s=took_s)
+        return Verdict(Outcome.CRASHED, f"exit status {self._process.returncode}: {words}", wall_s=took_s)
 
     def _stop(self) -> None:
         self._process.kill()
-        self._process.join()
-        self._ours.close()
+        self._process.communicate()
 
 
-def _serve(connection: Connection, parent: int) -> None:
-    """Does what is asked for until nobody asks any more."""
+def _serve(parent: int) -> None:
+    """Does what is asked for, a line each, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks
     end_with(parent)
-    while True:
-        try:
-            request, folder = connection.recv()
-        except EOFError:
-            return
+    done = os.dup(1)
+    for line in sys.stdin:
+        request, folder = json.loads(line)
         with Path(folder, WORDS).open("wb") as words:
             os.dup2(words.fileno(), 1)
             os.dup2(words.fileno(), 2)
         Path(folder, ANSWER).write_text(perform(request))
-        connection.send(None)
+        os.write(done, b"done\n")
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
