@@ -131,7 +131,7 @@ class _Writer:
         elif node.op == "output":
             given = node.args[0]
             return [self._argument(item) for item in (given if isinstance(given, tuple | list) else (given,))]
-        elif node.op == "placeholder":
+        elif node.op not in ("call_function", "call_method"):  # an argument
             if self._places:
                 raise NotExportableError(
                     f"one argument, the observations, is due; got also {node.target!r}: leave it out"

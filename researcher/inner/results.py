@@ -2,21 +2,16 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from serl.researcher.candidates import Result, Score
+from serl.researcher.files import write_json
 
 
 def write(result: Result, path: Path) -> None:
     """The file appears complete."""
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("w") as file:
-        json.dump(dataclasses.asdict(result), file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_json(dataclasses.asdict(result), path)
 
 
 def read(path: Path) -> Result | None:

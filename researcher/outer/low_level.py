@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.candidates import Form
+from serl.researcher.files import write_json
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
@@ -68,7 +69,7 @@ class LowLevelTuning:
             return {"refused": str(error)}
         facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - begun}
         self._tuner.save(state)
-        said.write_text(json.dumps(facts))
+        write_json(facts, said)
         self._forget()
         self._serve(author)
         return facts

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,12 +10,18 @@ pytest.importorskip("torch", reason="the extra `researcher` is not installed")
 pytest.importorskip("peft", reason="the extra `researcher` is not installed")
 pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
 
+import torch
+
+from serl.agents.learning.files import read
 from serl.agents.learning.policy import load_policy
 from serl.researcher.llm.models import MODELS
 from serl.researcher.outer import run
 from serl.researcher.outer.config import OuterConfig, load_config, parse_config
+from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.report import write_report
 from serl.researcher.tuning.base import dequantised_folder
+from serl.researcher.tuning.tuner import KIND, Tuner
+from tests.researcher.outer.small import Arithmetic
 
 pytestmark = pytest.mark.skipif(
     not dequantised_folder(MODELS["tiny"].path).exists(),
@@ -66,3 +73,57 @@ def test_an_iteration_from_the_model_to_the_exchange_and_back(tmp_path: Path) ->
     found = write_report(tmp_path, tmp_path / "report.html", final=True)
     assert found["test"]["score"]["orders"] == 2
     assert [row["tuning"]["step"] for row in found["iterations"]] == [1, 2]
+
+
+class Killed(BaseException):
+    """As SIGKILL: nothing is caught, nothing is tidied."""
+
+
+POINTS: dict[str, tuple[type, str]] = {
+    "the state is saved": (Tuner, "save"),
+    "its figures are kept": (LowLevelTuning, "_forget"),
+}
+"""What was done last."""
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
+    point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, arithmetic = smallest(), Arithmetic()
+    owner, name = POINTS[point]
+    done, state = getattr(owner, name), tmp_path / "tuning" / "after-00001.safetensors"
+
+    def killed(*arguments: object) -> None:
+        done(*arguments)
+        raise Killed
+
+    database = run.begin(tmp_path, config, "test", resume=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, killed)
+        with pytest.raises(Killed):
+            run.research(config, tmp_path, database, arithmetic)
+    assert database.iterations_done == 0
+    database.close()
+    before, facts = read(state, KIND)
+
+    longer, update, updates = config.model_copy(update={"iterations": 2}), Tuner.update, list[int]()
+
+    def counted(tuner: Tuner, rows: Any) -> Any:
+        updates.append(tuner.step)
+        return update(tuner, rows)
+
+    monkeypatch.setattr(Tuner, "update", counted)
+    database = run.begin(tmp_path, longer, "test", resume=True)
+    run.research(longer, tmp_path, database, arithmetic)
+    known = point != "the state is saved"
+    assert updates == ([1] if known else [0, 1]), "an update whose figures are kept is not done again"
+    after, again = read(state, KIND)
+    assert again == facts
+    for key, values in before.items():
+        torch.testing.assert_close(after[key], values)
+    rows = database.rows("SELECT model, facts FROM iterations ORDER BY iteration")
+    assert [json.loads(row["facts"])["step"] for row in rows] == [1, 2]
+    assert rows[1]["model"].startswith("tiny+"), "the tuned model served the second iteration"
+    assert len(arithmetic.asked) == len(set(arithmetic.asked))
+    database.close()

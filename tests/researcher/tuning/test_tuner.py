@@ -1,5 +1,6 @@
 """The mathematics of tuning, on a small random model."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ pytest.importorskip("transformers", reason="the extra `researcher` is not instal
 
 import torch
 
+from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import StoppedError, TuningError
 from serl.researcher.tuning.experience import Experience
 from serl.researcher.tuning.export import export_merged, export_peft
@@ -195,3 +197,31 @@ def test_exports_are_the_tuned_model(tmp_path: Path) -> None:
     export_merged(norms, tmp_path / "merged")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(logits(merged), logits(norms.model), rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_adapter_is_what_vllm_loads(tmp_path: Path) -> None:
+    """What vllm/lora/peft_helper.py and lora_model.py of vLLM ask of the folder that `lora_path` names."""
+    from safetensors.torch import load_file
+
+    tuner = Tuner(small_base(), TuningConfig(norms=False))
+    export_peft(tuner, tmp_path)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["peft_type"] == "LORA"
+    assert (config["r"], config["lora_alpha"]) == (16, 32.0), "--max-lora-rank is 16 by default"
+    assert sorted(config["target_modules"]) == ["q_proj", "v_proj"]
+    assert config["bias"] == "none"
+    assert not any(
+        config.get(name) for name in ("modules_to_save", "use_dora", "use_rslora", "trainable_token_indices")
+    )
+    sizes = {"q_proj": 16, "v_proj": 8}
+    due = {
+        f"base_model.model.model.layers.{layer}.self_attn.{name}.lora_{side}.weight": (16, 16)
+        if side == "A"
+        else (rows, 16)
+        for layer in range(2)
+        for name, rows in sizes.items()
+        for side in "AB"
+    }
+    assert {
+        name: tuple(values.shape) for name, values in load_file(tmp_path / "adapter_model.safetensors").items()
+    } == due
