@@ -41,7 +41,7 @@ def test_the_page_on_the_inner_loop_runs(tmp_path: Path, monkeypatch: pytest.Mon
     exec(compile(block.text.replace("Budget(),", "less,").replace("workers=2", "workers=1"), "inner.md", "exec"), names)
     results = names["results"]
     assert isinstance(results, list) and len(results) == 2
-    assert [result.stage for result in results] == ["done", "done"], [result.reason for result in results]
+    assert sorted(result.stage for result in results) == ["done", "halved"], [result.reason for result in results]
 
 
 def test_settings_of_an_endpoint_are_settings() -> None:
