@@ -40,7 +40,8 @@ def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
     return answers.completion_tokens / (time.perf_counter() - begun)
 
 
-def _peak_mib(pid: int) -> float:
+def peak_mib(pid: int) -> float:
+    """The most memory that a running process has held."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
 
@@ -72,7 +73,7 @@ def run() -> dict[str, Any]:
         with served_model("tiny") as served:
             start_s = time.perf_counter() - begun
             free_rate, schema_rate = _tokens_per_s(served, None), _tokens_per_s(served, SCHEMA)
-            memory = _peak_mib(served.pid)
+            memory = peak_mib(served.pid)
             begun = time.perf_counter()
             served.restart(tuned.lora, tuned.model)
             restart_s = time.perf_counter() - begun

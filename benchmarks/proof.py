@@ -58,12 +58,12 @@ def one(
 
 
 def proof(base: OuterConfig, ways: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = report.score_test) -> list[dict[str, Any]]:  # fmt: skip
-    """A row for each way: means over seeds, with 95 % intervals of the mean over seeds."""
-    rows = []
-    for way in ways:
-        found = [one(base, way, seed, folder / f"{way}-{seed}", evaluator, tester) for seed in range(seeds)]
-        rows.append(row_of(way, found))
-    return rows
+    """A row for each way: means over seeds, with 95 % intervals of the mean over seeds. A seed is done in all ways before the next."""
+    found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
+    for seed in range(seeds):
+        for way in ways:
+            found[way].append(one(base, way, seed, folder / f"{way}-{seed}", evaluator, tester))
+    return [row_of(way, each) for way, each in found.items()]
 
 
 def row_of(way: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -118,13 +118,14 @@ def main() -> None:
     """Runs what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--config", type=Path, default=Path("default"))
+    parser.add_argument("--market", type=Path, nargs="*", default=[], help="a file of bars, or days with a book")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs/proof"))
     arguments = parser.parse_args()
-    base = load_config(arguments.config)
+    base = load_config(arguments.config, arguments.market)
     base = base.model_copy(update={"iterations": arguments.iterations, "candidates": arguments.candidates})
     rows = proof(base, arguments.ways, arguments.seeds, arguments.output)
     (arguments.output / "proof.json").write_text(json.dumps(rows, indent=1))

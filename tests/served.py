@@ -13,7 +13,7 @@ import msgpack
 import yaml
 import zmq
 
-from serl.agents.execution.demo import free_port
+from serl.clients.processes import free_port
 from serl.exchange.config import socket_endpoints
 
 WAIT_MS = 20_000

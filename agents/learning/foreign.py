@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import distribution
-from serl.agents.learning.graphs import GraphNetwork, traced
+from serl.agents.learning.graphs import Graph, traced
 from serl.agents.learning.networks import NetworkConfig
 from serl.agents.learning.ppo import PPO, PPOConfig
 from serl.agents.learning.rollout import Batch
+
+ROWS = 3
+"""Observations that a network out of a file is tried on."""
 
 
 class ForeignNetwork(nn.Module):  # type: ignore[misc]
@@ -70,8 +73,8 @@ def of_file(facts: dict[str, Any], tensors: dict[str, Tensor], size: int, low: A
     """What `described` and the state of an exported network said. NotExportableError if that is no network of these sizes."""
     config, prefix = NetworkConfig(**facts["network"]), "module."
     numbers = {name.removeprefix(prefix): values for name, values in tensors.items() if name.startswith(prefix)}
-    graph = GraphNetwork(facts["graph"], numbers)
-    graph.check(size, family(config, low, high).outputs)
+    graph = Graph(facts["graph"], numbers)
+    graph.check(ROWS, size, (ROWS, family(config, low, high).outputs), (ROWS,))
     network = ForeignNetwork(graph, config, low, high)
     network.load_state_dict({"free": tensors["free"]}, strict=False)
     return network

@@ -1,7 +1,7 @@
-"""Networks of any make as plain data: operations from a fixed list, and numbers. What comes out of an untrusted process as such data can
-be loaded and run by a trusted one.
+"""Functions of tensors, networks above all, as plain data: operations from a fixed list, and numbers. What comes out of an untrusted process
+as such data can be loaded and run by a trusted one.
 
-`traced` reads the operations off a module by symbolic execution (torch.fx); what is not on the list, or depends on the numbers that
+`traced` reads the operations off a module or function by symbolic execution (torch.fx); what is not on the list, or depends on the numbers that
 flow through it, is a NotExportableError. A node is [operation, arguments]; arguments are numbers, words, None, lists, and references to what came before.
 """
 
@@ -129,8 +129,13 @@ class _Writer:
         elif node.op == "call_module":
             self._layer(node)
         elif node.op == "output":
-            return [self._argument(item) for item in node.args[0]]
-        elif node.op not in ("call_function", "call_method"):  # the input
+            given = node.args[0]
+            return [self._argument(item) for item in (given if isinstance(given, tuple | list) else (given,))]
+        elif node.op == "placeholder":
+            if self._places:
+                raise NotExportableError(
+                    f"one argument, the observations, is due; got also {node.target!r}: leave it out"
+                )
             self._places[node] = {"tensor": OBSERVATIONS}
         else:
             target = node.target
@@ -138,7 +143,7 @@ class _Writer:
             if name not in FUNCTIONS:
                 known = ", ".join(sorted(FUNCTIONS))
                 raise NotExportableError(
-                    f"the network uses {getattr(target, '__name__', target)!r}; a policy is made of {known}, and the layers "
+                    f"the code uses {getattr(target, '__name__', target)!r}; a policy is made of {known}, and the layers "
                     f"{', '.join(kind.__name__ for kind in LAYERS)}"
                 )
             arguments = node.args
@@ -148,30 +153,32 @@ class _Writer:
         return None
 
 
-def traced(module: nn.Module) -> "GraphNetwork":
-    """The module (observations to a pair of tensors) as a graph with the same numbers. NotExportableError if it cannot be one."""
+def traced(function: nn.Module | Callable[[Any], Any]) -> "Graph":
+    """The module or function (observations to a tensor, or to several) as a graph with the same numbers. NotExportableError if it cannot
+    be one."""
+    tracer = _Tracer()
     try:
-        graph = _Tracer().trace(module)
+        graph = tracer.trace(function)
     except Exception as error:
         raise NotExportableError(
-            f"the network's operations depend on the numbers that flow through it, or cannot be followed ({str(error)[:200]}); "
+            f"the operations depend on the numbers that flow through them, or cannot be followed ({str(error)[:200]}); "
             "leave out conditions and loops over tensors"
         ) from None
-    writer, given = _Writer(module), None
+    writer, given = _Writer(tracer.root), None
     for node in graph.nodes:
         given = writer.write(node)
-    return GraphNetwork({"nodes": writer.nodes, "given": given}, writer.tensors)
+    return Graph({"nodes": writer.nodes, "given": given}, writer.tensors)
 
 
-class GraphNetwork(nn.Module):  # type: ignore[misc]
-    """Runs a graph: observations (B, d) to a pair. NotExportableError unless it is made of what is on the list."""
+class Graph(nn.Module):  # type: ignore[misc]
+    """Runs a graph: observations (B, d) to a tuple of tensors. NotExportableError unless it is made of what is on the list."""
 
     def __init__(self, graph: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         super().__init__()
         self.graph = graph
         nodes = graph.get("nodes")
         if not isinstance(nodes, list) or not 0 < len(nodes) <= NODES_MAX:
-            raise NotExportableError(f"a network of 1 to {NODES_MAX} operations is due")
+            raise NotExportableError(f"1 to {NODES_MAX} operations are due")
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
 
@@ -191,8 +198,8 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
             return slice(*(self._value(item, seen, done) for item in value))
         return Ellipsis
 
-    def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, d) to what the graph gives: (B, k) outputs and (B,) values."""
+    def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
+        """(B, d) to what the graph gives; of a network (B, k) outputs and (B,) values."""
         done: list[Any] = []
         left = NUMBERS_MAX * max(1, len(observations))
         for name, arguments, options in self.graph["nodes"]:
@@ -206,27 +213,24 @@ class GraphNetwork(nn.Module):  # type: ignore[misc]
             left -= done[-1].numel() if isinstance(done[-1], Tensor) else 0
             if left < 0:
                 raise NotExportableError(f"{name}: at most {NUMBERS_MAX:,} numbers an observation are due in all")
-        outputs, values = (self._value(argument, observations, done) for argument in self.graph["given"])
-        return outputs, values
+        return tuple(self._value(argument, observations, done) for argument in self.graph["given"])
 
-    def check(self, observation_dim: int, action_dim: int) -> None:
-        """NotExportableError unless it runs and gives (B, action_dim) and (B,) finite numbers."""
-        twin = GraphNetwork(self.graph, {name: value.to("meta") for name, value in self.state_dict().items()})
-        seen = torch.zeros(3, observation_dim)
+    def check(self, rows: int, size: int, *due: tuple[int, ...]) -> None:
+        """NotExportableError unless it runs on (rows, size) and gives finite numbers of the shapes `due`."""
+        twin = Graph(self.graph, {name: value.to("meta") for name, value in self.state_dict().items()})
+        seen = torch.zeros(rows, size)
         try:
             twin(seen.to("meta"))  # shapes only: whatever a graph asks for, no memory is taken
             with torch.inference_mode():
-                outputs, values = self(seen)
-            shapes = tuple(outputs.shape), tuple(values.shape)
-            finite = bool(torch.isfinite(outputs).all() and torch.isfinite(values).all())
+                given = self(seen)
+            shapes = tuple(tuple(values.shape) for values in given)
+            finite = all(bool(torch.isfinite(values).all()) for values in given)
         except NotExportableError:
             raise
         except Exception as error:
             raise NotExportableError(f"the graph cannot be run: {type(error).__name__}: {str(error)[:200]}") from None
-        if shapes != ((3, action_dim), (3,)) or not finite:
-            raise NotExportableError(
-                f"finite numbers of the shapes {(3, action_dim)} and {(3,)} are due, got {shapes[0]} and {shapes[1]}, finite: {finite}"
-            )
+        if shapes != due or not finite:
+            raise NotExportableError(f"finite numbers of the shapes {due} are due, got {shapes}, finite: {finite}")
 
 
 def _result(name: str, given: list[Any], named: dict[str, Any], device: torch.device) -> Any:

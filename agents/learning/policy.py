@@ -16,8 +16,9 @@ from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.foreign import ForeignNetwork, of_file
+from serl.agents.learning.messages import facts_of, of_facts
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
-from serl.agents.learning.team import Channels, facts_of, of_facts, said, sizes
+from serl.agents.learning.team import Messages, said, sizes
 
 if TYPE_CHECKING:
     from serl.agents.learning.rival import RivalPolicy
@@ -36,7 +37,7 @@ class Policy:
     facts: dict[str, Any]
     """Where it comes from: data (fingerprints), seed, steps, versions."""
     name: str = "learnt"
-    team: tuple[int, Channels] | None = None
+    team: tuple[int, Messages] | None = None
     """How many agents share a parent order, and what they tell each other; one that acts alone hears nothing."""
     deterministic: bool = True
     seed: int = 0
@@ -70,13 +71,13 @@ class Policy:
         seen = env.observe()
         if self.team is None:
             return seen
-        agents, channels = self.team
+        agents, messages = self.team
         if len(self._heard) != env.num_envs:
             self._heard = np.zeros((env.num_envs, sizes(self.team)), np.float32)
         self._heard[env.accounts.parents["step"] == 0] = 0
         everything = np.concatenate((seen, self._heard), axis=1)
         if env.agents == agents:
-            self._heard = said(channels, seen, agents)
+            self._heard = said(messages, seen, agents)
         return everything
 
     @torch.inference_mode()
@@ -109,12 +110,15 @@ def load_policy(path: Path) -> "Policy | RivalPolicy":
         rival.name = _name(path)
         return rival
     interface = Interface.from_json(facts["interface"])
-    return Policy(network_of(facts, tensors, interface), interface, facts, _name(path), of_facts(facts.get("team")))
+    team = of_facts(facts.get("team"), len(interface.names))
+    return Policy(network_of(facts, tensors, interface, team), interface, facts, _name(path), team)
 
 
-def network_of(facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface) -> ActorCritic | ForeignNetwork:
+def network_of(
+    facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface, team: tuple[int, Messages] | None
+) -> ActorCritic | ForeignNetwork:
     """The network that `described` and the state of one said; an error of LearningError, or of PyTorch, if they say none."""
-    size, low, high = len(interface.names) + sizes(of_facts(facts.get("team"))), interface.low, interface.high
+    size, low, high = len(interface.names) + sizes(team), interface.low, interface.high
     if "graph" in facts:
         return of_file(facts, tensors, size, low, high)
     network = ActorCritic(NetworkConfig(**facts["network"]), size, low, high, 0)

@@ -5,7 +5,7 @@ A message is a function of what an agent observes. Episodes of all environments 
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -26,13 +26,36 @@ SQUASHES: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
+class Messages(Protocol):
+    """A `Communicate` that is data: what a policy's file can say."""
+
+    @property
+    def size(self) -> int:
+        """Numbers of a message."""
+
+    def __call__(self, observations: Floats, /) -> Floats:
+        """See Communicate."""
+
+    def described(self) -> dict[str, Any]:
+        """Plain JSON; see messages.py."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Channels:
-    """Messages as data: squash(gain x an observed number) a channel."""
+    """Messages: squash(gain x an observed number) a channel."""
 
     columns: tuple[int, ...]
     gains: tuple[float, ...]
     squashes: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """See Messages."""
+        return len(self.columns)
+
+    def described(self) -> dict[str, Any]:
+        """See Messages."""
+        return {name: list(value) for name, value in dataclasses.asdict(self).items()}
 
     def __call__(self, observations: Floats) -> Floats:
         """See Communicate."""
@@ -94,15 +117,15 @@ def said(communicate: Communicate, observations: Any, agents: int) -> NDArray[np
 
 class Team(VectorEnv):  # type: ignore[misc]
     """An execution environment whose observations end with the others' messages about the decision before; silence at first.
-    `size`: numbers of a message. `unwrapped` is the environment."""
+    `unwrapped` is the environment."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, env: VectorEnv, communicate: Communicate, agents: int, size: int) -> None:
+    def __init__(self, env: VectorEnv, messages: Messages, agents: int) -> None:
         if env.num_envs % agents:
             raise LearningError(f"team: environments in teams of {agents} are due, got {env.num_envs}")
-        self.env, self.communicate, self.agents, self.num_envs = env, communicate, agents, env.num_envs
-        self._silence = np.zeros((env.num_envs, (agents - 1) * size), np.float32)
+        self.env, self.messages, self.agents, self.num_envs = env, messages, agents, env.num_envs
+        self._silence = np.zeros((env.num_envs, (agents - 1) * messages.size), np.float32)
         seen = env.single_observation_space
         self.single_observation_space = gymnasium.spaces.Box(
             -10.0, 10.0, (seen.shape[0] + self._silence.shape[1],), np.float32
@@ -122,30 +145,12 @@ class Team(VectorEnv):  # type: ignore[misc]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One decision of all; info is empty."""
-        now = said(self.communicate, self._seen, self.agents)
+        now = said(self.messages, self._seen, self.agents)
         self._seen, rewards, ended, truncated, _ = self.env.step(actions)
         now[ended] = 0
         return np.concatenate((self._seen, now), axis=1), rewards, ended, truncated, {}
 
 
-def of_facts(facts: dict[str, Any] | None) -> "tuple[int, Channels] | None":
-    """(agents, channels) that a policy's file names; None if it is for one agent. LearningError for other channels."""
-    if not facts:
-        return None
-    known = Channels(tuple(map(int, facts["columns"])), tuple(map(float, facts["gains"])), tuple(facts["squashes"]))
-    if (
-        not set(known.squashes) <= set(SQUASHES)
-        or not len(known.columns) == len(known.gains) == len(known.squashes) > 0
-    ):
-        raise LearningError(f"messages: channels of {', '.join(SQUASHES)} are due, got {facts}")
-    return int(facts["agents"]), known
-
-
-def facts_of(agents: int, channels: Channels) -> dict[str, Any]:
-    """The reverse of `of_facts`."""
-    return {"agents": agents, **{name: list(value) for name, value in dataclasses.asdict(channels).items()}}
-
-
-def sizes(team: "tuple[int, Channels] | None") -> int:
+def sizes(team: "tuple[int, Messages] | None") -> int:
     """How many numbers a policy hears."""
-    return 0 if team is None else (team[0] - 1) * len(team[1].columns)
+    return 0 if team is None else (team[0] - 1) * team[1].size

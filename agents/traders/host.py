@@ -34,13 +34,14 @@ class Host:
         self.population = population
         self.until_ns = population.close_ns if until_ns is None else until_ns
         self.crowd = Crowd(population, seed, host, hosts)
+        self._out = np.zeros(BATCH_ROWS, COMMAND)
+        self._change, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
+        self._compile()
         self.client = connect(
             endpoint, f"traders-{population.name}-{host}", token, rows=True, cancel_on_disconnect=cancel_on_disconnect
         )
         self.time_ns = population.open_ns
         self.commands = 0
-        self._out = np.zeros(BATCH_ROWS, COMMAND)
-        self._change, self._scratch = np.zeros(1, COMMAND), np.zeros(SCRATCH_ROWS, EVENT)
         self._public: list[Rows] = []
         self._private: list[Rows] = []
         self._sequences: dict[str, int] = {}
@@ -51,6 +52,14 @@ class Host:
         except BaseException:
             self.client.close()
             raise
+
+    def _compile(self) -> None:
+        """Before the login, with nothing to do: it may take a minute, and the exchange ends sessions that are silent for so long."""
+        book, nothing = Market(("NONE",), limits=MarketLimits(participants_max=2)), np.zeros(0, EVENT)
+        book.submit(command(1, price_ticks=1, qty_lots=1, command_id=1))
+        traders = self.crowd.traders
+        live(traders, book.state, self._change, self._scratch, nothing, nothing, np.zeros(2, np.int64), 0)
+        collect(traders, 0, self._out)
 
     def _match_symbols(self) -> Any:
         """The exchange's symbol number of each of ours, and ours of each of the exchange's."""

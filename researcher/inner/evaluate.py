@@ -14,8 +14,10 @@ from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result
 from serl.researcher.inner import results, training
 from serl.researcher.inner.errors import ScoreError
+from serl.researcher.inner.executors import On, Train, trainer
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.worker import abandon
 from serl.researcher.validation.findings import Stage
 from serl.researcher.validation.validate import validate
 
@@ -39,20 +41,31 @@ def evaluate_many(
     folder: Path,
     workers: int = 2,
     report: Report = silent,
+    on: On = "local",
 ) -> list[Result]:
     """All stages of candidates, in their order, by successive halving over `settings.rungs`; `workers` at a time. Each has a folder of
     its key's name in `folder`; what is finished there is not done again, and training goes on where its last checkpoint is. `report` is
-    told when a stage begins, from any thread. ScoreError if scores cannot be measured; SandboxUnavailableError where code cannot be confined.
+    told when a stage begins, from any thread. Training is done `on` this machine or a Ray cluster. ScoreError if scores cannot be measured; SandboxUnavailableError where code cannot be confined.
     """
-    runs = {one.key: _Run(one, settings, budget, folder / one.key, report) for one in candidates}
+    train = trainer(on)
+    runs = {one.key: _Run(one, settings, budget, folder / one.key, report, train) for one in candidates}
     with ThreadPoolExecutor(workers) as pool:
-        left = [run for run, ok in zip(runs.values(), pool.map(_Run.valid, runs.values()), strict=True) if ok]
-        for rung, share in enumerate(settings.rungs):
-            list(pool.map(partial(_Run.climb, rung=rung, share=share), left))
-            left = [run for run in left if run.now.score is not None]
-            if share < 1:
-                left = _better(left, settings.kept)
+        try:
+            _race(list(runs.values()), settings, pool)
+        except BaseException:  # Ctrl-C among them: what is being trained is not waited for
+            abandon()
+            raise
     return [runs[one.key].finish() for one in candidates]
+
+
+def _race(runs: "list[_Run]", settings: Settings, pool: ThreadPoolExecutor) -> None:
+    """Validation, then rung by rung."""
+    left = [run for run, ok in zip(runs, pool.map(_Run.valid, runs), strict=True) if ok]
+    for rung, share in enumerate(settings.rungs):
+        list(pool.map(partial(_Run.climb, rung=rung, share=share), left))
+        left = [run for run in left if run.now.score is not None]
+        if share < 1:
+            left = _better(left, settings.kept)
 
 
 def _better(runs: "list[_Run]", kept: float) -> "list[_Run]":
@@ -67,9 +80,11 @@ def _better(runs: "list[_Run]", kept: float) -> "list[_Run]":
 class _Run:
     """One candidate on its way. `now` is what is known of it."""
 
-    def __init__(self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report) -> None:
+    def __init__(
+        self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train
+    ) -> None:
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
-        self._report = report
+        self._report, self._train = report, train
         folder.mkdir(parents=True, exist_ok=True)
         self._finished = results.read(folder / RESULT)
         self.now = self._finished or Result("reading", "", None, None, {})
@@ -94,11 +109,6 @@ class _Run:
                 stage = "reading" if found.stage is Stage.READ else "trial"
                 self._fail(stage, f"{kind.value}:\n{found.text}", time.monotonic() - began)
                 return False
-        try:
-            training.team_of(self.candidate, self.settings)
-        except training.UnusableError as error:
-            self._fail("training", str(error), 0.0)
-            return False
         self.now = Result("training", "", None, None, {"validation_s": time.monotonic() - began})
         return True
 
@@ -117,7 +127,7 @@ class _Run:
         self._tell("training")
         began = time.monotonic()
         job = self.folder / JOB
-        verdict = training.train(self.candidate, self.settings, self.budget, share, job)
+        verdict = self._train(self.candidate, self.settings, self.budget, share, job)
         try:
             if not verdict.ok:
                 raise training.UnusableError(f"training {verdict.outcome.value}: {verdict.text}")

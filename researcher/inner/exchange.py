@@ -1,49 +1,33 @@
 """An exchange in lockstep for the time of a score, with history in it."""
 
 import contextlib
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
-from serl.agents.execution.demo import free_port, read_until
 from serl.agents.execution.served_books import ServedBooks
 from serl.clients.blocking import connect
+from serl.clients.processes import child, free_port
 from serl.clients.replay import Replayer
 from serl.exchange.history.day import Day
 from serl.researcher.inner.errors import ScoreError
 
 NAME = "executor"
-STOP_S = 10.0
 
 
 @contextlib.contextmanager
 def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
     """Endpoint of an exchange of these symbols, which stands still until two participants are there."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    with tempfile.TemporaryDirectory(prefix="serl-score-") as journal:
-        command = [
-            sys.executable, "-m", "serl", "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols),
-            "--endpoint", endpoint, "--journal", journal, "--clock", "lockstep", "--participants", "2",
-        ]  # fmt: skip
-        # a group of its own: Ctrl-C is for us, and we stop it
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=os.environ | {"NUMBA_NUM_THREADS": "1"},
+    with tempfile.TemporaryDirectory(prefix="serl-score-") as folder:
+        command = (
+            "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols), "--endpoint", endpoint,
+            "--journal", f"{folder}/journal", "--clock", "lockstep", "--participants", "2",
         )  # fmt: skip
-        try:
-            read_until(process, "  journal")
+        with child(Path(folder), "exchange", *command, apart=True) as exchange:
+            exchange.wait_for("  journal")
             yield endpoint
-        finally:
-            process.terminate()
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
 
 
 @contextlib.contextmanager

@@ -7,15 +7,13 @@ plain JSON; whoever reads that trusts none of it.
 import dataclasses
 import json
 import math
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium.vector import VectorEnv
 
 from serl.agents.execution.environment.observation import Layout
@@ -33,7 +31,6 @@ from serl.researcher.inner import markets
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules import build, checks, plug, specs
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.sandbox.boot import ANSWER, perform
 from serl.researcher.validation.inside import load
 
 ENTRY = "serl.researcher.inner.job:train"
@@ -42,7 +39,7 @@ CURVE_POINTS = 50
 
 
 def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str) -> dict[str, Any]:  # fmt: skip
-    """Learns until `share` of the budget's steps are done: what the network is, units of its observations, learning curve, steps, seconds."""
+    """Learns until `share` of the budget's steps are done: network and messages, units of observations, learning curve, steps, seconds."""
     began = time.perf_counter()
     run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
     ready_s = time.perf_counter() - began
@@ -50,9 +47,10 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
     curve = [_point(statistics) for statistics in run.updates_to(math.ceil(share * total))]
     network = run.learner.network.exported() if isinstance(run.learner, ForeignPPO) else run.learner.network
     files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
+    env = run.learner.collectors[0].env
     return {
-        "network": network.described(), "scales": dataclasses.asdict(run.learner.collectors[0].env.unwrapped.observer.scales),
-        "curve": curve[:: max(1, len(curve) // CURVE_POINTS)], "steps": run.learner.steps, "ready_s": ready_s,
+        "network": network.described(), "messages": env.messages.described() if isinstance(env, Team) else None,
+        "scales": dataclasses.asdict(env.unwrapped.observer.scales), "curve": curve[:: max(1, len(curve) // CURVE_POINTS)], "steps": run.learner.steps, "ready_s": ready_s,
         "train_s": time.perf_counter() - began - ready_s,
     }  # fmt: skip
 
@@ -71,9 +69,17 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
 def functions_of(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
     """The modules as functions. It runs code: inside the sandbox only, unless there is none."""
     return {
-        kind: load(kind, module.text) if module.form == "code" else built(kind, module.text, settings)
+        kind: _loaded(kind, module.text, settings) if module.form == "code" else built(kind, module.text, settings)
         for kind, module in candidate.modules.items()
     }
+
+
+def _loaded(kind: Kind, source: str, settings: Settings) -> Any:
+    """The function of code; messages as the data that the policy will have, so that training hears the same."""
+    torch.manual_seed(0)  # what a module draws as it is loaded is the same when training goes on
+    function = load(kind, source)
+    names = Layout(settings.market.levels).names
+    return function.exported(settings.agents, len(names)) if kind is Kind.COMMUNICATE else function
 
 
 def built(kind: Kind, text: str, settings: Settings) -> Any:
@@ -131,8 +137,7 @@ def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, f
     if Kind.IMAGINE in modules:
         envs = [Joined(envs[:2]), *envs[2:]]
     if agents > 1:
-        channels = modules[Kind.COMMUNICATE]
-        envs = [Team(env, channels, agents, len(channels.columns)) for env in envs]
+        envs = [Team(env, modules[Kind.COMMUNICATE], agents) for env in envs]
     return envs
 
 
@@ -158,16 +163,3 @@ def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed:
     made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
     (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is YAML
     return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})
-
-
-def _end_with(parent: int) -> None:
-    """Ends this process when its parent is gone."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    answer = perform(json.loads(sys.stdin.read()))
-    Path(sys.argv[1], ANSWER).write_text(answer)

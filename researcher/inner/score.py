@@ -2,13 +2,16 @@
 
 The candidate and a TWAP by market orders work the same orders. PA is taken against the VWAP of the same windows without any order of ours,
 and impact against their mids, both of the replay market in process: a lockstep exchange gives the same numbers (tests/researcher/inner).
+Bars have no orders that an exchange could serve: there all of it is in process, in the static market.
 """
 
+import dataclasses
 import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.agents.execution.data import VALIDATION
 from serl.agents.execution.environment.market import ExecutionMarket
@@ -21,7 +24,7 @@ from serl.agents.execution.served_books import moved, side_by_side
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Hold, Outcome, clusters_of, costs, estimates, play
 from serl.agents.learning.policy import Policy as Learnt
-from serl.agents.learning.sources import Books
+from serl.agents.learning.sources import Bars, Books
 from serl.agents.learning.team import shared
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
@@ -42,23 +45,43 @@ class Course(NamedTuple):
     """What every candidate of the same settings is scored on."""
 
     days: list[Day]
+    """None of bars."""
     episodes: Rows
     """Orders as in the days."""
-    played: Day
-    """Their windows side by side, as they are replayed."""
+    clusters: NDArray[np.int64]
+    """Of orders that intervals keep together."""
+    played: Day | None
+    """Their windows side by side, as they are replayed; None of bars, which `bars` are."""
     alone: Outcome
     """The same windows without orders."""
     twap: Outcome
+    bars: Bars | None = None
 
 
 @lru_cache(maxsize=4)
 def _course(text: str, part: str) -> Course:
     settings = Settings.model_validate_json(text)
+    if settings.scored_in == "bars":
+        return _course_of_bars(settings, part)
     days, episodes = _orders(settings, part)
+    clusters = clusters_of(episodes, episodes["day"])[0]
     played = side_by_side(days, episodes)
     alone = in_process(days, episodes, Hold(), "market")
     twap = on_exchange(played, episodes, Twap(), "market")
-    return Course(days, episodes, played, alone, twap)
+    return Course(days, episodes, clusters, played, alone, twap)
+
+
+def _course_of_bars(settings: Settings, part: str) -> Course:
+    scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": 1}))
+    bars, episodes = scenario.source, _sampled(scenario, settings)
+    assert isinstance(bars, Bars)
+    clusters = clusters_of(episodes, bars.dates(episodes["day"]))[0]
+    alone, twap = (in_bars(bars, episodes, policy, "market") for policy in (Hold(), Twap()))
+    return Course([], episodes, clusters, None, alone, twap, bars)
+
+
+def _sampled(scenario: Scenario, settings: Settings) -> Rows:
+    return scenario.sampler.sample(np.random.Generator(np.random.PCG64(settings.score_seed)), settings.orders)
 
 
 def course(settings: Settings, part: str = VALIDATION) -> Course:
@@ -76,7 +99,7 @@ def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
     else:
         changes |= {"simulated_days": SIMULATED_DAYS}
     scenario = Scenario(config.model_copy(update=changes))
-    episodes = scenario.sampler.sample(np.random.Generator(np.random.PCG64(settings.score_seed)), settings.orders)
+    episodes = _sampled(scenario, settings)
     if isinstance(scenario.source, Books):
         return list(scenario.source.days), episodes
     population = load_population(config.population)
@@ -114,17 +137,30 @@ def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str, agents: 
         return _play(market, moved(episodes), policy, mode, agents)
 
 
+def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
+    """What becomes of the orders in the static market of the bars; agents of a team each trade in a copy of it."""
+    config = bars.config.model_copy(update={"environments": len(episodes) * agents})
+    return _play(dataclasses.replace(bars, config=config).market(), episodes, policy, mode, agents)
+
+
+def _work(here: Course, policy: Policy, mode: str, agents: int) -> Outcome:
+    if here.bars:
+        return in_bars(here.bars, here.episodes, policy, mode, agents)
+    assert here.played is not None
+    return on_exchange(here.played, here.episodes, policy, mode, agents)
+
+
 def score(policy: Learnt, settings: Settings, part: str = VALIDATION) -> Score:
     """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
     ScoreError if it could not be measured."""
     here = course(settings, part)
     agents = policy.team[0] if policy.team else 1
-    outcome = on_exchange(here.played, here.episodes, policy, policy.modes[0], agents)
+    outcome = _work(here, policy, policy.modes[0], agents)
     columns = costs(here.episodes, outcome, here.alone, here.twap)
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: the market trades in none of the windows; choose longer ones")
-    found = estimates(columns, clusters_of(here.episodes, here.episodes["day"])[0], settings.score_seed)
+    found = estimates(columns, here.clusters, settings.score_seed)
     pa = found["PA"]
     return Score(
         pa.value, pa.low, pa.high, found["PA_twap"].value, len(here.episodes), found["PA-std"].value, found["AFI"].value,

@@ -2,13 +2,15 @@
 
 import itertools
 from pathlib import Path
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from serl.agents.learning.hybrid import HybridConfig
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import NetworkConfig
 from serl.agents.learning.ppo import PPOConfig
+from serl.agents.learning.sources import BARS_SUFFIX
 
 LEARNING = PPOConfig(
     rollout_steps=60, minibatch=960, discount=1.0, trace=0.9, reward_scale=0.2, entropy=0.001, threads=1,
@@ -32,6 +34,9 @@ class Settings(BaseModel):
     day: Path | None = Field(
         None, description="a day with a book whose validation hours are replayed to score; without one, simulated days"
     )
+    scored_in: Literal["exchange", "bars"] = Field(
+        "exchange", description="bars: in the static market of the bars themselves, which no exchange can serve"
+    )
     orders: int = Field(24, ge=2, description="parent orders of a score")
     rungs: tuple[float, ...] = Field(
         (0.25, 0.5, 1.0), description="shares of the steps after which candidates are compared"
@@ -47,3 +52,11 @@ class Settings(BaseModel):
         if not rungs or rungs[-1] != 1.0 or any(not 0 < low < high for low, high in itertools.pairwise(rungs)):
             raise ValueError("shares that rise to 1 are due, like 0.25, 0.5, 1")
         return rungs
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Settings":
+        if self.scored_in == "bars" and (not self.market.data or self.market.data[0].suffix != BARS_SUFFIX):
+            raise ValueError(
+                f"scored_in: bars needs a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
+            )
+        return self

@@ -1,13 +1,9 @@
 """Training jobs: where they run, and a policy out of what they leave."""
 
 import dataclasses
-import json
 import math
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,22 +13,22 @@ import torch
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.vector import ACTIONS
+from serl.agents.learning.messages import of_facts
 from serl.agents.learning.policy import Policy, network_of
-from serl.agents.learning.team import Channels, facts_of
+from serl.agents.learning.team import Messages
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import job
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.inner.worker import work
+from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
-from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.bubblewrap import FOLDER, INPUTS
-from serl.researcher.sandbox.errors import ReturnedError
 from serl.researcher.sandbox.limits import MIB, Limits
-from serl.researcher.sandbox.run import CLAIMS, Job, run
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.sandbox.run import Job, run
+from serl.researcher.sandbox.verdict import Verdict
 
 MEMORY_BYTES = 6144 * MIB
 WARM = Budget(static_steps=1, dynamic_steps=1)
@@ -63,30 +59,11 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
         "folder": FOLDER if inside else str(folder.resolve()),
     }  # fmt: skip
     if not inside:
-        return _beside(arguments, folder, budget.wall_s)
+        return work({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
     with LOCK:
         _warm(settings.model_dump_json())
     limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)
     return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
-
-
-def _beside(arguments: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
-    """The job in a process of its own, without a sandbox: only trusted code runs."""
-    began = time.monotonic()
-    (folder / ANSWER).unlink(missing_ok=True)
-    request = {"entry": job.ENTRY, "arguments": arguments, "compiled": False}
-    command = [sys.executable, "-m", "serl.researcher.inner.job", str(folder.resolve())]
-    try:
-        ended = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, timeout=wall_s)
-    except subprocess.TimeoutExpired:
-        return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
-    took_s = time.monotonic() - began
-    try:
-        answer = returned.read_json(folder, ANSWER)
-    except ReturnedError:
-        return Verdict(Outcome.CRASHED, f"exit status {ended.returncode}: {ended.stderr.strip()[-500:]}", wall_s=took_s)
-    outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
-    return Verdict(outcome, answer["text"], answer.get("value"), wall_s=took_s)
 
 
 @lru_cache(maxsize=8)
@@ -101,31 +78,31 @@ def _warm(text: str) -> None:
         raise ResearcherError(f"these settings cannot be trained with: {verdict.text}")
 
 
-def team_of(candidate: Candidate, settings: Settings) -> tuple[int, Channels] | None:
-    """Who talks to whom. UnusableError for messages by code: the policy acts outside of the sandbox, where only data may."""
+def _team_of(candidate: Candidate, settings: Settings, claimed: dict[str, Any]) -> tuple[int, Messages] | None:
+    """Who talks to whom: of a specification as it says, of code the operations that the job read off."""
     module = candidate.modules.get(Kind.COMMUNICATE)
     if module is None:
         return None
-    if module.form == "code":
-        raise UnusableError(
-            "communicate: not exportable: messages of a policy are data; give a specification of channels instead of code"
-        )
-    return settings.agents, job.built(Kind.COMMUNICATE, module.text, settings)
+    if module.form == "spec":
+        return settings.agents, job.built(Kind.COMMUNICATE, module.text, settings)
+    names = Layout(settings.market.levels).names
+    team = of_facts({**claimed["messages"], "agents": settings.agents}, len(names))
+    if team is None or not 1 <= team[1].size <= MESSAGE_MAX:
+        raise UnusableError(f"messages of 1 to {MESSAGE_MAX} numbers are due")
+    return team
 
 
 def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
     """The policy of a job that ended well; UnusableError if what it left is none. Only numbers and known operations are taken from it."""
     try:
         claimed, tensors = verdict.value, returned.read_tensors(folder, job.NETWORK)
-        interface, team = _interface(settings, claimed["scales"]), team_of(candidate, settings)
-        described: dict[str, Any] = {
-            "network": settings.network.model_dump(),
-            "team": facts_of(*team) if team else None,
-        }
+        interface = _interface(settings, claimed["scales"])
+        team = _team_of(candidate, settings, claimed)
+        described: dict[str, Any] = {"network": settings.network.model_dump()}
         if "graph" in claimed["network"]:
             described["graph"] = claimed["network"]["graph"]
         numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
-        network = network_of(described, numbers, interface)
+        network = network_of(described, numbers, interface, team)
         steps = min(int(claimed["steps"]), CLAIMED_STEPS_MAX)
     except SerlError as error:
         raise UnusableError(str(error)) from None

@@ -54,9 +54,7 @@ def messages(values: Any, count: int) -> Floats:
         raise ModuleError(f"the messages: shape ({count}, m) with m from 1 to {MESSAGE_MAX} is due, got {shape}")
     array = numbers(values, (count, shape[1]), "the messages")
     if np.abs(array).max() > 1:
-        raise ModuleError(
-            f"the messages: numbers from -1 to 1 are due, got {np.abs(array).max():g}; use np.tanh or np.clip"
-        )
+        raise ModuleError(f"the messages: numbers from -1 to 1 are due, got {np.abs(array).max():g}; use tanh or clip")
     return array
 
 

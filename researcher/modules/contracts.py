@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1
+VERSION = 2
 Floats = NDArray[np.float64]
 
 
@@ -101,7 +101,8 @@ MESSAGE_MAX = 8
 
 CommunicateModule = Callable[[Floats], Floats]
 """communicate(observations (n_agents, d)) -> (n_agents, m) messages in [-1, 1], m from 1 to MESSAGE_MAX; the others' policies see
-them at their next decision."""
+them at their next decision. In code both are float32 torch tensors and all is done by operations on them, without conditions or loops over
+numbers: messages are part of a policy, which is data, so the operations are read off."""
 
 SIGNATURES = {
     Kind.REWARD: ("reward", ("step",)),

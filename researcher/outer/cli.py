@@ -25,6 +25,12 @@ def researcher() -> None:
     show_default=True,
     help="YAML, or the name of a shipped configuration.",
 )
+@click.option(
+    "--market",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of bars, or a day with a book, to learn in; several days are allowed, the first is scored on.",
+)
 @click.option("--url", help="Of an OpenAI-compatible endpoint; without it a model is served here.")
 @click.option("--model", help="tiny, coder, the path of a GGUF, or the endpoint's name of it.")
 @click.option("--form", type=click.Choice(["spec", "code"]), help="Modules as specifications or as code.")
@@ -33,20 +39,33 @@ def researcher() -> None:
 @click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="At most.")
 @click.option("--tokens", type=click.IntRange(min=1), help="Of the language model, at most.")
 @click.option("--seed", type=click.IntRange(min=0))
+@click.option(
+    "--on",
+    "train_on",
+    type=click.Choice(["local", "ray"]),
+    help="Candidates train here, or on a Ray cluster (RAY_ADDRESS).",
+)
 @click.option("--output", type=FOLDER, help="Folder of the run; runs/NAME without it.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls alone.")
 def start(
-    path: Path, url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
-    tokens: int | None, seed: int | None, output: Path | None, resume: bool, offline: bool,
+    path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
+    tokens: int | None, seed: int | None, train_on: str | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Runs the outer loop; Ctrl-C stops it, --resume goes on."""
     from serl.researcher.outer import run
     from serl.researcher.outer.config import load_config, parse_config
     from serl.researcher.outer.watching import watched
 
-    values = load_config(path).model_dump(mode="json")
-    given = {"form": form, "iterations": iterations, "candidates": candidates, "hours_max": hours, "seed": seed}
+    values = load_config(path, market).model_dump(mode="json")
+    given = {
+        "form": form,
+        "iterations": iterations,
+        "candidates": candidates,
+        "hours_max": hours,
+        "seed": seed,
+        "train_on": train_on,
+    }
     values |= {name: value for name, value in given.items() if value is not None}
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens

@@ -1,5 +1,6 @@
 """Settings of the outer loop."""
 
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -7,9 +8,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from serl.agents.learning.sources import BARS_SUFFIX
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Form
-from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.tuning.config import TuningConfig
@@ -85,7 +87,8 @@ class OuterConfig(_Part):
     hours_max: float | None = Field(None, gt=0)
     budget: Budget = Field(Budget(), description="of the training of one candidate")
     inner: Settings = Settings()
-    workers: int = Field(2, ge=1)
+    workers: int = Field(2, ge=1, description="candidates that train at a time")
+    train_on: Literal["local", "ray"] = Field("local", description="processes of this machine, or a Ray cluster")
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
@@ -126,16 +129,25 @@ class OuterConfig(_Part):
         return self.max_tokens or (400 if self.form == "spec" else 2048)
 
 
-def load_config(path: Path) -> OuterConfig:
-    """Settings of a YAML file, or of `configs/researcher/NAME.yaml`. ConfigError says what is wrong with them."""
+def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
+    """Settings of a YAML file, or of `configs/researcher/NAME.yaml`; `market`: a file of bars, or days with a book, to learn in, instead of
+    those of the settings. The first day is the one that scores are taken on. ConfigError says what is wrong with them."""
     shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
     try:
         text = path.read_text() if path.suffix else shipped.read_text()
-        return parse_config(yaml.safe_load(text) or {}, str(path))
+        values = yaml.safe_load(text) or {}
     except OSError as error:
         raise ConfigError(f"{path}: a YAML file, or the name of a shipped configuration, is due ({error})") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: is no YAML ({error})") from None
+    return parse_config(_with_market(values, market) if market else values, str(path))
+
+
+def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, Any]:
+    inner = values.get("inner", {})
+    learnt = inner.get("market", STATIC.model_dump(mode="json")) | {"data": [str(path) for path in market]}
+    day = {} if market[0].suffix == BARS_SUFFIX else {"day": str(market[0])}
+    return values | {"inner": inner | {"market": learnt} | day}
 
 
 def parse_config(values: dict[str, Any], source: str) -> OuterConfig:

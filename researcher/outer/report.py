@@ -49,6 +49,16 @@ def best(database: Database) -> dict[str, Any] | None:
     }
 
 
+def winner(folder: Path) -> Path | None:
+    """Policy file of a run's best candidate; None if none has a score."""
+    database, _ = open_run(folder)
+    try:
+        top = best(database)
+    finally:
+        database.close()
+    return Path(top["policy"]) if top and top["policy"] else None
+
+
 def lineage(database: Database, iteration: int, slot: int) -> list[dict[str, Any]]:
     """A candidate's ancestors, the youngest first."""
     found, waiting, seen = list[dict[str, Any]](), [(iteration, slot)], set[tuple[int, int]]()

@@ -34,14 +34,16 @@ CONTEXT_TOKENS = 4096
 def evaluator_of(config: OuterConfig, folder: Path, watch: Watch | None = None) -> Evaluator:
     """The inner loop: validation, training, score."""
     from serl.researcher.inner.evaluate import evaluate_many
+    from serl.researcher.inner.executors import trainer
 
+    trainer(config.train_on)  # better now than after the first proposals
     told, settings = watch or Watch(), with_history(config.inner, folder)
 
     def report(candidate: Candidate, stage: str) -> None:
         told.staged(candidate.key, stage)
 
     def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
-        return evaluate_many(candidates, settings, config.budget, place, config.workers, report)
+        return evaluate_many(candidates, settings, config.budget, place, config.workers, report, config.train_on)
 
     return evaluate
 
@@ -62,7 +64,7 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
     if resume and not there:
         raise RunError(f"{folder}: holds no run to go on with; leave --resume out")
     database = Database(folder / DATABASE)
-    free = {"iterations", "hours_max", "llm_budget", "workers", "convergence"}
+    free = {"iterations", "hours_max", "llm_budget", "workers", "train_on", "convergence"}
     if resume:
         before, now = database.fact("config"), config.model_dump(mode="json")
         if changed := [name for name in now if name not in free and now[name] != before[name]]:
@@ -135,6 +137,7 @@ def research(
     config: OuterConfig, folder: Path, database: Database, evaluator: Evaluator | None = None, watch: Watch | None = None, *, offline: bool = False
 ) -> str:  # fmt: skip
     """Runs to the end; why it ended."""
+    evaluate = evaluator or evaluator_of(config, folder, watch)
     with proposing(config, folder, database, offline=offline) as (proposer, served):
 
         def revive() -> None:
@@ -142,15 +145,7 @@ def research(
             if served is not None and not served.alive:
                 served.restart(*served.serving)
 
-        loop = OuterLoop(
-            config,
-            folder,
-            database,
-            proposer,
-            evaluator or evaluator_of(config, folder, watch),
-            watch or Watch(),
-            revive,
-        )
+        loop = OuterLoop(config, folder, database, proposer, evaluate, watch or Watch(), revive)
         return loop.run()
 
 

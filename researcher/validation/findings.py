@@ -34,6 +34,8 @@ class Reason(StrEnum):
     NOT_DETERMINISTIC = "not deterministic"
     NO_GRADIENT = "no gradient"
     NO_SIGNAL = "no signal"
+    NOT_EXPORTABLE = "not exportable"
+    """Not a list of known operations on tensors, which is what a policy is made of."""
     SLOW = "slow"
     STOPPED = "stopped"
     """The sandbox ended it: see the verdict's outcome."""

@@ -8,12 +8,16 @@ from serl.researcher.validation.trial import trial
 
 
 def load(kind: Kind, source: str) -> Any:
-    """The function that a module's text defines. It runs the text: inside a sandbox only."""
+    """The function that a module's text defines, for arrays. It runs the text: inside a sandbox only."""
     names: dict[str, Any] = {"__name__": "module"}
     exec(compile(source, "<module>", "exec"), names)
     name = SIGNATURES[kind][0]
     if not callable(names.get(name)):
         raise ModuleError(f"a function `{name}` is due, the module defines none")
+    if kind is Kind.COMMUNICATE:
+        from serl.researcher.modules.speech import CodeMessages  # PyTorch takes a second to load
+
+        return CodeMessages(names[name])
     return names[name]
 
 

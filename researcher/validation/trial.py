@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.learning.errors import NotExportableError
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
@@ -17,6 +18,8 @@ SEED, OTHER_SEED = 1, 2
 CALL_MS_MAX = {Kind.REWARD: 20, Kind.AGENT: 100, Kind.IMAGINE: 200, Kind.PROFILES: 1000, Kind.COMMUNICATE: 20}
 """A call on the recorded inputs: 16 environments, SCENARIOS scenarios."""
 SCENARIOS, HORIZON = 32, 30
+CLOSE = 1e-4
+"""Between float32 in other orders of summation."""
 SCALE = 1.5
 """Of prices and rates in the other market that profiles are asked about."""
 
@@ -43,6 +46,8 @@ def trial(kind: Kind, module: Any) -> tuple[list[Finding], float]:
         return [Finding(Reason.NOT_FINITE, str(error))], 0.0
     except ModuleError as error:
         return [Finding(Reason.CONTRACT, str(error))], 0.0
+    except NotExportableError as error:
+        return [Finding(Reason.NOT_EXPORTABLE, str(error))], 0.0
     if calls.quickest_ms > CALL_MS_MAX[kind]:
         text = f"a call takes {calls.quickest_ms:.0f} ms, at most {CALL_MS_MAX[kind]} are allowed; work on whole arrays, without loops"
         findings.append(Finding(Reason.SLOW, text))
@@ -112,7 +117,14 @@ def _communicate(calls: _Calls) -> list[Finding]:
         raise ModuleError(
             f"the messages: the same m for every number of agents is due, got {once.shape[1]} and {few.shape[1]}"
         )
-    return [*_same("the messages", once, again), *_signal("the messages", once, "is observed")]
+    findings = [*_same("the messages", once, again), *_signal("the messages", once, "is observed")]
+    if findings or not hasattr(calls.module, "exported"):  # a specification is data
+        return findings
+    exported = calls.module.exported(*observations.shape)(observations)
+    if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
+        return []
+    text = "the operations that were read off give other messages than the function; leave out what depends on anything but the observations"
+    return [Finding(Reason.NOT_EXPORTABLE, text)]
 
 
 def _agent(calls: _Calls) -> list[Finding]:

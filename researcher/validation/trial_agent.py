@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from serl.agents.learning.errors import NotExportableError
+from serl.agents.learning.graphs import traced
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import Floats
 from serl.researcher.modules.errors import ModuleError
@@ -50,7 +52,17 @@ def agent(build: Callable[[int, int], Any], observations: Floats, action_dim: in
                     Reason.NO_SIGNAL, f"no signal: the {what} are the same for every observation; use the observations"
                 )
             )
-    return [*dict.fromkeys(findings), *_gradients(network, outputs, values)]
+    findings += _gradients(network, outputs, values)
+    return [*dict.fromkeys([*findings, *_exported(network, seen, (outputs, values))])]
+
+
+def _exported(network: nn.Module, seen: Tensor, before: tuple[Tensor, Tensor]) -> list[Finding]:
+    """Findings unless the network as data gives the same."""
+    try:
+        given = traced(network)(seen)
+    except NotExportableError as error:
+        return [Finding(Reason.NOT_EXPORTABLE, str(error))]
+    return _compare(*before, (given[0], given[1]), len(seen))
 
 
 def _network(network: Any) -> nn.Module:

@@ -75,7 +75,9 @@ def test_in_process_twap_is_deterministic_and_complete() -> None:
 
 
 def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path) -> None:
-    done = subprocess.run([*SERL, "demo", "--output", str(tmp_path)], capture_output=True, text=True, timeout=250)
+    done = subprocess.run(
+        [*SERL, "demo", "--quick", "--output", str(tmp_path)], capture_output=True, text=True, timeout=250
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no real market data" in done.stdout
     summary = json.loads((tmp_path / "DEMO-sell-twap.json").read_text())["summary"]
@@ -90,7 +92,7 @@ def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [*SERL, "demo", "--speed", "5", "--output", str(tmp_path)],
+        [*SERL, "demo", "--quick", "--speed", "5", "--output", str(tmp_path)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

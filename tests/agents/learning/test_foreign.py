@@ -12,7 +12,7 @@ from torch.nn import functional
 from benchmarks.toy import ToyExecution
 from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.foreign import ForeignPPO
-from serl.agents.learning.graphs import GraphNetwork, traced
+from serl.agents.learning.graphs import Graph, traced
 from serl.agents.learning.networks import NetworkConfig
 from serl.agents.learning.ppo import PPO, PPOConfig
 
@@ -42,8 +42,8 @@ class Branches(nn.Module):  # type: ignore[misc]
 def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
     network, seen = Branches(), torch.randn(7, SIZE)
     graph = traced(network)
-    again = GraphNetwork(json.loads(json.dumps(graph.graph)), dict(graph.state_dict()))
-    again.check(SIZE, OUTPUTS)
+    again = Graph(json.loads(json.dumps(graph.graph)), dict(graph.state_dict()))
+    again.check(3, SIZE, (3, OUTPUTS), (3,))
     for one, two in zip(network(seen), again(seen), strict=True):
         torch.testing.assert_close(one, two, rtol=0, atol=0)
 
@@ -64,7 +64,18 @@ class Sorting(nn.Module):  # type: ignore[misc]
         return torch.sort(seen)[0], seen[:, 0]
 
 
-@pytest.mark.parametrize(("network", "why"), [(Conditional(), "conditions and loops"), (Sorting(), "'sort'")])
+class Masked(nn.Module):  # type: ignore[misc]
+    """Asks for more than observations."""
+
+    def forward(self, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        return seen, seen[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [(Conditional(), "conditions and loops"), (Sorting(), "'sort'"), (Masked(), "got also 'mask'")],
+)
 def test_what_is_no_list_of_operations_is_not_exportable(network: nn.Module, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):
         traced(network)
@@ -85,7 +96,7 @@ HOSTILE: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("graph", "why"), HOSTILE)
 def test_a_hostile_graph_is_refused_before_it_takes_memory(graph: Any, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):
-        GraphNetwork(graph, {}).check(SIZE, OUTPUTS)
+        Graph(graph, {}).check(3, SIZE, (3, OUTPUTS), (3,))
 
 
 class Apart(nn.Module):  # type: ignore[misc]

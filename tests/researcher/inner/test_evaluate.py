@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from serl.agents.learning.messages import GraphMessages
 from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.team import Channels
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import training
@@ -36,14 +38,16 @@ def done(result: Result) -> Result:
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("form", FORMS)
 def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> None:
-    kinds = [kind for kind in Kind if form == "spec" or kind is not Kind.COMMUNICATE]
-    result = done(inner.evaluate(of(form, *kinds), settings, BUDGET, tmp_path))
+    result = done(inner.evaluate(of(form, *Kind), settings, BUDGET, tmp_path))
     assert result.policy is not None
     policy = load_policy(Path(result.policy))
     assert isinstance(policy, Policy)
     assert score(policy, settings) == result.score
     assert policy.facts["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
-    assert (policy.team is None) == (form == "code")
+    assert policy.team is not None
+    agents, messages = policy.team
+    assert (agents, messages.size) == (settings.agents, 2)
+    assert isinstance(messages, GraphMessages if form == "code" else Channels)
 
 
 def test_halving_stops_the_worse_and_nothing_is_done_twice(
@@ -108,14 +112,17 @@ def build(observation_dim, action_dim):
     return N(observation_dim, action_dim)
 """
 REWARD = "import numpy as np\ncalls = [0]\ndef reward(step):\n    calls[0] += 1\n    {}\n    return step.gain_bps\n"
+MESSAGES = (
+    "import torch\ndef communicate(observations):\n    x = observations\n    return torch.tensor({}).tanh()[:, None]"
+)
 BAD = {
     "reading": (Kind.REWARD, "import os", "reading", "cannot be imported"),
     "trial": (Kind.REWARD, "import numpy as np\ndef reward(step):\n    return np.zeros(3)", "trial", "shape"),
-    "not exportable": (Kind.AGENT, NETWORK.format(outputs="torch.sort(self.p(x), dim=-1)[0]"), "training", "'sort'"),
+    "not exportable": (Kind.AGENT, NETWORK.format(outputs="torch.sort(self.p(x), dim=-1)[0]"), "trial", "'sort'"),
     "late nan": (Kind.REWARD, REWARD.format("if calls[0] > 40: return step.gain_bps * np.nan"), "training", "NaN"),
     "late loop": (Kind.REWARD, REWARD.format("while calls[0] > 40: pass"), "training", "timeout"),
     "late crash": (Kind.REWARD, REWARD.format("if calls[0] > 40: raise ValueError('no more')"), "training", "no more"),
-    "messages": (Kind.COMMUNICATE, example(Kind.COMMUNICATE, "code"), "training", "not exportable"),
+    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "trial", "cannot be followed"),
 }
 
 

@@ -5,26 +5,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
+from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.policy import Policy, load_policy
-from serl.agents.learning.team import Channels
+from serl.agents.learning.team import Channels, Messages, sizes
 from serl.researcher.inner import score as scoring
-from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.settings import STATIC, Settings
+from tests.agents.execution.test_data import rows, write
 
 CHANNELS = Channels((44, 21), (2.0, -1.0), ("tanh", "clip"))
 
 
-def learnt(team: tuple[int, Channels] | None) -> Policy:
+def learnt(team: tuple[int, Messages] | None) -> Policy:
     """A network with random weights that are large enough to do something."""
     low, high = (0.0, 0.0, -1.0), (1.0, 1.0, 1.0)
     interface = Interface(
         LAYOUT.names, dataclasses.asdict(SCALES), "paced", low, high, 5.0, 2.0, LAYOUT.levels
     )  # fmt: skip
-    heard = (team[0] - 1) * len(team[1].columns) if team else 0
+    heard = sizes(team)
     network = ActorCritic(NetworkConfig(hidden=(16,)), len(LAYOUT.names) + heard, low, high, 3)
     network.vector.mul_(3)
     return Policy(network, interface, {"steps": 0, "seed": 0}, "random", team)
@@ -34,6 +37,7 @@ def learnt(team: tuple[int, Channels] | None) -> Policy:
 def test_served_equals_in_process(settings: Settings, agents: int) -> None:
     here = scoring.course(settings)
     policy = learnt((agents, CHANNELS) if agents > 1 else None)
+    assert here.played is not None
     served = scoring.on_exchange(here.played, here.episodes, policy, "paced", agents)
     inside = scoring.in_process(here.days, here.episodes, policy, "paced", agents)
     assert (served.lots.sum(axis=1) == here.episodes["qty_lots"]).all()
@@ -77,5 +81,19 @@ def test_simulated_days_where_none_is_given(settings: Settings) -> None:
     here = scoring.course(simulated)
     assert len(here.days) == len(set(here.episodes["day"].tolist()))
     inside = scoring.in_process(here.days, here.episodes, Passive(0.3), "hybrid")
+    assert here.played is not None
     served = scoring.on_exchange(here.played, here.episodes, Passive(0.3), "hybrid")
     np.testing.assert_array_equal(served.lots, inside.lots)
+
+
+def test_bars_are_scored_in_bars(tmp_path: Path) -> None:
+    market = MarketConfig(kind="static", data=[write(tmp_path / "own.parquet", rows())], duration_s=600, interval_s=60)
+    settings = Settings(market=market, scored_in="bars", orders=20)
+    here = scoring.course(settings)
+    assert here.played is None
+    np.testing.assert_array_equal(here.twap.lots.sum(axis=1), here.episodes["qty_lots"])
+    one = scoring.score(learnt(None), settings)
+    assert one == scoring.score(learnt(None), settings)
+    assert one.low_bps <= one.pa_bps <= one.high_bps
+    with pytest.raises(ValidationError, match=r"a file of bars \(\.parquet\)"):
+        Settings(market=STATIC, scored_in="bars")

@@ -161,13 +161,41 @@ def test_what_is_no_network_is_said() -> None:
         (Kind.PROFILES, "def profiles(statistics, rng):\n return {'name': 'a', 'groups': [{'trader': 'noise'}]}", Reason.NO_SIGNAL),
         (Kind.PROFILES, "import random\ndef profiles(statistics, rng):\n return {'name': 'a', 'groups': [{'trader': 'noise', 'start_s': random.random()}]}", Reason.NOT_DETERMINISTIC),
         (Kind.PROFILES, "def profiles(statistics, rng):\n return []", Reason.CONTRACT),
-        (Kind.COMMUNICATE, "import numpy\ndef communicate(observations):\n return numpy.zeros((len(observations), 2))", Reason.NO_SIGNAL),
-        (Kind.COMMUNICATE, "def communicate(observations):\n return observations", Reason.CONTRACT),
-        (Kind.COMMUNICATE, "import numpy\ndef communicate(observations):\n return numpy.tanh(observations[:, :len(observations) // 2])", Reason.CONTRACT),
     ],
 )  # fmt: skip
 def test_the_other_kinds_are_tried(kind: Kind, source: str, reason: Reason) -> None:
     assert reason in [finding.reason for finding in tried(kind, source)]
+
+
+SPEAK = "import numpy\nimport torch\ndef communicate(observations):\n    x = observations\n    return {}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "words"),
+    [
+        ("torch.zeros(x.size(0), 2)", Reason.NO_SIGNAL, "always 0"),
+        ("x * 100", Reason.CONTRACT, "m from 1 to 8"),
+        ("x[:, :2] * 100 + 7", Reason.CONTRACT, "from -1 to 1"),
+        ("torch.tanh(x[:, :x.shape[0] // 2])", Reason.CONTRACT, "the same m"),
+        ("x[:, :2].numpy() * 0.001", Reason.CONTRACT, "torch.Tensor (n_agents, m) is due, got ndarray"),
+        ("x[:, :1] / 0", Reason.NOT_FINITE, "NaN or infinite"),
+        ("torch.tanh(x[:, :2] + torch.randn(2))", Reason.NOT_DETERMINISTIC, "keep no state"),
+        ("torch.from_numpy(numpy.tanh(x[:, :2].numpy()))", Reason.NOT_EXPORTABLE, "cannot be followed"),
+        ("torch.tanh(x[:, :2]) if x.sum() > 0 else torch.tanh(x[:, 2:4])", Reason.NOT_EXPORTABLE, "conditions"),
+        ("torch.erf(x[:, :2])", Reason.NOT_EXPORTABLE, "'erf'"),
+        ("torch.tanh(x[:, :2]) * (0.5 if isinstance(x, torch.Tensor) else 1.0)", Reason.NOT_EXPORTABLE, "read off"),
+    ],
+)
+def test_messages_are_tried(body: str, reason: Reason, words: str) -> None:
+    findings = tried(Kind.COMMUNICATE, SPEAK.format(body))
+    assert [finding.reason for finding in findings] == [reason]
+    assert words in findings[0].text
+
+
+def test_networks_must_be_a_list_of_operations() -> None:
+    findings = tried(Kind.AGENT, AGENT.format(init="pass", forward="return torch.sort(self.p(x))[0], self.v(x)[:, 0]"))
+    assert [finding.reason for finding in findings] == [Reason.NOT_EXPORTABLE]
+    assert "'sort'" in findings[0].text
 
 
 @pytest.mark.usefixtures("sandboxed")

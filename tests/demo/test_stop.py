@@ -27,7 +27,7 @@ class Demo:
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "serl", "demo", *speed, "--output", str(self.output)],
+                [sys.executable, "-u", "-m", "serl", "demo", "--quick", *speed, "--output", str(self.output)],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, name: value, "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"},

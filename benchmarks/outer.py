@@ -1,0 +1,47 @@
+"""An iteration of the outer loop: the shipped configuration, 8 candidates of 200,000 static and 20,000 dynamic steps by successive halving.
+
+From the first prompt to the model that was tuned and is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
+outer_iteration_s is 600, on model_server_mib, the peak of the server before and after the update, 1024.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.llm import peak_mib
+from serl.researcher.candidates import Candidate, Result
+from serl.researcher.outer import run
+from serl.researcher.outer.config import load_config
+from serl.researcher.outer.loop import OuterLoop
+
+
+def figures() -> dict[str, float]:
+    """Seconds, MiB, and how many candidates came to a score."""
+    config = load_config(Path("default")).model_copy(update={"iterations": 1})
+    with tempfile.TemporaryDirectory() as name:
+        folder, peaks = Path(name), list[float]()
+        database = run.begin(folder, config, "benchmark", resume=False)
+        evaluator = run.evaluator_of(config, folder)
+        begun = time.perf_counter()
+        with run.proposing(config, folder, database) as (proposer, served):
+            assert served is not None
+            first, times = served.pid, list[float]()
+
+            def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
+                times.append(time.perf_counter())
+                peaks.append(peak_mib(served.pid))  # before the tuned model takes its place
+                found = evaluator(candidates, place)
+                times.append(time.perf_counter())
+                return found
+
+            OuterLoop(config, folder, database, proposer, evaluate).run()
+            ended = time.perf_counter()
+            assert served.pid != first, "the tuned model was not served"
+            peaks.append(peak_mib(served.pid))
+        scored = database.one("SELECT count(*) FROM candidates WHERE score IS NOT NULL")
+        database.close()
+    return {
+        "outer_iteration_s": ended - begun, "outer_proposals_s": times[0] - begun, "outer_evaluation_s": times[1] - times[0],
+        "outer_update_s": ended - times[1], "outer_scored_candidates": scored, "model_server_mib": max(peaks),
+    }  # fmt: skip

@@ -1,0 +1,163 @@
+"""The whole of serl in processes of their own: an exchange, a market in it, a page to watch it, an executor, the researcher.
+
+First a TWAP works a parent order; when the researcher has ended, the policy that it found works as large an order later in the same market.
+"""
+
+import contextlib
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from serl.clients.processes import Child, child, free_port
+from serl.clients.replay import set_clock
+from serl.demo.market import SECOND_NS, Watcher, clock_text
+from serl.demo.order import DemoOrder
+from serl.exchange.config import time_of_day_ns
+
+POPULATION, HOSTS = "liquid", 2
+OPEN = "09:30"
+LOOK_S = 0.25
+LEAD_S = 10
+"""Between the moment at which the second order is known and its window: the executor has to start."""
+Steps = Iterator[str | None]
+"""What to say, or None: a moment has passed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is shown. page: port of the dashboard, None without one."""
+
+    order: DemoOrder
+    day: Path | None
+    speed: float
+    output: Path
+    page: int | None
+    researcher: bool
+
+    @property
+    def research(self) -> Path:
+        """Folder of the researcher's run."""
+        return self.output / "researcher"
+
+
+@dataclass
+class Scene:
+    """The processes of a demo."""
+
+    plan: Plan
+    stack: contextlib.ExitStack
+    watcher: Watcher | None = None
+    endpoint: str = field(default_factory=lambda: f"tcp://127.0.0.1:{free_port()}")
+    children: dict[str, Child] = field(default_factory=dict)
+    executed: list[str] = field(default_factory=list)
+    """Names of the executions that have ended."""
+
+    def start(self, name: str, *arguments: str) -> Child:
+        """A child that lives as long as the scene."""
+        self.children[name] = self.stack.enter_context(child(self.plan.output, name, *arguments))
+        return self.children[name]
+
+    def run(self) -> Steps:
+        """All of it."""
+        yield from self._exchange()
+        if self.plan.researcher:
+            self.start("model", "llm", "fetch", "tiny")
+            yield from self._ended("model")
+            config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
+            self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
+            yield "researcher: a language model designs learning algorithms beside all this"
+        self._execute("twap", "twap", self.plan.order)
+        yield from self._logged_in(2)
+        yield from self._market()
+        yield from self._ended("twap")
+        self.executed.append("twap")
+        if self.plan.researcher:
+            yield from self._ended("researcher")
+            yield from self._winner()
+
+    def _exchange(self) -> Steps:
+        plan = self.plan
+        journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
+        exchange = self.start(
+            "exchange", "exchange", "start", "--symbols", plan.order.symbol, "--endpoint", self.endpoint, "--journal", journal,
+            "--clock", f"scaled:{plan.speed:g}", "--clock-start", OPEN, "--hold",
+        )  # fmt: skip
+        exchange.wait_for("  journal")
+        self.watcher = Watcher(self.endpoint, plan.order.symbol)
+        self.stack.callback(self.watcher.close)
+        yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
+        if plan.page is not None:
+            page = self.start(
+                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research)
+            )  # fmt: skip
+            yield page.wait_for("dashboard")[-1]
+
+    def _market(self) -> Steps:
+        """History, which sets the clock itself, or simulated traders."""
+        plan = self.plan
+        if plan.day is not None:
+            history = (
+                "replay",
+                str(plan.day),
+                "--connect",
+                self.endpoint,
+                "--wait-for",
+                "1",
+                "--speed",
+                f"{plan.speed:g}",
+            )
+            self.start("market", *history)
+            yield f"market: {plan.day} is replayed"
+            return
+        hosts = ("--population", POPULATION, "--hosts", str(HOSTS))
+        self.start("market", "agents", "start", *hosts, "--connect", self.endpoint)
+        yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
+        yield from self._logged_in(2 + HOSTS)
+        set_clock(self.endpoint, "", time_of_day_ns(OPEN))
+
+    def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
+        options = (*order.options, "--connect", self.endpoint, "--name", name)
+        self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
+
+    def _winner(self) -> Steps:
+        """The second order, by the policy that the researcher found."""
+        from serl.researcher.outer.report import winner
+
+        policy = winner(self.plan.research)
+        if policy is None:
+            yield "researcher: none of its candidates ended with a score, so there is no policy to execute"
+            return
+        assert self.watcher is not None
+        start_s = self.watcher.time_ns // SECOND_NS + round(LEAD_S * self.plan.speed)
+        begin_ns = -(-start_s // 60) * 60 * SECOND_NS
+        order = self.plan.order
+        window = f"{clock_text(begin_ns)}-{clock_text(begin_ns + order.duration_ns)}"
+        self._execute("learnt", str(policy), dataclasses.replace(order, window=window))
+        yield from self._ended("learnt")
+        self.executed.append("learnt")
+
+    def _moment(self) -> None:
+        """Lets time pass; ProcessFailed if one has ended that should not have."""
+        assert self.watcher is not None
+        until_s = time.monotonic() + LOOK_S
+        while (left_s := until_s - time.monotonic()) > 0:
+            self.watcher.look(left_s)
+        for one in self.children.values():
+            if one.ended and (one.process.returncode or one.name in ("exchange", "dashboard")):
+                raise one.failure()
+
+    def _logged_in(self, count: int) -> Steps:
+        assert self.watcher is not None
+        while self.watcher.sessions < count:
+            self._moment()
+            yield None
+
+    def _ended(self, name: str) -> Steps:
+        """Until a child has ended: its last words."""
+        while not self.children[name].ended:
+            self._moment()
+            yield None
+        yield self.children[name].finish()

@@ -1,0 +1,69 @@
+"""The demo's own look at the market: a session that follows the book and the trades."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from serl.clients.blocking import Exchange, connect
+from serl.exchange.wire import Kind
+
+DEPTH = 5
+SECOND_NS = 1_000_000_000
+
+
+def clock_text(time_ns: int) -> str:
+    """Nanoseconds after midnight as 09:30:00."""
+    seconds = time_ns // SECOND_NS
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+@dataclass
+class Watcher:
+    """Follows one symbol of an exchange."""
+
+    endpoint: str
+    symbol: str
+    trades: int = 0
+    """So many have been seen."""
+
+    def __post_init__(self) -> None:
+        self.client: Exchange = connect(self.endpoint, "demo")
+        self._book = self.client.follow(self.symbol)
+        self.client.subscribe("trade", self.symbol)
+
+    @property
+    def sessions(self) -> int:
+        """How many participants are logged in, ours among them."""
+        return int(self.client.ask(Kind.STATISTICS)[-1]["sessions"])
+
+    @property
+    def time_ns(self) -> int:
+        """After midnight, on the exchange's clock, when it was last told."""
+        _, _, time_ns, midnight_ns = self.client.session.clock
+        return max(int(time_ns - midnight_ns), self._book.time_ns - int(midnight_ns))
+
+    def look(self, timeout_s: float) -> None:
+        """Takes what has come, for so long."""
+        item: Any = self.client.wait(timeout_s)
+        while item is not None:
+            if str(item[0]).startswith("trade/"):
+                self.trades += len(item[1][-1])
+            item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+
+    def table(self) -> Table:
+        """The ladder."""
+        tick = float(self.client.instrument(self.symbol).tick_size)
+        table = Table(title=f"{self.symbol} {clock_text(self.time_ns)}, {self.trades:,} trades")
+        for name in ("bid lots", "price", "ask lots"):
+            table.add_column(name, justify="right")
+        bids, asks = (self._book.levels(side, DEPTH) for side in (0, 1))
+        for price_ticks, lots, _ in reversed(asks):
+            table.add_row("", f"{price_ticks * tick:.2f}", f"[red]{lots:,}")
+        for price_ticks, lots, _ in bids:
+            table.add_row(f"[green]{lots:,}", f"{price_ticks * tick:.2f}", "")
+        return table
+
+    def close(self) -> None:
+        """Leaves the exchange."""
+        self.client.close()

@@ -1,0 +1,31 @@
+"""The parent order of the demo."""
+
+from dataclasses import dataclass
+
+from serl.exchange.config import time_of_day_ns
+
+
+@dataclass(frozen=True)
+class DemoOrder:
+    """What is traded, and until when history is needed for it."""
+
+    symbol: str
+    side: str
+    qty_lots: int
+    window: str
+    interval_s: float
+    replayed_to: str
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of `serl execute`."""
+        return (
+            "--symbol", self.symbol, "--side", self.side, "--qty", str(self.qty_lots), "--window", self.window,
+            "--interval", f"{self.interval_s:g}",
+        )  # fmt: skip
+
+    @property
+    def duration_ns(self) -> int:
+        """Of the window."""
+        start, _, end = self.window.partition("-")
+        return time_of_day_ns(end) - time_of_day_ns(start)

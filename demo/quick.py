@@ -1,0 +1,44 @@
+"""The shortest chain: an exchange in lockstep, a replayed day, and an executor that trades in it."""
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from serl.clients.processes import child, free_port
+from serl.demo.order import DemoOrder
+
+
+def run(day: Path, order: DemoOrder, speed: str, output: Path) -> Iterator[str]:
+    """Runs it, telling line by line what happens. speed: max (lockstep) or times real time."""
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
+    clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
+    began = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        # ours: it goes even if the exchange is killed
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-")))
+
+        def start(name: str, *arguments: str, until: str) -> list[str]:
+            return stack.enter_context(child(folder, name, *arguments)).wait_for(until)
+
+        yield from start(
+            "exchange", "exchange", "start", "--symbols", order.symbol, "--endpoint", endpoint, "--journal", str(folder / "journal"),
+            "--clock", *clock, until="  journal",
+        )  # fmt: skip
+        executor = stack.enter_context(
+            child(folder, "executor", "execute", "twap", *order.options, "--connect", endpoint, "--day", str(day), "--report", str(output))
+        )  # fmt: skip
+        greeting = executor.wait_for("executor")
+        yield from greeting
+        replayer = stack.enter_context(
+            child(
+                folder, "replay", "replay", str(day), "--connect", endpoint, "--wait-for", "1", "--to", order.replayed_to,
+                "--speed", speed,
+            )
+        )  # fmt: skip
+        yield f"replaying up to {order.replayed_to} at {'full speed, in lockstep' if speed == 'max' else speed + ' x'} ..."
+        yield "\n".join(executor.finish().splitlines()[len(greeting) :])
+        if speed == "max":
+            yield replayer.finish()
+    yield f"done in {time.perf_counter() - began:.1f} s"

@@ -1,0 +1,69 @@
+"""What a demo found: a page with the executions and the research, and JSON beside it."""
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from serl.agents.pages.origin import origin_here
+from serl.agents.pages.page import page, png, table, write
+from serl.demo.full import POPULATION, Plan
+
+FIGURES = {
+    "policy": "policy", "PA_bps": "PA, bps", "IS_bps": "IS, bps", "participation": "participation", "filled_lots": "filled, lots",
+    "fills": "fills",
+}  # fmt: skip
+
+
+def write_report(plan: Plan, executed: list[str]) -> Path:
+    """Of the executions of these names, and of the research if there was any; the path of the page."""
+    found = {name: _execution(plan.output / name) for name in executed}
+    numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
+    parts = ["<h2>Executions</h2>", table(list(FIGURES.values()), [_row(summary) for summary, _ in found.values()])]
+    parts.append(
+        "<p>One parent order each, at different times of one day: no interval can be given, and they are no comparison of the policies; "
+        "<code>serl evaluate</code> makes one.</p>"
+    )
+    parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]
+    if plan.researcher:
+        research, link = _research(plan)
+        numbers["research"] = research
+        parts += ["<h2>Research</h2>", link]
+    data = f"population {POPULATION}" if plan.day is None else str(plan.day)
+    origin = origin_here(data, 1 if plan.day is None else None)
+    written, _ = write(
+        plan.output / "demo.html", page("serl demo", origin, parts), numbers | {"origin": origin.to_json()}
+    )
+    return written
+
+
+def _execution(folder: Path) -> tuple[dict[str, Any], Path]:
+    """The summary and the picture of the one report in a folder."""
+    (path,) = folder.glob("*.json")
+    summary: dict[str, Any] = json.loads(path.read_text())["summary"]
+    return summary, path.with_suffix(".png")
+
+
+def _row(summary: dict[str, Any]) -> list[str]:
+    return [_cell(summary[name]) for name in FIGURES]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else escape(str(value))
+
+
+def _research(plan: Plan) -> tuple[dict[str, Any], str]:
+    """The figures of the run, and where its own report is."""
+    from serl.researcher.outer.report import write_report as research_report
+
+    path = plan.output / "research.html"
+    found = research_report(plan.research, path)
+    rows = [
+        [str(row["iteration"]), _cell(row["pa_bps"]), _cell(row["low_bps"]), _cell(row["high_bps"])]
+        for row in found["iterations"]
+    ]
+    text = table(["iteration", "PA of the best, bps", "low", "high"], rows)
+    return {
+        "iterations": found["iterations"],
+        "best": found["best"],
+    }, text + f'<p><a href="{path.name}">Its report</a></p>'

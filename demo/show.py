@@ -1,0 +1,52 @@
+"""The demo on a terminal: what happens in lines, and below them, where there is a terminal, the market as it moves."""
+
+import contextlib
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from serl.demo.full import Plan, Scene
+from serl.demo.report import write_report
+
+FRAMES_PER_S = 4
+NARROW = 40
+"""Columns; in fewer the ladder has no place."""
+
+
+def show(plan: Plan) -> None:
+    """Runs the demo and says how it goes."""
+    console, began = Console(), time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        scene = Scene(plan, stack)
+        live = stack.enter_context(_live(console))
+        for line in scene.run():
+            if line is not None:
+                console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"))
+            if live is not None:
+                live.update(_view(scene))
+    path = write_report(plan, scene.executed)
+    click.echo(f"report: {path} and {path.with_suffix('.json')}, {time.perf_counter() - began:.0f} s in all")
+
+
+def _live(console: Console) -> "contextlib.AbstractContextManager[Live | None]":
+    if console.is_terminal and console.width >= NARROW:
+        return Live(console=console, refresh_per_second=FRAMES_PER_S, transient=True)
+    return contextlib.nullcontext()
+
+
+def _view(scene: Scene) -> RenderableType:
+    """The ladder, and the last words of those that work."""
+    if scene.watcher is None:
+        return Text("")
+    at_work = [one for one in scene.children.values() if not one.ended]
+    words = [Text(f"{one.name:10} {_last_line(one.log)}", overflow="ellipsis", no_wrap=True) for one in at_work]
+    return Group(scene.watcher.table(), *words)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").split()
+    return lines[-1] if lines else ""

@@ -1,0 +1,22 @@
+"""Jobs of test_worker.py."""
+
+import os
+import sys
+import time
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def crash(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+    os._exit(3)
+
+
+def fail() -> None:
+    raise ValueError("on purpose")
+
+
+def sleep(seconds: float) -> None:
+    time.sleep(seconds)

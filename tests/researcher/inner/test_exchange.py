@@ -1,0 +1,36 @@
+"""The exchange of a score ends with the process that takes the score, also if that is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from serl.researcher.inner import exchange
+from tests.researcher.gone import is_gone
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_it_ends_with_the_context() -> None:
+    before = set(children(os.getpid()))
+    with exchange.served(("AAA",), "0.01") as endpoint:
+        (started,) = set(children(os.getpid())) - before
+        assert endpoint.startswith("tcp://127.0.0.1:")
+    assert is_gone(started, within_s=0.1)
+
+
+def test_a_kill_leaves_no_exchange_behind() -> None:
+    code = (
+        "import os, time\nfrom serl.researcher.inner.exchange import served\n"
+        "with served(('AAA',), '0.01'):\n    print(os.getpid(), flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as scoring:
+        assert scoring.stdout is not None
+        scoring.stdout.readline()
+        (started,) = children(scoring.pid)
+        assert not is_gone(started, within_s=1.0)
+        scoring.send_signal(signal.SIGKILL)
+    assert is_gone(started)

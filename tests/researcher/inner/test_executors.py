@@ -1,0 +1,38 @@
+"""Training on a Ray cluster gives what training here gives."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.errors import MissingResearcherError
+from serl.researcher.inner.evaluate import evaluate_many
+from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
+
+
+def test_without_ray_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingResearcherError, match=r"pip install 'serl\[ray\]'"):
+        trainer("ray")
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_ray_gives_the_same(settings: Settings, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    candidates = [
+        Candidate({Kind.REWARD: Module("code", example(Kind.REWARD, "code"))}),
+        Candidate({Kind.REWARD: Module("spec", example(Kind.REWARD, "spec"))}),
+        Candidate({Kind.REWARD: Module("code", "import numpy as np\ndef reward(step):\n    return step.gain_bps[:0]")}),
+    ]
+    whole, budget = settings.model_copy(update={"rungs": (1.0,)}), Budget(800, 320, wall_s=400)
+    try:
+        there = evaluate_many(candidates, whole, budget, tmp_path / "ray", 2, on="ray")
+    finally:
+        ray.shutdown()
+    here = evaluate_many(candidates, whole, budget, tmp_path / "local", 2)
+    assert [result.stage for result in there] == ["done", "done", "trial"]
+    assert [result.score for result in there] == [result.score for result in here]

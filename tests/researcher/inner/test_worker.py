@@ -1,0 +1,56 @@
+"""Workers: jobs one after the other in a process, crashes, time, and being abandoned."""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.researcher.inner.worker import WORDS, AbandonedError, abandon, work
+from serl.researcher.sandbox.verdict import Outcome
+
+
+def request(function: str, **arguments: Any) -> dict[str, Any]:
+    return {"entry": f"tests.researcher.inner.jobs:{function}", "arguments": arguments, "compiled": False}
+
+
+def test_jobs_share_a_process_until_one_crashes(tmp_path: Path) -> None:
+    pids = [work(request("pid"), tmp_path, 60).value for _ in range(2)]
+    assert pids[0] == pids[1] != os.getpid()
+    crashed = work(request("crash", words="last words"), tmp_path, 60)
+    assert crashed.outcome is Outcome.CRASHED
+    assert "last words" in crashed.text
+    failed = work(request("fail"), tmp_path, 60)
+    assert (failed.outcome, failed.text) == (Outcome.CRASHED, "ValueError: on purpose")
+    after = work(request("pid"), tmp_path, 60)
+    assert after.ok
+    assert after.value != pids[0]
+
+
+def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert work(request("sleep", seconds=60), tmp_path, 5).outcome is Outcome.TIMEOUT
+    assert time.monotonic() - began < 50
+
+
+def test_an_abandoned_job_has_no_verdict(tmp_path: Path) -> None:
+    found: list[BaseException] = []
+
+    def one() -> None:
+        try:
+            work(request("sleep", seconds=60), tmp_path, 100)
+        except AbandonedError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=one)
+    thread.start()
+    while not (tmp_path / WORDS).exists():
+        assert thread.is_alive()
+        time.sleep(0.01)
+    abandon()
+    thread.join(30)
+    assert len(found) == 1
+    with pytest.raises(AbandonedError, match="--resume"):
+        raise found[0]
