@@ -30,6 +30,7 @@ def test_the_page_on_the_outer_loop_runs(
     names = run("researcher.md")
     names["database"].close()
     assert capsys.readouterr().out == "all 2 iterations are done\n"
+    assert (tmp_path / "runs" / "random" / "run.db").exists()
 
 
 def test_the_page_on_the_inner_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +49,4 @@ def test_settings_of_an_endpoint_are_settings() -> None:
     (block,) = blocks("tutorials/run-the-researcher.md", "yaml")
     config = parse_config(yaml.safe_load(block.text), "mine.yaml")
     assert config.endpoint is not None and config.endpoint.timeout_s == 300
+    assert config.form == "code" and config.tuned is None
