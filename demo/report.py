@@ -32,7 +32,7 @@ def write_report(plan: Plan, executed: list[str]) -> Path:
     data = f"population {POPULATION}" if plan.day is None else str(plan.day)
     origin = origin_here(data, 1 if plan.day is None else None)
     written, _ = write(
-        plan.output / "demo.html", page("serl demo", origin, parts), numbers | {"origin": origin.to_json()}
+        plan.output / "demo.html", page("serl demo", origin, parts), {"made": origin.to_json()} | numbers
     )
     return written
 

@@ -21,6 +21,7 @@ from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
 from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
+from serl.exchange.ports import owner_of
 from serl.exchange.queries import Queries, answer_all
 from serl.exchange.records import CommandKind, command
 from serl.exchange.sessions import Sessions
@@ -92,9 +93,10 @@ class Exchange:
                 socket.bind(endpoint)
             except zmq.ZMQError as error:
                 self._context.destroy(0)
+                owner = owner_of(int(endpoint.rpartition(":")[2]))
                 raise PortTaken(
-                    f"{endpoint} ({name}) cannot be bound: {error.strerror}; stop what listens there or choose another "
-                    "port with --endpoint tcp://127.0.0.1:PORT"
+                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
+                    "or choose another port with --endpoint tcp://127.0.0.1:PORT"
                 ) from None
             sockets[name] = socket
         return sockets

@@ -17,7 +17,7 @@ from serl.cli_doctor import doctor as command
 from serl.cli_doctor import show
 from serl.doctor import Finding
 from serl.exchange.errors import SerlError
-from serl.port_owner import owner_of, port_is_free
+from serl.exchange.ports import owner_of, port_is_free
 
 FINDINGS = [
     Finding("python", "ok", "3.11.7 (/a/long/path/to/some/interpreter)"),

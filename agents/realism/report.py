@@ -63,14 +63,13 @@ def number(estimate: Estimate | None, digits: int = 3) -> str:
 def _sources(measurement: Measurement) -> str:
     def row(name: str, source: Source) -> list[str]:
         tape = source.tape
-        origin = f"<small>{escape(source.origin)}</small>"
         counts = [f"{len(tape):,}", f"{int(tape.trades.sum()):,}", f"{tape.levels}"]
-        return [name, escape(source.name), escape(tape.symbol), source.window, *counts, origin]
+        return [name, escape(source.name), escape(tape.symbol), source.window, *counts]
 
     rows = [row("real", measurement.real), row("simulated", measurement.simulated)]
     if measurement.baseline is not None:
         rows.append(row("baseline", measurement.baseline))
-    return table(["", "file", "symbol", "window", "messages", "trades", "levels", "made from"], rows)
+    return table(["", "file", "symbol", "window", "messages", "trades", "levels"], rows)
 
 
 def _summary(measurement: Measurement) -> str:

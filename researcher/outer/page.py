@@ -13,8 +13,9 @@ from serl.agents.pages.page import table
 
 def page(found: dict[str, Any], origin: Origin) -> str:
     """A summary as HTML."""
+    ended = f"Ended: {found['stopped']}." if found["stopped"] else "The run has not ended."
     parts = [
-        f"<p>{escape(found['stopped'] or 'The run has not ended.')} All scores are of the validation part{'' if found['test'] is None else ', but for the one named'}.</p>",
+        f"<p>{escape(ended)} All scores are of the validation part{'' if found['test'] is None else ', but for the one named'}.</p>",
         *_best(found["best"], found["test"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By the model that wrote them; the first row is before tuning.</p>", _table(found["valid"]),

@@ -86,6 +86,8 @@ def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path
     assert summary["PA_twap_bps"] == 0
     assert summary["PA_bps"] is not None
     assert (tmp_path / "DEMO-sell-twap.png").stat().st_size > 20_000
+    page = (tmp_path / "DEMO-sell-twap.html").read_text()
+    assert "yes, every decision" in page and "serl execute twap --symbol DEMO" in page and "seed" in page
 
 
 def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:

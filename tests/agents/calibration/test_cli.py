@@ -81,4 +81,6 @@ def test_law(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "delta = " in result.output
     numbers = json.loads((tmp_path / "law.json").read_text())
     assert len(numbers["runs"]) == 8 and (tmp_path / "law.png").stat().st_size > 1000
+    page = (tmp_path / "law.html").read_text()
+    assert f"<td>{numbers['delta']['value']:.3f}</td>" in page and numbers["made"]["data"] in page
     assert numbers["delta"]["value"] == pytest.approx(float(result.output.split("delta = ")[1].split()[0]), abs=1e-3)
