@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
     "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
     "researcher": ("serl.researcher.outer.cli:researcher", "A language model designs learning algorithms."),
+    "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),
     "demo": ("serl.agents.execution.cli_demo:demo", "An exchange, a replayed day and an execution, end to end."),
 }
 
