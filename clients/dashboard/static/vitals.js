@@ -25,7 +25,7 @@ export class Vitals {
     facts(this.list, [
       ["commands/s", compact(rates.commands)],
       ["events/s", compact(rates.events)],
-      ["feed messages/s", compact(rates.feed_messages)],
+      ["feed/s", compact(rates.feed_messages)],
       ["round trip p50", `${trip[0].toFixed(2)} ms`],
       ["round trip p99", `${trip[1].toFixed(2)} ms`],
       ["orders open", count.format(counts.orders_open ?? 0)],
