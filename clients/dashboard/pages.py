@@ -64,14 +64,14 @@ class Page:
         match message:
             case None:
                 await self._socket.close(1003, "not JSON, or too long")
+            case {"do": str(), "id": int()}:
+                await self._do(message)
             case {"seen": int(n)}:
                 self._seen = max(self._seen, min(n, self._sent))
             case {"symbol": str(name)}:
                 with self._board.lock:
                     if name in self._board.views:
                         self._cursor.look_at(name)
-            case {"do": str(), "id": int()}:
-                await self._do(message)
             case _:
                 await self._socket.close(1003, "not a message of a page")
 

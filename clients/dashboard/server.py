@@ -102,6 +102,7 @@ def bind(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
         who = who_listens(port)
