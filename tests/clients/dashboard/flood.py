@@ -65,9 +65,7 @@ def answer(queries: "zmq.Socket[bytes]", sequence: int, began: float) -> None:
             Kind.STATUS: [0],
             Kind.STATISTICS: {"commands": 0, "events": 0, "messages": 0, "orders_open": 0, "sessions": 0, "uptime_s": time.monotonic() - began},
         }[kind]  # fmt: skip
-        queries.send_multipart(
-            [route, msgpack.packb([kind + REPLY, request, 1, sequence, time.time_ns(), result])]
-        )
+        queries.send_multipart([route, msgpack.packb([kind + REPLY, request, 1, sequence, time.time_ns(), result])])
 
 
 if __name__ == "__main__":

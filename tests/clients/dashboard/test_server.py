@@ -101,7 +101,9 @@ def shown() -> Iterator[Shown]:
 def test_the_page_is_served_with_a_strict_policy(shown: Shown) -> None:
     status, body = shown.get("")
     assert status == 200
-    assert b"<style" not in body and b"onclick" not in body and b"http://" not in body.replace(b"http://www.w3.org", b"")
+    assert (
+        b"<style" not in body and b"onclick" not in body and b"http://" not in body.replace(b"http://www.w3.org", b"")
+    )
     for path in ("static/main.js", "static/style.css", "static/vendor/uplot/uPlot.iife.min.js"):
         assert shown.get(path)[0] == 200
     assert shown.get("static/../cli.py")[0] == 404
