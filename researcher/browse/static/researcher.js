@@ -81,8 +81,8 @@ function draw(run) {
 
 function drawTuning(iterations) {
   const tuned = iterations.filter((row) => row.tuning.log_p != null);
-  element("tuning-hint").textContent = tuned.length ? "of each update" : "no update in this run";
-  document.querySelector(".tuning .pair").hidden = !tuned.length;
+  document.querySelector(".research").classList.toggle("untuned", !tuned.length);
+  document.querySelector(".tuning").hidden = !tuned.length;
   const column = (name) => tuned.map((row) => row.tuning[name] ?? null);
   const at = tuned.map((row) => row.iteration);
   logp.set([at, column("log_p"), column("entropy")]);

@@ -29,7 +29,8 @@ export class Tree {
     const svg = draw("svg", { width: LEFT * 2 + COLUMN * (iterations - 1) + RADIUS, height: TOP + slots * ROW, role: "group", "aria-label": "Candidates" });
     const scored = candidates.filter((one) => one.pa_bps != null).map((one) => one.pa_bps);
     this.most = Math.max(1e-9, ...scored.map(Math.abs));
-    this.best = Math.max(...scored);
+    this.best = Math.max(...candidates.filter((one) => one.stage === "done").map((one) => one.pa_bps));
+    this.decimals = this.most < 1 ? 2 : 1;
     for (let iteration = 1; iteration <= iterations; iteration++) {
       const text = draw("text", { x: this.x(iteration), y: 16, class: "step" });
       text.textContent = iteration;
@@ -73,7 +74,7 @@ export class Tree {
 
   node(one) {
     const place = id(one.iteration, one.slot);
-    const label = `iteration ${one.iteration}, slot ${one.slot}: ${one.pa_bps == null ? (one.stage ?? "waiting") : `${one.pa_bps.toFixed(2)} bps`}`;
+    const label = `iteration ${one.iteration}, slot ${one.slot}: ${one.pa_bps == null ? (one.stage ?? "waiting") : `${one.pa_bps.toFixed(2)} bps${one.stage === "done" ? "" : `, ${one.stage}`}`}`;
     const chosen = place === this.picked;
     const group = draw("g", { class: `node ${one.stage ?? "waiting"}${chosen ? " picked" : ""}`, tabindex: chosen || (!this.picked && place === this.places.keys().next().value) ? 0 : -1, role: "button", "aria-label": label, "aria-pressed": chosen, "data-id": place });
     const title = draw("title", {});
@@ -88,9 +89,9 @@ export class Tree {
       const [x, y] = [this.x(one.iteration), this.y(one.slot)];
       group.append(draw("path", { d: `M${x - 4},${y - 4}l8,8m0,-8l-8,8`, class: "cross" }));
     }
-    if (one.pa_bps === this.best) group.append(draw("circle", { cx: this.x(one.iteration), cy: this.y(one.slot), r: RADIUS + 4, class: "best" }));
+    if (one.stage === "done" && one.pa_bps === this.best) group.append(draw("circle", { cx: this.x(one.iteration), cy: this.y(one.slot), r: RADIUS + 4, class: "best" }));
     const text = draw("text", { x: this.x(one.iteration), y: this.y(one.slot) + RADIUS + 12, class: "value" });
-    text.textContent = one.pa_bps == null ? (one.stage ?? "…") : one.pa_bps.toFixed(1);
+    text.textContent = one.pa_bps == null ? (one.stage ?? "…") : one.pa_bps.toFixed(this.decimals);
     group.append(text);
     group.addEventListener("click", () => this.pick(place));
     return group;

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ def test_the_page_is_served_with_a_strict_policy(shown: Shown) -> None:
     for path in ("static/main.js", "static/style.css", "static/vendor/uplot/uPlot.iife.min.js"):
         assert shown.get(path)[0] == 200
     assert shown.get("static/../cli.py")[0] == 404
-    with __import__("urllib.request", fromlist=["urlopen"]).urlopen(shown.address) as reply:
+    with urllib.request.urlopen(shown.address) as reply:
         assert "default-src 'self'" in reply.headers["content-security-policy"]
         assert "script-src" not in reply.headers["content-security-policy"], "no inline script is let in"
 
