@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.clients.dashboard.errors import NotSent
-from serl.clients.errors import ExchangeAway, LoginRefused, ReportGap, SessionEnded
+from serl.clients.errors import ExchangeAway, LoginRefused, Refused, ReportGap, SessionEnded
 from serl.clients.session import Report, Session
 from serl.clients.words import ANSWER_S, Words
 from serl.exchange.errors import SerlError
@@ -24,6 +24,8 @@ class Account:
         self._endpoint, self._token, self._curve = endpoint, token, curve
         self._words: Words | None = None
         self._said_s = 0.0
+        self._unsent: list[tuple[Future[str], float, tuple[str, int, int, int | None]]] = []
+        self._orders: dict[int, tuple[Future[str], float]] = {}
         self._begin(from_start=True)
 
     def _begin(self, *, from_start: bool) -> None:
@@ -33,12 +35,15 @@ class Account:
         #: ticks x lots that came in less what went out, by symbol number
         self._cash: dict[int, int] = {}
         self._fills: list[Report] = []
-        self._orders: dict[int, tuple[Future[str], float]] = {}
+        for future, _ in self._orders.values():
+            future.set_exception(NotSent("the exchange went away before it answered"))
+        self._orders.clear()
         self._retry_s = 0.0
 
     def turn(self) -> None:
         """Logs in, and takes what has come; never waits."""
         now_s = time.monotonic()
+        self._give_up_late(now_s)
         if not self.wanted or now_s < self._retry_s:
             return
         try:
@@ -50,12 +55,15 @@ class Account:
                 raise ExchangeAway("the exchange does not answer")
             while self._words.inbox:
                 self._take(self._words.inbox.popleft())
+            if self._session.live:
+                self._send(self._words)
         except ReportGap:
             self._leave("")
             self._begin(from_start=False)
+        except Refused as error:
+            self.problem = str(error)
         except (ExchangeAway, LoginRefused, SessionEnded) as error:
             self._leave(str(error))
-        self._give_up_late(now_s)
 
     def _hello(self) -> None:
         assert self._words is not None
@@ -89,23 +97,24 @@ class Account:
                 future.set_exception(NotSent(f"rejected: {Reason(item.reason).name}"))
 
     def _give_up_late(self, now_s: float) -> None:
-        for command_id in [number for number, (_, sent_s) in self._orders.items() if now_s - sent_s > ANSWER_S]:
-            self._orders.pop(command_id)[0].set_exception(NotSent(self.problem or "no answer from the exchange"))
+        late = [future for future, asked_s, _ in self._unsent if now_s - asked_s > ANSWER_S]
+        self._unsent = [one for one in self._unsent if one[0] not in late]
+        for command_id in [number for number, (_, asked_s) in self._orders.items() if now_s - asked_s > ANSWER_S]:
+            late.append(self._orders.pop(command_id)[0])
+        for future in late:
+            future.set_exception(NotSent(self.problem or "no answer from the exchange"))
 
     def order(self, future: "Future[str]", symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> None:
-        """Sends an order (without a price at the market); the future tells what the exchange said to it. NotSent while logged out."""
+        """Sends an order (without a price at the market), after a login where there was none; the future tells what the exchange said to it."""
         self.wanted = True
-        if not self._session.live or self._words is None:
-            raise NotSent(self.problem or "logging in; try again")
-        order, message = self._session.new(symbol, side, qty_lots, price_ticks, TimeInForce.GTC, False)
-        self._orders[order.order_id] = (future, time.monotonic())
-        self._words.say(message)
+        self._unsent.append((future, time.monotonic(), (symbol, side, qty_lots, price_ticks)))
 
-    def cancel_all(self) -> None:
-        """Takes every order of the account out of the books; NotSent while logged out."""
-        if not self._session.live or self._words is None:
-            raise NotSent(self.problem or "not logged in")
-        self._words.say(self._session.mass_cancel()[1])
+    def _send(self, words: Words) -> None:
+        while self._unsent:
+            future, asked_s, order = self._unsent.pop(0)
+            sent, message = self._session.new(*order, TimeInForce.GTC, False)
+            self._orders[sent.order_id] = (future, asked_s)
+            words.say(message)
 
     def shown(self, mids: dict[int, float | None]) -> dict[str, Any]:
         """For the page. mids: in ticks, by symbol number; profit is cash and position at the mid, in ticks x lots."""

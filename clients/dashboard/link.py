@@ -56,6 +56,9 @@ class Link(threading.Thread):
                 self._sockets.wait(TURN_MS)
                 with self._board.lock:
                     self._turn()
+        except Exception as error:
+            self._board.put("failed", f"The dashboard no longer follows the exchange ({error!r}); start it again.")
+            raise
         finally:
             self._account.close()
             self._sockets.close()
@@ -92,13 +95,18 @@ class Link(threading.Thread):
         if reply[0] == Kind.ERROR:
             return
         if self._vitals.is_another(reply):
+            if self._board.generation:
+                self._restart()
             self._board.generation += 1
-            self._vitals.restart()
-            self._account.restart()
-            for view in self._board.views.values():
-                view.restart()
             self._sockets.ask(self._on_info, Kind.INFO)
         self._vitals.answered(reply, took_s)
+
+    def _restart(self) -> None:
+        """Another process is the exchange now."""
+        self._vitals.restart()
+        self._account.restart()
+        for view in self._board.views.values():
+            view.restart()
 
     def _on_info(self, reply: list[Any], took_s: float) -> None:
         _, symbols, clock, limits = reply[5]

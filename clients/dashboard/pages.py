@@ -5,7 +5,7 @@ import contextlib
 import hmac
 import json
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -14,12 +14,15 @@ from serl.clients.dashboard.errors import NotSent
 from serl.clients.dashboard.link import Link
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import SerlError
-from serl.exchange.records import CommandKind
+from serl.exchange.records import CommandKind, Side
 
 FRAME_S = 0.05
 UNSEEN_MAX = 2
 """Frames on the way; a page that has not said that it drew the one before the last gets none, and later the newest state."""
 MESSAGE_BYTES_MAX = 4096
+WHOLE_MAX = 1 << 53
+SPEED_MIN, SPEED_MAX = 1e-3, 1e6
+N = TypeVar("N", int, float)
 ACTIONS = ("halt", "resume", "clock", "speed", "order")
 
 
@@ -88,14 +91,25 @@ class Page:
 
     def _action(self, message: dict[str, Any]) -> "Future[str]":
         kind, link = message["do"], self._link
-        if kind in ("halt", "resume"):
-            return link.operate(message["symbol"], CommandKind.HALT if kind == "halt" else CommandKind.RESUME)
         if kind == "clock":
             seek = message.get("to")
             return link.set_clock(None if seek is None else time_of_day_ns(seek), bool(message["run"]))
         if kind == "speed":
-            return link.set_speed(float(message["speed"]))
-        if kind == "order":
-            price = message["price_ticks"]
-            return link.order(message["symbol"], int(message["side"]), int(message["qty_lots"]), None if price is None else int(price))  # fmt: skip
-        raise NotSent(f"no action {kind!r}; there are {', '.join(ACTIONS)}")
+            return link.set_speed(_within(message["speed"], float, SPEED_MIN, SPEED_MAX, "speed"))
+        if kind not in ("halt", "resume", "order"):
+            raise NotSent(f"no action {kind!r}; there are {', '.join(ACTIONS)}")
+        symbol = str(message["symbol"])
+        if kind != "order":
+            return link.operate(symbol, CommandKind.HALT if kind == "halt" else CommandKind.RESUME)
+        side = _within(message["side"], int, Side.BUY, Side.SELL, "side")
+        qty_lots = _within(message["qty_lots"], int, 1, WHOLE_MAX, "lots")
+        price = message["price_ticks"]
+        price_ticks = None if price is None else _within(price, int, 1, WHOLE_MAX, "price in ticks")
+        return link.order(symbol, side, qty_lots, price_ticks)
+
+
+def _within(value: Any, kind: type[N], low: float, high: float, name: str) -> N:
+    """A number in low..high; NotSent if it is none."""
+    if isinstance(value, int | float) and low <= value <= high and kind(value) == value:
+        return kind(value)
+    raise NotSent(f"{name}: a number from {low:g} to {high:g} is due, got {str(value)[:40]}")

@@ -58,7 +58,7 @@ class Panel {
     this.bar.value = filled;
     const behind = due(schedule, now) - filled;
     facts(this.list, [
-      ["filled", `${count.format(filled)} of ${count.format(order.qty_lots)}`],
+      ["filled", `${count.format(filled)}/${count.format(order.qty_lots)}`],
       ["schedule", Math.abs(behind) < 0.5 ? "on time" : `${count.format(Math.abs(behind))} ${behind > 0 ? "behind" : "ahead"}`, behind > order.qty_lots * 0.1 ? "warn" : ""],
       ["average", grid?.average(average) ?? "–"],
       ["window", `${timeOfDay(start).slice(0, 5)}–${timeOfDay(end).slice(0, 5)}`],

@@ -39,7 +39,7 @@ export class Store {
       this.columnsSeen += frame.columns.length;
       changed.add("columns");
     }
-    for (const name of ["exchange", "market", "account", "executions", "pages"]) {
+    for (const name of ["exchange", "market", "account", "executions", "pages", "failed"]) {
       if (name in frame) {
         this.sections[name] = frame[name];
         changed.add(name);

@@ -22,7 +22,12 @@ def order(qty: int = 90, start_s: int = 2, seconds: int = 3) -> ParentOrder:
 
 
 def test_the_schedule_goes_from_nothing_to_everything() -> None:
-    assert schedule_of(order(), Twap()) == [[2 * SECOND_NS, 0], [3 * SECOND_NS, 30], [4 * SECOND_NS, 60], [5 * SECOND_NS, 90]]
+    assert schedule_of(order(), Twap()) == [
+        [2 * SECOND_NS, 0],
+        [3 * SECOND_NS, 30],
+        [4 * SECOND_NS, 60],
+        [5 * SECOND_NS, 90],
+    ]
     eager = schedule_of(order(), AlmgrenChriss(risk_aversion=1.0))
     assert (eager[0][1], eager[-1][1]) == (0, 90)
     assert eager[1][1] > 60, "most of it at once"

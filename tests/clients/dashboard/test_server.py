@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from serl.clients.dashboard.errors import PageAddressTaken
 from serl.clients.dashboard.listeners import who_listens
@@ -44,7 +45,8 @@ def flooded() -> Iterator[str]:
 
 
 def page(shown: Shown, origin: str | None = None) -> ClientConnection:
-    return connect(shown.address.replace("http", "ws") + "live", origin=origin or shown.address[:-1], compression=None)  # type: ignore[arg-type]
+    address = shown.address.replace("http", "ws") + "live"
+    return connect(address, origin=Origin(origin or shown.address[:-1]), compression=None)
 
 
 def receive(socket: ClientConnection, seconds: float, *, seen: bool = True) -> list[tuple[float, dict[str, Any]]]:
@@ -130,6 +132,36 @@ def test_what_is_no_message_of_a_page_ends_its_socket(shown: Shown) -> None:
         with page(shown) as socket, pytest.raises(Exception, match="not"):
             socket.send(text)
             receive(socket, 3)
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 10**30, "price_ticks": 1}, "lots"),
+        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 1, "price_ticks": 1.5}, "price"),
+        ({"do": "order", "symbol": "SIM", "side": 2, "qty_lots": 1, "price_ticks": 1}, "side"),
+        ({"do": "order", "symbol": ["SIM"], "side": 0, "qty_lots": 1, "price_ticks": 1}, "no symbol"),
+        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 1, "price_ticks": 5}, "HALTED"),
+        ({"do": "halt", "symbol": "XXX"}, "no symbol"),
+        ({"do": "halt"}, "not an action"),
+        ({"do": "speed", "speed": float("inf")}, "speed"),
+        ({"do": "speed", "speed": 5}, "scaled clock"),
+        ({"do": "clock", "to": "25:00", "run": True}, "time of day"),
+        ({"do": "clock", "to": 7, "run": True}, "not an action"),
+        ({"do": "stop"}, "no action"),
+    ],
+)
+def test_actions_that_cannot_be_are_refused_and_harm_nothing(shown: Shown, action: dict[str, Any], text: str) -> None:
+    with page(shown) as socket:
+        socket.send(json.dumps({"id": 3, "token": shown.operator.partition("=")[2], **action}))
+        until = time.monotonic() + 10
+        while "done" not in (reply := json.loads(socket.recv(10))):
+            assert time.monotonic() < until
+            socket.send(json.dumps({"seen": reply["n"]}))
+        assert reply["failed"] and text in reply["text"]
+        assert any("exchange" in frame and not frame["exchange"]["away"] for _, frame in receive(socket, 1)), (
+            "it goes on"
+        )
 
 
 def test_a_halt_from_before_is_shown(shown: Shown) -> None:

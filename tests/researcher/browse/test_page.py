@@ -36,7 +36,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """A run of two iterations; in the second a candidate descends from the first, and one is rejected."""
     database = Database(tmp_path / "run.db")
     database.set_fact("config", {"name": HOSTILE, "iterations": 5, "proposer": "dek", "model": "tiny"})
-    database.add_instructions(0, [Instruction(Kind.REWARD, HOSTILE, "initial"), Instruction(Kind.REWARD, "Other", "initial")])
+    database.add_instructions(
+        0, [Instruction(Kind.REWARD, HOSTILE, "initial"), Instruction(Kind.REWARD, "Other", "initial")]
+    )
     database.add_proposal(1, 0, proposal(FIRST))
     database.add_results(1, "tiny", {0: Result("done", "", score_of(2.0), None, {})})
     database.set_performance(1, 5.0)
