@@ -12,6 +12,7 @@ import numpy as np
 import zmq
 
 from serl.clients.blocking import Exchange, connect
+from serl.clients.clock import RemoteClock
 from serl.clients.errors import ExchangeAway, Refused
 from serl.clients.session import Grant
 from serl.exchange.config import socket_endpoints
@@ -146,14 +147,22 @@ class Replayer:
         """The market time that is due now; None for as fast as it goes."""
         first_ns = int(self.rows[self._fast_until]["time_ns"]) if self._fast_until < len(self.rows) else 0
         if self.kind == "scaled":
-            began_ns = set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
-            speed = float(self.client.session.clock[1])
-        elif self.speed is None:
+            set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
+            return self._follow_clock(RemoteClock())
+        if self.speed is None:
             return None
-        else:
-            began_ns, speed = first_ns, self.speed
-        start = time.monotonic()
-        return lambda: began_ns + int((time.monotonic() - start) * speed * 1e9)
+        speed, start = self.speed, time.monotonic()
+        return lambda: first_ns + int((time.monotonic() - start) * speed * 1e9)
+
+    def _follow_clock(self, clock: RemoteClock) -> Callable[[], int]:
+        """The exchange's time, which its operator may hold, set ahead, and make quicker or slower."""
+
+        def due() -> int:
+            if clock.due():
+                self.client.words.say(msgpack.packb([Kind.PING, 0]))
+            return clock.now_ns(int(self.client.session.clock[2]))
+
+        return due
 
     def _wait_until_due(self, due: Callable[[], int], at: int, stop: int) -> int:
         """The end of the rows that are due; waits until there is one."""

@@ -27,6 +27,8 @@ KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
 DAY_NS = 86_400_000_000_000
 TIME_MAX_NS = 1 << 62
 """Half of what 64 bits hold: a clock that is set to it can still run on for a century."""
+SAME_TIME = -1
+SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 
 
 class Clock:
@@ -48,9 +50,11 @@ class Clock:
         return int(clock_now_ns(self._gate))
 
     def set(self, time_ns: int, run: bool) -> None:
-        """Sets a scaled clock and lets it run or holds it; ConfigError if it is another clock or would go back."""
-        if self.kind != "scaled":
-            raise ConfigError(f"only a scaled clock can be set; this one is {self.kind}")
+        """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; ConfigError if it is another clock or
+        would go back."""
+        self._check_scaled()
+        if time_ns == SAME_TIME:
+            time_ns = self.now_ns()
         earliest = int(self._gate.counter[NOW])
         if not earliest <= time_ns <= TIME_MAX_NS:
             raise ConfigError(
@@ -59,6 +63,20 @@ class Clock:
         self._gate.clock[CLOCK_BASE_NS] = time_ns
         self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
         self._gate.clock[CLOCK_HELD] = not run
+
+    def set_speed(self, speed: float) -> None:
+        """Exchange seconds a second of a scaled clock from now on; ConfigError if it is another clock or no such speed."""
+        self._check_scaled()
+        if not SPEED_MIN <= speed <= SPEED_MAX:
+            raise ConfigError(f"a speed from {SPEED_MIN:g} to {SPEED_MAX:g} is due; got {speed:g}")
+        self._gate.clock[CLOCK_BASE_NS] = self.now_ns()
+        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
+        self._gate.clock[CLOCK_SPEED_MICRO] = round(speed * 1_000_000)
+        self.speed = speed
+
+    def _check_scaled(self) -> None:
+        if self.kind != "scaled":
+            raise ConfigError(f"only a scaled clock can be set; this one is {self.kind}")
 
     def step(self, time_ns: int) -> None:
         """Moves a lockstep clock on."""

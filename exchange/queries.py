@@ -48,9 +48,10 @@ class Queries:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
+            Kind.STATUS: "[134, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 133")
+            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 134")
         form = forms[Kind(kind)]
         wire.expect(message, form, *[int] * form.count(","))
         if kind == Kind.INFO:
@@ -67,6 +68,8 @@ class Queries:
             rows = self._core.market.orders(symbol)
             columns = (rows[name].tolist() for name in ("order_number", "side", "price_ticks", "open_lots"))
             return [list(values) for values in zip(*columns, strict=True)]
+        if kind == Kind.STATUS:
+            return [int(self._core.market.state.halted[symbol])]
         return self._last_trades(symbol, arguments[1])
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:

@@ -193,10 +193,10 @@ class Exchange:
             self.stop("admin STOP")
         elif kind == Kind.CLOCK:
             _, _, time_ns, run = wire.expect(message, "[161, request, token, time_ns, run]", int, str, int, int)
-            try:
-                self.clock.set(time_ns, bool(run))
-            except ConfigError as error:
-                raise Refusal("clock", str(error)) from None
+            self._set_clock(lambda: self.clock.set(time_ns, bool(run)))
+        elif kind == Kind.SPEED:
+            _, _, speed_micro = wire.expect(message, "[164, request, token, speed_millionths]", int, str, int)
+            self._set_clock(lambda: self.clock.set_speed(speed_micro / 1e6))
         elif kind == Kind.SNAPSHOT:
             self.core.save_snapshot()
             result = self.core.command_sequence
@@ -204,10 +204,16 @@ class Exchange:
             _, _, asked, symbol = wire.expect(message, "[163, request, token, kind, symbol]", int, str, int, int)
             self._operate(asked, symbol)
         else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 163")
+            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 164")
         return pack(
             kind + wire.REPLY, request, self.core.journal.epoch, self.core.event_sequence, self.clock.now_ns(), result
         )
+
+    def _set_clock(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except ConfigError as error:
+            raise Refusal("clock", str(error)) from None
 
     def _check_admin(self, token: Any) -> None:
         login = self.config.login

@@ -34,10 +34,12 @@ class Kind(IntEnum):
     TRADES = 131
     STATISTICS = 132
     HASH = 133
+    STATUS = 134
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162
     OPERATE = 163
+    SPEED = 164
 
 
 REPLY = 16

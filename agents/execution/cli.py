@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 @click.option("--token", default="", help="Its login token.")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is replayed: for PA_twap.")
 @click.option("--report", type=click.Path(path_type=Path), default=Path("reports"), show_default=True, help="Folder.")
+@click.option(
+    "--progress", type=click.Path(path_type=Path), help="File of JSON lines for `serl dashboard --execution`."
+)
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
-    participant: str, token: str, day: Path | None, report: Path,
+    participant: str, token: str, day: Path | None, report: Path, progress: Path | None,
 ) -> None:  # fmt: skip
     """Works a parent order on a running exchange and reports what it cost.
 
@@ -50,6 +53,7 @@ def execute(
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.choose import choose
     from serl.agents.execution.policies.policy import check_mode
+    from serl.agents.execution.progress import ProgressFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
@@ -68,7 +72,8 @@ def execute(
     check_mode(chosen, used)
     benchmark = None if day is None else _in_process(day, order, chosen, used)
     with log_in(connect, participant, token) as client:
-        executor = Executor(client, order, chosen, used)
+        told = None if progress is None else ProgressFile(progress, participant, order, chosen)
+        executor = Executor(client, order, chosen, used, told)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = executor.run()

@@ -9,3 +9,7 @@ class DataError(SerlError, ValueError):
 
 class LayoutMismatchError(SerlError, ValueError):
     """A policy was made for other observations or actions than the environment has; the text says both."""
+
+
+class ProgressError(SerlError, OSError):
+    """A progress file that cannot be written."""

@@ -8,6 +8,7 @@ from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy, check_mode, environment_of
+from serl.agents.execution.progress import ProgressFile
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
@@ -61,21 +62,29 @@ def work(
 class Executor:
     """Runs one parent order; `run` returns when its window is over and everything is answered."""
 
-    def __init__(self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market") -> None:
+    def __init__(
+        self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None
+    ) -> None:  # fmt: skip
         check_mode(policy, mode)
         self.order, self.policy, self.mode = order, policy, mode
         self.market = ServedMarket(client, order.symbol)
         self.market.check_in_time(order.start_ns)
+        self._progress = progress
+        if progress is not None:
+            self.market.on_fill = progress.fill
 
     def run(self) -> Execution:
         """The whole window and the forced completion."""
         market, order = self.market, self.order
         env, steps = work(market, order, self.policy, self.mode)
         start, end = order.start_ns, order.end_ns
+        unfilled_lots = int(env.accounts.parents["unfilled_lots"][0])
+        if self._progress is not None:
+            self._progress.end(unfilled_lots)
         arrival = float(env.accounts.parents["arrival_mid"][0])
         return Execution(
             order, self.policy.name, self.mode, None if np.isnan(arrival) else arrival, market.own, market.children,
             sorted(mid for mid in market.mids if start <= mid[0] <= end),
             [trade[:4] for trade in market.trades if start <= trade[1] <= end],
-            steps, int(env.accounts.parents["unfilled_lots"][0]),
+            steps, unfilled_lots,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """A served exchange as an `ExecutionMarket` of one: what the feed and our reports say becomes FRAME and FILL rows."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ class ServedMarket:
         self.children: list[tuple[int, int]] = []  # time, qty
         self.mids: list[tuple[int, float]] = []
         self._own_seen = self._trades_seen = 0
+        #: told of each fill of ours as it is reported: time, price, qty
+        self.on_fill: Callable[[int, int, int], None] = lambda time_ns, price_ticks, qty_lots: None
         for channel in self.channels:
             client.subscribe(channel, symbol)
 
@@ -139,6 +142,7 @@ class ServedMarket:
         if isinstance(item, Report):
             if item.kind == EventKind.FILL:
                 self.own.append((item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots, item.match_id))
+                self.on_fill(item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots)
             elif item.kind in (EventKind.ACCEPTED, EventKind.RESTED) and item.order_number:
                 self._order_number = item.order_number
         elif isinstance(item, tuple) and item and isinstance(item[0], str):

@@ -12,6 +12,7 @@ from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect, live, next_wake
 from serl.agents.traders.population import PopulationConfig
 from serl.clients.blocking import connect
+from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
 from serl.exchange.lockstep import END_NS
 from serl.exchange.market import Market, MarketLimits
@@ -21,7 +22,7 @@ from serl.exchange.wire import Kind
 BATCH_ROWS = 512
 SUBSCRIBED_S = 10.0
 SCRATCH_ROWS = 64
-LISTEN_S, ASK_S = 0.001, 0.2
+LISTEN_S = 0.001
 
 
 class Host:
@@ -206,35 +207,6 @@ class Host:
     def close(self) -> None:
         """Leaves the exchange."""
         self.client.close()
-
-
-class RemoteClock:
-    """The exchange's time between two messages that tell it; it runs at the rate that they show, so a held clock stands."""
-
-    def __init__(self) -> None:
-        self._told = (0, time.monotonic())
-        self._rate = 0.0
-        self._latest = 0
-        self._asked_s = 0.0
-
-    def due(self) -> bool:
-        """Whether it is time to ask again."""
-        now_s = time.monotonic()
-        if now_s - self._asked_s < ASK_S:
-            return False
-        self._asked_s = now_s
-        return True
-
-    def now_ns(self, told_ns: int) -> int:
-        """The time now; told_ns is what the exchange said last. Never goes back."""
-        now_s = time.monotonic()
-        before_ns, before_s = self._told
-        if told_ns != before_ns or now_s - before_s > 4 * ASK_S:
-            self._rate = 0.0 if before_ns == 0 else (told_ns - before_ns) / (now_s - before_s)
-            self._told = (told_ns, now_s)
-        since_s = now_s - self._told[1]
-        self._latest = max(self._latest, self._told[0] + int(since_s * self._rate))
-        return self._latest
 
 
 def _joined(parts: list[Rows]) -> Rows:

@@ -27,6 +27,7 @@ COMMANDS = {
     "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
     "researcher": ("serl.researcher.outer.cli:researcher", "A language model designs learning algorithms."),
     "doctor": ("serl.cli_doctor:doctor", "Check this machine, say what to do."),
+    "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),
     "demo": ("serl.demo.cli:demo", "Everything at once: a market, an execution, the researcher, a page to watch them."),
 }
 

@@ -334,10 +334,37 @@ def test_a_scaled_clock_is_set_held_and_never_goes_back(tmp_path: Path) -> None:
         report = client.wait(5)
         assert isinstance(report, Report)
         assert report.time_ns == hour_ns
-        for time_ns in (hour_ns - 1, -1, 1 << 63, -(1 << 63), (1 << 64) - 1):
+        for time_ns in (hour_ns - 1, -2, 1 << 63, -(1 << 63), (1 << 64) - 1):
             assert ask(served, "admin", 161, "", time_ns, 1)[:2] == [97, "clock"]
         assert ask(served, "admin", 161, "", hour_ns + 5, 1)[5] == 1
         assert ask(served, "queries", 128)[4] > hour_ns + 5
+        held_ns = ask(served, "admin", 161, "", -1, 0)[4]
+        assert hour_ns + 5 < held_ns == ask(served, "queries", 128)[4], "held where it was"
+
+
+def test_a_scaled_clock_goes_on_from_where_it_is_at_another_speed(tmp_path: Path) -> None:
+    second_ns = 1_000_000_000
+    with limited(tmp_path, clock="scaled:1") as served:
+        before_ns = ask(served, "queries", 128)[4]
+        now_ns = ask(served, "admin", 164, "", 1_000_000_000)[4]
+        assert before_ns <= now_ns < before_ns + 5 * second_ns, "no leap"
+        time.sleep(0.2)
+        info = ask(served, "queries", 128)
+        assert info[4] > now_ns + 100 * second_ns
+        assert info[5][2][1] == 1000.0
+        for speed in (0, -1, 999, 10**12 + 1):
+            assert ask(served, "admin", 164, "", speed)[:2] == [97, "clock"]
+    with limited(tmp_path) as served:
+        assert ask(served, "admin", 164, "", 1_000_000)[:2] == [97, "clock"], "a live clock has no speed"
+
+
+def test_whether_a_symbol_is_halted_can_be_asked(tmp_path: Path) -> None:
+    with limited(tmp_path) as served:
+        assert ask(served, "queries", 134, 1)[5] == [0]
+        ask(served, "admin", 163, "", 17, 1)
+        assert ask(served, "queries", 134, 1)[5] == [1]
+        assert ask(served, "queries", 134, 0)[5] == [0]
+        assert ask(served, "queries", 134, 9)[:2] == [97, "unknown_symbol"]
 
 
 def test_a_bulk_message_has_a_largest_number_of_rows(tmp_path: Path) -> None:

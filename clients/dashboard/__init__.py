@@ -1,0 +1,1 @@
+"""A web page of a running exchange: link.py follows it, board.py keeps what pages show, server.py serves them."""

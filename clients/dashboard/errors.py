@@ -1,0 +1,11 @@
+"""What can go wrong with a dashboard."""
+
+from serl.exchange.errors import SerlError
+
+
+class PageAddressTaken(SerlError, RuntimeError):
+    """The address that the page should be served at is not free."""
+
+
+class NotSent(SerlError, RuntimeError):
+    """An action of a page that did not reach the exchange."""

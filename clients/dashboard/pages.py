@@ -1,0 +1,115 @@
+"""One open page: frames to it, no faster than it takes them; its wishes from it."""
+
+import asyncio
+import contextlib
+import hmac
+import json
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from serl.clients.dashboard.board import Board, Cursor
+from serl.clients.dashboard.errors import NotSent
+from serl.clients.dashboard.link import Link
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.errors import SerlError
+from serl.exchange.records import CommandKind, Side
+
+FRAME_S = 0.05
+UNSEEN_MAX = 2
+"""Frames on the way; a page that has not said that it drew the one before the last gets none, and later the newest state."""
+MESSAGE_BYTES_MAX = 4096
+WHOLE_MAX = 1 << 53
+SPEED_MIN, SPEED_MAX = 1e-3, 1e6
+N = TypeVar("N", int, float)
+ACTIONS = ("halt", "resume", "clock", "speed", "order")
+
+
+class Page:
+    """A page's socket until it closes."""
+
+    def __init__(self, socket: WebSocket, board: Board, link: Link, admin_token: str) -> None:
+        self._socket, self._board, self._link, self._token = socket, board, link, admin_token
+        self._cursor = Cursor()
+        self._sent = self._seen = 0
+
+    async def serve(self) -> None:
+        """Frames out, messages in."""
+        await self._socket.accept()
+        sender = asyncio.create_task(self._send_frames())
+        try:
+            while True:
+                await self._take(await self._socket.receive_text())
+        except WebSocketDisconnect:
+            pass
+        finally:
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                await sender
+
+    async def _send_frames(self) -> None:
+        while True:
+            if self._sent - self._seen < UNSEEN_MAX:
+                with self._board.lock:
+                    frame = self._board.frame(self._cursor)
+                if frame:
+                    self._sent += 1
+                    await self._socket.send_text(json.dumps(frame | {"n": self._sent}, separators=(",", ":")))
+            await asyncio.sleep(FRAME_S)
+
+    async def _take(self, text: str) -> None:
+        """{"seen": n}, {"symbol": name} or {"do": action, "id", "token", ...}; anything else ends the page's socket."""
+        try:
+            message = json.loads(text) if len(text) <= MESSAGE_BYTES_MAX else None
+        except ValueError:
+            message = None
+        match message:
+            case None:
+                await self._socket.close(1003, "not JSON, or too long")
+            case {"do": str(), "id": int()}:
+                await self._do(message)
+            case {"seen": int(n)}:
+                self._seen = max(self._seen, min(n, self._sent))
+            case {"symbol": str(name)}:
+                with self._board.lock:
+                    if name in self._board.views:
+                        self._cursor.look_at(name)
+            case _:
+                await self._socket.close(1003, "not a message of a page")
+
+    async def _do(self, message: dict[str, Any]) -> None:
+        try:
+            if not hmac.compare_digest(str(message.get("token", "")).encode(), self._token.encode()):
+                raise NotSent(
+                    "the page's operator token is due: open the address that `serl dashboard` printed with it"
+                )
+            text, failed = await asyncio.wrap_future(self._action(message)), False
+        except (SerlError, KeyError, TypeError, ValueError) as error:
+            text, failed = (str(error) if isinstance(error, SerlError) else "not an action of a page"), True
+        await self._socket.send_text(json.dumps({"done": message["id"], "text": text, "failed": failed}))
+
+    def _action(self, message: dict[str, Any]) -> "Future[str]":
+        kind, link = message["do"], self._link
+        if kind == "clock":
+            seek = message.get("to")
+            return link.set_clock(None if seek is None else time_of_day_ns(seek), bool(message["run"]))
+        if kind == "speed":
+            return link.set_speed(_within(message["speed"], float, SPEED_MIN, SPEED_MAX, "speed"))
+        if kind not in ("halt", "resume", "order"):
+            raise NotSent(f"no action {kind!r}; there are {', '.join(ACTIONS)}")
+        symbol = str(message["symbol"])
+        if kind != "order":
+            return link.operate(symbol, CommandKind.HALT if kind == "halt" else CommandKind.RESUME)
+        side = _within(message["side"], int, Side.BUY, Side.SELL, "side")
+        qty_lots = _within(message["qty_lots"], int, 1, WHOLE_MAX, "lots")
+        price = message["price_ticks"]
+        price_ticks = None if price is None else _within(price, int, 1, WHOLE_MAX, "price in ticks")
+        return link.order(symbol, side, qty_lots, price_ticks)
+
+
+def _within(value: Any, kind: type[N], low: float, high: float, name: str) -> N:
+    """A number in low..high; NotSent if it is none."""
+    if isinstance(value, int | float) and low <= value <= high and kind(value) == value:
+        return kind(value)
+    raise NotSent(f"{name}: a number from {low:g} to {high:g} is due, got {str(value)[:40]}")

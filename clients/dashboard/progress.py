@@ -1,0 +1,68 @@
+"""How far an execution is: the file of JSON lines that `serl execute --progress FILE` writes, followed as it grows.
+
+The first line is the order: `{"order": {"participant", "policy", "symbol", "side" (0 buy, 1 sell), "qty_lots", "start_ns", "end_ns"}, "schedule":
+[[time_ns, lots], ...]}`, the schedule being what should be done by when. Then, in any order, `{"fill": [time_ns, price_ticks, qty_lots]}`, and
+`{"ended": {"unfilled_lots"}}` at the end of the window. Times are after midnight.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+SECOND_NS = 1_000_000_000
+FILLS_SHOWN = 400
+
+
+class Progress:
+    """One file; it may not be there yet, and it may begin anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin()
+
+    def _begin(self) -> None:
+        self._at = 0
+        self._order: dict[str, Any] | None = None
+        self._schedule: list[list[float]] = []
+        self._fills: list[list[float]] = []
+        self._filled = self._cash = 0
+        self._ended: dict[str, Any] | None = None
+        self._problem = ""
+
+    def _read(self) -> None:
+        """Takes the lines that are complete."""
+        try:
+            with self._path.open("rb") as file:
+                if self._path.stat().st_size < self._at:
+                    self._begin()
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        for line in whole.splitlines():
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                self._problem = f"not a line of progress: {line[:80]!r}"
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if "order" in line:
+            self._order = line["order"]
+            self._schedule = [[time_ns / SECOND_NS, lots] for time_ns, lots in line["schedule"]]
+        elif "fill" in line:
+            time_ns, price, qty = line["fill"]
+            self._filled += qty
+            self._cash += price * qty
+            self._fills = [*self._fills[1 - FILLS_SHOWN :], [time_ns / SECOND_NS, price, qty, self._filled]]
+        elif "ended" in line:
+            self._ended = line["ended"]
+
+    def shown(self) -> dict[str, Any]:
+        """For the page: times in seconds after midnight, fills as [time_s, price_ticks, qty_lots, lots filled with it]."""
+        self._read()
+        return {
+            "file": self._path.name, "order": self._order, "schedule": self._schedule, "fills": self._fills, "filled_lots": self._filled,
+            "average_ticks": self._cash / self._filled if self._filled else None, "ended": self._ended, "problem": self._problem,
+        }  # fmt: skip

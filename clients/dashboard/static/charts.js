@@ -1,0 +1,72 @@
+// uPlot in the page's colours, as wide as its element; drawn anew when the theme changes.
+import { colour, compact, timeOfDay } from "./format.js";
+
+const uPlot = window.uPlot;
+export const time = { values: (_, splits) => splits.map((value) => timeOfDay(value)), space: 90 };
+export const axisCompact = { values: (_, splits) => splits.map((value) => (Math.abs(value) < 10 && value % 1 ? value.toFixed(1) : compact(value))) };
+
+export class Chart {
+  /** series: [{label, stroke (a colour of the page), fill, paths, scale, width, points, value}]; axes: {scale: options}; x: options of the x axis. */
+  constructor(element, { series, axes = {}, x = time, scales = {}, height, bands }) {
+    this.element = element;
+    this.options = { series, axes, x, scales, height, bands };
+    this.data = [[], ...series.map(() => [])];
+    document.addEventListener("theme", () => this.build());
+    new ResizeObserver(() => this.fit()).observe(element);
+    this.build();
+  }
+
+  build() {
+    this.plot?.destroy();
+    const { series, axes, x, scales, bands } = this.options;
+    const axis = { stroke: colour("muted"), grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, font: `11px ${colour("mono")}`, gap: 4 };
+    const sides = Object.entries(axes).map(([scale, options], index) => ({ ...axis, scale, side: index ? 1 : 3, size: 46, grid: index ? { show: false } : axis.grid, ...options }));
+    this.plot = new uPlot(
+      {
+        ...this.size(),
+        padding: [8, Object.keys(axes).length > 1 ? 0 : 10, 0, 0],
+        cursor: { y: false, points: { size: 6 } },
+        legend: { live: true },
+        scales: { x: { time: false }, ...scales },
+        axes: [{ ...axis, size: 24, ...x }, ...sides],
+        bands,
+        series: [{ label: "", value: (_, value) => (value == null ? "" : (x.value ?? timeOfDay)(value)) }, ...series.map((one) => paintable(one))],
+      },
+      this.data,
+      this.element,
+    );
+    this.legend = this.element.querySelector(".u-legend");
+    this.fit();
+  }
+
+  size() {
+    const legend = this.legend?.offsetHeight ?? 22;
+    return { width: Math.max(80, this.element.clientWidth), height: Math.max(70, (this.options.height ?? this.element.clientHeight) - legend) };
+  }
+
+  fit() {
+    const { width, height } = this.size();
+    if (Math.abs(width - this.plot.width) > 1 || Math.abs(height - this.plot.height) > 1) this.plot.setSize({ width, height });
+  }
+
+  set(data) {
+    this.data = data;
+    this.plot.setData(data);
+  }
+}
+
+function paintable(one) {
+  const paint = (name) => (typeof name === "string" ? colour(name) : name);
+  return {
+    width: 1.5,
+    points: { show: false },
+    spanGaps: false,
+    value: (_, value) => (value == null ? "" : compact(value)),
+    ...one,
+    stroke: paint(one.stroke),
+    ...(one.fill ? { fill: paint(one.fill) } : {}),
+  };
+}
+
+export const bars = uPlot.paths.bars({ size: [0.9, 8] });
+export const steps = uPlot.paths.stepped({ align: 1 });

@@ -1,0 +1,62 @@
+// Numbers, prices and times for people.
+
+export const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const compactNumber = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const compact = (value) => (Math.abs(value) < 10_000 ? count.format(value) : compactNumber.format(value));
+
+/** Prices of a symbol: integers in ticks, shown in money. */
+export class Grid {
+  constructor(tickSize, lotSize) {
+    this.tick = Number(tickSize);
+    this.lot = Number(lotSize);
+    this.decimals = (tickSize.split(".")[1] ?? "").length;
+  }
+
+  price(ticks) {
+    return ticks == null ? "–" : (ticks * this.tick).toFixed(this.decimals);
+  }
+
+  average(ticks) {
+    return ticks == null ? "–" : (ticks * this.tick).toFixed(this.decimals + 2);
+  }
+
+  money(ticksLots) {
+    return ticksLots == null ? "–" : new Intl.NumberFormat("en", { maximumFractionDigits: 2, minimumFractionDigits: 2, signDisplay: "exceptZero" }).format(ticksLots * this.tick * this.lot);
+  }
+}
+
+export function timeOfDay(seconds, decimals = 0) {
+  if (seconds == null || !Number.isFinite(seconds)) return "--:--:--";
+  const whole = Math.floor(seconds);
+  const two = (value) => String(value).padStart(2, "0");
+  const text = `${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+  return decimals ? text + (seconds - whole).toFixed(decimals).slice(1) : text;
+}
+
+export function fixed(value, decimals) {
+  return value == null ? "–" : value.toFixed(decimals);
+}
+
+/** An element with text; text is never read as markup. */
+export function make(tag, className = "", text = "") {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== "") element.textContent = text;
+  return element;
+}
+
+/** Fills a <dl> with [name, value, class] rows. */
+export function facts(list, rows) {
+  while (list.children.length > rows.length) list.lastChild.remove();
+  rows.forEach(([name, value, className = ""], index) => {
+    const row = list.children[index] ?? list.appendChild(make("div"));
+    if (!row.firstChild) row.append(make("dt"), make("dd"));
+    const [term, detail] = row.children;
+    if (term.textContent !== name) term.textContent = name;
+    if (detail.textContent !== value) detail.textContent = value;
+    if (detail.className !== className) detail.className = className;
+  });
+}
+
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,0 +1,63 @@
+// The charts of the market: price and volume, spread and imbalance, order flow.
+import { bars, axisCompact, Chart, steps } from "./charts.js";
+
+
+export class MarketCharts {
+  constructor(root) {
+    this.grid = null;
+    this.most = 1;
+    const price = (_, value) => (value == null ? "" : this.grid.price(value));
+    const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58 };
+    this.price = new Chart(root("price"), {
+      series: [
+        { label: "bought", stroke: "buy-soft", fill: "buy-soft", paths: bars, scale: "lots" },
+        { label: "sold", stroke: "sell-soft", fill: "sell-soft", paths: bars, scale: "lots" },
+        { label: "last", stroke: "amber", scale: "price", paths: steps, width: 0.75, value: price },
+        { label: "mid", stroke: "accent", scale: "price", value: price },
+      ],
+      axes: { price: prices, lots: axisCompact },
+      scales: { lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
+    });
+    this.spread = new Chart(root("spread"), {
+      series: [
+        { label: "imbalance", stroke: "violet", fill: "violet-soft", scale: "share", value: (_, value) => (value == null ? "" : value.toFixed(2)) },
+        { label: "spread, ticks", stroke: "amber", paths: steps, scale: "ticks" },
+      ],
+      axes: { ticks: { ...axisCompact, size: 38 }, share: { values: (_, splits) => splits.map((value) => value.toFixed(1)), size: 38 } },
+      scales: { share: { range: [-1, 1] }, ticks: { range: (_, low, high) => [0, Math.max(2, high * 1.3 || 2)] } },
+    });
+    this.flow = new Chart(root("flow"), {
+      series: [
+        { label: "bids added", stroke: "buy", scale: "lots" },
+        { label: "asks added", stroke: "sell", scale: "lots" },
+        { label: "bids cancelled", stroke: "buy-soft", width: 1, scale: "lots" },
+        { label: "asks cancelled", stroke: "sell-soft", width: 1, scale: "lots" },
+      ],
+      axes: { lots: axisCompact },
+      scales: { lots: { range: () => [-this.most, this.most] } },
+    });
+  }
+
+  draw(columns, grid) {
+    this.grid = grid;
+    const times = columns.map((column) => column.t);
+    const pick = (value) => columns.map(value);
+    const both = (column) => column.bid != null && column.ask != null;
+    this.price.set([times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null))]);
+    this.spread.set([times, pick((c) => c.imbalance), pick((c) => (both(c) ? c.ask - c.bid : null))]);
+    this.most = usual(columns.flatMap((c) => Object.values(c.flow)));
+    const flow = (name, sign) => pick((c) => sign * c.flow[name]);
+    this.flow.set([times, flow("added_bid", 1), flow("added_ask", 1), flow("cancelled_bid", -1), flow("cancelled_ask", -1)]);
+  }
+}
+
+/** Lots that a column's aggressors bought (1) or sold (2). */
+function lots(column, which) {
+  return column.traded.reduce((sum, row) => sum + row[which], 0);
+}
+
+/** What all but a few of the values are below: the first orders of a day would make the rest flat. */
+function usual(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  return 1.1 * Math.max(1, sorted[Math.floor((sorted.length - 1) * 0.995)] ?? 1);
+}

@@ -1,0 +1,115 @@
+// What an operator may do: the clock of a replay, halts, an order. Without the page's token it is only shown.
+import { make } from "./format.js";
+
+const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1000];
+
+function button(text, onClick, className = "") {
+  const element = make("button", className, text);
+  element.type = "button";
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+function field(label, input) {
+  const element = make("label", "field");
+  element.append(make("span", "", label), input);
+  return element;
+}
+
+function input(type, values) {
+  return Object.assign(document.createElement("input"), { type, ...values });
+}
+
+export class Operator {
+  constructor(replay, operate, connection, store, say) {
+    Object.assign(this, { replay, operate, connection, store, say });
+    this.hold = button("Hold", () => this.toggleClock(), "primary");
+    this.speed = document.createElement("select");
+    this.speed.addEventListener("change", () => this.act("speed", { speed: Number(this.speed.value) }));
+    this.seek = input("time", { step: 1, ariaLabel: "Time of day to go on to" });
+    this.go = button("Go on to", () => this.seek.value && this.act("clock", { to: this.seek.value, run: this.clock.running }));
+    this.replayNote = make("p", "note");
+    this.replayControls = make("div", "controls");
+    const jump = make("div", "joined");
+    jump.append(this.seek, this.go);
+    this.replayControls.append(this.hold, field("speed", this.speed), jump);
+    replay.append(this.replayControls, this.replayNote);
+    this.operateNote = make("p", "note", "Halts and orders need the operator's address, which `serl dashboard` printed.");
+    operate.append(connection.token ? this.orderForm() : this.operateNote);
+  }
+
+  get clock() {
+    return this.store.sections.exchange?.clock ?? {};
+  }
+
+  async act(action, values) {
+    try {
+      this.say(await this.connection.act(action, values), false);
+    } catch (error) {
+      this.say(error.message, true);
+    }
+  }
+
+  toggleClock() {
+    if (this.clock.kind === "scaled") this.act("clock", { run: !this.clock.running });
+  }
+
+  orderForm() {
+    const form = make("form", "order");
+    const side = document.createElement("select");
+    side.append(new Option("Buy", "0"), new Option("Sell", "1"));
+    this.side = side;
+    this.lots = input("number", { min: 1, value: 100, required: true });
+    this.price = input("text", { inputMode: "decimal", placeholder: "market" });
+    const send = make("button", "primary", "Send");
+    form.append(field("side", side), field("lots", this.lots), field("price", this.price), send);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.sendOrder();
+    });
+    const halts = make("div", "controls");
+    halts.append(
+      button("Halt", () => this.act("halt", { symbol: this.store.symbol }), "danger"),
+      button("Resume", () => this.act("resume", { symbol: this.store.symbol })),
+    );
+    const whole = make("div");
+    whole.append(halts, form);
+    return whole;
+  }
+
+  sendOrder() {
+    const text = this.price.value.trim();
+    const ticks = text ? Number(text) / this.grid.tick : null;
+    if (ticks !== null && !(Math.abs(ticks - Math.round(ticks)) < 1e-6)) {
+      this.say(`a price on the grid of ${this.grid.tick} is due, got ${text}`, true);
+      return;
+    }
+    const values = { symbol: this.store.symbol, side: Number(this.side.value), qty_lots: Number(this.lots.value) };
+    this.act("order", { ...values, price_ticks: ticks === null ? null : Math.round(ticks) });
+  }
+
+  pick(price, side) {
+    if (!this.price) return;
+    this.price.value = this.grid.price(price);
+    this.side.value = side === "ask" ? "0" : "1";
+  }
+
+  draw(grid) {
+    this.grid = grid;
+    const { kind, speed, running } = this.clock;
+    const scaled = kind === "scaled";
+    this.replayControls.hidden = !scaled;
+    for (const control of [this.hold, this.speed, this.seek, this.go]) control.disabled = !this.connection.token;
+    if (scaled) {
+      this.hold.textContent = running ? "Hold" : "Run";
+      if (document.activeElement !== this.speed && this.speed.dataset.speed !== String(speed)) {
+        this.speed.dataset.speed = speed;
+        const speeds = [...new Set([...SPEEDS, speed])].sort((a, b) => a - b);
+        this.speed.replaceChildren(...speeds.map((value) => new Option(`${value} ×`, value, false, value === speed)));
+      }
+    }
+    const words = { live: "The clock is live: it cannot be held.", lockstep: "The clock is lockstep: it goes as the participants promise." };
+    this.replayNote.textContent = scaled ? (this.connection.token ? "" : "The clock is the operator's.") : (words[kind] ?? "");
+    this.replayNote.hidden = !this.replayNote.textContent;
+  }
+}

@@ -1,0 +1,50 @@
+// What the page knows: the newest of everything, and the columns and trades that are kept.
+
+const COLUMNS = 960;
+const TRADES = 200;
+
+export class Store {
+  constructor() {
+    this.sections = {};
+    this.clear("");
+  }
+
+  clear(symbol) {
+    this.symbol = symbol;
+    this.book = null;
+    this.columns = [];
+    this.trades = [];
+    this.tradesSeen = 0;
+    this.columnsSeen = 0;
+  }
+
+  /** Takes a frame of the server; says which parts it changed. */
+  take(frame) {
+    const changed = new Set();
+    if (frame.symbol !== undefined && (frame.symbol !== this.symbol || frame.fresh)) {
+      this.clear(frame.symbol);
+      for (const part of ["book", "trades", "columns"]) changed.add(part);
+    }
+    if (frame.book) {
+      this.book = frame.book;
+      changed.add("book");
+    }
+    if (frame.trades) {
+      this.trades = [...this.trades, ...frame.trades].slice(-TRADES);
+      this.tradesSeen += frame.trades.length;
+      changed.add("trades");
+    }
+    if (frame.columns) {
+      this.columns = [...this.columns, ...frame.columns].slice(-COLUMNS);
+      this.columnsSeen += frame.columns.length;
+      changed.add("columns");
+    }
+    for (const name of ["exchange", "market", "account", "executions", "pages", "failed"]) {
+      if (name in frame) {
+        this.sections[name] = frame[name];
+        changed.add(name);
+      }
+    }
+    return changed;
+  }
+}

@@ -1,0 +1,131 @@
+"""One symbol as pages show it: however many messages the feed has, what is kept does not grow."""
+
+from typing import Any
+
+import numpy as np
+
+from serl.clients.book import L2Book
+from serl.clients.dashboard.ring import Ring
+from serl.exchange.records import EVENT, EventFlag, EventKind
+
+CHANNELS = ("l2", "trade", "status", "rows")
+"""Of the feed; the first makes the book, the last the order flow."""
+L2, TRADE, STATUS, ROWS = 113, 115, 116, 118
+LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
+COLUMNS, TRADES = 960, 200
+SECOND_NS = 1_000_000_000
+DAY_S = 86_400
+
+
+def time_of_day_s(time_ns: int) -> float:
+    """Exchange time as seconds after midnight: a float64 holds that exactly enough, and not the nanoseconds since 1970."""
+    return time_ns % (DAY_S * SECOND_NS) / SECOND_NS
+
+
+class SymbolView:
+    """Book, trades, and columns: what happened between two moments, with the book at the second."""
+
+    def __init__(self, number: int, name: str, tick_size: str, lot_size: str = "1") -> None:
+        self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
+        self.book = L2Book()
+        self.halted: bool | None = None
+        #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
+        self.trades: Ring[list[Any]] = Ring(TRADES)
+        self.columns: Ring[dict[str, Any]] = Ring(COLUMNS)
+        self._column_ns = -1
+        self._last_ticks = 0
+        self._begin_column()
+
+    def _begin_column(self) -> None:
+        self._traded: list[list[int]] = []
+        self._rows: list[bytes] = []
+
+    def take(self, message: list[Any]) -> None:
+        """A feed message [kind, epoch, previous, sequence, time_ns, items]."""
+        kind, items = message[0], message[5]
+        if kind == L2:
+            self.book.apply(message)
+        elif kind == ROWS:
+            self._rows.append(items)
+        elif kind == TRADE:
+            self.take_trades(items)
+            self._traded.extend(items)
+        elif kind == STATUS:
+            self.halted = bool(items[0])
+
+    def take_trades(self, items: list[list[int]]) -> None:
+        """Trades as on the feed, oldest first."""
+        for match_id, time_ns, *rest in items[-TRADES:]:
+            self.trades.append([match_id, time_of_day_s(time_ns), *rest])
+        on_book = [price for _, _, price, _, _, off_book in items if not off_book]
+        self._last_ticks = on_book[-1] if on_book else self._last_ticks
+
+    def sample(self, time_ns: int) -> None:
+        """Ends a column at time_ns; none where the exchange's time stands still and nothing happened."""
+        if time_ns <= self._column_ns and not self._rows:
+            return
+        self._column_ns = time_ns
+        bids, asks = (self.book.levels(side, COLUMN_LEVELS) for side in (0, 1))
+        self.columns.append(
+            {
+                "t": time_of_day_s(time_ns),
+                "bid": bids[0][0] if bids else None,
+                "ask": asks[0][0] if asks else None,
+                "last": self._last_ticks or None,
+                "traded": traded_by_price(self._traded),
+                "imbalance": imbalance(bids, asks),
+                "flow": order_flow(b"".join(self._rows)),
+                "bids": [level[:2] for level in bids],
+                "asks": [level[:2] for level in asks],
+            }
+        )
+        self._begin_column()
+
+    def restart(self) -> None:
+        """Another process is the exchange now: its time may be another, the book comes anew, what it said of halts is void."""
+        self.book = L2Book()
+        self.halted = None
+        self._column_ns = -1
+        self.columns.clear()
+        self.trades.clear()
+        self._begin_column()
+
+    def ladder(self) -> dict[str, Any]:
+        """The top of the book now."""
+        bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
+        return {"bids": bids, "asks": asks, "sequence": self.book.sequence, "halted": self.halted, "last": self._last_ticks or None}  # fmt: skip
+
+
+def traded_by_price(trades: list[list[int]]) -> list[list[int]]:
+    """[price_ticks, lots bought by aggressors, lots sold by them] of each price at which the book traded."""
+    found: dict[int, list[int]] = {}
+    for _, _, price, qty, aggressor, off_book in trades:
+        if not off_book:
+            found.setdefault(price, [price, 0, 0])[1 + aggressor] += qty
+    return sorted(found.values())
+
+
+def imbalance(bids: list[tuple[int, int, int]], asks: list[tuple[int, int, int]]) -> float | None:
+    """(bid - ask) / (bid + ask) lots of the best IMBALANCE_LEVELS levels; None without any."""
+    bid, ask = (sum(level[1] for level in side[:IMBALANCE_LEVELS]) for side in (bids, asks))
+    return (bid - ask) / (bid + ask) if bid + ask else None
+
+
+def order_flow(rows: bytes) -> dict[str, int]:
+    """Lots that were added to the book and cancelled from it, by side, in EVENT rows of channel `rows`."""
+    events = np.frombuffer(rows, EVENT)
+    rested = (events["kind"] == EventKind.RESTED) | (
+        (events["kind"] == EventKind.ACCEPTED) & (events["flags"] & EventFlag.RESTING > 0)
+    )
+    gone = np.isin(events["kind"], (EventKind.REDUCED, EventKind.REPLACED)) | (
+        (events["kind"] == EventKind.CANCELLED) & (events["flags"] & EventFlag.RESTING > 0)
+    )
+    buys = events["side"] == 0
+
+    def lots(which: Any, column: str) -> int:
+        return int(events[column][which].sum())
+
+    return {
+        "added_bid": lots(rested & buys, "leaves_lots"), "added_ask": lots(rested & ~buys, "leaves_lots"),
+        "cancelled_bid": lots(gone & buys, "qty_lots"), "cancelled_ask": lots(gone & ~buys, "qty_lots"),
+    }  # fmt: skip

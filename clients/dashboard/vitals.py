@@ -1,0 +1,74 @@
+"""How the exchange is: whether it answers, how fast, how much it does."""
+
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+AWAY_S = 1.5
+WINDOW = 240
+
+
+class Vitals:
+    """Follows the replies to statistics queries: round trips, rates, the clock."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.time_ns = 0
+        self.clock: list[Any] = []
+        self.answered_s: float | None = None
+        self._epoch: int | None = None
+        self._round_trips_ms: deque[float] = deque(maxlen=WINDOW)
+        self._counts: deque[tuple[float, int, dict[str, float]]] = deque(maxlen=8)
+        self.feed_messages = 0
+        #: gaps in the feed that were closed by a snapshot
+        self.gaps = 0
+
+    def is_another(self, reply: list[Any]) -> bool:
+        """Whether a reply to STATISTICS comes from another process than the last one: an exchange without a journal begins each time with
+        the same epoch."""
+        if not self._counts:
+            return self._epoch is None or reply[2] != self._epoch
+        return bool(reply[2] != self._epoch or reply[5]["uptime_s"] < self._counts[-1][2]["uptime_s"])
+
+    def answered(self, reply: list[Any], took_s: float) -> None:
+        """A reply to STATISTICS."""
+        now_s = time.monotonic()
+        self.answered_s, self.time_ns, self._epoch = now_s, int(reply[4]), int(reply[2])
+        self._round_trips_ms.append(took_s * 1e3)
+        self._counts.append((now_s, self.time_ns, {**reply[5], "feed_messages": self.feed_messages}))
+
+    def restart(self) -> None:
+        """A new process: its counts began again."""
+        self._counts.clear()
+        self._round_trips_ms.clear()
+
+    @property
+    def away(self) -> bool:
+        """Whether nothing was heard for too long."""
+        return self.answered_s is None or time.monotonic() - self.answered_s > AWAY_S
+
+    def shown(self) -> dict[str, Any]:
+        """For the page."""
+        found = {"away": self.away, "endpoint": self.endpoint, "clock": self._clock()}
+        if not self._counts:
+            return found
+        trips = np.array(self._round_trips_ms)
+        newest = self._counts[-1][2]
+        return found | {
+            "round_trip_ms": [round(float(value), 3) for value in np.percentile(trips, (50, 99))] + [round(float(trips[-1]), 3)],
+            "rates": {name: round(self._rate(name), 1) for name in ("commands", "events", "messages", "feed_messages")},
+            "counts": {name: newest[name] for name in ("commands", "events", "orders_open", "sessions", "uptime_s") if name in newest},
+            "gaps": self.gaps,
+        }  # fmt: skip
+
+    def _clock(self) -> dict[str, Any] | None:
+        if not self.clock:
+            return None
+        moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[0][1]
+        return {"kind": self.clock[0], "speed": self.clock[1], "time_ns": str(self.time_ns), "running": moving}
+
+    def _rate(self, name: str) -> float:
+        (first_s, _, first), (last_s, _, last) = self._counts[0], self._counts[-1]
+        return (last[name] - first[name]) / (last_s - first_s) if last_s > first_s else 0.0

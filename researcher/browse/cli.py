@@ -1,0 +1,39 @@
+"""`serl dashboard`: the market in a browser, and the researcher beside it."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Example: serl dashboard --connect tcp://127.0.0.1:5570 --researcher runs/researcher --port 8700")
+@click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--token", default="", help="Of the account, and of an operator, where the exchange has tokens.")
+@click.option("--account", help="Participant whose positions are shown; nobody else may be logged in under its name.")
+@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
+@click.option(
+    "--execution", "executions", multiple=True, type=click.Path(path_type=Path),
+    help="File of `serl execute --progress`; may be given more than once.",
+)  # fmt: skip
+@click.option("--researcher", "run", type=click.Path(path_type=Path), help="Folder of a run: adds its page.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
+@click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+def dashboard(
+    connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], run: Path | None, host: str, port: int
+) -> None:  # fmt: skip
+    """Serves a web page of a running exchange until Ctrl-C. It waits for an exchange that is not there yet."""
+    from serl.clients.dashboard.account import Account
+    from serl.clients.dashboard.board import Board
+    from serl.clients.dashboard.link import Link
+    from serl.clients.dashboard.server import serve
+    from serl.researcher.browse.routes import routes
+
+    board = Board()
+    board.put("pages", {"researcher": run is not None})
+    holder = Account(connect, account or "dashboard", token, curve, wanted=account is not None)
+    link = Link(connect, board, holder, token=token, curve=curve, executions=executions)
+
+    def tell(address: str, operators: str) -> None:
+        click.echo(f"dashboard {address}")
+        click.echo(f"operator  {operators}")
+
+    serve(board, link, host, port, routes(run) if run else [], tell)

@@ -1,0 +1,135 @@
+"""What a run has found so far, read from its database while the run goes on; nothing is written, and nothing of the researcher is loaded."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.outer.errors import RunError
+
+BUSY_S = 2.0
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """RunError if there is no database, or none that can be read now."""
+    path = folder / "run.db"
+    if not path.is_file():
+        raise RunError(f"{folder} has no run.db yet; a run begins with `serl researcher start --output {folder}`")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as database:
+            database.row_factory = sqlite3.Row
+            yield database
+    except sqlite3.Error as error:
+        raise RunError(f"{path}: cannot be read as the database of a run ({error})") from None
+
+
+def state(folder: Path) -> str:
+    """Changes whenever the run has written something."""
+    try:
+        found = (folder / "run.db").stat()
+    except OSError:
+        return "none"
+    return f"{found.st_mtime_ns:x}-{found.st_size:x}"
+
+
+def overview(folder: Path) -> dict[str, Any]:
+    """Everything but the texts of modules; RunError if the run cannot be read."""
+    with _reading(folder) as database:
+        facts = {row["name"]: json.loads(row["value"]) for row in database.execute("SELECT * FROM facts")}
+        config = facts.get("config") or {}
+        candidates = [_candidate(row) for row in database.execute("SELECT * FROM candidates ORDER BY iteration, slot")]
+        return {
+            "name": config.get("name", folder.name),
+            "proposer": config.get("proposer"),
+            "model": config.get("model"),
+            "iterations_due": config.get("iterations"),
+            "command": facts.get("command"),
+            "stopped": facts.get("stopped"),
+            "iterations": _iterations(database, candidates),
+            "candidates": candidates,
+            "instructions": _instructions(database),
+            "verdicts": _verdicts(database),
+        }
+
+
+def _candidate(row: sqlite3.Row) -> dict[str, Any]:
+    score = json.loads(row["score"]) if row["score"] else {}
+    return {
+        "iteration": row["iteration"], "slot": row["slot"], "key": row["key"], "parents": json.loads(row["parents"]),
+        "stage": row["stage"], "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
+        "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"),
+    }  # fmt: skip
+
+
+def _iterations(database: sqlite3.Connection, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each finished one: its best candidate with its interval, PA_ema, the best so far, figures of tuning."""
+    rows, so_far = [], None
+    for row in database.execute("SELECT * FROM iterations ORDER BY iteration"):
+        scored = [one for one in candidates if one["iteration"] == row["iteration"] and one["stage"] == "done"]
+        best = max(scored, key=lambda one: one["pa_bps"], default=None)
+        if best is not None:
+            so_far = best["pa_bps"] if so_far is None else max(so_far, best["pa_bps"])
+        rows.append(
+            {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "seconds")}
+            | {"low_bps": best and best["low_bps"], "high_bps": best and best["high_bps"], "best_so_far_bps": so_far}
+            | {"tuning": json.loads(row["facts"])}
+        )
+    return rows
+
+
+def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:
+    """The population of prompts: each instruction with the mean performance of the modules that were written under it."""
+    found = database.execute(
+        "SELECT i.id, i.iteration, i.kind, i.origin, i.parents, i.text, avg(m.performance_bps) AS score_bps, count(m.id) AS uses "
+        "FROM instructions i LEFT JOIN prompts p ON p.instruction = i.id LEFT JOIN modules m ON m.prompt = p.id "
+        "GROUP BY i.id ORDER BY i.kind, score_bps IS NULL, score_bps DESC, i.id"
+    )
+    return [dict(row) | {"parents": json.loads(row["parents"])} for row in found]
+
+
+def _verdicts(database: sqlite3.Connection) -> list[dict[str, Any]]:
+    """What was not taken, by stage, reason and model, with the newest example."""
+    found = database.execute(
+        "SELECT v.stage, v.reason, v.model, v.text AS example, v.iteration AS last_iteration, t.count FROM verdicts v JOIN "
+        "(SELECT max(id) AS newest, count(*) AS count FROM verdicts WHERE reason != 'ok' GROUP BY stage, reason, model) t "
+        "ON v.id = t.newest ORDER BY t.count DESC, v.stage, v.reason"
+    )
+    return [dict(row) for row in found]
+
+
+def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
+    """A candidate with its modules, each beside the parent's of the same kind; RunError if there is none or the run cannot be read."""
+    with _reading(folder) as database:
+        row = _one(database, iteration, slot)
+        if row is None:
+            raise RunError(f"no candidate in iteration {iteration}, slot {slot}")
+        parents = [tuple(place) for place in json.loads(row["parents"])]
+        before = {place: _modules(_one(database, *place)) for place in parents}
+        modules = []
+        for kind, module in sorted(_modules(row).items()):
+            place = next((place for place in parents if kind in before[place]), None)
+            modules.append(
+                {"kind": kind, **module, "parent": place, "parent_text": before[place][kind]["text"] if place else None}
+            )
+        verdicts = database.execute(
+            "SELECT kind, stage, reason, text FROM verdicts WHERE iteration = ? AND slot = ? AND reason != 'ok' ORDER BY id", (iteration, slot)
+        )  # fmt: skip
+        score = json.loads(row["score"]) if row["score"] else {}
+        score.pop("advantages_bps", None)
+        return _candidate(row) | {
+            "score": score, "policy": row["policy"], "modules": modules, "verdicts": [dict(one) for one in verdicts],
+        }  # fmt: skip
+
+
+def _one(database: sqlite3.Connection, iteration: int, slot: int) -> sqlite3.Row | None:
+    found: sqlite3.Row | None = database.execute(
+        "SELECT * FROM candidates WHERE iteration = ? AND slot = ?", (iteration, slot)
+    ).fetchone()
+    return found
+
+
+def _modules(row: sqlite3.Row | None) -> dict[str, dict[str, str]]:
+    return json.loads(row["modules"]) if row is not None else {}

@@ -1,0 +1,59 @@
+"""Progress files: what an execution writes is what the dashboard reads."""
+
+from pathlib import Path
+
+import pytest
+
+from serl.agents.execution.errors import ProgressError
+from serl.agents.execution.executor import Executor
+from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
+from serl.agents.execution.progress import ProgressFile, schedule_of
+from serl.clients.blocking import connect
+from serl.clients.dashboard.progress import Progress
+from serl.exchange.records import Side
+from tests.served import start_exchange
+
+SECOND_NS = 1_000_000_000
+
+
+def order(qty: int = 90, start_s: int = 2, seconds: int = 3) -> ParentOrder:
+    return ParentOrder("SIM", Side.SELL, qty, start_s * SECOND_NS, (start_s + seconds) * SECOND_NS, SECOND_NS)
+
+
+def test_the_schedule_goes_from_nothing_to_everything() -> None:
+    assert schedule_of(order(), Twap()) == [
+        [2 * SECOND_NS, 0],
+        [3 * SECOND_NS, 30],
+        [4 * SECOND_NS, 60],
+        [5 * SECOND_NS, 90],
+    ]
+    eager = schedule_of(order(), AlmgrenChriss(risk_aversion=1.0))
+    assert (eager[0][1], eager[-1][1]) == (0, 90)
+    assert eager[1][1] > 60, "most of it at once"
+
+
+def test_an_execution_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "execution.jsonl"
+    with (
+        start_exchange(symbols="SIM", clock="scaled:1") as served,
+        connect(served.endpoint, "maker") as maker,
+        connect(served.endpoint, "executor") as client,
+    ):
+        for price in (100, 99, 98):
+            maker.buy("SIM", 50, price)
+        maker.sell("SIM", 50, 101)
+        work = order(start_s=int(client.session.clock[2] / SECOND_NS) + 3)
+        execution = Executor(client, work, Twap(), progress=ProgressFile(path, "executor", work, Twap())).run()
+    shown = Progress(path).shown()
+    assert shown["order"]["participant"] == "executor"
+    assert shown["filled_lots"] == execution.filled_lots == 90
+    assert [fill[1:3] for fill in shown["fills"]] == [[price, qty] for _, price, qty, _ in execution.fills]
+    assert shown["ended"] == {"unfilled_lots": execution.unfilled_lots}
+    assert shown["problem"] == ""
+
+
+def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ProgressError, match="can be written"):
+        ProgressFile(tmp_path / "file" / "below", "executor", order(), Twap())

@@ -1,0 +1,161 @@
+"""What pages are sent: the newest state, bounded, and nothing twice."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
+from serl.clients.dashboard.progress import Progress
+from serl.clients.dashboard.ring import Ring
+from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
+from serl.exchange.records import EVENT, EventFlag, EventKind
+
+SECOND_NS = 1_000_000_000
+
+
+def with_book(name: str = "SIM") -> SymbolView:
+    view = SymbolView(0, name, "0.01")
+    view.book.apply_snapshot([145, 1, 1, 10, 0, [[[99, 5, 1], [98, 7, 2]], [[101, 4, 1]]]])
+    return view
+
+
+def board_of(*views: SymbolView) -> Board:
+    board = Board()
+    board.views = {view.name: view for view in views}
+    return board
+
+
+def l2(previous: int, sequence: int, *levels: list[int]) -> list[Any]:
+    return [113, 1, previous, sequence, 0, list(levels)]
+
+
+def trades(first: int, count: int) -> list[Any]:
+    items = [[first + index, SECOND_NS, 100, 1, index % 2, 0] for index in range(count)]
+    return [115, 1, 0, first, 0, items]
+
+
+def test_a_reader_of_a_ring_gets_what_is_newer_and_kept() -> None:
+    ring: Ring[int] = Ring(3)
+    for item in range(5):
+        ring.append(item)
+    assert ring.since(0) == [2, 3, 4]
+    assert ring.since(4) == [4]
+    assert ring.since(5) == []
+    assert ring.since(0, most=2) == [3, 4]
+
+
+def test_a_page_is_sent_nothing_twice() -> None:
+    view = with_book()
+    board, cursor = board_of(view), Cursor()
+    board.put("market", {"symbols": [["SIM", "0.01", "1"]]})
+    first = board.frame(cursor)
+    assert first["symbol"] == "SIM" and first["fresh"] and first["market"]
+    assert first["book"]["bids"] == [(99, 5, 1), (98, 7, 2)]
+    assert board.frame(cursor) == {}
+    view.take(l2(10, 11, [0, 99, 6, 1]))
+    assert board.frame(cursor)["book"]["bids"][0] == (99, 6, 1)
+    board.put("market", {"symbols": [["SIM", "0.01", "1"]]})
+    assert board.frame(cursor) == {}, "the same again is no change"
+
+
+def test_a_slow_page_gets_the_newest_state_and_not_a_queue() -> None:
+    view = with_book()
+    board, cursor = board_of(view), Cursor()
+    board.frame(cursor)
+    for sequence in range(11, 50_011):
+        view.take(l2(sequence - 1, sequence, [0, 99, sequence, 1]))
+        view.take(trades(sequence, 1))
+    frame = board.frame(cursor)
+    assert frame["book"]["bids"][0] == (99, 50_010, 1)
+    assert [trade[0] for trade in frame["trades"]] == list(range(50_011 - TRADES_A_FRAME, 50_011))
+    assert board.frame(cursor) == {}
+
+
+def test_what_is_kept_does_not_grow() -> None:
+    view = with_book()
+    for step in range(3 * COLUMNS):
+        view.take(trades(step, 50))
+        view.sample(step * SECOND_NS)
+    assert len(view.columns.since(0)) == COLUMNS
+    assert len(view.trades.since(0)) == TRADES
+
+
+def test_a_column_says_what_was_traded_since_the_one_before() -> None:
+    view = with_book()
+    view.take(
+        [115, 1, 0, 11, 0, [[1, 0, 101, 3, 0, 0], [2, 0, 99, 2, 1, 0], [3, 0, 101, 4, 0, 0], [4, 0, 100, 9, 0, 1]]]
+    )
+    view.sample(SECOND_NS)
+    view.sample(2 * SECOND_NS)
+    first, second = view.columns.since(0)
+    assert first["traded"] == [[99, 0, 2], [101, 7, 0]], "prints are outside the book"
+    assert first["last"] == 101
+    assert (first["bid"], first["ask"], first["t"]) == (99, 101, 1.0)
+    assert second["traded"] == []
+
+
+def test_no_column_while_time_stands_still() -> None:
+    view = with_book()
+    for _ in range(5):
+        view.sample(7 * SECOND_NS)
+    assert view.columns.count == 1
+
+
+def test_another_process_begins_anew() -> None:
+    view = with_book()
+    view.take(trades(1, 5))
+    view.sample(9 * SECOND_NS)
+    board, cursor = board_of(view), Cursor()
+    board.frame(cursor)
+    board.generation += 1
+    view.restart()
+    view.sample(1 * SECOND_NS)
+    frame = board.frame(cursor)
+    assert frame["fresh"]
+    assert [column["t"] for column in frame["columns"]] == [1.0]
+    assert frame["book"]["bids"] == []
+
+
+def test_order_flow_is_what_the_rows_do_to_the_book() -> None:
+    rows = np.zeros(6, EVENT)
+    rows["kind"] = [
+        EventKind.ACCEPTED, EventKind.ACCEPTED, EventKind.RESTED, EventKind.CANCELLED, EventKind.REDUCED, EventKind.FILL,
+    ]  # fmt: skip
+    rows["flags"] = [EventFlag.RESTING, 0, 0, EventFlag.RESTING, 0, EventFlag.MAKER]
+    rows["side"] = [0, 0, 1, 0, 1, 0]
+    rows["qty_lots"] = [10, 99, 20, 3, 4, 50]
+    rows["leaves_lots"] = [10, 99, 20, 0, 16, 0]
+    expected = {"added_bid": 10, "added_ask": 20, "cancelled_bid": 3, "cancelled_ask": 4}
+    assert order_flow(rows.tobytes()) == expected
+
+
+def test_imbalance_is_between_minus_one_and_one() -> None:
+    assert imbalance([(99, 3, 1)], [(101, 1, 1)]) == 0.5
+    assert imbalance([], [(101, 1, 1)]) == -1.0
+    assert imbalance([], []) is None
+
+
+def test_traded_by_price_adds_up() -> None:
+    assert traded_by_price([[1, 0, 100, 3, 0, 0], [2, 0, 100, 4, 1, 0]]) == [[100, 3, 4]]
+
+
+def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "execution.jsonl"
+    progress = Progress(path)
+    assert progress.shown()["order"] is None
+    order = '{"order": {"symbol": "SIM", "qty_lots": 100}, "schedule": [[0, 0], [10000000000, 100]]}\n'
+    path.write_text(order + '{"fill": [1000000000, 50, 10]}\n{"fill": [2000')
+    shown = progress.shown()
+    assert shown["schedule"] == [[0.0, 0], [10.0, 100]]
+    assert (shown["filled_lots"], shown["average_ticks"]) == (10, 50)
+    with path.open("a") as file:
+        file.write('000000, 53, 20]}\n{"ended": {"unfilled_lots": 5}}\n')
+    shown = progress.shown()
+    assert (shown["filled_lots"], shown["average_ticks"]) == (30, 52)
+    assert shown["fills"][-1] == [2.0, 53, 20, 30]
+    assert shown["ended"] == {"unfilled_lots": 5}
+    path.write_text(order)
+    assert progress.shown()["filled_lots"] == 0, "another execution began in the file"
+    path.write_text(order + "rubbish\n")
+    assert "rubbish" in progress.shown()["problem"]

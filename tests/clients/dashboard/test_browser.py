@@ -1,0 +1,262 @@
+"""The dashboard as people see it: a real exchange, a real dashboard, a real browser. Screenshots go to the folder that SERL_SCREENSHOTS names."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.clients.blocking import Exchange, connect
+from tests.clients.dashboard.served import Shown, browser, dashboard
+from tests.served import free_endpoint, launch, start_exchange
+
+TRADES, P95_MS = 40, 200
+LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter(row => row.dataset.price)
+    .map(row => [Number(row.dataset.price), Number(row.dataset.lots)])"""
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with start_exchange(symbols="SIM,ABC", clock="scaled:1") as served:
+        yield served.endpoint
+
+
+@pytest.fixture(scope="module")
+def shown(opened: Any, endpoint: str) -> Iterator[Shown]:
+    with dashboard(endpoint) as found:
+        yield found
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    folder = Path(os.environ.get("SERL_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Looked:
+    """A page and what its console said."""
+
+    def __init__(self, opened: Any, address: str, width: int = 1440, height: int = 900, scheme: str = "dark") -> None:
+        self.context = opened.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
+        self.page.wait_for_selector("#state:not(:text('connecting'))")
+
+    def __enter__(self) -> "Looked":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.context.close()
+
+    def levels(self, side: str) -> list[list[int]]:
+        found: list[list[int]] = self.page.evaluate(LEVELS_JS, side)
+        return sorted(found, reverse=side == "bid")
+
+
+def quote(client: Exchange, symbol: str = "SIM") -> None:
+    """A book of six levels a side."""
+    for level in range(1, 7):
+        client.buy(symbol, 10 * level, 1000 - level)
+        client.sell(symbol, 20 * level, 1000 + level)
+
+
+def eventually(holds: Any, what: str, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def book_of(client: Exchange, side: int) -> list[list[int]]:
+    return [[price, qty] for price, qty, _ in client.book("SIM", 14)[side]]
+
+
+def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint: str, shown: Shown) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+        client.mass_cancel()
+        quote(client)
+        random = np.random.default_rng(1)
+        for _ in range(60):
+            side, qty = random.integers(2), int(random.integers(1, 50))
+            price = int(1000 + (1 if side else -1) * random.integers(1, 20))
+            (client.sell if side else client.buy)("SIM", qty, price)
+        client.buy("SIM", 45)
+        client.sell("SIM", 25)
+        eventually(lambda: looked.levels("bid") == book_of(client, 0), "bids")
+        eventually(lambda: looked.levels("ask") == book_of(client, 1), "asks")
+        assert len(looked.levels("bid")) > 5
+        assert looked.said == []
+        assert {url.split("/")[2] for url in looked.asked} == {shown.address.split("/")[2]}, "nothing of elsewhere"
+
+
+def test_a_trade_appears_within_200_ms(opened: Any, endpoint: str, shown: Shown) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+        client.mass_cancel()
+        client.sell("SIM", 10_000, 1001)
+        client.buy("SIM", 10_000, 999)
+        eventually(lambda: looked.levels("ask") == [[1001, 10_000]], "the book is there")
+        looked.page.evaluate("""() => {
+            window.seenAt = {};
+            new MutationObserver(changes => {
+                for (const { addedNodes } of changes) for (const node of addedNodes) if (node.dataset?.match) window.seenAt[node.dataset.match] ??= Date.now();
+            }).observe(document.getElementById("tape"), { childList: true });
+        }""")
+        sent = {}
+        for _ in range(TRADES):
+            began = time.time()
+            order = client.buy("SIM", 1)
+            sent[str(order.fills[0].match_id)] = began * 1e3
+            time.sleep(0.07)
+        eventually(lambda: looked.page.evaluate("Object.keys(window.seenAt).length") >= TRADES, "every trade appears")
+        seen = looked.page.evaluate("window.seenAt")
+        waits = [seen[match] - began for match, began in sent.items()]
+        print(f"trade to page: p50 {np.percentile(waits, 50):.0f} ms, p95 {np.percentile(waits, 95):.0f} ms")
+        assert np.percentile(waits, 95) <= P95_MS
+
+
+def test_freezing_stops_the_page_and_it_catches_up(opened: Any, endpoint: str, shown: Shown) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+        client.mass_cancel()
+        quote(client)
+        eventually(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is there")
+        looked.page.keyboard.press("Space")
+        client.buy("SIM", 5, 1000)
+        time.sleep(0.5)
+        assert looked.levels("bid")[0] == [999, 10]
+        assert looked.page.inner_text("#state").lower() == "frozen"
+        looked.page.keyboard.press("Space")
+        eventually(lambda: looked.levels("bid")[0] == [1000, 5], "it goes on with the newest state")
+
+
+def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: str, shown: Shown) -> None:
+    with Looked(opened, shown.operator) as looked:
+        page = looked.page
+        assert "operator=" not in page.url, "the token does not stay in the address"
+        page.get_by_role("button", name="Hold").click()
+        page.wait_for_selector("#state:text('held')")
+        at = page.inner_text("#clock")
+        time.sleep(1.3)
+        assert page.inner_text("#clock") == at
+        page.get_by_role("button", name="Run").click()
+        page.wait_for_selector("#state:text('scaled')")
+        page.get_by_label("speed").select_option("10")
+        before = page.inner_text("#clock")
+        eventually(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds a second", 10)
+        page.get_by_label("Time of day to go on to").fill("15:00:00")
+        page.get_by_role("button", name="Go on to").click()
+        eventually(lambda: page.inner_text("#clock").startswith("15:0"), "it went on")
+
+
+def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.operator) as looked:
+        client.mass_cancel()
+        quote(client)
+        page = looked.page
+        page.get_by_role("button", name="Halt").click()
+        page.wait_for_selector("#state:text('halted')")
+        page.get_by_role("button", name="Resume").click()
+        page.wait_for_selector("#state:text('scaled')")
+        page.get_by_label("lots").fill("7")
+
+        def bought() -> bool:
+            page.get_by_role("button", name="Send").click()
+            client.wait(0.5)
+            return bool(client.fills())
+
+        eventually(bought, "an order of the page trades")
+        assert client.fills()[0].price_ticks == 1001
+        page.wait_for_selector("#account tr:has-text('SIM')")
+
+
+def test_without_the_token_nothing_can_be_operated(opened: Any, shown: Shown) -> None:
+    with Looked(opened, shown.address) as looked:
+        assert looked.page.get_by_role("button", name="Halt").count() == 0
+        assert looked.page.get_by_role("button", name="Hold").is_disabled()
+        text = looked.page.evaluate("""async () => new Promise(resolve => {
+            const socket = new WebSocket(location.href.replace("http", "ws") + "live");
+            socket.onopen = () => socket.send(JSON.stringify({ do: "halt", id: 1, token: "guess", symbol: "SIM" }));
+            socket.onmessage = ({ data }) => JSON.parse(data).done && resolve(JSON.parse(data));
+        })""")
+        assert text["failed"]
+        assert "operator token" in text["text"]
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_every_size_and_theme(
+    opened: Any, endpoint: str, shown: Shown, screenshots: Path, width: int, height: int, scheme: str
+) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.operator, width, height, scheme) as looked:
+        client.mass_cancel()
+        quote(client)
+        client.buy("SIM", 30)
+        eventually(lambda: len(looked.levels("ask")) >= 5, "the book is there")
+        time.sleep(1.0)
+        assert looked.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert looked.page.evaluate("document.documentElement.dataset.theme") == scheme
+        looked.page.screenshot(path=str(screenshots / f"market-{width}-{scheme}.png"), full_page=True)
+        looked.page.keyboard.press("t")
+        assert looked.page.evaluate("document.documentElement.dataset.theme") != scheme
+        assert looked.said == []
+
+
+def test_every_control_is_reached_by_keyboard(opened: Any, shown: Shown) -> None:
+    with Looked(opened, shown.operator) as looked:
+        reached = set()
+        for _ in range(30):
+            looked.page.keyboard.press("Tab")
+            reached.add(looked.page.evaluate("document.activeElement.textContent.trim() || document.activeElement.id"))
+        assert {"Freeze", "Theme", "Halt", "Resume", "Send"} <= reached
+        looked.page.keyboard.press("Shift+Tab")
+        looked.page.locator("body").click(position={"x": 700, "y": 300})
+        looked.page.keyboard.press("?")
+        assert looked.page.locator("#help").is_visible()
+        looked.page.keyboard.press("Escape")
+        before = looked.page.input_value("#symbol")
+        looked.page.keyboard.press("]")
+        eventually(lambda: looked.page.input_value("#symbol") != before, "the next symbol")
+
+
+def test_it_waits_for_an_exchange_that_restarts(opened: Any, screenshots: Path) -> None:
+    endpoint = free_endpoint()
+    first = launch("--symbols", "SIM", endpoint=endpoint)
+    try:
+        with dashboard(endpoint) as shown, Looked(opened, shown.address) as looked:
+            with connect(endpoint, "quoter") as client:
+                quote(client)
+                eventually(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is there")
+            first.kill()
+            looked.page.wait_for_selector("#state:text('exchange away')")
+            assert endpoint in looked.page.inner_text("#notice")
+            looked.page.screenshot(path=str(screenshots / "away.png"))
+            second = launch("--symbols", "SIM", endpoint=endpoint)
+            try:
+                eventually(lambda: looked.levels("bid") == [], "the book of the new exchange is empty")
+                with connect(endpoint, "quoter") as client:
+                    client.buy("SIM", 77, 500)
+                    eventually(lambda: looked.levels("bid") == [[500, 77]], "its orders appear")
+                eventually(looked.page.locator("#notice").is_hidden, "the notice goes")
+                assert looked.said == []
+            finally:
+                second.kill()
+                assert second.process.stdout is not None
+                second.process.stdout.close()
+    finally:
+        first.kill()
+        assert first.process.stdout is not None
+        first.process.stdout.close()

@@ -1,0 +1,122 @@
+"""What the researcher's page reads of a run, and that it shows texts of models as texts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.researcher.browse import runs
+from serl.researcher.candidates import Candidate, Module, Result
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
+from tests.clients.dashboard.served import browser, dashboard
+from tests.researcher.outer.small import score_of
+from tests.served import free_endpoint
+
+HOSTILE = "<img src=x onerror='window.hurt = true'><script>window.hurt = true</script>"
+FIRST = f"def reward(x):\n    # {HOSTILE}\n    return 1\n"
+SECOND = f"def reward(x):\n    # {HOSTILE}\n    return 2\n"
+
+
+def draft(text: str | None, *verdicts: Verdict) -> Draft:
+    prompt = Prompt(Kind.REWARD, ({"role": "user", "content": HOSTILE},), instruction=1)
+    return Draft(Kind.REWARD, "code", "model", "tiny", prompt, text, verdicts)
+
+
+def proposal(text: str, *parents: tuple[int, int]) -> Proposal:
+    return Proposal(Candidate({Kind.REWARD: Module("code", text)}), (draft(text),), parents)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A run of two iterations; in the second a candidate descends from the first, and one is rejected."""
+    database = Database(tmp_path / "run.db")
+    database.set_fact("config", {"name": HOSTILE, "iterations": 5, "proposer": "dek", "model": "tiny"})
+    database.add_instructions(
+        0, [Instruction(Kind.REWARD, HOSTILE, "initial"), Instruction(Kind.REWARD, "Other", "initial")]
+    )
+    database.add_proposal(1, 0, proposal(FIRST))
+    database.add_results(1, "tiny", {0: Result("done", "", score_of(2.0), None, {})})
+    database.set_performance(1, 5.0)
+    database.finish(1, Lessons(), model="tiny", pa_bps=2.0, ema_bps=2.0, change_bps=None, seconds=9.0)
+    database.add_proposal(2, 0, proposal(SECOND, (1, 0)))
+    bad = Verdict(Kind.REWARD, "tiny", 1, "read", "forbidden", HOSTILE)
+    database.add_proposal(2, 1, Proposal(None, (draft(None, bad, bad),)))
+    database.add_results(2, "tiny", {0: Result("done", "", score_of(-1.0), None, {})})
+    database.set_performance(2, 5.0)
+    facts = {"log_p": -9.5, "entropy": 4.0, "kl": 0.1, "gradient_norm": 3.0}
+    database.finish(2, Lessons(facts=facts), model="tiny+1", pa_bps=-1.0, ema_bps=1.7, change_bps=-0.3, seconds=9.0)
+    database.close()
+    yield tmp_path
+
+
+def test_the_overview_is_of_the_whole_run(folder: Path) -> None:
+    found = runs.overview(folder)
+    assert [(one["iteration"], one["slot"], one["stage"], one["parents"]) for one in found["candidates"]] == [
+        (1, 0, "done", []), (2, 0, "done", [[1, 0]]), (2, 1, "rejected", []),
+    ]  # fmt: skip
+    last = found["iterations"][-1]
+    assert (last["low_bps"], last["pa_bps"], last["high_bps"], last["best_so_far_bps"]) == (-2.0, -1.0, 0.0, 2.0)
+    assert last["tuning"]["log_p"] == -9.5
+    scores = {one["id"]: (one["uses"], one["score_bps"]) for one in found["instructions"]}
+    assert scores[1][0] == 3 and scores[1][1] == pytest.approx((2.0 - 1.0 - 6.0) / 3)
+    assert scores[2] == (0, None)
+    (verdict,) = [one for one in found["verdicts"] if one["stage"] == "read"]
+    assert (verdict["reason"], verdict["count"], verdict["example"]) == ("forbidden", 2, HOSTILE)
+    json.dumps(found)
+
+
+def test_a_candidate_comes_with_its_parents_module(folder: Path) -> None:
+    (module,) = runs.candidate(folder, 2, 0)["modules"]
+    assert (module["text"], module["parent"], module["parent_text"]) == (SECOND, (1, 0), FIRST)
+    (module,) = runs.candidate(folder, 1, 0)["modules"]
+    assert (module["parent"], module["parent_text"]) == (None, None)
+    rejected = runs.candidate(folder, 2, 1)
+    assert rejected["modules"] == []
+    assert [one["reason"] for one in rejected["verdicts"]] == ["forbidden", "forbidden"]
+    with pytest.raises(RunError, match="iteration 9"):
+        runs.candidate(folder, 9, 0)
+
+
+def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="serl researcher start"):
+        runs.overview(tmp_path)
+    assert runs.state(tmp_path) == "none"
+    (tmp_path / "run.db").write_text("no database at all, but long enough to be looked at" * 99)
+    with pytest.raises(RunError, match="cannot be read"):
+        runs.overview(tmp_path)
+
+
+def test_reading_does_not_write(folder: Path) -> None:
+    before = runs.state(folder), sorted(path.name for path in folder.iterdir())
+    runs.overview(folder)
+    assert before == (runs.state(folder), sorted(path.name for path in folder.iterdir()))
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_texts_of_models_are_shown_as_texts(folder: Path, width: int, height: int) -> None:
+    with browser() as opened, dashboard(free_endpoint(), "--researcher", str(folder)) as shown:
+        page: Any = opened.new_page(viewport={"width": width, "height": height})
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(shown.address + "researcher")
+        page.wait_for_selector("#detail pre")
+        assert page.inner_text("#name") == HOSTILE
+        assert HOSTILE in page.inner_text("#detail pre")
+        page.locator(".node").first.focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("pre .plus")
+        assert page.inner_text("pre .plus").strip() == "+     return 2"
+        assert page.inner_text("pre .minus").strip() == "-     return 1"
+        assert HOSTILE in page.inner_text("#prompts")
+        page.locator("#rejected details").first.click()
+        assert HOSTILE in page.inner_text("#rejected pre")
+        assert page.evaluate("window.hurt") is None
+        assert page.locator("img").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert said == []
