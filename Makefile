@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/installed
+FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -17,7 +18,7 @@ lint: $(DEV)
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
-demo: $(RUN)
+demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
 
 bench: $(DEV)
@@ -33,6 +34,10 @@ $(RUN): pyproject.toml constraints.txt setup.py
 	touch $(RUN)
 
 # PyPI's torch for Linux brings gigabytes of CUDA; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one
+$(FULL): $(RUN)
+	$(INSTALL) -e '.[learning,researcher]'
+	touch $(FULL)
+
 $(DEV): $(RUN)
 	$(INSTALL) -e '.[dev]'
 	touch $(DEV)

@@ -5,6 +5,7 @@ First a TWAP works a parent order; when the researcher has ended, the policy tha
 
 import contextlib
 import dataclasses
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from serl.exchange.config import time_of_day_ns
 
 POPULATION, HOSTS = "liquid", 2
 OPEN = "09:30"
+EXECUTIONS = "twap", "learnt"
 LOOK_S = 0.25
 LEAD_S = 10
 """Between the moment at which the second order is known and its window: the executor has to start."""
@@ -62,6 +64,7 @@ class Scene:
 
     def run(self) -> Steps:
         """All of it."""
+        self._forget()
         yield from self._exchange()
         if self.plan.researcher:
             self.start("model", "llm", "fetch", "tiny")
@@ -78,6 +81,14 @@ class Scene:
             yield from self._ended("researcher")
             yield from self._winner()
 
+    def _forget(self) -> None:
+        """Removes what an earlier demo left; in a folder of anybody else's nothing is touched."""
+        if not (self.plan.output / "exchange.log").exists():
+            return
+        for name in ("researcher", *EXECUTIONS):
+            shutil.rmtree(self.plan.output / name, ignore_errors=True)
+            Path(self._progress(name)).unlink(missing_ok=True)
+
     def _exchange(self) -> Steps:
         plan = self.plan
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
@@ -91,7 +102,8 @@ class Scene:
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
         if plan.page is not None:
             page = self.start(
-                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research)
+                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research),
+                *(word for name in EXECUTIONS for word in ("--execution", self._progress(name))),
             )  # fmt: skip
             yield page.wait_for("dashboard")[-1]
 
@@ -119,8 +131,12 @@ class Scene:
         set_clock(self.endpoint, "", time_of_day_ns(OPEN))
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
-        options = (*order.options, "--connect", self.endpoint, "--name", name)
+        options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self._progress(name))
         self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
+
+    def _progress(self, name: str) -> str:
+        """The file by which the page follows an execution."""
+        return str(self.plan.output / f"{name}.jsonl")
 
     def _winner(self) -> Steps:
         """The second order, by the policy that the researcher found."""
