@@ -49,7 +49,6 @@ def main(endpoint: str, rate: float, seconds: float) -> None:
             sequence[channel] = number
             sent += 1
         time.sleep(BURST_S)
-    print(f"sent {sent / passed_s:.0f}/s", flush=True)
     context.destroy(0)
 
 
