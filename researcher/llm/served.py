@@ -18,6 +18,8 @@ from serl.researcher.llm.settings import Endpoint
 
 READY_S_MAX = 120.0
 STOP_S_MAX = 10.0
+ANSWER_S_MAX = 1800.0
+"""Of one answer: a large model on a busy processor writes for minutes, and asking again would begin anew. A server that died is noticed at once."""
 
 
 class ServedModel:
@@ -99,7 +101,7 @@ class ServedModel:
         )  # fmt: skip
         address = self._ready()
         self._port = int(address.rpartition(":")[2])
-        return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded")
+        return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded", timeout_s=ANSWER_S_MAX)
 
     def _ready(self) -> str:
         """The address that the process says once it serves."""
