@@ -96,6 +96,7 @@ class Scene:
             "exchange", "exchange", "start", "--symbols", plan.order.symbol, "--endpoint", self.endpoint, "--journal", journal,
             "--clock", f"scaled:{plan.speed:g}", "--clock-start", OPEN, "--hold",
         )  # fmt: skip
+        yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
         exchange.wait_for("  journal")
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)
