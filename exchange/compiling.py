@@ -8,6 +8,7 @@ what is cached here carries a checksum of all that it may be made of: after an u
 """
 
 import os
+import re
 import zlib
 from functools import cache
 from typing import Any
@@ -20,6 +21,9 @@ import serl
 
 CONSTANTS = ("records.py", "state.py")
 """Files without compiled functions whose constants are part of them."""
+
+COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
+"""What a file with compiled functions has."""
 
 outside: set[str] = set()
 """Paths of files that are not serl's and whose compiled functions have serl's inlined into them: cached as serl's own."""
@@ -35,7 +39,7 @@ def _sources() -> int:
             if name.endswith(".py"):
                 with open(os.path.join(folder, name), "rb") as file:
                     text = file.read()
-                if name in CONSTANTS or b"numba" in text or b"compiling" in text:
+                if name in CONSTANTS or COMPILED.search(text):
                     checksum = zlib.crc32(text, checksum)
     return checksum
 

@@ -128,7 +128,7 @@ def _contract(kind: Kind, form: Form) -> str:
         return f"It is a JSON specification: {specs.SPECS[kind].__doc__} Example:\n{example(kind, 'spec').strip()}"
     name, parameters = SIGNATURES[kind]
     shown = "\n".join(inspect.getsource(one) for one in _SHOWN.get(kind, []))
-    head = f"It is Python: define {name}({', '.join(parameters)}). Import only numpy, torch, math, dataclasses, typing and the contracts."
+    head = f"It is Python: define {name}({', '.join(parameters)}). Give a whole module, with its imports: only numpy, torch, math, dataclasses, typing and the contracts."
     return f"{head}\n{shown}Example:\n```python\n{example(kind, 'code').strip()}\n```"
 
 
