@@ -31,4 +31,4 @@ def _watch(parent: int) -> None:
 if __name__ == "__main__":
     end_with(int(sys.argv[1]))
     sys.argv = ["serl", *sys.argv[2:]]
-    runpy.run_module("serl", run_name="__main__")
+    runpy.run_module("serl", run_name="__main__", alter_sys=True)
