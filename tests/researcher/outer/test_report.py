@@ -83,7 +83,7 @@ def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
     base = config_of(iterations=2, candidates=2)
     for _ in range(2):  # the second time all is there
         rows = proof.proof(base, ["random", "default"], 3, tmp_path, Arithmetic(), tester)
-        assert tested == ["random-0", "random-1", "random-2", "default-0", "default-1", "default-2"]
+        assert tested == ["random-0", "default-0", "random-1", "default-1", "random-2", "default-2"]
     random, default = rows
     assert default["validation"] == [0.0, 0.0, 0.0]
     low, high = random["validation"][1:]
