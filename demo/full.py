@@ -66,15 +66,11 @@ class Scene:
         """All of it."""
         self._forget()
         yield from self._exchange()
-        if self.plan.researcher:
-            self.start("model", "llm", "fetch", "tiny")
-            yield from self._ended("model")
-            config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
-            self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
-            yield "researcher: a language model designs learning algorithms beside all this"
         self._execute("twap", "twap", self.plan.order)
         yield from self._logged_in(2)
         yield from self._market()
+        if self.plan.researcher:
+            yield from self._research()
         yield from self._ended("twap")
         self.executed.append("twap")
         if self.plan.researcher:
@@ -130,6 +126,14 @@ class Scene:
         yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
         yield from self._logged_in(2 + HOSTS)
         set_clock(self.endpoint, "", time_of_day_ns(OPEN))
+
+    def _research(self) -> Steps:
+        """After the market has opened: it takes all the processor that it gets."""
+        self.start("model", "llm", "fetch", "tiny")
+        yield from self._ended("model")
+        config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
+        self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
+        yield "researcher: a language model designs learning algorithms beside all this"
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self._progress(name))

@@ -25,7 +25,7 @@ def show(plan: Plan) -> None:
         live = stack.enter_context(_live(console))
         for line in scene.run():
             if line is not None:
-                console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"))
+                console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"), soft_wrap=True)
             if live is not None:
                 live.update(_view(scene))
     path = write_report(plan, scene.executed)
