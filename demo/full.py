@@ -102,7 +102,7 @@ class Scene:
                 "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research),
                 *(word for name in EXECUTIONS for word in ("--execution", self._progress(name))),
             )  # fmt: skip
-            yield page.wait_for("dashboard")[-1]
+            yield from page.wait_for("operator")
 
     def _market(self) -> Steps:
         """History, which sets the clock itself, or simulated traders."""

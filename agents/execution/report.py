@@ -116,6 +116,7 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> byt
         _hours(fill_times), prices * tick_size, s=10 + sizes * scale, color="#c0392b", alpha=0.7, label=label, zorder=3
     )
     top.set_ylabel("price")
+    top.ticklabel_format(axis="y", useOffset=False)
     top.set_title(_title(order, summary))
     top.legend(loc="best", fontsize=8, frameon=False)
     bottom.plot(

@@ -13,13 +13,14 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 SOON_S = 15.0
-FULL_SPEED, SLOWLY = ("--speed", "max"), ("--speed", "5")
+FULL_SPEED, SLOWLY = ("--quick", "--speed", "max"), ("--quick", "--speed", "5")
+WHOLE = ("--no-researcher", "--port", "0")
 
 
 class Demo:
     """A demo in a process group of its own, whose processes carry a mark in their environment."""
 
-    def __init__(self, folder: Path, speed: tuple[str, str]) -> None:
+    def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
         self.mark = f"SERL_TEST_MARK={uuid.uuid4().hex}".encode()
         self.output, self.temporary = folder / "output", folder / "temporary"
         self.temporary.mkdir()
@@ -27,7 +28,7 @@ class Demo:
         self.log = folder / "log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "serl", "demo", "--quick", *speed, "--output", str(self.output)],
+                [sys.executable, "-u", "-m", "serl", "demo", *options, "--output", str(self.output)],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, name: value, "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"},
@@ -66,25 +67,37 @@ def replay_runs(demo: Demo) -> bool:
     return demo.says("replaying")
 
 
+def traders_start(demo: Demo) -> bool:
+    return demo.says("market: the traders")
+
+
+def order_is_worked(demo: Demo) -> bool:
+    progress = demo.output / "twap.jsonl"
+    return progress.exists() and "fill" in progress.read_text()
+
+
 def report_is_written(demo: Demo) -> bool:
     return any(demo.output.glob("*-twap.json"))
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["parent", "group"])
 @pytest.mark.parametrize(
-    ("stage", "speed"),
+    ("stage", "options"),
     [
         (after_half_a_second, FULL_SPEED),
         (exchange_is_starting, FULL_SPEED),
         (exchange_is_up, FULL_SPEED),
         (replay_runs, SLOWLY),
         (report_is_written, FULL_SPEED),
+        (exchange_is_starting, WHOLE),
+        (traders_start, WHOLE),
+        (order_is_worked, WHOLE),
     ],
 )
 def test_ctrl_c_ends_the_demo_and_all_it_started(
-    stage: Callable[[Demo], bool], speed: tuple[str, str], send: Callable[[int, int], None], tmp_path: Path
+    stage: Callable[[Demo], bool], options: tuple[str, ...], send: Callable[[int, int], None], tmp_path: Path
 ) -> None:
-    stop_at(Demo(tmp_path, speed), stage, send, signal.SIGINT)
+    stop_at(Demo(tmp_path, options), stage, send, signal.SIGINT)
 
 
 def test_sigterm_does_so_too(tmp_path: Path) -> None:
@@ -107,3 +120,20 @@ def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int]
         for process in demo.processes():
             os.kill(process, signal.SIGKILL)
         demo.process.wait()
+
+
+def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
+    demo = Demo(tmp_path, WHOLE)
+    try:
+        while not order_is_worked(demo):
+            assert demo.process.poll() is None, demo.log.read_text()
+            time.sleep(0.05)
+        os.kill(demo.process.pid, signal.SIGKILL)
+        demo.process.wait()
+        deadline = time.monotonic() + SOON_S
+        while demo.processes():
+            assert time.monotonic() < deadline, demo.processes()
+            time.sleep(0.1)
+    finally:
+        for process in demo.processes():
+            os.kill(process, signal.SIGKILL)
