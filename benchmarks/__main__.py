@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("kernel", "served", "replay", "traders", "environments", "ppo", "researcher")
-APART = ("llm", "researcher")
-"""Need a fetched model, or minutes; not part of `all`."""
+APART = ("llm",)
+"""Needs fetched models; not part of `all`."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
