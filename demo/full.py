@@ -83,7 +83,7 @@ class Scene:
             return
         for name in ("researcher", *EXECUTIONS):
             shutil.rmtree(self.plan.output / name, ignore_errors=True)
-            Path(self._progress(name)).unlink(missing_ok=True)
+            Path(self.progress(name)).unlink(missing_ok=True)
 
     def _exchange(self) -> Steps:
         plan = self.plan
@@ -100,7 +100,7 @@ class Scene:
         if plan.page is not None:
             page = self.start(
                 "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research),
-                *(word for name in EXECUTIONS for word in ("--execution", self._progress(name))),
+                *(word for name in EXECUTIONS for word in ("--execution", self.progress(name))),
             )  # fmt: skip
             yield from page.wait_for("operator")
 
@@ -136,10 +136,10 @@ class Scene:
         yield "researcher: a language model designs learning algorithms beside all this"
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
-        options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self._progress(name))
+        options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
         self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
 
-    def _progress(self, name: str) -> str:
+    def progress(self, name: str) -> str:
         """The file by which the page follows an execution."""
         return str(self.plan.output / f"{name}.jsonl")
 

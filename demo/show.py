@@ -1,6 +1,7 @@
 """The demo on a terminal: what happens in lines, and below them, where there is a terminal, the market as it moves."""
 
 import contextlib
+import json
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from serl.clients.processes import Child
 from serl.demo.full import Plan, Scene
 from serl.demo.report import write_report
 
@@ -43,10 +45,15 @@ def _view(scene: Scene) -> RenderableType:
     if scene.watcher is None:
         return Text("")
     at_work = [one for one in scene.children.values() if not one.ended]
-    words = [Text(f"{one.name:10} {_last_line(one.log)}", overflow="ellipsis", no_wrap=True) for one in at_work]
+    words = [Text(f"{one.name:10} {_words(scene, one)}", overflow="ellipsis", no_wrap=True) for one in at_work]
     return Group(scene.watcher.table(), *words)
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split()
-    return lines[-1] if lines else ""
+def _words(scene: Scene, one: Child) -> str:
+    """How far an execution is; what others said last."""
+    progress = Path(scene.progress(one.name))
+    if progress.exists():
+        fills = [json.loads(line).get("fill", (0, 0, 0)) for line in progress.read_text().splitlines()]
+        return f"{sum(lots for _, _, lots in fills):,} of {scene.plan.order.qty_lots:,} lots"
+    lines = one.text.splitlines()
+    return lines[-1].strip() if lines else ""
