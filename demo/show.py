@@ -53,7 +53,7 @@ def _words(scene: Scene, one: Child) -> str:
     """How far an execution is; what others said last."""
     progress = Path(scene.progress(one.name))
     if progress.exists():
-        fills = [json.loads(line).get("fill", (0, 0, 0)) for line in progress.read_text().splitlines()]
+        fills = [json.loads(line).get("fill", (0, 0, 0)) for line in progress.read_text().split("\n")[:-1]]
         return f"{sum(lots for _, _, lots in fills):,} of {scene.plan.order.qty_lots:,} lots"
     lines = one.text.splitlines()
     return lines[-1].strip() if lines else ""
