@@ -122,7 +122,11 @@ class Replayer:
         at = 0
         while at < len(self.rows):
             stop = min(at + step, len(self.rows))
-            if due is not None and at >= self._fast_until:
+            if at < self._fast_until:
+                stop = min(stop, self._fast_until)
+            elif due is not None:
+                if at == self._fast_until and self.kind == "scaled":
+                    self._go_on_to(int(self.rows[at]["time_ns"]))
                 stop = self._wait_until_due(due, at, stop)
             while self.progress.sent - self.progress.answered > WINDOW_ROWS:
                 self._listen(0.2)
@@ -140,6 +144,12 @@ class Replayer:
         self.progress.finished = True
         return self.progress
 
+    def _go_on_to(self, time_ns: int) -> None:
+        """Sets the clock to where the replay really begins, when all before it is in the book."""
+        while self.progress.answered < self.progress.sent:
+            self._listen(0.2)
+        set_clock(self.endpoint, self.token, time_ns)
+
     def _promise(self, time_ns: int) -> None:
         self.client.words.say(msgpack.packb([Kind.PROMISE, time_ns]))
 
@@ -147,7 +157,8 @@ class Replayer:
         """The market time that is due now; None for as fast as it goes."""
         first_ns = int(self.rows[self._fast_until]["time_ns"]) if self._fast_until < len(self.rows) else 0
         if self.kind == "scaled":
-            set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
+            if self._fast_until:
+                set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
             return self._follow_clock(RemoteClock())
         if self.speed is None:
             return None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from serl.clients.blocking import connect
 from serl.clients.replay import Replayer
 from serl.exchange.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.served import Raw, start_exchange
@@ -73,3 +74,27 @@ def test_a_replay_follows_the_clock() -> None:
         while answered.value < before + 1000:
             assert time.monotonic() < deadline, "what was due before the time it was set to is played at once"
             time.sleep(0.1)
+
+
+def test_what_lies_before_the_beginning_is_not_waited_for() -> None:
+    day = generate_day(5, end_ns=OPEN_NS + 900 * SECOND_NS)
+    from_ns, to_ns = OPEN_NS + 600 * SECOND_NS, OPEN_NS + 602 * SECOND_NS
+    with start_exchange(symbols="DEMO", clock="scaled:1") as served:
+        replayer = Replayer(day, served.endpoint, from_ns=from_ns, to_ns=to_ns)
+        began = time.monotonic()
+        done = replayer.run(lambda progress: None)
+        took_s = time.monotonic() - began
+        replayer.close()
+        assert done.answered == int((day.commands["time_ns"] <= to_ns).sum())
+        assert 1 < took_s < 60, (
+            "the two seconds after the beginning take as long as they did, the ten minutes before do not"
+        )
+        first_ns = served_trades(served.endpoint)[0][1]
+        assert first_ns < day.commands["time_ns"][0] + 100 * SECOND_NS < from_ns, (
+            "what lies before keeps out of the window"
+        )
+
+
+def served_trades(endpoint: str) -> list[list[int]]:
+    with connect(endpoint, "onlooker") as client:
+        return client.trades("DEMO", 10_000)
