@@ -46,6 +46,8 @@ class Update:
     performance_bps: float
     """Of the fresh candidates."""
     baseline_bps: float
+    loss: float
+    """What was descended; see this module."""
     log_p: float
     """Σ log p(token) of a module."""
     weight: float
@@ -116,10 +118,10 @@ class Tuner:
         self._optimizer.step()
         self.step, self.baseline_bps = self.step + 1, baseline_bps
         self.replay.add(fresh)
-        log_p, weight, kl, entropy_now = (float(value) for value in seen)
+        loss, log_p, weight, kl, entropy_now = (float(value) for value in seen)
         self.stopped = self._stop(kl, entropy_now)
         return Update(
-            self.step, mean_bps, baseline_bps, log_p, weight, kl, entropy_now, norm, len(replayed), self.stopped
+            self.step, mean_bps, baseline_bps, loss, log_p, weight, kl, entropy_now, norm, len(replayed), self.stopped
         )
 
     @property
@@ -148,7 +150,7 @@ class Tuner:
         return decay * self.baseline_bps + (1 - decay) * mean_bps if self.step else mean_bps
 
     def _backward(self, rows: Sequence[Experience], gains: Any) -> Iterator[list[tuple[float, ...]]]:
-        """Gradients of all rows, microbatch by microbatch; yields (log p, weight, KL, entropy) of each row."""
+        """Gradients of all rows, microbatch by microbatch; yields (loss, log p, weight, KL, entropy) of each row."""
         config = self.config
         for batch, part in self._microbatches(rows):
             with torch.no_grad(), self.model.disable_adapter():
@@ -162,7 +164,7 @@ class Tuner:
             weight = torch.where(gain > 0, weight.clamp(min=config.weight_min), weight)
             loss = -weight * gain * log_p + config.kl_weight * kl - config.entropy_weight * spread
             (loss.sum() / len(rows)).backward()
-            yield torch.stack([log_p, weight, kl, spread], dim=1).tolist()
+            yield torch.stack([loss.detach(), log_p, weight, kl, spread], dim=1).tolist()
 
     def _stop(self, kl: float, entropy_now: float) -> str | None:
         if kl > self.config.kl_max:

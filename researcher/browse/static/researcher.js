@@ -30,7 +30,7 @@ const logp = new Chart(element("logp"), {
   axes: { y: plain, entropy: plain }, x: steps, scales,
 });
 const kl = new Chart(element("kl"), {
-  series: [{ label: "gradient norm", stroke: "violet", points: dots, value: figure }, { label: "KL from the last model", stroke: "amber", points: dots, scale: "kl", value: figure }],
+  series: [{ label: "loss", stroke: "violet", points: dots, value: figure }, { label: "KL from the base model", stroke: "amber", points: dots, scale: "kl", value: figure }],
   axes: { y: plain, kl: plain }, x: steps, scales,
 });
 let tag = "";
@@ -86,7 +86,7 @@ function drawTuning(iterations) {
   const column = (name) => tuned.map((row) => row.tuning[name] ?? null);
   const at = tuned.map((row) => row.iteration);
   logp.set([at, column("log_p"), column("entropy")]);
-  kl.set([at, column("gradient_norm"), column("kl")]);
+  kl.set([at, column("loss"), column("kl")]);
 }
 
 function prompts(instructions) {
