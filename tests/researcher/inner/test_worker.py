@@ -1,6 +1,9 @@
 """Workers: jobs one after the other in a process, crashes, time, and being abandoned."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -8,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from serl.agents.learning.training import CHECKPOINT
+from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import WORDS, AbandonedError, abandon, work
 from serl.researcher.sandbox.verdict import Outcome
 
@@ -54,3 +59,28 @@ def test_an_abandoned_job_has_no_verdict(tmp_path: Path) -> None:
     assert len(found) == 1
     with pytest.raises(AbandonedError, match="--resume"):
         raise found[0]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from serl.researcher.candidates import Budget, Candidate
+from serl.researcher.inner.evaluate import evaluate_many
+from serl.researcher.inner.settings import Settings
+
+evaluate_many([Candidate({})], Settings.model_validate_json(sys.argv[1]), Budget(static_steps=10**9), Path(sys.argv[2]), 1)
+"""
+
+
+def test_ctrl_c_in_training_leaves_no_verdict(settings: Settings, tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, settings.model_dump_json(), str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE
+    )  # fmt: skip
+    while not list(tmp_path.glob(f"*/job/{CHECKPOINT}")):
+        assert running.poll() is None, running.communicate()[1]
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in errors
+    assert list(tmp_path.glob("*/result.json")) == []
+    assert list(tmp_path.glob("*/rung-*.json")) == []
