@@ -187,7 +187,8 @@ const KEYS = {
   "?": () => element("help").showModal(),
 };
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, button, a, dialog")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+  if (event.key === " " && event.target.closest("button, a")) return; // it presses them
   const action = KEYS[event.key];
   if (action) {
     event.preventDefault();

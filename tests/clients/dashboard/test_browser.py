@@ -236,6 +236,8 @@ def test_every_control_is_reached_by_keyboard(opened: Any, shown: Shown) -> None
         looked.page.keyboard.press("?")
         assert looked.page.locator("#help").is_visible()
         looked.page.keyboard.press("Escape")
+        eventually(lambda: not looked.page.locator("#help").is_visible(), "the help is closed")
+        looked.page.evaluate("document.activeElement.blur()")
         before = looked.page.input_value("#symbol")
         looked.page.keyboard.press("]")
         eventually(lambda: looked.page.input_value("#symbol") != before, "the next symbol")
