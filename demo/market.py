@@ -1,11 +1,13 @@
 """The demo's own look at the market: a session that follows the book and the trades."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 
 from serl.clients.blocking import Exchange, connect
+from serl.exchange.errors import SerlError
 from serl.exchange.wire import Kind
 
 DEPTH = 5
@@ -65,5 +67,6 @@ class Watcher:
         return table
 
     def close(self) -> None:
-        """Leaves the exchange."""
-        self.client.close()
+        """Leaves the exchange, if it is still there: Ctrl-C reaches it as soon as us."""
+        with contextlib.suppress(SerlError):
+            self.client.close()
