@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Sequence
 
-from serl.researcher.candidates import Form, Score
+from serl.researcher.candidates import Budget, Form, Score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.requests import Message
 from serl.researcher.modules import contracts, specs
@@ -57,12 +57,11 @@ def reasons(score: Score) -> str:
     )
 
 
-def market_text(settings: Settings) -> str:
+def market_text(settings: Settings, budget: Budget) -> str:
     """The market in a sentence or two."""
-    return (
-        f"A policy learns first in a {settings.market.kind} market, then in a {settings.dynamic.kind} one, and is scored by {settings.orders} "
-        "orders on a simulated exchange."
-    )
+    then = f", then in a {settings.dynamic.kind} one," if budget.dynamic_steps else ""
+    where = "in bars of a minute that it has not seen" if settings.scored_in == "bars" else "on a simulated exchange"
+    return f"A policy learns {'first ' if then else ''}in a {settings.market.kind} market{then} and is scored by {settings.orders} orders {where}."
 
 
 def learnt(best: Sequence[Trial], worst: Sequence[Trial]) -> list[str]:
@@ -71,12 +70,12 @@ def learnt(best: Sequence[Trial], worst: Sequence[Trial]) -> list[str]:
     return [f"{name}: {reasons(trial.result.score)}." for name, trial in told if trial.result.score]
 
 
-def macro(settings: Settings, lines: Sequence[str]) -> str:
+def macro(settings: Settings, budget: Budget, lines: Sequence[str]) -> str:
     """Task, market, what was learnt."""
     known = "\n".join(f"- {line}" for line in lines)
     return (
         "You design reinforcement-learning algorithms that execute large orders. The score is the price advantage (PA, in bps) over the "
-        f"market's VWAP: higher is better, and it may be negative. {market_text(settings)}"
+        f"market's VWAP: higher is better, and it may be negative. {market_text(settings, budget)}"
         + (f"\nLearnt so far:\n{known}" if known else "")
     )
 

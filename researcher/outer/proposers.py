@@ -98,7 +98,7 @@ class EurekaProposer:
     def _draft(self, kind: Kind, best: list[Trial], rng: np.random.Generator) -> Draft:
         lines = [line for trial in best for line in prompts.module_pair(kind, trial, "Best before; improve on it")]
         text = prompts.micro(kind, self._config.form, prompts.INITIAL[kind][0], lines)
-        prompt = Prompt(kind, prompts.conversation(prompts.macro(self._config.inner, []), text))
+        prompt = Prompt(kind, prompts.conversation(prompts.macro(self._config.inner, self._config.budget, []), text))
         return written(self._author, kind, prompt, rng)
 
     def learn(self, iteration: int) -> Lessons:
@@ -153,7 +153,7 @@ class DekProposer:
         high = self._config.high_level
         if high is None:
             text = prompts.micro(kind, self._config.form, prompts.INITIAL[kind][0], [])
-            return Prompt(kind, prompts.conversation(prompts.macro(self._config.inner, []), text))
+            return Prompt(kind, prompts.conversation(prompts.macro(self._config.inner, self._config.budget, []), text))
         past = self._database.best_prompts(kind, iteration, high.instructions)
         if past and rng.random() < high.replay_share:
             number, prompt = past[rng.choice(len(past), p=high_level.rank_shares(len(past)))]
@@ -164,7 +164,7 @@ class DekProposer:
         lines = prompts.pairs(kind, instructions, high.pairs)
         lines += [line for trial in best for line in prompts.module_pair(kind, trial, "Good")]
         lines += [line for trial in worst for line in prompts.module_pair(kind, trial, "Poor")]
-        macro = prompts.macro(self._config.inner, prompts.learnt(best, worst))
+        macro = prompts.macro(self._config.inner, self._config.budget, prompts.learnt(best, worst))
         return Prompt(
             kind, prompts.conversation(macro, prompts.micro(kind, self._config.form, chosen.text, lines)), chosen.id
         )
