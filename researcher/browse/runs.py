@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.figures import iterations
 
 BUSY_S = 2.0
 
@@ -48,7 +49,7 @@ def overview(folder: Path) -> dict[str, Any]:
             "iterations_due": config.get("iterations"),
             "command": facts.get("command"),
             "stopped": facts.get("stopped"),
-            "iterations": _iterations(database, candidates),
+            "iterations": iterations(database.execute),
             "candidates": candidates,
             "instructions": _instructions(database),
             "verdicts": _verdicts(database),
@@ -62,22 +63,6 @@ def _candidate(row: sqlite3.Row) -> dict[str, Any]:
         "stage": row["stage"], "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
         "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"),
     }  # fmt: skip
-
-
-def _iterations(database: sqlite3.Connection, candidates: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each finished one: its best candidate with its interval, PA_ema, the best so far, figures of tuning."""
-    rows, so_far = [], None
-    for row in database.execute("SELECT * FROM iterations ORDER BY iteration"):
-        scored = [one for one in candidates if one["iteration"] == row["iteration"] and one["stage"] == "done"]
-        best = max(scored, key=lambda one: one["pa_bps"], default=None)
-        if best is not None:
-            so_far = best["pa_bps"] if so_far is None else max(so_far, best["pa_bps"])
-        rows.append(
-            {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "seconds")}
-            | {"low_bps": best and best["low_bps"], "high_bps": best and best["high_bps"], "best_so_far_bps": so_far}
-            | {"tuning": json.loads(row["facts"])}
-        )
-    return rows
 
 
 def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:

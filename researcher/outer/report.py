@@ -10,6 +10,7 @@ from serl.agents.pages.page import write
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database, modules_of, parents_of
 from serl.researcher.outer.errors import RunError
+from serl.researcher.outer.figures import iterations
 from serl.researcher.outer.loop import converged
 from serl.researcher.outer.run import open_run
 
@@ -26,7 +27,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "stopped": database.fact("stopped"),
         "converged": converged([row["change_bps"] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")], config.convergence),
         "best": best(database),
-        "iterations": iterations(database),
+        "iterations": iterations(database.rows),
         "valid": valid_shares(database),
         "verdicts": database.tally(),
         "candidates": dict(_counts(database)),
@@ -72,24 +73,6 @@ def lineage(database: Database, iteration: int, slot: int) -> list[dict[str, Any
                 (of,) = database.rows("SELECT * FROM candidates WHERE iteration = ? AND slot = ?", *parent)
                 found.append({name: of[name] for name in ("iteration", "slot", "key", "pa_bps")})
     return found
-
-
-def iterations(database: Database) -> list[dict[str, Any]]:
-    """Each finished one: its best candidate with interval, PA_ema, the best so far, what tuning did."""
-    rows, so_far = [], None
-    for row in database.rows("SELECT * FROM iterations ORDER BY iteration"):
-        top = database.rows(
-            "SELECT score FROM candidates WHERE iteration = ? AND stage = 'done' ORDER BY pa_bps DESC LIMIT 1",
-            row["iteration"],
-        )
-        score = json.loads(top[0]["score"]) if top else {}
-        if score and (so_far is None or score["pa_bps"] > so_far):
-            so_far = score["pa_bps"]
-        rows.append(
-            {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
-            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "tuning": json.loads(row["facts"])}
-        )  # fmt: skip
-    return rows
 
 
 def valid_shares(database: Database) -> list[dict[str, Any]]:

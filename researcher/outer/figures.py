@@ -1,0 +1,24 @@
+"""Figures of a run that its report and its page show alike, out of its database."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Query = Callable[[str], Iterable[sqlite3.Row]]
+
+
+def iterations(query: Query) -> list[dict[str, Any]]:
+    """Each finished one: its best candidate with interval, PA_ema, the best so far, what tuning did."""
+    scored = query("SELECT iteration, score FROM candidates WHERE stage = 'done' ORDER BY pa_bps, slot DESC")
+    best = {row["iteration"]: json.loads(row["score"]) for row in scored}  # the last is the best
+    rows, so_far = [], None
+    for row in query("SELECT * FROM iterations ORDER BY iteration"):
+        score = best.get(row["iteration"], {})
+        if score and (so_far is None or score["pa_bps"] > so_far):
+            so_far = score["pa_bps"]
+        rows.append(
+            {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
+            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "tuning": json.loads(row["facts"])}
+        )  # fmt: skip
+    return rows
