@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 
 
@@ -53,24 +54,21 @@ def replay(day: Path, connect: str, speed: str, start: str | None, end: str | No
             task = bar.add_task("opening", total=len(replayer.rows))
 
             def tell(progress: Progress) -> None:
-                bar.update(task, completed=progress.answered, description=_clock(progress.time_ns))
+                bar.update(task, completed=progress.answered, description=time_of_day_text(progress.time_ns))
 
             replayer.run(tell)
     except KeyboardInterrupt:
-        click.echo(f"stopped at {_clock(replayer.progress.time_ns)}, {replayer.progress.answered:,} rows answered")
+        click.echo(
+            f"stopped at {time_of_day_text(replayer.progress.time_ns)}, {replayer.progress.answered:,} rows answered"
+        )
         raise
     finally:
         replayer.close()
     elapsed = time.perf_counter() - began
     progress = replayer.progress
     click.echo(
-        f"replayed {progress.answered:,} of {progress.rows:,} commands up to {_clock(progress.time_ns)} in {elapsed:.2f} s "
+        f"replayed {progress.answered:,} of {progress.rows:,} commands up to {time_of_day_text(progress.time_ns)} in {elapsed:.2f} s "
         f"({progress.answered / elapsed:,.0f}/s)"
     )
     for reason, count in progress.rejected.items():
         click.echo(f"  {count:,} of them rejected with {reason}: others' trading displaced their orders")
-
-
-def _clock(time_ns: int) -> str:
-    seconds = time_ns // 1_000_000_000
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

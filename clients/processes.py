@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from serl.exchange.errors import SerlError
 
@@ -38,6 +39,18 @@ def free_port() -> int:
                 continue
         return port
     raise ProcessFailed("no four free ports in a row on 127.0.0.1")
+
+
+def end(process: "subprocess.Popen[Any]", patience_s: float) -> None:
+    """Ends a process, by force if it takes longer; one that has ended is left as it is."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @dataclass(frozen=True)
@@ -81,17 +94,6 @@ class Child:
         words = self.text.strip()[-2000:] or "not a word"
         return ProcessFailed(f"{self.name} ended with exit status {self.process.returncode}; it said: {words}")
 
-    def stop(self) -> None:
-        """Ends it, by force if it takes too long."""
-        if self.ended:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[list[int]]:
@@ -126,4 +128,4 @@ def child(folder: Path, name: str, *arguments: str, apart: bool = False) -> Iter
             signal.raise_signal(number)
         yield running
     finally:
-        running.stop()
+        end(started, PATIENCE_S)

@@ -50,9 +50,7 @@ class Words:
         if name == "feed":
             socket.rcvhwm = 100_000
         if self._curve is not None:
-            socket.curve_serverkey = self._curve.server_public.encode()
-            socket.curve_publickey = self._curve.client_public.encode()
-            socket.curve_secretkey = self._curve.client_secret.encode()
+            self._curve.open(socket)
         socket.connect(self._endpoints[name])
         return socket
 
@@ -71,7 +69,7 @@ class Words:
 
     def receive(self) -> None:
         """Takes everything that has come; keeps the session alive."""
-        for data in _drain(self.orders):
+        for data in drain(self.orders):
             self._answered_s = time.monotonic()
             was_live = self.session.live
             self.inbox.extend(self.session.receive(data))
@@ -80,7 +78,7 @@ class Words:
             if self.session.live and not was_live:
                 for message in self.session.unanswered.values():
                     self.say(message)
-        for data in _drain(self.queries):
+        for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
             self._replies[reply[3] if reply[0] == Kind.ERROR else reply[1]] = reply
         while self.feed.poll(0):
@@ -243,7 +241,7 @@ class Words:
         self.context.term()
 
 
-def _drain(socket: "zmq.Socket[bytes]") -> list[bytes]:
+def drain(socket: "zmq.Socket[bytes]") -> list[bytes]:
     """Everything that has come, without waiting."""
     messages = []
     try:

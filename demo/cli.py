@@ -66,10 +66,10 @@ def _quick(day: Path | None, speed: str, seed: int, output: Path) -> None:
 
 def _read(day: Path, path: Path) -> DemoOrder:
     """Writes a day file of the history that was given: the order to work in it."""
-    from serl.exchange.history.day import read_day, write_day
-    from serl.exchange.history.importing import import_day
+    from serl.agents.realism.days import load_day
+    from serl.exchange.history.day import write_day
 
     click.echo(f"reading {day}")
-    history = read_day(day) if day.suffix not in (".zip", ".csv") and day.is_file() else import_day(day)
+    history = load_day(day)
     write_day(history, path)
     return DemoOrder(history.reference.symbols[0].name, *REAL)

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from serl.clients.dashboard.progress import Progress
 from serl.clients.processes import Child, child, free_port
 from serl.clients.replay import set_clock
-from serl.demo.market import SECOND_NS, Watcher, clock_text
+from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import DemoOrder
-from serl.exchange.config import time_of_day_ns
+from serl.exchange.config import time_of_day_ns, time_of_day_text
 
 POPULATION, HOSTS = "liquid", 2
 OPEN = "09:30"
@@ -54,6 +55,8 @@ class Scene:
     watcher: Watcher | None = None
     endpoint: str = field(default_factory=lambda: f"tcp://127.0.0.1:{free_port()}")
     children: dict[str, Child] = field(default_factory=dict)
+    executions: dict[str, Progress] = field(default_factory=dict)
+    """How far those are that have begun."""
     executed: list[str] = field(default_factory=list)
     """Names of the executions that have ended."""
 
@@ -138,6 +141,7 @@ class Scene:
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
         self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
+        self.executions[name] = Progress(Path(self.progress(name)))
 
     def progress(self, name: str) -> str:
         """The file by which the page follows an execution."""
@@ -155,7 +159,7 @@ class Scene:
         start_s = self.watcher.time_ns // SECOND_NS + round(LEAD_S * self.plan.speed)
         begin_ns = -(-start_s // 60) * 60 * SECOND_NS
         order = self.plan.order
-        window = f"{clock_text(begin_ns)}-{clock_text(begin_ns + order.duration_ns)}"
+        window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(begin_ns + order.duration_ns)}"
         self._execute("learnt", str(policy), dataclasses.replace(order, window=window))
         yield from self._ended("learnt")
         self.executed.append("learnt")

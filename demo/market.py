@@ -7,17 +7,12 @@ from typing import Any
 from rich.table import Table
 
 from serl.clients.blocking import Exchange, connect
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.wire import Kind
 
 DEPTH = 5
 SECOND_NS = 1_000_000_000
-
-
-def clock_text(time_ns: int) -> str:
-    """Nanoseconds after midnight as 09:30:00."""
-    seconds = time_ns // SECOND_NS
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 @dataclass
@@ -56,7 +51,7 @@ class Watcher:
     def table(self) -> Table:
         """The ladder."""
         tick = float(self.client.instrument(self.symbol).tick_size)
-        table = Table(title=f"{self.symbol} {clock_text(self.time_ns)}, {self.trades:,} trades")
+        table = Table(title=f"{self.symbol} {time_of_day_text(self.time_ns)}, {self.trades:,} trades")
         for name in ("bid lots", "price", "ask lots"):
             table.add_column(name, justify="right")
         bids, asks = (self._book.levels(side, DEPTH) for side in (0, 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.pages.origin import origin_here
-from serl.agents.pages.page import page, png, table, write
+from serl.agents.pages.page import cell, page, png, table, write
 from serl.demo.full import POPULATION, Plan
 
 FIGURES = {
@@ -45,11 +45,7 @@ def _execution(folder: Path) -> tuple[dict[str, Any], Path]:
 
 
 def _row(summary: dict[str, Any]) -> list[str]:
-    return [_cell(summary[name]) for name in FIGURES]
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else escape(str(value))
+    return [escape(cell(summary[name])) for name in FIGURES]
 
 
 def _research(plan: Plan) -> tuple[dict[str, Any], str]:
@@ -59,7 +55,7 @@ def _research(plan: Plan) -> tuple[dict[str, Any], str]:
     path = plan.output / "research.html"
     found = research_report(plan.research, path)
     rows = [
-        [str(row["iteration"]), _cell(row["pa_bps"]), _cell(row["low_bps"]), _cell(row["high_bps"])]
+        [str(row["iteration"]), cell(row["pa_bps"]), cell(row["low_bps"]), cell(row["high_bps"])]
         for row in found["iterations"]
     ]
     text = table(["iteration", "PA of the best, bps", "low", "high"], rows)

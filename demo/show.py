@@ -1,9 +1,7 @@
 """The demo on a terminal: what happens in lines, and below them, where there is a terminal, the market as it moves."""
 
 import contextlib
-import json
 import time
-from pathlib import Path
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -51,9 +49,7 @@ def _view(scene: Scene) -> RenderableType:
 
 def _words(scene: Scene, one: Child) -> str:
     """How far an execution is; what others said last."""
-    progress = Path(scene.progress(one.name))
-    if progress.exists():
-        fills = [json.loads(line).get("fill", (0, 0, 0)) for line in progress.read_text().split("\n")[:-1]]
-        return f"{sum(lots for _, _, lots in fills):,} of {scene.plan.order.qty_lots:,} lots"
+    if one.name in scene.executions:
+        return f"{scene.executions[one.name].shown()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
     lines = one.text.splitlines()
     return lines[-1].strip() if lines else ""

@@ -125,6 +125,12 @@ def time_of_day_ns(text: str) -> int:
     return (int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)) * 1_000_000_000
 
 
+def time_of_day_text(time_ns: int) -> str:
+    """The reverse, to the second: nanoseconds after midnight as 10:30:15."""
+    seconds = time_ns // 1_000_000_000
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
 def socket_endpoints(orders: str) -> dict[str, str]:
     """The four endpoints that belong to an orders endpoint `tcp://HOST:PORT`: the next three ports."""
     match = re.fullmatch(r"tcp://(.+):(\d+)", orders)

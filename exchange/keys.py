@@ -19,6 +19,12 @@ class Keys:
     client_secret: str
     client_public: str
 
+    def open(self, socket: "zmq.Socket[bytes]") -> None:
+        """Encrypts what a client's socket says; before it connects."""
+        socket.curve_serverkey = self.server_public.encode()
+        socket.curve_publickey = self.client_public.encode()
+        socket.curve_secretkey = self.client_secret.encode()
+
 
 def new_keys(folder: Path) -> None:
     """Makes a server and a client pair; ConfigError rather than writing over keys that are there."""

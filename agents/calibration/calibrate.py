@@ -17,9 +17,10 @@ from serl.agents.calibration.poisson import PoissonRates, measure_poisson
 from serl.agents.calibration.score import Scored, floor, score
 from serl.agents.calibration.search import Trial, search
 from serl.agents.realism.days import origin_of
-from serl.agents.realism.tape import Tape, clock, tape_of
+from serl.agents.realism.tape import Tape, tape_of
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
+from serl.exchange.config import time_of_day_text
 from serl.exchange.history.day import Day
 
 LEVELS_MAX = 10
@@ -73,7 +74,7 @@ def _window(tape: Tape, times: tuple[int, int]) -> Window:
 
 
 def _hours(times: tuple[int, int]) -> str:
-    return f"{clock(times[0])}-{clock(times[1])}"
+    return f"{time_of_day_text(times[0])}-{time_of_day_text(times[1])}"
 
 
 def calibrate(

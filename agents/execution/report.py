@@ -13,6 +13,7 @@ from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
 from serl.agents.pages.origin import Origin, origin_here
 from serl.agents.pages.page import page, png, table, write_with_picture
+from serl.exchange.config import time_of_day_text
 
 Fills = list[tuple[int, int, int]]
 
@@ -81,7 +82,7 @@ def write_report(
 
 def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: Origin, picture: bytes) -> str:
     """The page around the picture."""
-    window = "-".join(_time_of_day(time_ns / 3.6e12) for time_ns in (order.start_ns, order.end_ns))
+    window = "-".join(time_of_day_text(time_ns) for time_ns in (order.start_ns, order.end_ns))
     title = f"{summary['policy']}: {summary['side']} {order.qty_lots:,} {order.symbol}, {window}"
     rows = [[escape(name), escape(value)] for name, value in lines(summary, tick_size)]
     return page(
@@ -130,7 +131,7 @@ def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> byt
     bottom.set_ylabel("lots")
     bottom.set_xlabel("time of day")
     bottom.legend(loc="upper left", fontsize=8, frameon=False)
-    bottom.xaxis.set_major_formatter(lambda hours, _: _time_of_day(hours))
+    bottom.xaxis.set_major_formatter(lambda hours, _: time_of_day_text(round(hours * 3600) * 1_000_000_000))
     for axes in (top, bottom):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
@@ -147,11 +148,6 @@ def _columns(fills: list[tuple[int, int, int, int]]) -> tuple[Any, Any, Any]:
 
 def _hours(times_ns: Any) -> Any:
     return np.asarray(times_ns, np.float64) / 3.6e12
-
-
-def _time_of_day(hours: float) -> str:
-    seconds = round(hours * 3600)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def _title(order: ParentOrder, summary: dict[str, Any]) -> str:

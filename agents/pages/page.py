@@ -50,6 +50,11 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = 
     )
 
 
+def cell(value: Any) -> str:
+    """A plain value in short; nothing for None. Not escaped."""
+    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
 def png(data: bytes, text: str) -> str:
     """A picture in the file; `text` is for those who do not see it."""
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.tape import MINUTE_NS, Tape, clock, tape_of
-from serl.exchange.config import time_of_day_ns
+from serl.agents.realism.tape import MINUTE_NS, Tape, tape_of
+from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.history.day import Day, read_day
 from serl.exchange.history.importing import import_day
 
@@ -44,7 +44,7 @@ class Source:
     @property
     def window(self) -> str:
         """FROM-TO."""
-        return f"{clock(self.start_ns)}-{clock(self.end_ns)}"
+        return f"{time_of_day_text(self.start_ns)}-{time_of_day_text(self.end_ns)}"
 
     def halves(self) -> tuple["Source", "Source"]:
         """The two halves in time."""

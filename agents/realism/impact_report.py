@@ -9,7 +9,7 @@ from serl.agents.pages.origin import Origin, origin_here
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.metaorder import ReplayImpact
-from serl.agents.realism.tape import clock
+from serl.exchange.config import time_of_day_text
 
 COLOURS = ("#f39c12", "#27ae60", "#2471a3", "#c0392b", "#2c3e50")
 
@@ -30,7 +30,7 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
     return {
         "data": {"name": name, "origin": origin, "symbol": found.symbol},
         "side": found.side.name.lower(),
-        "window": f"{clock(found.start_ns)}-{clock(found.end_ns)}",
+        "window": f"{time_of_day_text(found.start_ns)}-{time_of_day_text(found.end_ns)}",
         "window_lots": found.window_lots,
         "day_lots": found.day_lots,
         "sigma_window_ticks": found.sigma_ticks if math.isfinite(found.sigma_ticks) else None,
@@ -90,7 +90,7 @@ def draw(found: ReplayImpact) -> bytes:
         label = f"{order.qty_share:.3g} of the volume: {order.filled_lots:,} of {order.qty_lots:,} lots"
         left.plot(minutes, order.impact_ticks, color=colour, lw=1.0)
         right.plot(range(len(found.lags_ns)), order.child_ticks, "o-", ms=3, color=colour, lw=1.3, label=label)
-    left.set_xlabel(f"minutes after {clock(found.start_ns)} (grey: the metaorder is worked)")
+    left.set_xlabel(f"minutes after {time_of_day_text(found.start_ns)} (grey: the metaorder is worked)")
     left.set_ylabel("impact on the mid, ticks")
     left.set_title(f"{found.side.name.lower()} {found.symbol}, replayed: mid with the metaorder less without")
     right.set_xticks(range(len(found.lags_ns)), [f"{lag / 1e9:g}" for lag in found.lags_ns])

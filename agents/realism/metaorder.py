@@ -12,7 +12,8 @@ import numpy as np
 
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook, RealismError
-from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, clock, commands_of, market_with_history
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, commands_of, market_with_history
+from serl.exchange.config import time_of_day_text
 from serl.exchange.history.day import Day
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.state import ASK, BID
@@ -166,7 +167,7 @@ def replay_impact(
     lags = CHILD_LAGS_NS[interval_ns > CHILD_LAGS_NS]
     if np.isnan(base).any():
         raise NoTwoSidedBook(
-            f"{name} in {clock(start_ns)}-{clock(end_ns)}: no bid and ask before it; give a later window"
+            f"{name} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}: no bid and ask before it; give a later window"
         )
     orders = []
     for share in qty_shares:
@@ -189,7 +190,7 @@ def replay_impact(
 def _executed(path: Path, name: str, start_ns: int, end_ns: int) -> int:
     """Lots that history executes in the window."""
     inside = (path.time_ns >= start_ns) & (path.time_ns < end_ns)
-    where = f"{name} in {clock(start_ns)}-{clock(end_ns)}"
+    where = f"{name} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"
     if not inside.any():
         raise EmptyWindow(f"{where}: no command; give a window within the day")
     lots = int(path.traded_lots[inside].sum())

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.play import MARKET, genuine, new_output, run
+from serl.exchange.config import time_of_day_text
 from serl.exchange.history.day import Day
 from serl.exchange.history.verify import HISTORY
 from serl.exchange.kernel.commands import DONE
@@ -95,9 +96,13 @@ class Tape:
     def window(self, start_ns: int, end_ns: int) -> "Tape":
         """Messages of [start_ns, end_ns); EmptyWindow, NoTrades or NoTwoSidedBook if that is too little to compare."""
         start, stop = (int(place) for place in np.searchsorted(self.time_ns, [start_ns, end_ns]))
-        name = f"{self.symbol} in {clock(start_ns)}-{clock(end_ns)}"
+        name = f"{self.symbol} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"
         if start == stop:
-            seen = f"{clock(int(self.time_ns[0]))}-{clock(int(self.time_ns[-1]))}" if len(self) else "no time at all"
+            seen = (
+                f"{time_of_day_text(int(self.time_ns[0]))}-{time_of_day_text(int(self.time_ns[-1]))}"
+                if len(self)
+                else "no time at all"
+            )
             raise EmptyWindow(f"{name}: no visible message; the day has messages in {seen}, give a window there")
         cut = self.part(start, stop)
         if not cut.trades.any():
@@ -114,12 +119,6 @@ class Tape:
     def span(self) -> tuple[int, int]:
         """First message's time and the time just after the last one's, in ns."""
         return int(self.time_ns[0]), int(self.time_ns[-1]) + 1
-
-
-def clock(time_ns: int) -> str:
-    """A time of day for people."""
-    seconds = time_ns // SECOND_NS
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:

@@ -72,14 +72,14 @@ def start(
 
 
 def _line(config: Any, progress: Any, elapsed_s: float) -> str:
+    from serl.exchange.config import time_of_day_text
+
     values = list(progress)
     time_ns, commands = min(values[::2]), sum(values[1::2])
     if time_ns == 0:
         return f"{config.traders:,} traders are logging in"
-    seconds = time_ns // 1_000_000_000
-    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
     passed_s = (time_ns - config.open_ns) * 1e-9
-    return f"{clock}, {commands:,} commands, {passed_s / elapsed_s:,.1f} x real time"
+    return f"{time_of_day_text(time_ns)}, {commands:,} commands, {passed_s / elapsed_s:,.1f} x real time"
 
 
 def _work(

@@ -20,8 +20,8 @@ from starlette.websockets import WebSocket
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import PageAddressTaken
 from serl.clients.dashboard.link import Link
-from serl.clients.dashboard.listeners import who_listens
 from serl.clients.dashboard.pages import MESSAGE_BYTES_MAX, Page
+from serl.exchange.ports import owner_of
 
 STATIC = files("serl.clients.dashboard") / "static"
 HEADERS = {
@@ -105,7 +105,7 @@ def bind(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except (OSError, OverflowError) as error:
         listening.close()
-        who = who_listens(port)
+        who = owner_of(port)
         raise PageAddressTaken(
             f"{host}:{port} cannot be bound ({error}){f': {who} listens there' if who else ''}; choose another port, or let the system choose "
             "one with --port 0"

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 import zmq
 
+from serl.clients.words import drain
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind
@@ -42,9 +43,7 @@ class Sockets:
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 500
         socket.immediate = True  # a question to nobody is not kept for whoever comes
         if self._keys is not None:
-            socket.curve_serverkey = self._keys.server_public.encode()
-            socket.curve_publickey = self._keys.client_public.encode()
-            socket.curve_secretkey = self._keys.client_secret.encode()
+            self._keys.open(socket)
         socket.connect(self._endpoints[name])
         return socket
 
@@ -66,7 +65,7 @@ class Sockets:
     def take_replies(self) -> None:
         """Tells those who asked."""
         for socket in (self._queries, self._admin):
-            for data in _drain(socket):
+            for data in drain(socket):
                 reply = msgpack.unpackb(data, strict_map_key=False)
                 request = reply[3] if reply[0] == Kind.ERROR else reply[1]
                 if request in self._asked:
@@ -86,9 +85,3 @@ class Sockets:
     def close(self) -> None:
         """Lets the sockets go."""
         self._context.destroy(0)
-
-
-def _drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
-    with contextlib.suppress(zmq.Again):
-        while True:
-            yield socket.recv(zmq.DONTWAIT)

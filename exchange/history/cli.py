@@ -39,8 +39,9 @@ def _print_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> No
 
 
 def _time(time_ns: int) -> str:
-    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{nanoseconds:09}"
+    from serl.exchange.config import time_of_day_text
+
+    return f"{time_of_day_text(time_ns)}.{time_ns % 1_000_000_000:09}"
 
 
 def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:

@@ -14,8 +14,7 @@ from typing import Any
 from serl.clients.kept import end_with
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, perform
-from serl.researcher.sandbox.returned import read_json
-from serl.researcher.sandbox.run import CLAIMS
+from serl.researcher.sandbox.returned import read_claim
 from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 WORDS = "words.log"
@@ -83,9 +82,7 @@ class _Worker:
             return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
         if not stdout.readline():
             return self._crashed(folder, time.monotonic() - began)
-        answer = read_json(folder, ANSWER)
-        outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
-        return Verdict(outcome, answer["text"], answer.get("value"), wall_s=time.monotonic() - began)
+        return Verdict(*read_claim(folder), wall_s=time.monotonic() - began)
 
     def abandon(self) -> None:
         """From another thread than the one in `work`."""

@@ -13,10 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from serl.clients.kept import end_with
+
 HOST = "127.0.0.1"
 CACHE_MIB = 64
 """For the states of past prompts; llama.cpp's own default is 8 GiB."""
-WATCH_S = 0.25
 
 
 def main() -> None:
@@ -40,8 +41,8 @@ def main() -> None:
     _server: Any = start(arguments)
     print(f"ready {_server.listening_address}", flush=True)
     os.dup2(2, 1)  # nobody reads the pipe any more
-    while not stopped.wait(WATCH_S) and os.getppid() == arguments.parent:
-        pass
+    end_with(arguments.parent)
+    stopped.wait()
     # the server's threads may be in the middle of an answer that nobody waits for
     os._exit(0)
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from serl.clients.processes import end
 from serl.researcher.errors import require_researcher
 from serl.researcher.llm import models
 from serl.researcher.llm.errors import ModelServerError
@@ -73,12 +74,7 @@ class ServedModel:
         """Ends the process and waits for its end."""
         if self._process is None:
             return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_S_MAX)
         assert self._process.stdout
         self._process.stdout.close()
         self._process = None

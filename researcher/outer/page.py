@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from serl.agents.pages.origin import Origin
+from serl.agents.pages.page import cell, table
 from serl.agents.pages.page import page as whole
-from serl.agents.pages.page import table
 
 
 def page(found: dict[str, Any], origin: Origin) -> str:
@@ -48,11 +48,7 @@ def _score(score: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(facts: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_cell(value)}" for name, value in facts.items() if value is not None)
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
+    return ", ".join(f"{name} {cell(value)}" for name, value in facts.items() if value is not None)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
@@ -60,7 +56,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         return "<p>None.</p>"
     return table(
         [escape(name) for name in rows[0]],
-        [[escape(_cell(value)) for value in row.values()] for row in rows],
+        [[escape(cell(value)) for value in row.values()] for row in rows],
         words=True,
     )
 

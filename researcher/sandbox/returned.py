@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.errors import ReturnedError
+from serl.researcher.sandbox.verdict import Outcome
 
 JSON_BYTES_MAX = 2**20
 TENSOR_BYTES_MAX = 64 * 2**20
 TENSORS_MAX = 256
+CLAIMS = {each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)}
+"""What a job can say about itself."""
 
 
 def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
@@ -53,6 +57,15 @@ def read_json(folder: Path, name: str, bytes_max: int = JSON_BYTES_MAX) -> Any:
         if isinstance(error, ReturnedError):
             raise
         raise ReturnedError(f"{name}: JSON is due ({error})") from None
+
+
+def read_claim(folder: Path) -> tuple[Outcome, str, Any]:
+    """What a job says about itself, why, and its answer; ReturnedError if it left nothing of that form."""
+    try:
+        answer = read_json(folder, ANSWER)
+        return CLAIMS[answer["outcome"]], str(answer["text"]), answer.get("value")
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ReturnedError(str(error)) from None
 
 
 def read_tensors(folder: Path, name: str, bytes_max: int = TENSOR_BYTES_MAX) -> dict[str, NDArray[Any]]:

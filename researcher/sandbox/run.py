@@ -25,8 +25,6 @@ TICK_S = 0.025
 """Between looks at what a job uses."""
 INPUT_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 TEXT_CHARACTERS_MAX = 2500
-CLAIMS = (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)
-"""What a job can say about itself."""
 
 
 @dataclass(frozen=True)
@@ -233,8 +231,6 @@ def _judge(watched: _Watched, code: int, folder: Path, limits: Limits) -> tuple[
     if not (folder / ANSWER).is_symlink() and not (folder / ANSWER).exists():
         return Outcome.CRASHED, "it ended without an answer", None
     try:
-        answer = returned.read_json(folder, ANSWER)
-        outcome = {each.value: each for each in CLAIMS}[answer["outcome"]]
-        return outcome, str(answer["text"]), answer.get("value")
-    except (ReturnedError, KeyError, TypeError, AttributeError) as error:
+        return returned.read_claim(folder)
+    except ReturnedError as error:
         return Outcome.RETURNED, f"what it left is not an answer: {error}", None

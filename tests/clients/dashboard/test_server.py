@@ -17,8 +17,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 from serl.clients.dashboard.errors import PageAddressTaken
-from serl.clients.dashboard.listeners import who_listens
 from serl.clients.dashboard.server import bind
+from serl.exchange.ports import owner_of
 from tests.clients.dashboard.flood import now_ms
 from tests.clients.dashboard.served import Shown, dashboard
 from tests.served import Raw, free_endpoint, start_exchange
@@ -185,7 +185,7 @@ def test_a_halt_from_before_is_shown(shown: Shown) -> None:
 def test_a_taken_port_names_who_has_it() -> None:
     with contextlib.closing(bind("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
-        assert "pytest" in (who_listens(port) or "") or "python" in (who_listens(port) or "")
+        assert "pytest" in (owner_of(port) or "") or "python" in (owner_of(port) or "")
         with pytest.raises(PageAddressTaken, match=r"--port 0"):
             bind("127.0.0.1", port)
 
