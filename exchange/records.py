@@ -15,17 +15,23 @@ Rows = NDArray[np.void]
 
 
 class CommandKind(IntEnum):
-    """What a command asks for. 1-5 may come from any participant, the rest only from an operator."""
+    """What a command asks for. 1-6 may come from any participant, the rest only from an operator."""
 
     NEW = 1
     CANCEL = 2
     REDUCE = 3  # partial cancel: take qty_lots off what is open
     REPLACE = 4  # new limit price and new total quantity
     MASS_CANCEL = 5  # every order of the participant; in symbol, or everywhere with symbol = ALL_SYMBOLS
+    TERM = 6  # one more term for the participant's next NEW with flag TERMS: flags = Term, price_ticks = value
     END_DAY = 16  # cancels every DAY order
     HALT = 17
     RESUME = 18
     PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing
+    PHASE = 20  # flags = Phase
+    UNCROSS = 21  # an auction now, in a collecting phase
+    TIME = 22  # time has passed: what expires by time_ns does
+    ACCOUNT = 23  # order_id = participant, flags = Setting, price_ticks = value
+    RULE = 24  # flags = Rule, price_ticks = value
 
 
 class Side(IntEnum):
@@ -42,6 +48,9 @@ class TimeInForce(IntEnum):
     GTC = 1
     IOC = 2
     FOK = 3
+    GTT = 4  # until the time of its term EXPIRE_NS
+    AT_OPEN = 5
+    AT_CLOSE = 6
 
 
 class CommandFlag(IntFlag):
@@ -50,6 +59,87 @@ class CommandFlag(IntFlag):
     NONE = 0
     POST_ONLY = 1
     MARKET = 2  # no limit price; price_ticks must be 0; the remainder never rests
+    HIDDEN = 4
+    ALL_OR_NONE = 8
+    REDUCE_ONLY = 16
+    TERMS = 32  # uses up the terms that were sent
+
+
+class Term(IntEnum):
+    """What a TERM command says about the next order; docs/orders.md explains them."""
+
+    DISPLAY_LOTS = 0
+    MIN_LOTS = 1
+    STOP_TICKS = 2
+    TRAIL_TICKS = 3
+    PEG = 4  # a Peg
+    OFFSET_TICKS = 5
+    EXPIRE_NS = 6
+    LINK = 7  # order_id of the other one
+    SELF_TRADE = 8  # a SelfTrade
+
+
+class Peg(IntEnum):
+    """What a pegged order follows."""
+
+    NONE = 0
+    PRIMARY = 1
+    MID = 2
+
+
+class SelfTrade(IntEnum):
+    """What is cancelled where an incoming order meets one of the same participant."""
+
+    NONE = 0
+    NEWEST = 1
+    OLDEST = 2
+    BOTH = 3
+    DECREMENT = 4
+
+
+class Queue(IntEnum):
+    """Where orders of a symbol stand; all but SEEN are out of sight."""
+
+    SEEN = 0
+    HIDDEN = 1
+    CONDITIONAL = 2
+    STOP = 3
+    WAITING = 4
+
+
+class Phase(IntEnum):
+    """Of a symbol's day. From PRE_OPEN to CLOSING orders are collected for an auction."""
+
+    CONTINUOUS = 0
+    PRE_OPEN = 1
+    OPENING = 2
+    INTRADAY = 3
+    VOLATILITY = 4
+    CLOSING = 5
+    CLOSED = 6
+
+
+class Setting(IntEnum):
+    """Of an account."""
+
+    SELF_TRADE = 0
+    ORDER_LOTS_MAX = 1
+    ORDER_NOTIONAL_MAX = 2
+    COLLAR_TICKS = 3
+    ORDERS_OPEN_MAX = 4
+    POSITION_LOTS_MAX = 5
+    KILLED = 6
+
+
+class Rule(IntEnum):
+    """Of a symbol."""
+
+    LOT = 0
+    TICK = 1
+    MATCHING = 2
+    BAND_LOW = 3
+    BAND_HIGH = 4
+    BAND_ACTION = 5
 
 
 class EventKind(IntEnum):
@@ -67,6 +157,9 @@ class EventKind(IntEnum):
     RESUMED = 10
     MASS_CANCELLED = 11
     DAY_ENDED = 12
+    PHASED = 13  # flags = Phase, price_ticks and qty_lots of the auction
+    TRIGGERED = 14  # a stop order leaves its queue
+    SET = 15  # answers ACCOUNT and RULE
 
 
 class EventFlag(IntFlag):
@@ -75,6 +168,8 @@ class EventFlag(IntFlag):
     NONE = 0
     RESTING = 1  # ACCEPTED: went into the book as it is; CANCELLED: was taken out of the book
     MAKER = 2  # FILL: of the resting side
+    HIDDEN = 4  # about an order that the displayed book does not show
+    AUCTION = 8  # FILL: in an auction; both sides rested, the sell order's is MAKER too
 
 
 class Reason(IntEnum):
@@ -95,6 +190,18 @@ class Reason(IntEnum):
     NOT_PERMITTED = 11  # operator commands
     BOOK_FULL = 12  # a limit of configs/exchange.yaml is reached
     STALE_COMMAND_ID = 13  # command_id is not greater than the last one of this participant
+    KILLED = 14
+    NOT_REPLACEABLE = 15
+    BAD_TERMS = 16
+    WRONG_PHASE = 17
+    OUTSIDE_BAND = 18  # also of a cancellation
+    LIMIT_QTY = 19
+    LIMIT_NOTIONAL = 20
+    LIMIT_PRICE = 21
+    LIMIT_ORDERS = 22
+    LIMIT_POSITION = 23
+    REDUCE_ONLY = 24
+    BAD_SETTING = 25
     # cancellations
     REQUESTED = 32
     IOC_REMAINDER = 33
@@ -104,6 +211,13 @@ class Reason(IntEnum):
     DISCONNECT = 37
     DAY_END = 38
     REPLACED_BELOW_FILLED = 39  # a replace to a total that is already filled
+    SELF_TRADE = 40
+    EXPIRED = 41
+    LINKED = 42
+    AUCTION_REMAINDER = 43
+    NO_ROOM = 44
+    KILL = 45
+    NOT_REDUCING = 46
 
 
 CASH_MAX = 1 << 53
@@ -170,7 +284,49 @@ ORDER = np.dtype(
     ],
     align=True,
 )
-"""A resting order, as snapshots hold it: by symbol, side (bids first), price from best to worst, then time priority."""
+"""A displayed order, as snapshots hold it: by symbol, side (bids first), price from best to worst, then time priority.
+open_lots of an iceberg is its displayed part."""
+
+SPECIAL = np.dtype(
+    [
+        ("order_number", "<i8"),
+        ("order_id", "<i8"),
+        ("price_ticks", "<i8"),  # the limit, 0 = none
+        ("queue_ticks", "<i8"),  # where it stands in its queue
+        ("open_lots", "<i8"),  # an iceberg: its displayed part
+        ("reserve_lots", "<i8"),
+        ("total_lots", "<i8"),  # filled + open + reserve
+        ("display_lots", "<i8"),  # 0: no iceberg, as for the other terms
+        ("min_lots", "<i8"),
+        ("stop_ticks", "<i8"),
+        ("trail_ticks", "<i8"),
+        ("offset_ticks", "<i8"),
+        ("expire_ns", "<i8"),
+        ("link", "<i8"),  # order_id of the linked order
+        ("symbol", "<u2"),
+        ("participant", "<u2"),
+        ("side", "u1"),
+        ("time_in_force", "u1"),
+        ("flags", "u1"),
+        ("queue", "u1"),
+        ("peg", "u1"),
+        ("self_trade", "u1"),  # 255: as the account says
+    ],
+    align=True,
+)
+"""An order that is not displayed, or has a display, expiry or link: by symbol, queue, side, price from best to worst, then time."""
+
+# Columns of Snapshot.symbols: what the market knows of a symbol besides its orders
+PHASE, LAST_TICKS, HIGH_TICKS, LOW_TICKS, LOT, MATCHING, BAND_LOW, BAND_HIGH, BAND_ACTION, TICKS = range(10)
+TICK_ENTRIES_MAX = 8
+SYMBOL_COLUMNS = TICKS + 2 * TICK_ENTRIES_MAX  # (from price, multiple) each, by price; zeros where there is none
+
+ACCOUNT_COLUMNS = len(Setting)
+"""Columns of Snapshot.accounts, by Setting."""
+
+TERM_COLUMNS = len(Term) + 1
+"""Columns of Snapshot.terms: values by Term, then a bit for each that was given (1 << len(Term): an unknown one)."""
+ACCOUNT_SELF_TRADE = 255
 
 LEVEL = np.dtype([("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i8")], align=True)
 """A price level of a book, best first."""
