@@ -81,6 +81,8 @@ class Session:
         for option, *_ in block.options:
             assert any(self._knows(words, option) for words in lines), f"no command of the block has {option}"
         waiting, alone = [], True
+        if ("exchange", "start") in map(calls, lines):
+            self.end()  # an exchange that a page starts again is a new one
         for words, answer in zip(lines, answers(block), strict=True):
             terminal = self._start(words, block)
             if not ends(words):
@@ -117,6 +119,7 @@ class Session:
         for terminal in reversed(self._servers):
             assert terminal.process.poll() in (None, 0), f"{terminal.line}\n{terminal.text[-3000:]}"
             terminal.stop()
+        self._servers.clear()
 
     def __enter__(self) -> "Session":
         return self

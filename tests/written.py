@@ -18,7 +18,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block."""
+    """A fenced block; `less`: the options of its comment, `unrun`: the reason why it is not run."""
 
     less: str
     unrun: str

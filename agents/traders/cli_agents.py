@@ -26,7 +26,9 @@ def agents() -> None:
 @click.option("--token", default="", help="Of the participants traders-NAME-0, traders-NAME-1, ...")
 @click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
 @click.option(
-    "--flow", type=click.Path(path_type=Path), help="Folder for what each kind of trader sends: `serl dashboard --flow`."
+    "--flow",
+    type=click.Path(path_type=Path),
+    help="Folder for what each kind of trader sends: `serl dashboard --flow`.",
 )
 @click.option("--cancel-on-disconnect", is_flag=True, help="The orders of a host that dies are cancelled.")
 def start(
@@ -57,7 +59,18 @@ def start(
     workers = [
         context.Process(
             target=_work,
-            args=(config.model_dump(), seed, connect, token, host, hosts, until_ns, cancel_on_disconnect, flow, progress),
+            args=(
+                config.model_dump(),
+                seed,
+                connect,
+                token,
+                host,
+                hosts,
+                until_ns,
+                cancel_on_disconnect,
+                flow,
+                progress,
+            ),
         )
         for host in range(hosts)
     ]

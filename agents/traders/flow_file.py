@@ -1,9 +1,10 @@
 """What each kind of trader of a host sends, second by second, as JSON lines that others can follow; clients/dashboard/flow.py says what is in them.
 
-Counted a second at a time over the rows that were sent, so that a command costs no Python of its own.
+Rows that were sent are put aside and counted together some times a second, so that a command costs no Python of its own.
 """
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,11 @@ import numpy as np
 from serl.agents.traders.errors import FlowFileError
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.value import SECOND_NS
-from serl.exchange.records import CommandFlag, CommandKind, Rows
+from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Rows
+
+MEASURES = 4
+"""Limit orders, market orders, cancels, lots ordered."""
+WRITE_S = 0.25
 
 
 def file_of(folder: Path, population: str, host: int) -> Path:
@@ -43,20 +48,25 @@ class FlowFile:
         of_group = [self._kinds.index(trader) for trader in traders]
         self._kind_of = np.repeat(of_group, [group.count for group in population.groups])
         self._symbols, self._spacing_ns = population.symbols, population.spacing_ns
-        self._parts: list[Rows] = []
+        self._parts: list[bytes] = []
         self._second_ns = 0
         """End of the second that is being counted."""
+        self._next_write_s = 0.0
 
     def take(self, rows: Rows) -> None:
-        """COMMAND rows in order of arrival, with the population's numbers of symbols; writes the seconds that they end."""
+        """COMMAND rows in order of arrival, with the population's numbers of symbols; writes the seconds that are over."""
         last_ns = int(rows[-1]["time_ns"])
-        self._parts.append(rows.copy())
-        if last_ns >= self._second_ns:
+        self._parts.append(rows.tobytes())
+        if last_ns >= self._second_ns and (now_s := time.monotonic()) >= self._next_write_s:
+            self._next_write_s = now_s + WRITE_S
             whole_ns = last_ns - last_ns % SECOND_NS
-            known = np.concatenate(self._parts)
+            known = self._known()
             end = int(np.searchsorted(known["time_ns"], whole_ns))
             self._write(known[:end])
-            self._parts, self._second_ns = [known[end:]], whole_ns + SECOND_NS
+            self._parts, self._second_ns = [known[end:].tobytes()], whole_ns + SECOND_NS
+
+    def _known(self) -> Rows:
+        return np.frombuffer(b"".join(self._parts), COMMAND)
 
     def _write(self, rows: Rows) -> None:
         # a trader acts at times of its own modulo the spacing: the time of a command says who sent it
@@ -73,11 +83,11 @@ class FlowFile:
             ],
             axis=1,
         ).astype(np.int64)
-        for second, of_symbols in zip(seconds.tolist(), counts.reshape(*shape, -1), strict=True):
+        for second, of_symbols in zip(seconds.tolist(), counts.reshape(*shape, MEASURES), strict=True):
             self._file.write(json.dumps({"second": second, "sent": self._named(of_symbols)}) + "\n")
 
     def _named(self, counts: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> dict[str, dict[str, list[int]]]:
-        """By symbol and kind, of those that sent something; counts: (symbols, kinds, 4)."""
+        """By symbol and kind, of those that sent something; counts: (symbols, kinds, MEASURES)."""
         found: dict[str, dict[str, list[int]]] = {}
         for symbol, kind in np.argwhere(counts[..., :3].any(axis=-1)).tolist():
             found.setdefault(self._symbols[symbol], {})[self._kinds[kind]] = counts[symbol, kind].tolist()
@@ -86,5 +96,5 @@ class FlowFile:
     def close(self) -> None:
         """Writes what the last second has."""
         if self._parts:
-            self._write(np.concatenate(self._parts))
+            self._write(self._known())
         self._file.close()

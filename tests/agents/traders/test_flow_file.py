@@ -35,7 +35,7 @@ def total(found: list[dict[str, Any]]) -> Sent:
 
 def test_every_command_is_counted_once_where_it_belongs(tmp_path: Path) -> None:
     """Each kind has a symbol of its own here, so that a command itself says which kind sent it."""
-    kinds = {"A": "noise", "B": "zero_intelligence", "C": "avellaneda_stoikov"}
+    kinds = {"A": "hawkes", "B": "zero_intelligence", "C": "avellaneda_stoikov"}
     groups = [{"trader": kind, "symbol": place, "count": 3} for place, kind in enumerate(kinds.values())]
     population = check_population({"name": "apart", "symbols": list(kinds), "groups": groups}, "apart")
     simulation = Simulation(population, 1)

@@ -177,7 +177,9 @@ def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: 
         page.wait_for_selector(".toast.failed")
         said = page.inner_text(".toast")
         assert said.startswith("14:00:00 has passed, and an exchange's time never goes back")
-        assert said.endswith("start the exchange anew (with another --journal folder, or none), then the replay with --from 14:00:00")
+        assert said.endswith(
+            "start the exchange anew (with another --journal folder, or none), then the replay with --from 14:00:00"
+        )
 
 
 def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown) -> None:
@@ -247,7 +249,10 @@ def test_order_flow_by_kind_of_trader(
             for second in range(300)
         ]  # fmt: skip
         (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
-    with dashboard(endpoint, "--flow", str(tmp_path)) as shown, Looked(opened, shown.address, width, height, scheme) as looked:
+    with (
+        dashboard(endpoint, "--flow", str(tmp_path)) as shown,
+        Looked(opened, shown.address, width, height, scheme) as looked,
+    ):
         panel = looked.page.locator("#flow-panel")
         panel.locator(".u-label:text-is('trader h')").wait_for()
         labels = panel.locator(".u-legend:visible .u-label").all_inner_texts()
