@@ -107,11 +107,18 @@ class Scene:
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
         if plan.page is not None:
             page = self.start(
-                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research),
-                "--flow", str(plan.flow),
-                *(word for name in EXECUTIONS for word in ("--execution", self.progress(name))),
-            )  # fmt: skip
+                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), *self._shown()
+            )
             yield from page.wait_for("operator")
+
+    def _shown(self) -> Iterator[str]:
+        """What the dashboard follows beside the exchange: history has no kinds of traders, and without a researcher there is no second execution."""
+        if self.plan.day is None:
+            yield from ("--flow", str(self.plan.flow))
+        if self.plan.researcher:
+            yield from ("--researcher", str(self.plan.research))
+        for name in EXECUTIONS if self.plan.researcher else EXECUTIONS[:1]:
+            yield from ("--execution", self.progress(name))
 
     def _market(self) -> Steps:
         """History, which sets the clock itself, or simulated traders."""

@@ -147,7 +147,7 @@ function say(text, failed) {
   toast.textContent = text;
   toast.className = `toast ${failed ? "failed" : ""}`;
   clearTimeout(sayTimer);
-  sayTimer = setTimeout(() => toast.remove(), 4000);
+  sayTimer = setTimeout(() => toast.remove(), failed ? 12_000 : 4000);
 }
 
 function freeze() {

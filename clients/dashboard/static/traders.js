@@ -14,7 +14,7 @@ export class TraderFlow {
     this.note = make("p", "note");
     this.choice = document.createElement("select");
     this.choice.ariaLabel = "Order flow by";
-    this.choice.append(group("by trader", ...MEASURES.map((name, index) => new Option(name, index))), group("by side", new Option("added, cancelled", BY_SIDE)));
+    this.choice.append(group("by trader", ...MEASURES.map((name, index) => new Option(name, index))), group("by side", new Option("lots", BY_SIDE)));
     this.choice.addEventListener("change", () => this.show());
     hint.before(this.choice);
     panel.append(this.note, this.element);
@@ -34,7 +34,7 @@ export class TraderFlow {
     this.element.hidden = !byTrader;
     this.note.textContent = byTrader ? this.traders.problem || (this.traders.bars ? "" : "waiting for `serl agents start --flow`") : "";
     this.note.hidden = !this.note.textContent;
-    this.hint.textContent = byTrader ? `${length(this.traders.bar_s)} a bar` : this.sideHint;
+    this.hint.textContent = byTrader ? `per ${length(this.traders.bar_s)}` : this.sideHint;
     if (byTrader) this.stack(this.traders, Number(this.choice.value));
   }
 
