@@ -9,7 +9,7 @@ const BY_SIDE = "side";
 export class TraderFlow {
   /** panel: of the order flow by side; beside its chart it gets another, and a choice between the two. */
   constructor(panel, bySide, hint) {
-    Object.assign(this, { bySide, hint, sideHint: hint.textContent, labels: [] });
+    Object.assign(this, { bySide, hint, sideHint: hint.textContent, labels: [], hues: new Map() });
     this.element = make("div", "chart");
     this.note = make("p", "note");
     this.choice = document.createElement("select");
@@ -39,7 +39,7 @@ export class TraderFlow {
   }
 
   stack({ start_s: start, bar_s: step, bars, kinds }, measure) {
-    const rows = Object.entries(kinds).map(([name, counts], index) => ({ label: name.replaceAll("_", " "), hue: (index * 137.5) % 360, counts: counts[measure] }));
+    const rows = Object.entries(kinds).map(([name, counts]) => ({ label: name.replaceAll("_", " "), hue: this.hue(name), counts: counts[measure] }));
     const total = ({ counts }) => counts.reduce((sum, count) => sum + count, 0);
     rows.sort((a, b) => total(b) - total(a));
     const shown = rows.slice(0, KINDS).filter(total);
@@ -56,6 +56,12 @@ export class TraderFlow {
     let below = Array(bars).fill(0);
     for (const { counts } of shown) heights.unshift((below = below.map((height, bar) => height + counts[bar])));
     this.chart.set([Array.from({ length: bars }, (_, bar) => start + (bar + 0.5) * step), ...heights]);
+  }
+
+  /** A colour of its own for each kind, which it keeps; the golden angle puts those that follow each other far apart. */
+  hue(name) {
+    if (!this.hues.has(name)) this.hues.set(name, (210 + this.hues.size * 137.5) % 360);
+    return this.hues.get(name);
   }
 
   series({ label, hue }, index) {
