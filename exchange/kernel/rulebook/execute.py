@@ -224,7 +224,10 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         return rest_rest(state, row, events, count, ACCEPTED), DONE
     if not wants:
         incoming[CUT] = HELD
-    return _answer(state, row, events, count, ACCEPTED, row.command_id, row.price_ticks, row.qty_lots, 0, 0), DONE
+    return int64(emit(
+        state, row, events, count, ACCEPTED, incoming[PARTICIPANT], symbol, incoming[SIDE], row.command_id, 0,
+        row.command_id, row.price_ticks, row.qty_lots, row.qty_lots, 0, 0, 0,
+    )), DONE  # fmt: skip
 
 
 @inner
