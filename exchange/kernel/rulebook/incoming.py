@@ -16,7 +16,7 @@ from serl.exchange.kernel.rulebook.meeting import (
     obtainable,
     taker_not_reducing,
 )  # fmt: skip
-from serl.exchange.kernel.rulebook.orders import drop, enlist, join_heap, limit_of, mark, move, open_of, put
+from serl.exchange.kernel.rulebook.orders import drop, enlist, join_heap, limit_of, make_special, mark, move, open_of, put
 from serl.exchange.kernel.rulebook.telling import CANCELLED, R_LINKED, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
@@ -180,6 +180,7 @@ def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit
 @inner
 def take_up(state: State, slot: int) -> None:
     """Takes an order out of its queue and makes it the incoming one."""
+    make_special(state, slot)  # a plain one has nothing to say there yet
     incoming, order, extra = state.incoming, state.orders[slot], state.extras[slot]
     participant = int64(order.participant)
     incoming[SYMBOL], incoming[SIDE], incoming[PARTICIPANT] = order.symbol, order.side, participant
