@@ -69,8 +69,8 @@ class Exchange:
         self._stopping = ""
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
-        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.core.warm()
+        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)
 
