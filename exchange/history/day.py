@@ -28,6 +28,10 @@ COLUMNS = (
     "time_ns", "command_id", "order_id", "price_ticks", "qty_lots", "symbol", "kind", "side", "time_in_force", "flags",
 )  # fmt: skip
 """The fields of COMMAND that are kept; the others are zero in a day."""
+RISING = ("time_ns", "command_id", "order_id", "row")
+"""Columns that are stored as differences: a third of the size and four times the speed of a dictionary."""
+FEW_VALUES = tuple(name for name in COLUMNS if name not in RISING)
+SCHEMA = pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in COLUMNS] + [("row", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -97,26 +101,58 @@ class Day:
         return len(self.commands)
 
 
+class DayWriter:
+    """Writes a day file block by block, in bounded memory; the file appears complete with `finish` or not at all.
+
+    Use it with `with`. DayError if the folder cannot be written to.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.commands = 0
+        try:
+            descriptor, self._temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        except OSError as error:
+            raise DayError(
+                f"{self.path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+            ) from None
+        self._file = os.fdopen(descriptor, "wb")
+        self._parquet = pq.ParquetWriter(
+            self._file, SCHEMA, compression="zstd", use_dictionary=list(FEW_VALUES), column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED")
+        )
+
+    def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
+        """Appends COMMAND rows and their source rows."""
+        columns = [pa.array(np.ascontiguousarray(commands[name])) for name in COLUMNS]
+        self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=SCHEMA))
+        self.commands += len(commands)
+
+    def finish(self, reference: Reference) -> None:
+        """Ends the file and gives it its name."""
+        self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
+        self._parquet.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.chmod(self._temporary, 0o666 & ~_umask())
+        os.replace(self._temporary, self.path)
+        self._temporary = ""
+
+    def __enter__(self) -> "DayWriter":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._temporary:
+            self._parquet.close()
+            self._file.close()
+            os.unlink(self._temporary)
+
+
 def write_day(day: Day, path: Path | str) -> None:
     """Writes a day file; the file appears complete or not at all. DayError if the folder cannot be written to."""
-    path = Path(path)
-    columns = {name: pa.array(np.ascontiguousarray(day.commands[name])) for name in COLUMNS}
-    columns["row"] = pa.array(day.rows)
-    table = pa.table(columns).replace_schema_metadata({KEY: day.reference.to_json(len(day)).encode()})
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise DayError(f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with DayWriter(path) as writer:
+        writer.write(day.commands, day.rows)
+        writer.finish(day.reference)
 
 
 def _umask() -> int:
@@ -129,12 +165,12 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
     """Reference data and number of commands, without reading the commands; errors as read_day."""
     path = Path(path)
     try:
-        schema, rows = _metadata(path)
+        metadata = _metadata(path)
     except OSError as error:
         raise NotADayFile(
             f"{path}: cannot be read ({error.strerror or error}); give a file of `serl day import`"
         ) from None
-    text = (schema.metadata or {}).get(KEY)
+    text, rows = (metadata.metadata or {}).get(KEY), metadata.num_rows
     if text is None:
         raise NotADayFile(
             f"{path}: Parquet, but not a day file (no {KEY.decode()} in it); make one with `serl day import`"
@@ -151,13 +187,13 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
             raise DayTruncated(f"{path}: {values['commands']} commands are due, it holds {rows}; import it again")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
-    missing = [name for name in (*COLUMNS, "row") if name not in schema.names]
+    missing = [name for name in (*COLUMNS, "row") if name not in metadata.schema.names]
     if missing:
         raise NotADayFile(f"{path}: columns {', '.join(missing)} are missing; import it again")
     return reference, rows
 
 
-def _metadata(path: Path) -> tuple[pa.Schema, int]:
+def _metadata(path: Path) -> pq.FileMetaData:
     with path.open("rb") as file:
         start = file.read(4)
         size = file.seek(0, os.SEEK_END)
@@ -169,10 +205,9 @@ def _metadata(path: Path) -> tuple[pa.Schema, int]:
                 f"{path}: ends too early ({size} bytes, without a Parquet footer); copy or import it again"
             )
     try:
-        metadata = pq.read_metadata(path)
+        return pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
-    return metadata.schema.to_arrow_schema(), metadata.num_rows
 
 
 def read_day(path: Path | str) -> Day:
