@@ -7,7 +7,8 @@ to (-1: the opening book). The reference data is JSON in the schema's metadata u
 import dataclasses
 import json
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from serl.exchange.history.errors import DayError, DayTruncated, DayVersionError, NotADayFile
+from serl.exchange.history.written import written_whole
 from serl.exchange.records import COMMAND, Rows
 
 VERSION = 1
@@ -102,24 +104,12 @@ class Day:
 
 
 class DayWriter:
-    """Writes a day file block by block, in bounded memory; the file appears complete with `finish` or not at all.
+    """Takes the commands of a day block by block; `day_writer` makes it."""
 
-    Use it with `with`. DayError if the folder cannot be written to.
-    """
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    def __init__(self, parquet: pq.ParquetWriter) -> None:
         self.commands = 0
-        try:
-            descriptor, self._temporary = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-        except OSError as error:
-            raise DayError(
-                f"{self.path}: cannot be written ({error.strerror}); give a file in a folder that exists"
-            ) from None
-        self._file = os.fdopen(descriptor, "wb")
-        self._parquet = pq.ParquetWriter(
-            self._file, SCHEMA, compression="zstd", use_dictionary=list(FEW_VALUES), column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED")
-        )
+        self.finished = False
+        self._parquet = parquet
 
     def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
         """Appends COMMAND rows and their source rows."""
@@ -128,37 +118,30 @@ class DayWriter:
         self.commands += len(commands)
 
     def finish(self, reference: Reference) -> None:
-        """Ends the file and gives it its name."""
+        """Adds what the commands mean; nothing may follow."""
         self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
-        self._parquet.close()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.chmod(self._temporary, 0o666 & ~_umask())
-        os.replace(self._temporary, self.path)
-        self._temporary = ""
+        self.finished = True
 
-    def __enter__(self) -> "DayWriter":
-        return self
 
-    def __exit__(self, *_error: object) -> None:
-        if self._temporary:
-            self._parquet.close()
-            self._file.close()
-            os.unlink(self._temporary)
+@contextmanager
+def day_writer(path: Path | str) -> Iterator[DayWriter]:
+    """Writes a day file in bounded memory. It appears complete when the block ends, or not at all; DayError without its folder."""
+    with written_whole(path) as file:
+        parquet = pq.ParquetWriter(
+            file, SCHEMA, compression="zstd", use_dictionary=list(FEW_VALUES),
+            column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+        )  # fmt: skip
+        with parquet:
+            writer = DayWriter(parquet)
+            yield writer
+        assert writer.finished, "a day file without reference data cannot be read"
 
 
 def write_day(day: Day, path: Path | str) -> None:
     """Writes a day file; the file appears complete or not at all. DayError if the folder cannot be written to."""
-    with DayWriter(path) as writer:
+    with day_writer(path) as writer:
         writer.write(day.commands, day.rows)
         writer.finish(day.reference)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def read_reference(path: Path | str) -> tuple[Reference, int]:

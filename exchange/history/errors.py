@@ -25,3 +25,11 @@ class SourceError(SerlError, ValueError):
 
 class LobsterError(SourceError):
     """A LOBSTER file with a row that cannot be: names the file, the row (from 1), what was due and what came."""
+
+
+class ItchError(SourceError):
+    """An ITCH file with a message that cannot be: names the file, the byte at which the message begins, what was due."""
+
+
+class ExportError(SerlError, ValueError):
+    """A day that a format cannot hold: says what does not go in."""

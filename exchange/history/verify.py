@@ -15,8 +15,8 @@ from serl.exchange.history.importing import book_view
 from serl.exchange.history.lobster import read_lobster
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
-from serl.exchange.market import Market
-from serl.exchange.records import EVENT, LEVEL, EventKind, Rows
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 
 REJECTED = int(EventKind.REJECTED)
 EVENT_ROWS = 4096
@@ -53,12 +53,19 @@ class VerifyResult:
 
 def market_of(day: Day) -> tuple[Market, Rows]:
     """A fresh market for the day's symbols, and the day's commands as participant 1, who is its operator too."""
-    market = Market([symbol.name for symbol in day.reference.symbols])
+    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_of(day))
     market.grant_operator(HISTORY)
     commands = day.commands.copy()
     commands["participant"] = HISTORY
     commands["sequence"] = np.arange(1, len(commands) + 1)
     return market, commands
+
+
+def limits_of(day: Day) -> MarketLimits:
+    """The usual limits, or what the day needs beyond them (lots of a hundred-millionth are many)."""
+    usual = MarketLimits()
+    largest = max(usual.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
+    return MarketLimits(qty_lots_max=largest, price_ticks_max=min(usual.price_ticks_max, CASH_MAX // largest))
 
 
 @numba.njit(cache=True)
