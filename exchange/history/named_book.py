@@ -57,6 +57,7 @@ COUNT_NAMES = (
     "executions_other_head",  # the queue's head was not the order that history executed
     "executions_unfilled",
     "executions_halted",  # taken off and printed: nothing matches while halted
+    "executions_behind_best",  # likewise: an IOC order at this price would take the better ones, whose cancels are yet to come
     "prints",
     "halts",
     "resumes",
@@ -65,7 +66,7 @@ COUNT_NAMES = (
 """What the book itself counts; readers add their own."""
 (
     NEW_ORDERS, ORDERS_CROSSING, CANCELS, EXECUTIONS, EXECUTIONS_OTHER_HEAD, EXECUTIONS_UNFILLED, EXECUTIONS_HALTED,
-    PRINTS, HALTS, RESUMES, MISSING_LOTS,
+    EXECUTIONS_BEHIND_BEST, PRINTS, HALTS, RESUMES, MISSING_LOTS,
 ) = range(len(COUNT_NAMES))  # fmt: skip
 FREE_ORDER, FREE_LEVEL, FREE_ORDERS, FREE_LEVELS, WRITTEN, COMMANDS, ROW, TIME_NS, FIRST_NS = range(9)
 """Places of `counter`: heads and lengths of the free lists, commands of this block and of all, the moment of the

@@ -9,6 +9,7 @@ from serl.exchange.history.named_book import (
     CANCELS,
     COMMANDS,
     EXECUTIONS,
+    EXECUTIONS_BEHIND_BEST,
     EXECUTIONS_HALTED,
     EXECUTIONS_OTHER_HEAD,
     EXECUTIONS_UNFILLED,
@@ -36,6 +37,7 @@ from serl.exchange.history.named_book import (
     new_level,
     hash_place,
     level_of,
+    room,
 )
 
 
@@ -132,9 +134,9 @@ def _send(book: NamedBook, slot: int, lots: int) -> None:
     level.lots += left
 
 
-@compiled
-def enter(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
-    """A new order, which waits while its symbol is halted. name 0: the source does not name it."""
+@inlined
+def _named(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, lots: int) -> int:
+    """Slot of a new order that is nowhere yet, its name in the table."""
     slot = book.counter[FREE_ORDER]
     order = book.orders[slot]
     book.counter[FREE_ORDER] = order.after
@@ -147,11 +149,24 @@ def enter(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, 
         while book.names[place] != 0:
             place = (place + 1) & (size - 1)
         book.names[place] = slot
-    if not book.halted[symbol]:
-        _send(book, slot, lots)
-        return
-    order.waits, order.open_lots = 1, 0
-    order.known_lots = lots
+    return slot
+
+
+@compiled
+def enter(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
+    """A new order, which waits while its symbol is halted. name 0: the source does not name it."""
+    if book.halted[symbol]:
+        hold(book, name, symbol, side, price_ticks, lots)
+    else:
+        _send(book, _named(book, name, symbol, side, price_ticks, lots), lots)
+
+
+@compiled
+def hold(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
+    """A new order of the source that does not enter the exchange yet."""
+    slot = _named(book, name, symbol, side, price_ticks, lots)
+    order = book.orders[slot]
+    order.waits, order.known_lots = 1, lots
     waiting = book.waiting[symbol]
     order.before, order.after = waiting[1], 0
     if waiting[1]:
@@ -160,6 +175,16 @@ def enter(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, 
         waiting[0] = slot
     waiting[1] = slot
     waiting[2] += 1
+
+
+@inlined
+def crosses(book: NamedBook, symbol: int, side: int, price_ticks: int) -> bool:
+    """Whether an order at this price would trade."""
+    best = np.int64(book.best[symbol, 1 - side])
+    if best == 0:
+        return False
+    other = book.levels[best].price_ticks
+    return other <= price_ticks if side == BUY else other >= price_ticks
 
 
 @compiled
@@ -249,18 +274,24 @@ def trade(book: NamedBook, slot: int, lots: int) -> None:
     """The source executes lots of an order: an IOC order of the other side comes at its price."""
     order = book.orders[slot]
     symbol, side, price_ticks = np.int64(order.symbol), np.int64(order.side), order.price_ticks
+    at = level_of(book, symbol, side, price_ticks)
     book.counts[EXECUTIONS] += 1
-    if book.halted[symbol]:
-        book.counts[EXECUTIONS_HALTED] += 1
+    if book.halted[symbol] or at == 0 or book.best[symbol, side] != at:
+        book.counts[EXECUTIONS_HALTED if book.halted[symbol] else EXECUTIONS_BEHIND_BEST] += 1
         take_off(book, slot, lots)
         book.counts[CANCELS] -= 1
         publish(book, symbol, side, price_ticks, lots)
         return
     order.known_lots -= lots
-    at = level_of(book, symbol, side, price_ticks)
-    book.counts[EXECUTIONS_OTHER_HEAD] += at == 0 or book.levels[at].head != slot
-    write(book, NEW, 0, symbol, 1 - side, price_ticks, lots, IOC)
-    book.counts[EXECUTIONS_UNFILLED] += _match(book, symbol, 1 - side, price_ticks, lots) > 0
+    book.counts[EXECUTIONS_OTHER_HEAD] += book.levels[at].head != slot
+    book.counts[EXECUTIONS_UNFILLED] += aggress(book, symbol, 1 - side, price_ticks, lots) > 0
+
+
+@compiled
+def aggress(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
+    """An IOC order of `side` comes; what found no counterpart."""
+    write(book, NEW, 0, symbol, side, price_ticks, lots, IOC)
+    return _match(book, symbol, side, price_ticks, lots)
 
 
 @compiled
@@ -290,10 +321,63 @@ def resume(book: NamedBook, symbol: int) -> None:
     slot = np.int64(book.waiting[symbol, 0])
     while slot:
         younger = np.int64(book.orders[slot].after)
-        order = book.orders[slot]
-        lots = order.known_lots
-        if order.name == 0:
-            order.known_lots = 0
         _stop_waiting(book, slot)
-        _send(book, slot, lots)
+        _send_waited(book, slot)
         slot = younger
+
+
+@inlined
+def _send_waited(book: NamedBook, slot: int) -> None:
+    order = book.orders[slot]
+    lots = order.known_lots
+    if order.name == 0:
+        order.known_lots = 0
+    _send(book, slot, lots)
+
+
+@compiled
+def enter_waiting(book: NamedBook, symbol: int) -> None:
+    """Of the orders that are held, those that would not trade enter, in their order."""
+    slot = np.int64(book.waiting[symbol, 0])
+    while slot:
+        order = book.orders[slot]
+        younger = np.int64(order.after)
+        if not crosses(book, symbol, np.int64(order.side), order.price_ticks):
+            _stop_waiting(book, slot)
+            _send_waited(book, slot)
+        slot = younger
+
+
+@inlined
+def settle(book: NamedBook, slot: int, lots: int) -> None:
+    """The source says what is open of an order, trades that the market made itself included: more than that is taken off."""
+    order = book.orders[slot]
+    order.known_lots = lots
+    if not order.waits:
+        book.counts[CANCELS] += _cut(book, slot, order.open_lots - lots) > 0
+
+
+@compiled
+def settle_level(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: int, adding: bool) -> None:
+    """The source says what stands at a price, and no more: takes off what is too much, or (adding) enters what is missing."""
+    at = level_of(book, symbol, side, price_ticks)
+    there = book.levels[at].lots if at else 0
+    if adding and lots > there:
+        enter(book, 0, symbol, side, price_ticks, lots - there)
+    elif not adding and there > lots:
+        book.counts[CANCELS] += 1
+        cut_level(book, symbol, side, price_ticks, there - lots)
+
+
+@compiled
+def clear(book: NamedBook, symbol: int, first: int) -> int:
+    """Takes every order of a symbol out, from this slot on; the slot where it stopped for room, the end if it did not."""
+    for slot in range(first, book.orders.size):
+        order = book.orders[slot]
+        if order.symbol == symbol and (order.open_lots > 0 or order.name != 0):
+            if not room(book, 1):
+                return slot
+            _cut(book, slot, order.open_lots)
+            if order.name != 0:
+                retire(book, slot)
+    return book.orders.size

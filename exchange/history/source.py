@@ -26,6 +26,8 @@ class Options:
     lot_size: str = ""
     date: str = ""
     """YYYY-MM-DD, where the source does not say it."""
+    time_zone: str = ""
+    """IANA name: of bars whose times say their offset or count from 1970, the zone whose clock the day follows. Empty for UTC."""
 
 
 class Sink(Protocol):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.history.day import Day
 from serl.exchange.history.errors import SourceError
-from serl.exchange.history.importing import book_view
+from serl.exchange.history.lobster_day import book_view
 from serl.exchange.history.lobster import read_lobster
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
@@ -118,7 +118,7 @@ def _play(
 
 
 def verify(day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64]) -> VerifyResult:
-    """Compares at every source row; views as of `serl.exchange.history.importing.book_view`."""
+    """Compares at every source row; views as of `serl.exchange.history.lobster_day.book_view`."""
     began = time.perf_counter()
     at = np.zeros(4, np.int64)
     _run(day, view_ticks, view_lots, at, False)

@@ -1,9 +1,6 @@
 """An ITCH 5.0 file, plain or .gz, read in bounded memory; the rules are in docs/history.md."""
 
-import gzip
 import re
-import zlib
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,11 +14,10 @@ from serl.exchange.history.itch.decode import LEFT_OUT, MORE_DATA, MORE_ROOM, NE
 from serl.exchange.history.itch.messages import LAYOUTS, LENGTHS, PRICE_UNITS, STOCK_AT
 from serl.exchange.history.named_book import FIRST_NS, ROW, TIME_NS
 from serl.exchange.history.source import Options, Sink, flush, make_room, source_file, whole_units
+from serl.exchange.history.unpacked import BLOCK_BYTES, blocks
 
-BLOCK_BYTES = 1 << 23
 LOCATES = 1 << 16
 END_OF_SESSION = b"\0\0"
-GZIP = b"\x1f\x8b"
 DATES = (re.compile(r"(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d{4})"), re.compile(r"S(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d\d)-"))
 """In the names that the publisher gives: 01302019.NASDAQ_ITCH50.gz, S020717-v50.txt.gz."""
 WRONG = {
@@ -52,7 +48,7 @@ def read_itch(path: Path, sink: Sink, options: Options = Options()) -> Reference
     reader = _Reader(path, sink, options, whole_units("tick-size", tick_size, Decimal(1) / PRICE_UNITS))
     if options.lot_size not in ("", "1"):
         raise SourceError(f"--lot-size: ITCH counts shares, a lot is 1; got {options.lot_size!r}")
-    for block in _blocks(path):
+    for block in blocks(path, BLOCK_BYTES):
         reader.feed(block)
     reader.end()
     return Reference(
@@ -73,21 +69,6 @@ def _date(name: str) -> str:
             year = match["year"] if len(match["year"]) == 4 else f"20{match['year']}"
             return f"{year}-{match['month']}-{match['day']}"
     return ""
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    """The unpacked bytes of a file, BLOCK_BYTES at a time."""
-    try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == GZIP
-            raw.seek(0)
-            with gzip.open(raw) if packed else raw as file:
-                while block := file.read(BLOCK_BYTES):
-                    yield block
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SourceError(f"{path}: its gzip data is damaged or cut short ({error}); download it again") from None
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 class _Reader:

@@ -9,7 +9,7 @@ import pytest
 from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.generate import generate_day
-from serl.exchange.history.importing import book_view, lobster_day
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.lobster import is_lobster, read_lobster
 from serl.exchange.history.lobster_export import write_lobster
 from serl.exchange.history.verify import verify
