@@ -249,3 +249,38 @@ def read_depth(path: Path, sink: Sink, options: Options = Options()) -> Referenc
         source_rows=rows,
         counts=player.counts | {"sizes_rounded": player.units.sizes_rounded},
     )
+
+
+def depth_view(path: Path, symbol: SymbolReference, levels: int = 20) -> tuple[Any, Any, Any]:
+    """(price_ticks, qty_lots) after each diff that a day follows, [diff, side (bids first), level], 0 for no level; and their rows."""
+    units, source = Units(symbol.tick_size, symbol.lot_size), SourceBook()
+    views: list[Any] = []
+    rows: list[int] = []
+    early: list[dict[str, Any]] = []
+    for line in read_lines(path):
+        message = line.message.get("data", line.message)
+        if "lastUpdateId" in message:
+            source.update_id = message["lastUpdateId"]
+            _set_levels(source, units, message["bids"], message["asks"])
+            for one in early:
+                if one["u"] > source.update_id:
+                    _set_levels(source, units, one["b"], one["a"])
+        elif message.get("e") == "depthUpdate" and source.update_id < 0:
+            early.append(message)
+        elif message.get("e") == "depthUpdate" and message["u"] > source.update_id:
+            _set_levels(source, units, message["b"], message["a"])
+            rows.append(line.number - 1)
+            views.append([_best(source, side, levels) for side in range(2)])
+    view = np.array(views, np.int64).reshape(-1, 2, levels, 2)
+    return np.ascontiguousarray(view[..., 0]), np.ascontiguousarray(view[..., 1]), np.array(rows, np.int64)
+
+
+def _set_levels(source: SourceBook, units: Units, *sides: list[list[str]]) -> None:
+    for side, levels in enumerate(sides):
+        for price, size in levels:
+            source.change(side, *units.level(price, size))
+
+
+def _best(source: SourceBook, side: int, count: int) -> list[tuple[int, int]]:
+    prices = source.prices[side][-count:][::-1] if side == BUY else source.prices[side][:count]
+    return [(price, source.lots[side][price]) for price in prices] + [(0, 0)] * (count - len(prices))

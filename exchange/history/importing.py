@@ -71,8 +71,14 @@ def recognise(path: Path) -> Format:
     raise SourceError(f"{path}: not recognised; known are {_all_formats()}")
 
 
+def bars_source(path: Path) -> bool:
+    """Whether a file is one of bars."""
+    return path.is_file() and not is_lobster(path) and is_bars(path, head(path))
+
+
 def _all_formats() -> str:
-    return "; ".join(f"{one.name}: {one.what}" for one in FORMATS)
+    known = "; ".join(f"{one.name}: {one.what}" for one in FORMATS)
+    return f"{known}; bars: a table (Parquet or CSV) with open, high, low, close, volume and their times"
 
 
 def import_day(path: Path | str, options: Options = Options()) -> Day:
