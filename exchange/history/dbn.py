@@ -226,12 +226,17 @@ def read_records(path: Path) -> Iterator[tuple[Any, NDArray[np.int64]]]:
             if str(metadata.schema) != "mbo":
                 raise DbnError(f"{path}: schema mbo (market by order) is due, got {metadata.schema}")
         rows = [
-            (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, r.order_id, int(r.flags), r.instrument_id)
+            (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id)
             for r in records if type(r).__name__ == "MBOMsg"
         ]  # fmt: skip
         yield metadata, np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     if decoder.buffer():
         raise DbnError(f"{path}: ends within a record ({len(decoder.buffer())} bytes of one); download it again")
+
+
+def _signed(number: int) -> int:
+    """The same 64 bits."""
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _step(path: Path) -> int:
