@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled
-from serl.exchange.history.importing import import_file
+from serl.exchange.compiling import compiled, int64
 from serl.exchange.history.generate import generate_day
+from serl.exchange.history.importing import import_file
 from serl.exchange.history.itch.messages import STOCK_AT, offset, read_int, write_int
 from serl.exchange.history.itch.writer import write_itch
 
@@ -42,7 +42,7 @@ def _repeat(base: Any, start: int, stop: int, stocks: int, named: Any, out: Any)
     to = 0
     while start < stop:
         size = 2 + read_int(base, start, 2)
-        kind = np.int64(base[start + 2])
+        kind = int64(base[start + 2])
         for stock in range(stocks):
             for index in range(size):
                 out[to + index] = base[start + index]

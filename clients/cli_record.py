@@ -27,10 +27,19 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 
 @click.command(epilog="Example: serl record --connect tcp://127.0.0.1:5570 -o session.parquet")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Day file to write.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Day file to write."
+)
 @click.option("--symbols", help="Those to record, with commas between. [all]")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=float("inf"), help="Of real time, then end. [until Ctrl-C]")
-@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`, for exchanges beyond this machine.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=float("inf"),
+    help="Of real time, then end. [until Ctrl-C]",
+)
+@click.option(
+    "--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`, for exchanges beyond this machine."
+)
 def record(connect: str, output: Path, symbols: str | None, seconds: float, curve: Path | None) -> None:
     """Writes what happens on a running exchange to a day file, until Ctrl-C or until the exchange is gone."""
     from rich.console import Console
@@ -47,13 +56,17 @@ def record(connect: str, output: Path, symbols: str | None, seconds: float, curv
         try:
             with console.status("recording") as status:
                 why = recorder.run(
-                    stop, lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {now.tape.rows:,} events"), seconds
+                    stop,
+                    lambda now: status.update(f"{time_of_day_text(now.time_ns)}, {now.tape.rows:,} events"),
+                    seconds,
                 )
         except FeedGap as error:
             why, gap = "cut short", error
         finally:
             recorder.close()
         recorder.finish()
-    click.echo(f"{output}: {why}; {writer.commands:,} commands, {recorder.tape.rows:,} events, tape {recorder.tape.hexdigest()[:16]}")
+    click.echo(
+        f"{output}: {why}; {writer.commands:,} commands, {recorder.tape.rows:,} events, tape {recorder.tape.hexdigest()[:16]}"
+    )
     if gap is not None:
         raise gap

@@ -30,7 +30,9 @@ MESSAGES_MAX = 10_000
 class Recorder:
     """Subscribes, takes the books as they are, and writes what happens from then on; `finish` ends the file."""
 
-    def __init__(self, endpoint: str, writer: DayWriter, symbols: tuple[str, ...] = (), curve: Path | None = None) -> None:
+    def __init__(
+        self, endpoint: str, writer: DayWriter, symbols: tuple[str, ...] = (), curve: Path | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.tape = Tape()
         self.time_ns = 0
@@ -60,7 +62,9 @@ class Recorder:
             self._sockets.wait(WAIT_MS if asked else 1)
             self._sockets.take_replies()
             if time.monotonic() > deadline:
-                raise ExchangeAway(f"no answer from {self.endpoint} for {ANSWER_S:g} s; start an exchange with `serl exchange start`")
+                raise ExchangeAway(
+                    f"no answer from {self.endpoint} for {ANSWER_S:g} s; start an exchange with `serl exchange start`"
+                )
         if replies[0][0] == Kind.ERROR:
             raise Refused(replies[0][1], replies[0][2])
         return replies[0]
@@ -83,7 +87,9 @@ class Recorder:
         early: list[tuple[bytes, list[Any]]] = []
         while not any(topic == b"time/" for topic, _ in early):
             if time.monotonic() - self._told_s > ANSWER_S:
-                raise ExchangeAway(f"no word from the feed of {self.endpoint} for {ANSWER_S:g} s; is a firewall between us and its port?")
+                raise ExchangeAway(
+                    f"no word from the feed of {self.endpoint} for {ANSWER_S:g} s; is a firewall between us and its port?"
+                )
             self._sockets.wait(WAIT_MS)
             early += self._sockets.feed_messages(MESSAGES_MAX)
         self._early = early
@@ -103,7 +109,12 @@ class Recorder:
         for place, (reply, is_halted) in enumerate(zip(snapshots, halted, strict=True)):
             rows = np.zeros(len(reply[5]), EVENT)
             for row, (number, side, price_ticks, lots) in zip(rows, reply[5], strict=True):
-                row["order_number"], row["side"], row["price_ticks"], row["leaves_lots"] = number, side, price_ticks, lots
+                row["order_number"], row["side"], row["price_ticks"], row["leaves_lots"] = (
+                    number,
+                    side,
+                    price_ticks,
+                    lots,
+                )
             rows["kind"], rows["flags"] = EventKind.ACCEPTED, EventFlag.RESTING
             if is_halted:
                 rows = np.append(rows, np.zeros(1, EVENT))
@@ -120,7 +131,9 @@ class Recorder:
         """Puts away a message of the feed; FeedGap if some before it are missing."""
         kind, epoch, previous, sequence, time_ns, data = message
         if self.epoch >= 0 and epoch != self.epoch:
-            raise FeedGap(f"the exchange at {self.endpoint} was started anew (epoch {epoch} after {self.epoch}); the recording ends before that")
+            raise FeedGap(
+                f"the exchange at {self.endpoint} was started anew (epoch {epoch} after {self.epoch}); the recording ends before that"
+            )
         if kind == TIME:
             self._told_s = time.monotonic()
             self._complete = sequence
@@ -163,7 +176,9 @@ class Recorder:
         """Records until `stop` is set, the exchange is gone or the time is over, calling `tell` now and then; why it ended."""
         until_s = time.monotonic() + seconds
         while True:
-            stopping = stop.is_set() or time.monotonic() > until_s  # asked first: what has come until then is taken below
+            stopping = (
+                stop.is_set() or time.monotonic() > until_s
+            )  # asked first: what has come until then is taken below
             self._sockets.wait(0 if stopping else WAIT_MS)
             for topic, message in self._sockets.feed_messages(MESSAGES_MAX):
                 self.take(topic, message)
@@ -178,7 +193,11 @@ class Recorder:
         self._complete = max((sequence for sequence in self.sequences), default=0)
         self._write_complete()
         counter = self._book.counter
-        date = datetime.fromtimestamp(self._midnight_ns // 1_000_000_000, UTC).date().isoformat() if self._midnight_ns else ""
+        date = (
+            datetime.fromtimestamp(self._midnight_ns // 1_000_000_000, UTC).date().isoformat()
+            if self._midnight_ns
+            else ""
+        )
         reference = Reference(
             symbols=tuple(symbol for _, symbol in self._instruments),
             date=date,

@@ -14,7 +14,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from serl.exchange.history.errors import BarsError
-from serl.exchange.history.source import Options
+from serl.exchange.history.source import DEFAULTS, Options
 from serl.exchange.history.unpacked import blocks, head
 from serl.exchange.history.written import written_whole
 
@@ -79,7 +79,7 @@ def bars_advice(path: Path) -> str:
     )
 
 
-def import_bars(path: Path, output: Path, options: Options = Options()) -> dict[str, int]:
+def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[str, int]:
     """Writes the canonical table of a file of bars; how many bars, symbols and dates. BarsError says what is wrong with it."""
     start = head(path)
     if is_canonical(path, start):
@@ -107,7 +107,8 @@ def _read(path: Path, start: bytes) -> pa.Table:
             return pq.read_table(path)
         text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
         return csv.read_csv(
-            io.BytesIO(b"".join(blocks(path))), convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False)
+            io.BytesIO(b"".join(blocks(path))),
+            convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False),
         )
     except (pa.ArrowException, OSError) as error:
         raise BarsError(f"{path}: cannot be read as a table of bars ({error})") from None
@@ -118,7 +119,9 @@ def _symbols(path: Path, table: pa.Table, names: dict[str, str], options: Option
         symbols = pc.cast(table[names["symbol"]], pa.string())
         return symbols if not options.symbols else _chosen(path, symbols, options.symbols)
     if len(options.symbols) != 1:
-        raise BarsError(f"{path}: a column of symbols is due, or `--symbols NAME` for a table of one; got {', '.join(table.column_names)}")
+        raise BarsError(
+            f"{path}: a column of symbols is due, or `--symbols NAME` for a table of one; got {', '.join(table.column_names)}"
+        )
     return pa.array([options.symbols[0]] * table.num_rows)
 
 
@@ -149,7 +152,9 @@ def _when(path: Path, table: pa.Table, names: dict[str, str], time_zone: str) ->
     elif pa.types.is_string(moment.type) or pa.types.is_large_string(moment.type):
         moment = _parsed(path, moment)
     if pa.types.is_date(moment.type):
-        raise BarsError(f"{path}: bars within the day are due, with a time; {names.get('moment', names.get('date'))} has dates alone")
+        raise BarsError(
+            f"{path}: bars within the day are due, with a time; {names.get('moment', names.get('date'))} has dates alone"
+        )
     if not pa.types.is_timestamp(moment.type):
         raise BarsError(f"{path}: a column of times is due (text, timestamps or a count from 1970), got {moment.type}")
     if moment.null_count:
@@ -171,7 +176,9 @@ def _parsed(path: Path, texts: Any) -> Any:
     try:
         return pc.cast(texts, pa.timestamp("ns"))
     except pa.ArrowException as error:
-        raise BarsError(f"{path}: times like 2018-02-16 09:30:00 are due, with an offset in all rows or in none ({error})") from None
+        raise BarsError(
+            f"{path}: times like 2018-02-16 09:30:00 are due, with an offset in all rows or in none ({error})"
+        ) from None
 
 
 def _unique(path: Path, bars: pa.Table) -> tuple[pa.Table, int]:

@@ -63,12 +63,16 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
 
 @day.command("import", epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 @click.argument("source", type=SOURCE)
-@click.option("-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or that of SOURCE with .parquet]")
+@click.option(
+    "-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or that of SOURCE with .parquet]"
+)
 @click.option("--symbols", help="Those to take, with commas between; the name of a source that does not say it. [all]")
 @click.option("--tick-size", default="", help="Decimal, where the source has none. [that of the format]")
 @click.option("--lot-size", default="", help="Decimal, where the source has none. [that of the format]")
 @click.option("--date", default="", help="YYYY-MM-DD, where the source does not say it.")
-@click.option("--time-zone", default="", help="Of bars whose times are universal: the clock that the day follows. [UTC]")
+@click.option(
+    "--time-zone", default="", help="Of bars whose times are universal: the clock that the day follows. [UTC]"
+)
 def import_(
     source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
 ) -> None:
@@ -102,8 +106,12 @@ def import_(
 
 @day.command(epilog="Example: serl day export amzn.parquet -o amzn.itch.gz")
 @click.argument("file", type=FILE)
-@click.option("-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER.")
-@click.option("--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side.")
+@click.option(
+    "-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER."
+)
+@click.option(
+    "--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side."
+)
 def export(file: Path, output: Path, levels: int) -> None:
     """Writes the day FILE, or a recorded session, in a format that others read."""
     from serl.exchange.history.day import read_day

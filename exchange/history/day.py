@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from serl.exchange.history.errors import DayError, DayTruncated, DayVersionError, NotADayFile
+from serl.exchange.history.errors import DayTruncated, DayVersionError, NotADayFile
 from serl.exchange.history.written import written_whole
 from serl.exchange.records import COMMAND, Rows
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.history import named_book
 from serl.exchange.history.day import Reference, SymbolReference
 from serl.exchange.history.errors import DbnError
@@ -27,7 +27,7 @@ from serl.exchange.history.named_play import (
     take_off,
     trade,
 )
-from serl.exchange.history.source import Options, Sink, flush, make_room, source_file, whole_units
+from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 from serl.exchange.history.unpacked import BLOCK_BYTES, blocks
 
 MAGIC = b"DBN"
@@ -176,12 +176,19 @@ def _play(
 ) -> tuple[int, int]:
     """Plays records[first:]: (where it stopped, why). row: of records[0] in the file. numbers: [record] symbol, -1 = left out."""
     for index in range(first, records.shape[0]):
-        record, symbol = records[index], np.int64(numbers[index])
+        record, symbol = records[index], int64(numbers[index])
         time_ns = record[TIME] - midnight_ns
         if time_ns < book.counter[TIME_NS]:
             return index, TIME_BACK
         action = record[ACTION]
-        known = action == ADD or action == CANCEL or action == MODIFY or action == FILL or action == TRADE or action == CLEAR
+        known = (
+            action == ADD
+            or action == CANCEL
+            or action == MODIFY
+            or action == FILL
+            or action == TRADE
+            or action == CLEAR
+        )
         if symbol < 0 or not known:
             counts[RECORDS_LEFT_OUT] += 1
             continue
@@ -191,7 +198,7 @@ def _play(
         if result != PLAYED:
             return index, result
         if record[FLAGS] & LAST and book.waiting[symbol, 2]:
-            if not room(book, np.int64(book.waiting[symbol, 2])):
+            if not room(book, int64(book.waiting[symbol, 2])):
                 return index + 1, MORE_ROOM
             enter_waiting(book, symbol)
     return records.shape[0], PLAYED
@@ -284,7 +291,11 @@ class _Reader:
     def _number(self, metadata: Any, instrument: int) -> int:
         if instrument not in self._numbers:
             name = next(
-                (raw for raw, spans in metadata.mappings.items() if any(str(span["symbol"]) == str(instrument) for span in spans)),
+                (
+                    raw
+                    for raw, spans in metadata.mappings.items()
+                    if any(str(span["symbol"]) == str(instrument) for span in spans)
+                ),
                 str(instrument),
             )
             wanted = not self._wanted or name in self._wanted
@@ -294,7 +305,7 @@ class _Reader:
         return self._numbers[instrument]
 
 
-def read_dbn(path: Path, sink: Sink, options: Options = Options()) -> Reference:
+def read_dbn(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; DbnError names the record of what is wrong. Reads the file twice."""
     units = whole_units("tick-size", options.tick_size, PRICE_UNIT) if options.tick_size else _step(path)
     reader = _Reader(path, sink, options, units)

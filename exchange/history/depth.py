@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from serl.exchange.compiling import compiled
+from serl.exchange.compiling import compiled, int64
 from serl.exchange.history import named_book
 from serl.exchange.history.day import Reference, SymbolReference
 from serl.exchange.history.errors import DepthError
 from serl.exchange.history.named_book import BUY, FIRST_NS, ROW, SELL, TIME_NS, NamedBook, level_of, room
 from serl.exchange.history.named_play import aggress, settle_level
-from serl.exchange.history.source import Options, Sink, flush, make_room, source_file
+from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file
 from serl.exchange.history.unpacked import blocks
 
 LINE = re.compile(rb'\d{16,19} \{"')
@@ -58,9 +58,13 @@ def read_lines(path: Path) -> Iterator[Line]:
             try:
                 line = Line(number, int(time), json.loads(message))
             except ValueError:
-                raise DepthError(f"{path}: line {number}: a time in ns and a JSON object are due, got {text[:60]!r}") from None
+                raise DepthError(
+                    f"{path}: line {number}: a time in ns and a JSON object are due, got {text[:60]!r}"
+                ) from None
             if line.time_ns < last_ns or not isinstance(line.message, dict):
-                raise DepthError(f"{path}: line {number}: a time not before {last_ns} and a JSON object are due, got {text[:60]!r}")
+                raise DepthError(
+                    f"{path}: line {number}: a time not before {last_ns} and a JSON object are due, got {text[:60]!r}"
+                )
             last_ns = line.time_ns
             yield line
 
@@ -79,7 +83,9 @@ class Units:
         except (InvalidOperation, TypeError):
             raise ValueError(f"a decimal price and size, got {price!r}, {size!r}") from None
         if ticks != int(ticks) or ticks <= 0 or lots < 0:
-            raise ValueError(f"a price that is a multiple of the tick {self.tick_size} and a size not below 0, got {price}, {size}")
+            raise ValueError(
+                f"a price that is a multiple of the tick {self.tick_size} and a size not below 0, got {price}, {size}"
+            )
         whole = max(1, int(lots.to_integral_value())) if lots else 0
         self.sizes_rounded += whole != lots
         return int(ticks), whole
@@ -106,7 +112,9 @@ class SourceBook:
     def through(self, side: int, price_ticks: int) -> list[int]:
         """Prices of a side from its best to this one."""
         prices = self.prices[side]
-        return prices[bisect_left(prices, price_ticks) :] if side == BUY else prices[: bisect_right(prices, price_ticks)]
+        return (
+            prices[bisect_left(prices, price_ticks) :] if side == BUY else prices[: bisect_right(prices, price_ticks)]
+        )
 
 
 @compiled
@@ -116,7 +124,7 @@ def _settle(book: NamedBook, targets: Any) -> bool:
         for index in range(targets.shape[0]):
             side, price_ticks, lots = targets[index]
             at = level_of(book, 0, side, price_ticks)
-            if not room(book, np.int64(book.levels[at].orders) if at else 0):
+            if not room(book, int64(book.levels[at].orders) if at else 0):
                 return False
             settle_level(book, 0, side, price_ticks, lots, adding == 1)
     return True
@@ -132,7 +140,9 @@ class _Player:
         self.book = named_book.named_book(1)
         self.midnight_ns = self.last_ns = 0
         self.symbol = ""
-        self.counts = dict.fromkeys(("opening_orders", "diffs", "diffs_before_snapshot", "trades", "trades_unfilled", "other_messages"), 0)
+        self.counts = dict.fromkeys(
+            ("opening_orders", "diffs", "diffs_before_snapshot", "trades", "trades_unfilled", "other_messages"), 0
+        )
         self._sink = sink
         self._early: list[Line] = []
         self._traded: dict[int, int] = {}
@@ -225,11 +235,13 @@ class _Player:
     def finish(self) -> None:
         """Hands over what is left; DepthError if there was no snapshot."""
         if self.source.update_id < 0:
-            raise DepthError(f"{self.path}: a snapshot (lastUpdateId, bids, asks) is due, the file has none; a book cannot begin")
+            raise DepthError(
+                f"{self.path}: a snapshot (lastUpdateId, bids, asks) is due, the file has none; a book cannot begin"
+            )
         flush(self.book, self._sink)
 
 
-def read_depth(path: Path, sink: Sink, options: Options = Options()) -> Reference:
+def read_depth(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a recording to the sink; DepthError names the line of what is wrong."""
     tick_size, lot_size = options.tick_size or TICK, options.lot_size or LOT
     player = _Player(path, sink, Units(tick_size, lot_size))

@@ -13,7 +13,7 @@ from serl.exchange.history.itch.reader import is_itch, read_itch
 from serl.exchange.history.l3_csv import is_l3_csv, read_l3_csv
 from serl.exchange.history.lobster import is_lobster, read_lobster
 from serl.exchange.history.lobster_day import lobster_day
-from serl.exchange.history.source import Collected, Options, Sink
+from serl.exchange.history.source import DEFAULTS, Collected, Options, Sink
 from serl.exchange.history.unpacked import head
 
 
@@ -30,7 +30,7 @@ class Format:
 
 
 def _read_lobster(path: Path, sink: Sink, options: Options) -> Reference:
-    if options != Options():
+    if options != DEFAULTS:
         raise SourceError(f"{path}: LOBSTER says symbol, date, tick and lot itself; no option is due")
     day = lobster_day(read_lobster(path))
     sink.write(day.commands, day.rows)
@@ -81,14 +81,14 @@ def _all_formats() -> str:
     return f"{known}; bars: a table (Parquet or CSV) with open, high, low, close, volume and their times"
 
 
-def import_day(path: Path | str, options: Options = Options()) -> Day:
+def import_day(path: Path | str, options: Options = DEFAULTS) -> Day:
     """Reads whatever `path` is, in memory; SourceError if no reader knows it, or the reader's own error."""
     sink = Collected()
     reference = recognise(Path(path)).read(Path(path), sink, options)
     return Day(*sink.all(), reference)
 
 
-def import_file(path: Path | str, output: Path | str, options: Options = Options()) -> tuple[Reference, int]:
+def import_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
     """Writes the day file of `path`, in bounded memory where its reader streams; reference data and number of commands."""
     one = recognise(Path(path))
     with day_writer(output) as writer:

@@ -20,7 +20,7 @@ from serl.exchange.history.day import Reference, SymbolReference
 from serl.exchange.history.errors import L3CsvError
 from serl.exchange.history.named_book import FIRST_NS, ROW, TIME_NS, NamedBook, find, room
 from serl.exchange.history.named_play import enter, retire, settle
-from serl.exchange.history.source import Options, Sink, flush, make_room, source_file, whole_units
+from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 from serl.exchange.history.unpacked import blocks
 
 COLUMNS = ("id", "timestamp", "exchange.timestamp", "price", "volume", "action", "direction")
@@ -71,7 +71,7 @@ def is_l3_csv(head: bytes) -> bool:
     return head.splitlines()[:1] == [HEADER]
 
 
-def read_l3_csv(path: Path, sink: Sink, options: Options = Options()) -> Reference:
+def read_l3_csv(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; L3CsvError names the row (from 1, behind the header) of what is wrong."""
     tick_size, lot_size = options.tick_size or str(TICK), options.lot_size or f"{LOT:f}"
     events, midnight_ms = read_events(path, Decimal(tick_size), whole_units("lot-size", lot_size, LOT))
@@ -117,13 +117,21 @@ def read_events(path: Path, tick_size: Decimal, lot_units: int) -> tuple[NDArray
     prices = [price / tick_size for price in table["price"].to_pylist()]
     ticks = np.array([int(price) for price in prices], np.int64)
     refuse = _Refuse(path)
-    refuse(np.array([price != int(price) for price in prices]), f"price: a multiple of the tick {tick_size}", table["price"])
+    refuse(
+        np.array([price != int(price) for price in prices]),
+        f"price: a multiple of the tick {tick_size}",
+        table["price"],
+    )
     refuse(ticks <= 0, "price: above 0", table["price"])
     refuse(columns["id"] <= 0, "id: above 0", table["id"])
     refuse(columns["volume"] < 0, "volume: not below 0", table["volume"])
     refuse(columns["volume"] % lot_units != 0, f"volume: a multiple of the lot ({lot_units})", table["volume"])
     refuse((kind == CREATED) & (columns["volume"] == 0), "volume of a created order: above 0", table["volume"])
-    refuse(np.diff(columns["timestamp"], prepend=columns["timestamp"][0]) < 0, "timestamp: not before the row above", table["timestamp"])
+    refuse(
+        np.diff(columns["timestamp"], prepend=columns["timestamp"][0]) < 0,
+        "timestamp: not before the row above",
+        table["timestamp"],
+    )
     refuse(_created_twice(columns["id"], kind), "id of a created order: one that is not open", table["id"])
     midnight_ms = int(columns["timestamp"][0]) // DAY_MS * DAY_MS
     events = [columns["id"], columns["timestamp"] - midnight_ms, kind, side, ticks, columns["volume"] // lot_units]

@@ -105,7 +105,9 @@ def write_lobster(day: Day, path: Path, levels: int = 10) -> int:
 
 def _tell(lines: _Lines, events: Rows) -> None:
     fields = ("kind", "flags", "time_ns", "order_number", "side", "price_ticks", "qty_lots", "leaves_lots")
-    for kind, flags, time_ns, order, side, price, lots, leaves in zip(*(events[name].tolist() for name in fields), strict=True):
+    for kind, flags, time_ns, order, side, price, lots, leaves in zip(
+        *(events[name].tolist() for name in fields), strict=True
+    ):
         resting = flags & EventFlag.RESTING
         if kind == EventKind.FILL and flags & EventFlag.MAKER:
             lines.change(time_ns, EXECUTION, order, side, price, lots)
@@ -117,5 +119,9 @@ def _tell(lines: _Lines, events: Rows) -> None:
             lines.message(time_ns, HALT, 0, 0, 1, -1)
         elif kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and resting):
             lines.change(time_ns, NEW, order, side, price, leaves)
-        elif kind == EventKind.REPLACED or (kind == EventKind.REDUCED and lots) or (kind == EventKind.CANCELLED and resting):
+        elif (
+            kind == EventKind.REPLACED
+            or (kind == EventKind.REDUCED and lots)
+            or (kind == EventKind.CANCELLED and resting)
+        ):
             lines.change(time_ns, MESSAGE_OF[EventKind(kind)], order, side, price, lots)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 
 NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
@@ -176,7 +176,7 @@ def room(book: NamedBook, commands: int) -> bool:
 @inlined
 def hash_place(key: int, size: int) -> int:
     """Where the search for a key begins, by Fibonacci hashing."""
-    return np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & (size - 1)
+    return int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & (size - 1)
 
 
 @inlined
@@ -190,7 +190,7 @@ def find(book: NamedBook, name: int) -> int:
     size = book.names.size
     place = hash_place(name, size)
     while True:
-        slot = np.int64(book.names[place])
+        slot = int64(book.names[place])
         if slot == 0 or book.orders[slot].name == name:
             return slot
         place = (place + 1) & (size - 1)
@@ -207,7 +207,7 @@ def forget(book: NamedBook, slot: int) -> None:
     gap = place
     while True:
         place = (place + 1) & (size - 1)
-        other = np.int64(names[place])
+        other = int64(names[place])
         if other == 0:
             break
         home = hash_place(orders[other].name, size)
@@ -235,7 +235,7 @@ def _index_prices(book: NamedBook, levels: int) -> None:
     for slot in range(1, levels):
         level = book.levels[slot]
         if level.orders > 0:
-            place = _price_place(np.int64(level.symbol), np.int64(level.side), level.price_ticks, size)
+            place = _price_place(int64(level.symbol), int64(level.side), level.price_ticks, size)
             while book.prices[place] != 0:
                 place = (place + 1) & (size - 1)
             book.prices[place] = slot
@@ -247,7 +247,7 @@ def level_of(book: NamedBook, symbol: int, side: int, price_ticks: int) -> int:
     size = book.prices.size
     place = _price_place(symbol, side, price_ticks, size)
     while True:
-        slot = np.int64(book.prices[place])
+        slot = int64(book.prices[place])
         if slot == 0:
             return 0
         level = book.levels[slot]
@@ -270,11 +270,11 @@ def new_level(book: NamedBook, symbol: int, side: int, price_ticks: int) -> int:
     while book.prices[place] != 0:
         place = (place + 1) & (size - 1)
     book.prices[place] = slot
-    better, worse = np.int64(0), np.int64(book.best[symbol, side])
+    better, worse = int64(0), int64(book.best[symbol, side])
     while worse != 0 and (
         levels[worse].price_ticks > price_ticks if side == BUY else levels[worse].price_ticks < price_ticks
     ):
-        better, worse = worse, np.int64(levels[worse].worse)
+        better, worse = worse, int64(levels[worse].worse)
     level.better, level.worse = better, worse
     if better:
         levels[better].worse = slot
@@ -287,6 +287,7 @@ def new_level(book: NamedBook, symbol: int, side: int, price_ticks: int) -> int:
 
 @compiled
 def drop_level(book: NamedBook, slot: int) -> None:
+    """Takes a level without orders out of its side and out of the table."""
     levels, prices = book.levels, book.prices
     level, size = levels[slot], prices.size
     if level.better:
@@ -295,17 +296,17 @@ def drop_level(book: NamedBook, slot: int) -> None:
         book.best[level.symbol, level.side] = level.worse
     if level.worse:
         levels[level.worse].better = level.better
-    gap = _price_place(np.int64(level.symbol), np.int64(level.side), level.price_ticks, size)
+    gap = _price_place(int64(level.symbol), int64(level.side), level.price_ticks, size)
     while prices[gap] != slot:
         gap = (gap + 1) & (size - 1)
     place = gap
     while True:
         place = (place + 1) & (size - 1)
-        other = np.int64(prices[place])
+        other = int64(prices[place])
         if other == 0:
             break
         row = levels[other]
-        home = _price_place(np.int64(row.symbol), np.int64(row.side), row.price_ticks, size)
+        home = _price_place(int64(row.symbol), int64(row.side), row.price_ticks, size)
         if ((place - home) & (size - 1)) >= ((place - gap) & (size - 1)):
             prices[gap] = other
             gap = place

@@ -1,8 +1,6 @@
 """What happens on a `NamedBook`: orders enter, are taken off, trade; symbols halt and resume. Each writes its commands."""
 
-import numpy as np
-
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.history.named_book import (
     BUY,
     CANCEL,
@@ -34,9 +32,9 @@ from serl.exchange.history.named_book import (
     NamedBook,
     drop_level,
     forget,
-    new_level,
     hash_place,
     level_of,
+    new_level,
     room,
 )
 
@@ -84,7 +82,7 @@ def _take(book: NamedBook, slot: int, lots: int) -> None:
         level.tail = order.before
     level.orders -= 1
     if level.orders == 0:
-        drop_level(book, np.int64(order.level))
+        drop_level(book, int64(order.level))
     if order.name == 0:
         _release(book, slot)
 
@@ -93,13 +91,13 @@ def _take(book: NamedBook, slot: int, lots: int) -> None:
 def _match(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
     """Trades an incoming order against the other side by price and time; returns what is left of it."""
     while lots > 0:
-        best = np.int64(book.best[symbol, 1 - side])
+        best = int64(book.best[symbol, 1 - side])
         if best == 0:
             break
         level = book.levels[best]
         if level.price_ticks > price_ticks if side == BUY else level.price_ticks < price_ticks:
             break
-        slot = np.int64(level.head)
+        slot = int64(level.head)
         traded = min(lots, book.orders[slot].open_lots)
         _take(book, slot, traded)
         lots -= traded
@@ -110,7 +108,7 @@ def _match(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: int)
 def _send(book: NamedBook, slot: int, lots: int) -> None:
     """Writes the NEW of an order and plays it: it trades, and what is left stands at the tail of its level."""
     order = book.orders[slot]
-    symbol, side, price_ticks = np.int64(order.symbol), np.int64(order.side), order.price_ticks
+    symbol, side, price_ticks = int64(order.symbol), int64(order.side), order.price_ticks
     order.command_id = write(book, NEW, 0, symbol, side, price_ticks, lots, GTC)
     book.counts[NEW_ORDERS] += 1
     left = _match(book, symbol, side, price_ticks, lots)
@@ -180,7 +178,7 @@ def hold(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int, l
 @inlined
 def crosses(book: NamedBook, symbol: int, side: int, price_ticks: int) -> bool:
     """Whether an order at this price would trade."""
-    best = np.int64(book.best[symbol, 1 - side])
+    best = int64(book.best[symbol, 1 - side])
     if best == 0:
         return False
     other = book.levels[best].price_ticks
@@ -212,7 +210,7 @@ def _cut(book: NamedBook, slot: int, lots: int) -> int:
         return 0
     whole = lots == order.open_lots
     write(
-        book, CANCEL if whole else REDUCE, order.command_id, np.int64(order.symbol), np.int64(order.side), order.price_ticks,
+        book, CANCEL if whole else REDUCE, order.command_id, int64(order.symbol), int64(order.side), order.price_ticks,
         0 if whole else lots, 0,
     )  # fmt: skip
     _take(book, slot, lots)
@@ -224,10 +222,10 @@ def cut_level(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: i
     """Takes lots off a level: first what its source does not know of, then the rest, each from the newest; what it lacks."""
     for known in range(2):
         at = level_of(book, symbol, side, price_ticks)
-        slot = np.int64(book.levels[at].tail) if at else 0
+        slot = int64(book.levels[at].tail) if at else 0
         while slot and lots > 0:
             order = book.orders[slot]
-            older = np.int64(order.before)
+            older = int64(order.before)
             lots -= _cut(book, slot, min(lots, order.open_lots if known else order.open_lots - order.known_lots))
             slot = older
     return lots
@@ -237,8 +235,8 @@ def cut_level(book: NamedBook, symbol: int, side: int, price_ticks: int, lots: i
 def crowd(book: NamedBook, slot: int) -> int:
     """Orders at the price of an order: the commands that taking it off may need."""
     order = book.orders[slot]
-    at = level_of(book, np.int64(order.symbol), np.int64(order.side), order.price_ticks)
-    return np.int64(book.levels[at].orders) if at else 0
+    at = level_of(book, int64(order.symbol), int64(order.side), order.price_ticks)
+    return int64(book.levels[at].orders) if at else 0
 
 
 @inlined
@@ -264,16 +262,14 @@ def take_off(book: NamedBook, slot: int, lots: int) -> None:
         return
     left = lots - _cut(book, slot, lots)
     if left > 0:
-        book.counts[MISSING_LOTS] += cut_level(
-            book, np.int64(order.symbol), np.int64(order.side), order.price_ticks, left
-        )
+        book.counts[MISSING_LOTS] += cut_level(book, int64(order.symbol), int64(order.side), order.price_ticks, left)
 
 
 @inlined
 def trade(book: NamedBook, slot: int, lots: int) -> None:
     """The source executes lots of an order: an IOC order of the other side comes at its price."""
     order = book.orders[slot]
-    symbol, side, price_ticks = np.int64(order.symbol), np.int64(order.side), order.price_ticks
+    symbol, side, price_ticks = int64(order.symbol), int64(order.side), order.price_ticks
     at = level_of(book, symbol, side, price_ticks)
     book.counts[EXECUTIONS] += 1
     if book.halted[symbol] or at == 0 or book.best[symbol, side] != at:
@@ -318,9 +314,9 @@ def resume(book: NamedBook, symbol: int) -> None:
     book.halted[symbol] = 0
     write(book, RESUME, 0, symbol, 0, 0, 0, 0)
     book.counts[RESUMES] += 1
-    slot = np.int64(book.waiting[symbol, 0])
+    slot = int64(book.waiting[symbol, 0])
     while slot:
-        younger = np.int64(book.orders[slot].after)
+        younger = int64(book.orders[slot].after)
         _stop_waiting(book, slot)
         _send_waited(book, slot)
         slot = younger
@@ -338,11 +334,11 @@ def _send_waited(book: NamedBook, slot: int) -> None:
 @compiled
 def enter_waiting(book: NamedBook, symbol: int) -> None:
     """Of the orders that are held, those that would not trade enter, in their order."""
-    slot = np.int64(book.waiting[symbol, 0])
+    slot = int64(book.waiting[symbol, 0])
     while slot:
         order = book.orders[slot]
-        younger = np.int64(order.after)
-        if not crosses(book, symbol, np.int64(order.side), order.price_ticks):
+        younger = int64(order.after)
+        if not crosses(book, symbol, int64(order.side), order.price_ticks):
             _stop_waiting(book, slot)
             _send_waited(book, slot)
         slot = younger

@@ -30,6 +30,9 @@ class Options:
     """IANA name: of bars whose times say their offset or count from 1970, the zone whose clock the day follows. Empty for UTC."""
 
 
+DEFAULTS = Options()
+
+
 class Sink(Protocol):
     """Takes commands block by block."""
 

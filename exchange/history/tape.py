@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled
+from serl.exchange.compiling import compiled, int64
 from serl.exchange.history.named_book import ROW, TIME_NS, NamedBook, find, room
 from serl.exchange.history.named_play import crowd, enter, halt, publish, resume, retire, take_off, trade
 from serl.exchange.records import EventFlag, EventKind, Rows
@@ -90,9 +90,9 @@ def play_public(book: NamedBook, events: Any, action: Any, first: int) -> int:
         event, what = events[index], action[index]
         if what == NOTHING:
             continue
-        symbol, side = np.int64(event.symbol), np.int64(event.side)
+        symbol, side = int64(event.symbol), int64(event.side)
         slot = find(book, event.order_number) if what == TRADED or what == TAKEN_OFF else 0
-        if not room(book, crowd(book, slot) if slot else np.int64(book.waiting[symbol, 2])):
+        if not room(book, crowd(book, slot) if slot else int64(book.waiting[symbol, 2])):
             return index
         book.counter[TIME_NS] = event.time_ns
         if what == ADDED:

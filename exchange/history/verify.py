@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from serl.exchange.history.day import Day, SourceFile
 from serl.exchange.history.depth import depth_view, is_depth
 from serl.exchange.history.errors import SourceError
-from serl.exchange.history.lobster_day import book_view
 from serl.exchange.history.lobster import is_lobster, read_lobster
+from serl.exchange.history.lobster_day import book_view
 from serl.exchange.history.source import source_file
 from serl.exchange.history.tape import HASH, Tape
 from serl.exchange.history.unpacked import head
@@ -139,7 +139,9 @@ def verify(
 def verify_tape(day: Day) -> tuple[str, str]:
     """Tape hash of a recorded day (as recorded, of its replay through the market); SourceError if it is not a recorded one."""
     if HASH not in day.reference.parameters:
-        raise SourceError(f"a day of `serl record` is due, or the source that the day was made from; this one is {day.reference.source}")
+        raise SourceError(
+            f"a day of `serl record` is due, or the source that the day was made from; this one is {day.reference.source}"
+        )
     market, commands = market_of(day)
     tape = Tape()
     for first in range(0, len(commands), BLOCK_COMMANDS):

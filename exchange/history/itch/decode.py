@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
-
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.history.itch.messages import LENGTHS, STOCK_AT, offset, read_int
 from serl.exchange.history.named_book import BUY, ROW, SELL, TIME_NS, NamedBook, find, room
 from serl.exchange.history.named_play import crowd, enter, halt, publish, resume, retire, take_off, trade
@@ -35,7 +33,12 @@ COUNT_NAMES = (
 
 A, F, E, C, X, D, U, P, Q, B, H, HALT = (ord(kind) for kind in "AFECXDUPQBHh")
 LOCATE, TIME = offset("S", "locate"), offset("S", "time_ns")
-ORDER, SIDE, ADD_SHARES, ADD_PRICE = offset("A", "order"), offset("A", "side"), offset("A", "shares"), offset("A", "price")
+ORDER, SIDE, ADD_SHARES, ADD_PRICE = (
+    offset("A", "order"),
+    offset("A", "side"),
+    offset("A", "shares"),
+    offset("A", "price"),
+)
 SHARES = offset("E", "shares")
 PRINTABLE, OTHER_PRICE = offset("C", "printable"), offset("C", "price")
 NEW_ORDER, NEW_SHARES, NEW_PRICE = offset("U", "new_order"), offset("U", "shares"), offset("U", "price")
@@ -63,7 +66,11 @@ def _print_ticks(price: int, units: int) -> int:
 
 @compiled
 def _add(book: NamedBook, data: Any, at: int, symbol: int, units: int, counts: Any) -> int:
-    order, shares, price = read_int(data, at + ORDER, 8), read_int(data, at + ADD_SHARES, 4), read_int(data, at + ADD_PRICE, 4)
+    order, shares, price = (
+        read_int(data, at + ORDER, 8),
+        read_int(data, at + ADD_SHARES, 4),
+        read_int(data, at + ADD_PRICE, 4),
+    )
     letter = data[at + SIDE]
     if letter != BUYS and letter != SELLS:
         return BAD_SIDE
@@ -104,7 +111,7 @@ def _change(book: NamedBook, data: Any, at: int, kind: int, units: int, counts: 
     elif kind == E:
         trade(book, slot, shares)
     else:
-        symbol, side, price = np.int64(order.symbol), np.int64(order.side), read_int(data, at + OTHER_PRICE, 4)
+        symbol, side, price = int64(order.symbol), int64(order.side), read_int(data, at + OTHER_PRICE, 4)
         take_off(book, slot, shares)
         counts[EXECUTIONS_OTHER_PRICE] += 1
         if data[at + PRINTABLE] != YES:
@@ -120,8 +127,12 @@ def _change(book: NamedBook, data: Any, at: int, kind: int, units: int, counts: 
 @compiled
 def _replace(book: NamedBook, data: Any, at: int, slot: int, units: int, counts: Any) -> int:
     order = book.orders[slot]
-    symbol, side = np.int64(order.symbol), np.int64(order.side)
-    new, shares, price = read_int(data, at + NEW_ORDER, 8), read_int(data, at + NEW_SHARES, 4), read_int(data, at + NEW_PRICE, 4)
+    symbol, side = int64(order.symbol), int64(order.side)
+    new, shares, price = (
+        read_int(data, at + NEW_ORDER, 8),
+        read_int(data, at + NEW_SHARES, 4),
+        read_int(data, at + NEW_PRICE, 4),
+    )
     if shares == 0:
         return NO_SHARES
     if price == 0:
@@ -164,7 +175,7 @@ def _trading_state(book: NamedBook, data: Any, at: int, kind: int, symbol: int, 
     why = (why_halted[symbol] & ~bit) | (0 if trading else bit)
     if why:
         halt(book, symbol)
-    elif not room(book, np.int64(book.waiting[symbol, 2])):
+    elif not room(book, int64(book.waiting[symbol, 2])):
         return MORE_ROOM
     else:
         resume(book, symbol)
@@ -207,7 +218,7 @@ def decode(
     [symbol] bits. counts: by COUNT_NAMES.
     """
     while at + 3 <= stop:
-        length, kind = read_int(data, at, 2), np.int64(data[at + 2])
+        length, kind = read_int(data, at, 2), int64(data[at + 2])
         if length == 0:
             at += 2
             continue
@@ -222,7 +233,7 @@ def decode(
         if time_ns < book.counter[TIME_NS]:
             return at, TIME_BACK
         locate = read_int(data, body + LOCATE, 2)
-        symbol = np.int64(numbers[locate])
+        symbol = int64(numbers[locate])
         if (symbol == UNKNOWN and STOCK_AT[kind]) or (symbol == WANTED and _needs_number(data, body, kind)):
             return at, NEW_STOCK
         if symbol == LEFT_OUT:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import inlined, int64
 
 PRICE_UNITS = 10_000
 """Of a dollar."""
@@ -124,7 +124,7 @@ def read_int(data: Any, at: int, width: int) -> int:
     value = np.uint64(0)
     for index in range(at, at + width):
         value = (value << np.uint64(8)) | np.uint64(data[index])
-    return np.int64(value)
+    return int64(value)
 
 
 @inlined

@@ -13,12 +13,15 @@ from serl.exchange.history.itch import decode as decoding
 from serl.exchange.history.itch.decode import LEFT_OUT, MORE_DATA, MORE_ROOM, NEW_STOCK, UNKNOWN, WANTED, decode
 from serl.exchange.history.itch.messages import LAYOUTS, LENGTHS, PRICE_UNITS, STOCK_AT
 from serl.exchange.history.named_book import FIRST_NS, ROW, TIME_NS
-from serl.exchange.history.source import Options, Sink, flush, make_room, source_file, whole_units
+from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 from serl.exchange.history.unpacked import BLOCK_BYTES, blocks
 
 LOCATES = 1 << 16
 END_OF_SESSION = b"\0\0"
-DATES = (re.compile(r"(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d{4})"), re.compile(r"S(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d\d)-"))
+DATES = (
+    re.compile(r"(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d{4})"),
+    re.compile(r"S(?P<month>\d\d)(?P<day>\d\d)(?P<year>\d\d)-"),
+)
 """In the names that the publisher gives: 01302019.NASDAQ_ITCH50.gz, S020717-v50.txt.gz."""
 WRONG = {
     decoding.UNKNOWN_ORDER: "an order that is open is due",
@@ -42,7 +45,7 @@ def is_itch(head: bytes) -> bool:
     return at > 0
 
 
-def read_itch(path: Path, sink: Sink, options: Options = Options()) -> Reference:
+def read_itch(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; ItchError names the byte of what is wrong, SourceError the rest."""
     tick_size = options.tick_size or "0.01"
     reader = _Reader(path, sink, options, whole_units("tick-size", tick_size, Decimal(1) / PRICE_UNITS))
@@ -93,9 +96,7 @@ class _Reader:
         data = np.frombuffer(self._rest + block if self._rest else block, np.uint8)
         at = 0
         while True:
-            at, why = decode(
-                self.book, data, at, len(data), self._numbers, self._units, self._why_halted, self._counts
-            )
+            at, why = decode(self.book, data, at, len(data), self._numbers, self._units, self._why_halted, self._counts)
             if why == MORE_DATA:
                 break
             if why == MORE_ROOM:
@@ -143,7 +144,9 @@ class _Reader:
             return ItchError(f"{where}: a message type of ITCH 5.0 is due ({' '.join(LAYOUTS)}), got {kind!r}")
         if why == decoding.WRONG_LENGTH:
             return ItchError(f"{where}: a message {kind} has {LAYOUTS[kind].length} bytes, its length says {length}")
-        return ItchError(f"{where}: message {kind} ({LAYOUTS[kind].name}): {WRONG[why]}; got {message[2 : 2 + length].tobytes().hex()}")
+        return ItchError(
+            f"{where}: message {kind} ({LAYOUTS[kind].name}): {WRONG[why]}; got {message[2 : 2 + length].tobytes().hex()}"
+        )
 
 
 def _some(names: set[str]) -> str:

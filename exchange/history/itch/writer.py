@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.history.day import Day, Reference
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.itch.messages import LENGTHS, PRICE_UNITS, encode, offset, write_int
@@ -18,7 +18,9 @@ from serl.exchange.history.verify import market_of
 from serl.exchange.history.written import written_whole
 from serl.exchange.records import EventFlag, EventKind
 
-ACCEPTED, RESTED, FILL, PRINT = (int(kind) for kind in (EventKind.ACCEPTED, EventKind.RESTED, EventKind.FILL, EventKind.PRINT))
+ACCEPTED, RESTED, FILL, PRINT = (
+    int(kind) for kind in (EventKind.ACCEPTED, EventKind.RESTED, EventKind.FILL, EventKind.PRINT)
+)
 CANCELLED, REDUCED, REPLACED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.REPLACED)
 HALTED, RESUMED = int(EventKind.HALTED), int(EventKind.RESUMED)
 RESTING, MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
@@ -27,7 +29,12 @@ LOCATE, TIME, ORDER = offset("S", "locate"), offset("S", "time_ns"), offset("A",
 ADD_SIDE, ADD_SHARES, ADD_STOCK, ADD_PRICE = (offset("A", name) for name in ("side", "shares", "stock", "price"))
 SHARES, MATCH = offset("E", "shares"), offset("E", "match")
 NEW_ORDER, NEW_SHARES, NEW_PRICE = (offset("U", name) for name in ("new_order", "shares", "price"))
-PRINT_MATCH, STATE, REASON, STOCK = offset("P", "match"), offset("H", "state"), offset("H", "reason"), offset("H", "stock")
+PRINT_MATCH, STATE, REASON, STOCK = (
+    offset("P", "match"),
+    offset("H", "state"),
+    offset("H", "reason"),
+    offset("H", "stock"),
+)
 BUYS, SELLS, TRADES, HALTS = (ord(letter) for letter in "BSTH")
 BLANK = ord(" ")
 FIELD_MAX = (1 << 32) - 1
@@ -44,7 +51,7 @@ def _begin(out: Any, at: int, kind: int, event: Any) -> int:
     for index in range(body, body + length):
         out[index] = 0
     out[body] = kind
-    write_int(out, body + LOCATE, 2, np.int64(event.symbol) + 1)
+    write_int(out, body + LOCATE, 2, int64(event.symbol) + 1)
     write_int(out, body + TIME, 6, event.time_ns)
     return body
 
@@ -59,7 +66,7 @@ def _stock(out: Any, at: int, symbol: int, stocks: Any) -> None:
 def _order(out: Any, at: int, kind: int, event: Any, lots: int, units: Any, stocks: Any) -> int:
     """A or P; the number of bytes."""
     body = _begin(out, at, kind, event)
-    symbol = np.int64(event.symbol)
+    symbol = int64(event.symbol)
     write_int(out, body + ORDER, 8, event.order_number)
     out[body + ADD_SIDE] = SELLS if event.side else BUYS
     write_int(out, body + ADD_SHARES, 4, lots)
@@ -88,14 +95,14 @@ def _replace(out: Any, at: int, event: Any, rested: Any, units: Any) -> int:
     write_int(out, body + ORDER, 8, event.order_number)
     write_int(out, body + NEW_ORDER, 8, rested.order_number)
     write_int(out, body + NEW_SHARES, 4, rested.leaves_lots)
-    write_int(out, body + NEW_PRICE, 4, rested.price_ticks * units[np.int64(event.symbol)])
+    write_int(out, body + NEW_PRICE, 4, rested.price_ticks * units[int64(event.symbol)])
     return 2 + LENGTHS[U]
 
 
 @inlined
 def _state(out: Any, at: int, event: Any, stocks: Any) -> int:
     body = _begin(out, at, H, event)
-    _stock(out, body + STOCK, np.int64(event.symbol), stocks)
+    _stock(out, body + STOCK, int64(event.symbol), stocks)
     out[body + STATE] = HALTS if event.kind == HALTED else TRADES
     for index in range(body + REASON, body + REASON + 4):
         out[index] = BLANK
@@ -166,7 +173,9 @@ def _write(day: Day, units: Any, file: IO[bytes]) -> int:
     first_ns, last_ns = day.reference.first_time_ns, day.reference.last_time_ns
     size = file.write(encode({"type": "S", "time_ns": first_ns, "event": "O"}))
     for locate, name in enumerate(names, 1):
-        size += file.write(encode({"type": "R", "locate": locate, "time_ns": first_ns, "stock": name, "round_lot": 100}))
+        size += file.write(
+            encode({"type": "R", "locate": locate, "time_ns": first_ns, "stock": name, "round_lot": 100})
+        )
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
         events = market.submit(commands[first : first + BLOCK_COMMANDS])

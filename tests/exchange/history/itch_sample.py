@@ -32,7 +32,8 @@ def state(letter: str, stock: str = "AAA", **more: Any) -> Fields:
 def file_bytes(messages: Iterable[Fields]) -> bytes:
     """The messages a second apart (unless they say when), of locate 1 (unless they say of which)."""
     return b"".join(
-        encode({"locate": 1, "time_ns": (34_200 + second) * 10**9, **message}) for second, message in enumerate(messages)
+        encode({"locate": 1, "time_ns": (34_200 + second) * 10**9, **message})
+        for second, message in enumerate(messages)
     )
 
 

@@ -33,6 +33,7 @@ from tests.exchange.history.samples import Levels, best, played, sample, top
 
 dbn = pytest.importorskip("databento_dbn", reason="databento-dbn is not installed (extra history)")
 MIDNIGHT_NS = 1_703_462_400 * 10**9
+QUARTERS = Options(tick_size="0.25")
 Record = tuple[str, str, int, int, int]
 """action, side, order_id, price in ticks of 0.25, size."""
 
@@ -54,7 +55,7 @@ def file_bytes(*records: Record, schema: Any = dbn.Schema.MBO, flags: dict[int, 
     return data
 
 
-def imported(folder: Path, *records: Record, options: Options = Options(tick_size="0.25"), **more: Any) -> Day:
+def imported(folder: Path, *records: Record, options: Options = QUARTERS, **more: Any) -> Day:
     (folder / "a.dbn").write_bytes(file_bytes(*records, **more))
     return import_day(folder / "a.dbn", options)
 
@@ -103,7 +104,9 @@ def test_records(records: list[Record], commands: list[Any], counts: dict[str, i
 def test_a_fill_behind_better_orders_takes_its_own(tmp_path: Path) -> None:
     """An IOC order would take the better one, whose cancel comes later in the same event."""
     day = imported(tmp_path, FIRST, ("A", "B", 6, 101, 1), ("F", "B", 5, 100, 4), ("C", "B", 6, 101, 1), flags={2: 0})
-    assert told(day, 2) == [("REDUCE", 1, 0, 4, 100), ("PRINT", 0, 0, 4, 100)] and told(day, 3) == [("CANCEL", 2, 0, 0, 101)]
+    assert told(day, 2) == [("REDUCE", 1, 0, 4, 100), ("PRINT", 0, 0, 4, 100)] and told(day, 3) == [
+        ("CANCEL", 2, 0, 0, 101)
+    ]
     assert day.reference.counts["executions_behind_best"] == 1
 
 

@@ -62,15 +62,27 @@ def test_a_side_may_move_through_the_other(tmp_path: Path) -> None:
 
 
 def test_trades_take_and_the_next_diff_sets_right(tmp_path: Path) -> None:
-    day = imported(tmp_path, SNAPSHOT, trade("0.99", "6.0", True), trade("1.05", "4", False), diff(11, 11, [["1.00", "3"]]))
+    day = imported(
+        tmp_path, SNAPSHOT, trade("0.99", "6.0", True), trade("1.05", "4", False), diff(11, 11, [["1.00", "3"]])
+    )
     assert told(day, 1) == [("NEW", 0, 1, 6, 99)] and told(day, 2) == [("NEW", 0, 0, 4, 105)]
     assert told(day, 3) == [("NEW", 0, 0, 3, 100), ("NEW", 0, 0, 1, 99), ("NEW", 0, 1, 3, 101)]
     assert (day.reference.counts["trades"], day.reference.counts["trades_unfilled"]) == (2, 1)
 
 
 def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
-    day = imported(tmp_path, diff(5, 6, [["1.00", "9"]]), diff(7, 11, [["1.00", "8"]]), trade("1.00", "1", True), SNAPSHOT, DIFF["data"] | {"U": 12})
-    assert told(day, 1) == [("NEW", 0, 0, 3, 100)] and told(day, 4) == [("CANCEL", 4, 0, 0, 100), ("REDUCE", 1, 0, 1, 100)]
+    day = imported(
+        tmp_path,
+        diff(5, 6, [["1.00", "9"]]),
+        diff(7, 11, [["1.00", "8"]]),
+        trade("1.00", "1", True),
+        SNAPSHOT,
+        DIFF["data"] | {"U": 12},
+    )
+    assert told(day, 1) == [("NEW", 0, 0, 3, 100)] and told(day, 4) == [
+        ("CANCEL", 4, 0, 0, 100),
+        ("REDUCE", 1, 0, 1, 100),
+    ]
     assert day.reference.counts["diffs_before_snapshot"] == 1 and day.reference.counts["trades"] == 0
 
 
@@ -90,7 +102,10 @@ def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
         (recording(SNAPSHOT, DIFF, SNAPSHOT), "line 3: due is one snapshot, this is another"),
         (recording(DIFF), "a snapshot .* is due, the file has none"),
         (recording(SNAPSHOT, diff(11, 11, [["x", "1"]])), "line 2: due is a decimal price and size, got 'x', '1'"),
-        (recording(SNAPSHOT, diff(11, 11, [["1.001", "1"]])), "line 2: due is a price that is a multiple of the tick 0.01"),
+        (
+            recording(SNAPSHOT, diff(11, 11, [["1.001", "1"]])),
+            "line 2: due is a price that is a multiple of the tick 0.01",
+        ),
         (recording(SNAPSHOT, diff(11, 11, [["1", "-1"]])), "line 2: .*a size not below 0, got 1, -1"),
         (recording(SNAPSHOT, trade("1", "0", True)), "line 2: due is a size above 0"),
         (recording(SNAPSHOT, {"data": {"e": "depthUpdate", "U": 1}}), "line 2: a field 'u' is due"),

@@ -53,7 +53,9 @@ def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
     assert recognise(write_sample(tmp_path, [NOTHING])).name == recognise(tmp_path).name == "LOBSTER"
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9]
+)
 def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match="not recognised") as error:
@@ -72,9 +74,11 @@ def test_what_is_no_source(tmp_path: Path) -> None:
     (tmp_path / "cut.gz").write_bytes(gzip.compress(ITCH)[:20])
     with pytest.raises(SourceError, match="damaged or cut short"):
         recognise(tmp_path / "cut.gz")
-    bars = pa.table({name: [1.0] for name in ("open", "high", "low", "close", "volume")} | {"timestamp": ["2020-01-02 09:30:00"]})
+    bars = pa.table(
+        {name: [1.0] for name in ("open", "high", "low", "close", "volume")} | {"timestamp": ["2020-01-02 09:30:00"]}
+    )
     pq.write_table(bars, tmp_path / "bars.parquet")
-    with pytest.raises(SourceError, match="bars, which have no orders to replay; `serl day import bars.parquet"):
+    with pytest.raises(SourceError, match=r"bars, which have no orders to replay; `serl day import bars\.parquet"):
         import_day(tmp_path / "bars.parquet")
 
 

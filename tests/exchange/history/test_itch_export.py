@@ -34,7 +34,9 @@ def random_commands(count: int, seed: int) -> Rows:
     random = np.random.default_rng(seed)
     rows = []
     for number in range(1, count + 1):
-        kind = random.choice([CommandKind.NEW] * 5 + [CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE, CommandKind.REPLACE])
+        kind = random.choice(
+            [CommandKind.NEW] * 5 + [CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE, CommandKind.REPLACE]
+        )
         if number % 97 == 0:
             kind = CommandKind.PRINT
         in_force = random.choice([TimeInForce.GTC, TimeInForce.DAY, TimeInForce.IOC, TimeInForce.FOK])
@@ -103,7 +105,12 @@ def test_halts_come_back(tmp_path: Path) -> None:
     made = Day(np.concatenate(rows), np.arange(4), Reference((SymbolReference("A"),), "", "generated", last_time_ns=3))
     write_itch(made, tmp_path / "a.itch")
     again = import_itch(tmp_path / "a.itch")
-    assert again.commands["kind"].tolist() == [CommandKind.NEW, CommandKind.HALT, CommandKind.CANCEL, CommandKind.RESUME]
+    assert again.commands["kind"].tolist() == [
+        CommandKind.NEW,
+        CommandKind.HALT,
+        CommandKind.CANCEL,
+        CommandKind.RESUME,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from serl.exchange.history import named_book
 from serl.exchange.history.errors import ItchError, SourceError
 from serl.exchange.history.itch import reader
 from serl.exchange.history.itch.messages import LAYOUTS, decode, encode
@@ -49,7 +50,11 @@ NEW_BID = [("NEW", 0, 0, 100, 100)]
             [("REDUCE", 1, 0, 40, 100), ("PRINT", 0, 0, 40, 100)],
             {"executions_other_price": 1, "prints_rounded": 1},
         ),
-        (of("C", 7, 100, printable="N", price=9_900), [("CANCEL", 1, 0, 0, 100)], {"executions_unprinted": 1, "prints": 0}),
+        (
+            of("C", 7, 100, printable="N", price=9_900),
+            [("CANCEL", 1, 0, 0, 100)],
+            {"executions_unprinted": 1, "prints": 0},
+        ),
         (of("X", 7, 40), [("REDUCE", 1, 0, 40, 100)], {"cancels": 1}),
         (of("X", 7, 100), [("CANCEL", 1, 0, 0, 100)], {"cancels": 1}),
         (of("D", 7), [("CANCEL", 1, 0, 0, 100)], {"cancels": 1}),
@@ -72,7 +77,9 @@ NEW_BID = [("NEW", 0, 0, 100, 100)]
     ],
     ids=lambda value: value["type"] if isinstance(value, dict) and "type" in value else "",
 )
-def test_one_message(message: Fields, commands: list[tuple[str, int, int, int, int]], counts: dict[str, int], tmp_path: Path) -> None:
+def test_one_message(
+    message: Fields, commands: list[tuple[str, int, int, int, int]], counts: dict[str, int], tmp_path: Path
+) -> None:
     day = imported(tmp_path, BID, message)
     assert told(day, 0) == NEW_BID
     assert told(day, 1) == commands
@@ -117,7 +124,12 @@ def test_both_kinds_of_halt_must_end(tmp_path: Path) -> None:
 
 def test_symbols_are_chosen(tmp_path: Path) -> None:
     other = {"locate": 2, "stock": "BBB"}
-    messages = [BID, {**add(8, "B", 1, 5_000), **other}, {**of("D", 8), "locate": 2}, {**add(9, "B", 2, 5_000), **other}]
+    messages = [
+        BID,
+        {**add(8, "B", 1, 5_000), **other},
+        {**of("D", 8), "locate": 2},
+        {**add(9, "B", 2, 5_000), **other},
+    ]
     both = imported(tmp_path, *messages)
     assert [symbol.name for symbol in both.reference.symbols] == ["AAA", "BBB"]
     assert both.commands["symbol"].tolist() == [0, 1, 1, 1]
@@ -198,7 +210,7 @@ def test_a_damaged_gzip_file(tmp_path: Path) -> None:
 
 def test_many_orders_make_the_tables_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every order at a price of its own, then all are deleted in another order: the tables grow while they are full."""
-    monkeypatch.setattr(reader.named_book, "named_book", lambda symbols: made(symbols, orders=16, levels=16, block=16))
+    monkeypatch.setattr(named_book, "named_book", lambda symbols: made(symbols, orders=16, levels=16, block=16))
     count = 500
     order = np.random.default_rng(1).permutation(count) + 1
     messages = [add(int(number), "B", int(number), 10_000 + 100 * int(number)) for number in order]
@@ -208,12 +220,12 @@ def test_many_orders_make_the_tables_grow(tmp_path: Path, monkeypatch: pytest.Mo
     assert (day.commands["order_id"][count : 2 * count] == np.arange(count, 0, -1)).all()
 
 
-made = reader.named_book.named_book
+made = named_book.named_book
 
 
 def test_a_crowded_level_leaves_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An order out of turn may need a command for every order of its level: the block grows to hold them."""
-    monkeypatch.setattr(reader.named_book, "named_book", lambda symbols: made(symbols, orders=64, levels=16, block=8))
+    monkeypatch.setattr(named_book, "named_book", lambda symbols: made(symbols, orders=64, levels=16, block=8))
     small = [add(number, "B", 1, 10_000) for number in range(2, 32)]
     executed = [of("E", number, 1) for number in range(31, 1, -1)]
     day = imported(tmp_path, add(1, "B", 30, 10_000), *small, *executed, of("D", 1))

@@ -19,7 +19,10 @@ Event = tuple[object, int, str, object, str, str]
 
 
 def csv_text(*events: Event) -> str:
-    lines = [f"{name},{MIDNIGHT_MS + ms},{MIDNIGHT_MS},{price},{volume},{action},{way}" for name, ms, price, volume, action, way in events]
+    lines = [
+        f"{name},{MIDNIGHT_MS + ms},{MIDNIGHT_MS},{price},{volume},{action},{way}"
+        for name, ms, price, volume, action, way in events
+    ]
     return "\n".join([HEADER.decode(), *lines]) + "\n"
 
 
@@ -40,7 +43,11 @@ def test_orders_come_shrink_and_go(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert day.reference.counts["orders_repriced"] == day.reference.counts["events_unknown"] == 1
     assert day.commands["time_ns"].tolist() == [0, 5_000_000, 6_000_000, 7_000_000, 7_000_000, 8_000_000, 9_000_000]
-    assert (day.reference.symbols[0].name, day.reference.symbols[0].lot_size, day.reference.date) == ("BTCUSD", "0.00000001", "2015-05-01")
+    assert (day.reference.symbols[0].name, day.reference.symbols[0].lot_size, day.reference.date) == (
+        "BTCUSD",
+        "0.00000001",
+        "2015-05-01",
+    )
 
 
 def test_the_market_makes_the_trades_itself(tmp_path: Path) -> None:
@@ -116,5 +123,7 @@ def test_the_sample_follows_its_events() -> None:
     differing = 0
     for due, market in zip(books, played(import_day(path), rows), strict=True):
         shown = top(market, 10)
-        differing += any(abs(due[side].get(price, 0) - shown[side].get(price, 0)) > 1_000 for side in range(2) for price in due[side])
+        differing += any(
+            abs(due[side].get(price, 0) - shown[side].get(price, 0)) > 1_000 for side in range(2) for price in due[side]
+        )
     assert len(rows) > 4_500 and differing < 0.04 * len(rows), f"{differing} of {len(rows)}"

@@ -9,8 +9,8 @@ import pytest
 from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.generate import generate_day
-from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.lobster import is_lobster, read_lobster
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.lobster_export import write_lobster
 from serl.exchange.history.verify import verify
 from serl.exchange.records import COMMAND, CommandKind, command
@@ -48,7 +48,9 @@ def test_every_command(seed: int, tmp_path: Path) -> None:
 def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
     rows = [
         command(CommandKind.NEW, qty_lots=5, price_ticks=100, time_in_force=1, command_id=1, time_ns=1_500_000_000),
-        command(CommandKind.NEW, side=1, qty_lots=3, price_ticks=102, time_in_force=1, command_id=2, time_ns=2_000_000_000),
+        command(
+            CommandKind.NEW, side=1, qty_lots=3, price_ticks=102, time_in_force=1, command_id=2, time_ns=2_000_000_000
+        ),
         command(CommandKind.NEW, qty_lots=9, price_ticks=90, time_in_force=1, command_id=3, time_ns=2_000_000_000),
         command(CommandKind.HALT, command_id=4, time_ns=3_000_000_000),
         command(CommandKind.RESUME, command_id=5, time_ns=4_000_000_000),
@@ -56,7 +58,12 @@ def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
     day = Day(np.concatenate(rows), np.arange(5), Reference((SymbolReference("A"),), "2020-01-02", "generated"))
     assert write_lobster(day, tmp_path / "a.zip", 1) == 4, "the order behind the only level is not in the file"
     source = read_lobster(tmp_path / "a.zip")
-    assert source.messages.tolist() == [[1, 1, 5, 10_000, 1], [1, 2, 3, 10_200, -1], [7, 0, 0, -1, -1], [7, 0, 0, 1, -1]]
+    assert source.messages.tolist() == [
+        [1, 1, 5, 10_000, 1],
+        [1, 2, 3, 10_200, -1],
+        [7, 0, 0, -1, -1],
+        [7, 0, 0, 1, -1],
+    ]
     assert source.book.tolist()[:2] == [[9_999_999_999, 0, 10_000, 5], [10_200, 3, 10_000, 5]]
     assert (source.symbol, source.date, source.time_ns[0]) == ("A", "2020-01-02", 1_500_000_000)
 
