@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from serl.exchange.history.bars import bars_advice, is_bars
-from serl.exchange.history.day import KEY, Day, Reference, day_writer
+from serl.exchange.history.day import Day, Reference, day_writer, read_reference
 from serl.exchange.history.dbn import is_dbn, read_dbn
 from serl.exchange.history.depth import is_depth, read_depth
-from serl.exchange.history.errors import SourceError
+from serl.exchange.history.errors import DayError, SourceError
 from serl.exchange.history.itch.reader import is_itch, read_itch
 from serl.exchange.history.l3_csv import is_l3_csv, read_l3_csv
 from serl.exchange.history.lobster import is_lobster, read_lobster
@@ -64,11 +64,19 @@ def recognise(path: Path) -> Format:
     for one in FORMATS:
         if one.is_this(start):
             return one
-    if start.startswith(b"PAR1") and KEY in path.read_bytes()[-(1 << 20) :]:
+    if _is_day_file(path):
         raise SourceError(f"{path}: is a day file already; `serl replay` plays it, `serl day info` looks into it")
     if is_bars(path, start):
         raise SourceError(bars_advice(path))
     raise SourceError(f"{path}: not recognised; known are {_all_formats()}")
+
+
+def _is_day_file(path: Path) -> bool:
+    try:
+        read_reference(path)
+    except DayError:
+        return False
+    return True
 
 
 def bars_source(path: Path) -> bool:
