@@ -67,11 +67,11 @@ def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
 
 def _check_limits(day: Day, limits: dict[str, float]) -> None:
     """ReplayError if the exchange would reject orders for their size or price."""
-    for field, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
-        largest = int(day.commands[field].max())
+    for name, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
+        largest = int(day.commands[name].max())
         if largest > limits[limit]:
             raise ReplayError(
-                f"the day has {field} up to {largest}, the exchange takes {limits[limit]}; start it with --config and limits: {limit}: {largest}"
+                f"the day has {name} up to {largest}, the exchange takes {limits[limit]}; start it with --config and limits: {limit}: {largest}"
             )
 
 
