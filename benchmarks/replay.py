@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from serl.clients.replay import Replayer
-from serl.exchange.history.importing import book_view, lobster_day
 from serl.exchange.history.lobster import read_lobster
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.verify import market_of, verify
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.wire import Kind

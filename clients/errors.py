@@ -52,3 +52,7 @@ class UnknownSymbol(SerlError, KeyError):
 
 class ReportGap(SerlError, RuntimeError):
     """Reports are missing that the exchange no longer keeps: positions and open orders may be incomplete."""
+
+
+class FeedGap(SerlError, RuntimeError):
+    """Messages of the feed are missing: what came after them would be a market that never was."""

@@ -46,6 +46,9 @@ class Progress:
 def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
     """The day's rows with the exchange's symbol numbers, and ids behind those that history used here before."""
     rows = day.commands.copy()
+    if not len(rows):
+        raise ReplayError("the day has no commands at all; `serl day info` says what its source had")
+    _check_limits(day, client.session.limits)
     numbers = []
     for symbol in day.reference.symbols:
         instrument = client.instrument(symbol.name)
@@ -60,6 +63,16 @@ def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
     rows["command_id"] += shift
     rows["order_id"] = np.where(rows["order_id"] > 0, rows["order_id"] + shift, 0)
     return rows
+
+
+def _check_limits(day: Day, limits: dict[str, float]) -> None:
+    """ReplayError if the exchange would reject orders for their size or price."""
+    for name, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
+        largest = int(day.commands[name].max())
+        if largest > limits[limit]:
+            raise ReplayError(
+                f"the day has {name} up to {largest}, the exchange takes {limits[limit]}; start it with --config and limits: {limit}: {largest}"
+            )
 
 
 class Replayer:

@@ -45,6 +45,10 @@ class Clock:
         gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
         gate.clock[CLOCK_HELD] = config.held
 
+    def begin(self) -> None:
+        """A scaled clock runs from here on: what loading took, on a first start minutes, is not of the day."""
+        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
+
     def now_ns(self) -> int:
         """Exchange time."""
         return int(clock_now_ns(self._gate))

@@ -70,6 +70,7 @@ class Exchange:
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
         self.core.warm()
+        self.clock.begin()
         self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)

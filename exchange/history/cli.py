@@ -17,7 +17,7 @@ SOURCE = click.Path(path_type=Path)
 
 @click.group(epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 def day() -> None:
-    """Trading days as files: import, look, verify, generate."""
+    """Trading days as files: import, export, look, verify, generate."""
 
 
 def _print_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
@@ -63,23 +63,72 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
 
 @day.command("import", epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 @click.argument("source", type=SOURCE)
-@click.option("-o", "--output", type=FILE, help="Day file to write. [SYMBOL_DATE_LEVELS.parquet]")
-def import_(source: Path, output: Path | None) -> None:
-    """Makes a day file of SOURCE: a LOBSTER zip file, a folder with its two CSV files, or the message file."""
-    from serl.exchange.history.day import write_day
-    from serl.exchange.history.importing import import_day
+@click.option(
+    "-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or that of SOURCE with .parquet]"
+)
+@click.option("--symbols", help="Those to take, with commas between; the name of a source that does not say it. [all]")
+@click.option("--tick-size", default="", help="Decimal, where the source has none. [that of the format]")
+@click.option("--lot-size", default="", help="Decimal, where the source has none. [that of the format]")
+@click.option("--date", default="", help="YYYY-MM-DD, where the source does not say it.")
+@click.option(
+    "--time-zone", default="", help="Of bars whose times are universal: the clock that the day follows. [UTC]"
+)
+def import_(
+    source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
+) -> None:
+    """Makes a day file of SOURCE: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Of bars it makes the table that
+    `serl train` reads."""
+    from serl.exchange.history.bars import import_bars
+    from serl.exchange.history.importing import bars_source, import_file
+    from serl.exchange.history.source import Options
 
+    options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
+    path = output or Path(f"{source.name.split('.')[0]}.parquet")
     began = time.perf_counter()
-    made = import_day(source)
-    reference = made.reference
-    path = output or Path(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
-    write_day(made, path)
+    if bars_source(source):
+        counts = import_bars(source, path, options)
+        words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        click.echo(f"{path}: {words}; `serl train`, `serl evaluate` and `serl data` take it")
+        return
+    reference, commands = import_file(source, path, options)
+    if output is None:
+        path = path.replace(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
     counts = reference.counts
     click.echo(
-        f"{path}: {len(made):,} commands of {reference.source_rows:,} rows in {time.perf_counter() - began:.1f} s; "
-        f"refreshed {counts['refresh_adds'] + counts['refresh_cuts']:,} levels that came into view, "
-        f"unexplained {counts['unexplained']:,}"
+        f"{path}: {commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - began:.1f} s; "
+        + (
+            f"refreshed {counts['refresh_adds'] + counts['refresh_cuts']:,} levels that came into view, unexplained {counts['unexplained']:,}"
+            if "unexplained" in counts
+            else ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        )
     )
+
+
+@day.command(epilog="Example: serl day export amzn.parquet -o amzn.itch.gz")
+@click.argument("file", type=FILE)
+@click.option(
+    "-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER."
+)
+@click.option(
+    "--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side."
+)
+def export(file: Path, output: Path, levels: int) -> None:
+    """Writes the day FILE, or a recorded session, in a format that others read."""
+    from serl.exchange.history.day import read_day
+
+    made = read_day(file)
+    if output.suffix == ".zip":
+        from serl.exchange.history.lobster_export import write_lobster
+
+        rows = write_lobster(made, output, levels)
+        click.echo(f"{output}: LOBSTER, {rows:,} rows of {levels} levels")
+    elif output.name.endswith((".itch", ".itch.gz")):
+        from serl.exchange.history.itch.writer import write_itch
+
+        size = write_itch(made, output)
+        click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
+    else:
+        raise click.UsageError(f"{output}: a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER) is due")
 
 
 @day.command(epilog="Example: serl day info amzn.parquet")
@@ -117,12 +166,17 @@ def head(file: Path, count: int) -> None:
 
 @day.command(epilog="Example: serl day verify amzn.parquet LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
 @click.argument("file", type=FILE)
-@click.argument("source", type=SOURCE)
-def verify(file: Path, source: Path) -> None:
-    """Plays FILE through the market and compares its book with that of SOURCE after every row; fails if one differs."""
+@click.argument("source", type=SOURCE, required=False)
+def verify(file: Path, source: Path | None) -> None:
+    """Plays FILE through the market and compares: with the LOBSTER or depth SOURCE that it was made from its book after every row, of
+    a recording (without SOURCE) its tape. Fails if they differ."""
     from serl.exchange.history.day import read_day
-    from serl.exchange.history.verify import verify_source
+    from serl.exchange.history.verify import verify_source, verify_tape
 
+    if source is None:
+        recorded, replayed = verify_tape(read_day(file))
+        click.echo(f"tape recorded {recorded}\ntape replayed {replayed}")
+        sys.exit(0 if recorded == replayed else 1)
     result = verify_source(read_day(file), source)
     click.echo(
         f"{result.differing:,} of {result.rows:,} rows differ ({result.commands:,} commands, "

@@ -7,7 +7,8 @@ to (-1: the opening book). The reference data is JSON in the schema's metadata u
 import dataclasses
 import json
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from serl.exchange.history.errors import DayError, DayTruncated, DayVersionError, NotADayFile
+from serl.exchange.history.errors import DayTruncated, DayVersionError, NotADayFile
+from serl.exchange.history.written import written_whole
 from serl.exchange.records import COMMAND, Rows
 
 VERSION = 1
@@ -28,6 +30,10 @@ COLUMNS = (
     "time_ns", "command_id", "order_id", "price_ticks", "qty_lots", "symbol", "kind", "side", "time_in_force", "flags",
 )  # fmt: skip
 """The fields of COMMAND that are kept; the others are zero in a day."""
+RISING = ("time_ns", "command_id", "order_id", "row")
+"""Columns that are stored as differences: a third of the size and four times the speed of a dictionary."""
+FEW_VALUES = tuple(name for name in COLUMNS if name not in RISING)
+SCHEMA = pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in COLUMNS] + [("row", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -97,44 +103,57 @@ class Day:
         return len(self.commands)
 
 
+class DayWriter:
+    """Takes the commands of a day block by block; `day_writer` makes it."""
+
+    def __init__(self, parquet: pq.ParquetWriter) -> None:
+        self.commands = 0
+        self.finished = False
+        self._parquet = parquet
+
+    def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
+        """Appends COMMAND rows and their source rows."""
+        columns = [pa.array(np.ascontiguousarray(commands[name])) for name in COLUMNS]
+        self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=SCHEMA))
+        self.commands += len(commands)
+
+    def finish(self, reference: Reference) -> None:
+        """Adds what the commands mean; nothing may follow."""
+        self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
+        self.finished = True
+
+
+@contextmanager
+def day_writer(path: Path | str) -> Iterator[DayWriter]:
+    """Writes a day file in bounded memory. It appears complete when the block ends, or not at all; DayError without its folder."""
+    with written_whole(path) as file:
+        parquet = pq.ParquetWriter(
+            file, SCHEMA, compression="zstd", use_dictionary=list(FEW_VALUES),
+            column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+        )  # fmt: skip
+        with parquet:
+            writer = DayWriter(parquet)
+            yield writer
+        assert writer.finished, "a day file without reference data cannot be read"
+
+
 def write_day(day: Day, path: Path | str) -> None:
     """Writes a day file; the file appears complete or not at all. DayError if the folder cannot be written to."""
-    path = Path(path)
-    columns = {name: pa.array(np.ascontiguousarray(day.commands[name])) for name in COLUMNS}
-    columns["row"] = pa.array(day.rows)
-    table = pa.table(columns).replace_schema_metadata({KEY: day.reference.to_json(len(day)).encode()})
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise DayError(f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            pq.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+    with day_writer(path) as writer:
+        writer.write(day.commands, day.rows)
+        writer.finish(day.reference)
 
 
 def read_reference(path: Path | str) -> tuple[Reference, int]:
     """Reference data and number of commands, without reading the commands; errors as read_day."""
     path = Path(path)
     try:
-        schema, rows = _metadata(path)
+        metadata = _metadata(path)
     except OSError as error:
         raise NotADayFile(
             f"{path}: cannot be read ({error.strerror or error}); give a file of `serl day import`"
         ) from None
-    text = (schema.metadata or {}).get(KEY)
+    text, rows = (metadata.metadata or {}).get(KEY), metadata.num_rows
     if text is None:
         raise NotADayFile(
             f"{path}: Parquet, but not a day file (no {KEY.decode()} in it); make one with `serl day import`"
@@ -151,13 +170,13 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
             raise DayTruncated(f"{path}: {values['commands']} commands are due, it holds {rows}; import it again")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
-    missing = [name for name in (*COLUMNS, "row") if name not in schema.names]
+    missing = [name for name in (*COLUMNS, "row") if name not in metadata.schema.names]
     if missing:
         raise NotADayFile(f"{path}: columns {', '.join(missing)} are missing; import it again")
     return reference, rows
 
 
-def _metadata(path: Path) -> tuple[pa.Schema, int]:
+def _metadata(path: Path) -> pq.FileMetaData:
     with path.open("rb") as file:
         start = file.read(4)
         size = file.seek(0, os.SEEK_END)
@@ -169,10 +188,9 @@ def _metadata(path: Path) -> tuple[pa.Schema, int]:
                 f"{path}: ends too early ({size} bytes, without a Parquet footer); copy or import it again"
             )
     try:
-        metadata = pq.read_metadata(path)
+        return pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
-    return metadata.schema.to_arrow_schema(), metadata.num_rows
 
 
 def read_day(path: Path | str) -> Day:

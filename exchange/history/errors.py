@@ -25,3 +25,27 @@ class SourceError(SerlError, ValueError):
 
 class LobsterError(SourceError):
     """A LOBSTER file with a row that cannot be: names the file, the row (from 1), what was due and what came."""
+
+
+class ItchError(SourceError):
+    """An ITCH file with a message that cannot be: names the file, the byte at which the message begins, what was due."""
+
+
+class ExportError(SerlError, ValueError):
+    """A day that a format cannot hold: says what does not go in."""
+
+
+class L3CsvError(SourceError):
+    """An event CSV with a row that cannot be: names the row (from 1, behind the header), what was due and what came."""
+
+
+class DepthError(SourceError):
+    """A recording of depth diffs with a line that cannot be: names the line (from 1), what was due and what came."""
+
+
+class DbnError(SourceError):
+    """A Databento file that is not market-by-order, or has a record that cannot be: names the record (from 1)."""
+
+
+class BarsError(SourceError):
+    """A table of bars that cannot be read: names the row (from 1) or column, what was due and what came."""

@@ -1,68 +1,105 @@
-"""From a source on disk to a Day."""
+"""From a file on disk to a day, whatever its format: told by what is in it."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
+from serl.exchange.history.bars import bars_advice, is_bars
+from serl.exchange.history.day import Day, Reference, day_writer, read_reference
+from serl.exchange.history.dbn import is_dbn, read_dbn
+from serl.exchange.history.depth import is_depth, read_depth
+from serl.exchange.history.errors import DayError, SourceError
+from serl.exchange.history.itch.reader import is_itch, read_itch
+from serl.exchange.history.l3_csv import is_l3_csv, read_l3_csv
+from serl.exchange.history.lobster import is_lobster, read_lobster
+from serl.exchange.history.lobster_day import lobster_day
+from serl.exchange.history.source import DEFAULTS, Collected, Options, Sink
+from serl.exchange.history.unpacked import head
 
-from serl.exchange.history.day import Day, Reference, SymbolReference
-from serl.exchange.history.errors import SourceError
-from serl.exchange.history.lobster import EMPTY_PRICE, TICK_UNITS, Lobster, is_lobster, read_lobster
-from serl.exchange.history.reconstruct import reconstruct
+
+@dataclass(frozen=True)
+class Format:
+    """One format of history."""
+
+    name: str
+    what: str
+    """In a line, for those whose file was not recognised."""
+    is_this: Callable[[bytes], bool]
+    """Of the first (unpacked) bytes of a file."""
+    read: Callable[[Path, Sink, Options], Reference]
 
 
-def import_day(path: Path | str) -> Day:
-    """Reads whatever `path` is; SourceError if no reader knows it, or the reader's own error."""
-    path = Path(path)
+def _read_lobster(path: Path, sink: Sink, options: Options) -> Reference:
+    if options != DEFAULTS:
+        raise SourceError(f"{path}: LOBSTER says symbol, date, tick and lot itself; no option is due")
+    day = lobster_day(read_lobster(path))
+    sink.write(day.commands, day.rows)
+    return day.reference
+
+
+LOBSTER = Format(
+    "LOBSTER",
+    "a zip file or folder with SYMBOL_DATE_START_END_message_LEVELS.csv and its orderbook file, or that message file",
+    lambda head: False,  # told by its names, which say symbol, date and levels
+    _read_lobster,
+)
+FORMATS = (
+    LOBSTER,
+    Format("NASDAQ ITCH 5.0", "messages behind their length in two bytes; plain or packed", is_itch, read_itch),
+    Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
+    Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or packed", is_l3_csv, read_l3_csv),
+    Format("Binance depth", "lines of a time in ns and a message: snapshot, depth diffs, trades; plain or packed", is_depth, read_depth),
+)  # fmt: skip
+
+
+def recognise(path: Path) -> Format:
+    """The format of a source; SourceError names all of them if it is none, and says where bars and day files go."""
     if not path.exists():
-        raise SourceError(f"{path}: does not exist; give a LOBSTER zip file, a folder or a message file")
+        raise SourceError(f"{path}: does not exist; give {_all_formats()}")
     if is_lobster(path):
-        return lobster_day(read_lobster(path))
-    raise SourceError(
-        f"{path}: not recognised; LOBSTER is read: a zip file or folder with "
-        "SYMBOL_DATE_START_END_message_LEVELS.csv and its orderbook file, or that message file"
-    )
+        return LOBSTER
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder without LOBSTER files; give {_all_formats()}")
+    start = head(path)
+    for one in FORMATS:
+        if one.is_this(start):
+            return one
+    if _is_day_file(path):
+        raise SourceError(f"{path}: is a day file already; `serl replay` plays it, `serl day info` looks into it")
+    if is_bars(path, start):
+        raise SourceError(bars_advice(path))
+    raise SourceError(f"{path}: not recognised; known are {_all_formats()}")
 
 
-def lobster_day(source: Lobster) -> Day:
-    """The commands that play a LOBSTER day; the rules are in docs/history.md."""
-    view_ticks, view_lots = book_view(source)
-    book_prices = view_ticks[view_ticks > 0]
-    visible = source.messages[:, 0] <= 4
-    price_ticks = np.unique(np.concatenate([book_prices, source.messages[visible, 3] // TICK_UNITS]))
-    view_rank = np.where(view_ticks > 0, np.searchsorted(price_ticks, view_ticks), -1)
-    messages, orders = _messages(source, price_ticks)
-    book, counts = reconstruct(price_ticks, messages, orders, view_rank, view_lots)
-    written = int(book.written[0])
-    reference = Reference(
-        symbols=(SymbolReference(source.symbol),),
-        date=source.date,
-        source="lobster",
-        files=source.files,
-        first_time_ns=int(source.time_ns[0]),
-        last_time_ns=int(source.time_ns[-1]),
-        levels=source.levels,
-        source_rows=len(source),
-        counts={**counts, "times_rounded": source.times_rounded},
-    )
-    return Day(book.commands[:written].copy(), book.rows[:written].copy(), reference)
+def _is_day_file(path: Path) -> bool:
+    try:
+        read_reference(path)
+    except DayError:
+        return False
+    return True
 
 
-def book_view(source: Lobster) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(price_ticks, qty_lots) of the book after each message, [row, side (bids first), level]; 0 for no level."""
-    shaped = source.book.reshape(len(source), source.levels, 2, 2)[:, :, ::-1]  # [row, level, side, (price, size)]
-    prices, sizes = shaped[..., 0].swapaxes(1, 2), shaped[..., 1].swapaxes(1, 2)
-    ticks = np.where(np.abs(prices) == EMPTY_PRICE, 0, prices // TICK_UNITS)
-    return np.ascontiguousarray(ticks), np.ascontiguousarray(sizes)
+def bars_source(path: Path) -> bool:
+    """Whether a file is one of bars."""
+    return path.is_file() and not is_lobster(path) and is_bars(path, head(path))
 
 
-def _messages(source: Lobster, price_ticks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Messages as reconstruct wants them, and the number of order ids."""
-    kind, order, size, price, direction = source.messages.T
-    ids, index = np.unique(order, return_inverse=True)
-    # A hidden order at half a tick: numpy rounds half to even, so prints are not moved up or down on average.
-    ticks = np.maximum(1, np.rint(price / TICK_UNITS)).astype(np.int64)
-    where = np.where(kind <= 4, np.searchsorted(price_ticks, price // TICK_UNITS), np.where(kind == 7, price, ticks))
-    rounded = (kind >= 5) & (kind <= 6) & (price % TICK_UNITS != 0)
-    side = np.where(direction == 1, 0, 1)
-    return np.stack([source.time_ns, kind, index, size, where, side, rounded], 1).astype(np.int64), len(ids)
+def _all_formats() -> str:
+    known = "; ".join(f"{one.name}: {one.what}" for one in FORMATS)
+    return f"{known}; bars: a table (Parquet or CSV) with open, high, low, close, volume and their times"
+
+
+def import_day(path: Path | str, options: Options = DEFAULTS) -> Day:
+    """Reads whatever `path` is, in memory; SourceError if no reader knows it, or the reader's own error."""
+    sink = Collected()
+    reference = recognise(Path(path)).read(Path(path), sink, options)
+    return Day(*sink.all(), reference)
+
+
+def import_file(path: Path | str, output: Path | str, options: Options = DEFAULTS) -> tuple[Reference, int]:
+    """Writes the day file of `path`, in bounded memory where its reader streams; reference data and number of commands."""
+    one = recognise(Path(path))
+    with day_writer(output) as writer:
+        reference = one.read(Path(path), writer, options)
+        writer.finish(reference)
+    return reference, writer.commands

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serl.exchange.history.day import Day
-from serl.exchange.history.importing import book_view, lobster_day
 from serl.exchange.history.lobster import Lobster, read_lobster
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.verify import VerifyResult, verify
 from serl.exchange.records import CommandKind
 

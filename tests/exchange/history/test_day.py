@@ -43,7 +43,7 @@ def day() -> Day:
 
 def rewrite(path: Path, **changes: object) -> None:
     table = pq.read_table(path)
-    values = json.loads(table.schema.metadata[KEY])
+    values = json.loads(pq.read_metadata(path).metadata[KEY])
     pq.write_table(table.replace_schema_metadata({KEY: json.dumps(values | changes).encode()}), path)
 
 
@@ -80,7 +80,8 @@ def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
         read_day(tmp_path / "other.parquet")
     write_day(day, tmp_path / "a.parquet")
     table = pq.read_table(tmp_path / "a.parquet")
-    pq.write_table(table.drop_columns(["row", "side"]), tmp_path / "less.parquet")
+    less = table.drop_columns(["row", "side"])
+    pq.write_table(less.replace_schema_metadata({KEY: day.reference.to_json(1000)}), tmp_path / "less.parquet")
     with pytest.raises(NotADayFile, match="columns side, row are missing"):
         read_day(tmp_path / "less.parquet")
     pq.write_table(table.replace_schema_metadata({KEY: b"{"}), tmp_path / "json.parquet")

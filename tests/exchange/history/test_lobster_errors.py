@@ -112,7 +112,7 @@ def test_folder_zip_and_message_file_are_the_same_day(tmp_path: Path) -> None:
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         import_day(tmp_path / "nowhere.zip")
-    with pytest.raises(SourceError, match="not recognised; LOBSTER is read"):
+    with pytest.raises(SourceError, match="a folder without LOBSTER files; give LOBSTER"):
         import_day(tmp_path)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(SerlError, match=r"broken\.zip: not a complete zip file"):

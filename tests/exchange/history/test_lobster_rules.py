@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from serl.exchange.history.day import Day
-from serl.exchange.history.importing import book_view, lobster_day
 from serl.exchange.history.lobster import read_lobster
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.verify import verify
 from serl.exchange.records import COMMAND, TimeInForce
 from tests.exchange.history.sample import Book, Message, imported, told, write_sample

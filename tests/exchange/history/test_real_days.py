@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from serl.exchange.errors import SerlError
-from serl.exchange.history.importing import book_view, lobster_day
 from serl.exchange.history.lobster import read_lobster
+from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.verify import verify, verify_source
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster"

@@ -1,0 +1,1 @@
+"""NASDAQ TotalView-ITCH 5.0: read into day files, and written from them."""

@@ -1,0 +1,132 @@
+"""Formats are told by what is in a file; each sample becomes a day."""
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from serl.exchange.history.cli import day
+from serl.exchange.history.day import read_day, write_day
+from serl.exchange.history.errors import SourceError
+from serl.exchange.history.generate import generate_day
+from serl.exchange.history.importing import FORMATS, import_day, import_file, recognise
+from serl.exchange.history.lobster import read_lobster
+from serl.exchange.history.source import Options
+from tests.exchange.history.itch_sample import add, file_bytes
+from tests.exchange.history.sample import write_sample
+from tests.exchange.history.samples import sample
+from tests.exchange.history.test_depth import DIFF, SNAPSHOT, recording
+from tests.exchange.history.test_itch_export import MINUTE_NS, OPEN_NS
+from tests.exchange.history.test_l3_csv import csv_text
+from tests.exchange.history.test_lobster_rules import NOTHING
+
+ITCH = file_bytes([add(1, "B", 5, 10_000)])
+L3 = csv_text((1, 0, "10.00", 5, "created", "bid")).encode()
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(day, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (ITCH, "NASDAQ ITCH 5.0"),
+        (gzip.compress(ITCH), "NASDAQ ITCH 5.0"),
+        (L3, "L3 event CSV"),
+        (lzma.compress(L3), "L3 event CSV"),
+        (recording(SNAPSHOT, DIFF).encode(), "Binance depth"),
+        (gzip.compress(recording(SNAPSHOT, DIFF).encode()), "Binance depth"),
+        (b"DBN\x01", "Databento MBO"),
+    ],
+)
+def test_told_by_content(data: bytes, name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    assert recognise(tmp_path / "file").name == name
+
+
+def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
+    assert recognise(write_sample(tmp_path, [NOTHING])).name == recognise(tmp_path).name == "LOBSTER"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9]
+)
+def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(SourceError, match="not recognised") as error:
+        recognise(tmp_path / "file")
+    assert all(one.name in str(error.value) for one in FORMATS) and "bars: a table" in str(error.value)
+
+
+def test_what_is_no_source(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        recognise(tmp_path / "none")
+    with pytest.raises(SourceError, match="a folder without LOBSTER files"):
+        recognise(tmp_path)
+    write_day(generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + MINUTE_NS), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match="is a day file already"):
+        recognise(tmp_path / "a.parquet")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(ITCH)[:20])
+    with pytest.raises(SourceError, match="damaged or cut short"):
+        recognise(tmp_path / "cut.gz")
+    bars = pa.table(
+        {name: [1.0] for name in ("open", "high", "low", "close", "volume")} | {"timestamp": ["2020-01-02 09:30:00"]}
+    )
+    pq.write_table(bars, tmp_path / "bars.parquet")
+    with pytest.raises(SourceError, match=r"bars, which have no orders to replay; `serl day import bars\.parquet"):
+        import_day(tmp_path / "bars.parquet")
+
+
+def test_lobster_takes_no_options(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no option is due"):
+        import_day(write_sample(tmp_path, [NOTHING]), Options(date="2020-01-02"))
+
+
+@pytest.mark.parametrize(
+    ("name", "commands", "symbol", "date"),
+    [
+        ("bitstamp/bitstamp_btcusd_2015-05-01_orders.csv.xz", 49_161, "BTCUSD", "2015-05-01"),
+        ("binance/spot_btcusdt_20240808.gz", 124_974, "BTCUSDT", "2024-08-08"),
+        ("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst", None, "ESH4", "2023-12-25"),
+        ("itch/first1000msgs_stockdirectory.itch", 0, "", ""),
+    ],
+)
+def test_samples(name: str, commands: int | None, symbol: str, date: str, tmp_path: Path) -> None:
+    path = sample(name)
+    reference, written = import_file(path, tmp_path / "a.parquet")
+    assert commands is None or written == commands
+    assert (",".join(one.name for one in reference.symbols), reference.date) == (symbol, date)
+    again = read_day(tmp_path / "a.parquet")
+    assert again.reference == reference and (again.commands["time_ns"][1:] >= again.commands["time_ns"][:-1]).all()
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "a.itch").write_bytes(ITCH)
+    made = run("import", tmp_path / "a.itch", "-o", tmp_path / "a.parquet", "--date", "2020-01-02")
+    assert made.exit_code == 0 and "1 commands of 1 rows" in made.output and "new orders 1" in made.output
+    assert read_day(tmp_path / "a.parquet").reference.date == "2020-01-02"
+    for output, words in (("b.itch", "ITCH 5.0"), ("b.itch.gz", "ITCH 5.0"), ("b.zip", "1 rows of 3 levels")):
+        exported = run("export", tmp_path / "a.parquet", "-o", tmp_path / output, "--levels", 3)
+        assert exported.exit_code == 0 and words in exported.output, exported.output
+    assert read_lobster(tmp_path / "b.zip").levels == 3
+    refused = run("export", tmp_path / "a.parquet", "-o", tmp_path / "b.csv")
+    assert refused.exit_code == 2 and ".itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER)" in refused.output
+    with pytest.raises(SourceError, match="a day of `serl record` is due"):
+        CliRunner().invoke(day, ["verify", str(tmp_path / "a.parquet")], catch_exceptions=False)
+
+
+def test_verify_compares_with_the_diffs(tmp_path: Path) -> None:
+    path, made = sample("binance/spot_btcusdt_20240808.gz"), tmp_path / "a.parquet"
+    import_file(path, made)
+    checked = run("verify", made, path)
+    assert checked.exit_code == 0 and checked.output.startswith("0 of 3,448 rows differ"), checked.output
+    write_day(import_day(path), made)
+    broken = read_day(made)
+    broken.commands["qty_lots"][0] += 1
+    write_day(broken, made)
+    assert run("verify", made, path).exit_code == 1
