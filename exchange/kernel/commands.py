@@ -47,7 +47,7 @@ NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(Command
 REPLACE, MASS_CANCEL, END_DAY = int(CommandKind.REPLACE), int(CommandKind.MASS_CANCEL), int(CommandKind.END_DAY)
 HALT, RESUME, PRINT = int(CommandKind.HALT), int(CommandKind.RESUME), int(CommandKind.PRINT)
 TERM, PHASE, RULE = int(CommandKind.TERM), int(CommandKind.PHASE), int(CommandKind.RULE)
-POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
+POST_ONLY, MARKET, TERMED = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET), int(CommandFlag.TERMS)
 DAY, GTC, IOC, FOK = int(TimeInForce.DAY), int(TimeInForce.GTC), int(TimeInForce.IOC), int(TimeInForce.FOK)
 ACCEPTED, REJECTED, CANCELLED = int(EventKind.ACCEPTED), int(EventKind.REJECTED), int(EventKind.CANCELLED)
 REDUCED, REPLACED, PRINTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.PRINT)
@@ -400,6 +400,8 @@ def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) 
     known = row.symbol < state.halted.size
     if kind == NEW:
         if not known:
+            if row.flags & TERMED:
+                state.terms[row.participant, :] = 0
             return _reject(state, row, events, count, R_SYMBOL), DONE
         if not _is_plain(state, row):
             return _fully(state, commands, index, events, count, EXECUTE)
