@@ -17,6 +17,7 @@ from serl.exchange.records import (
     ALL_SYMBOLS,
     EVENT,
     LEVEL,
+    CommandFlag,
     CommandKind,
     EventKind,
     Phase,
@@ -33,7 +34,7 @@ from serl.exchange.reference_match import come_to_market
 from serl.exchange.reference_settle import expire, settle
 from serl.exchange.reference_snapshot import order_rows, restore_state, snapshot, special_rows
 from serl.exchange.reference_state import RESTING, UNSEEN, State, unseen
-from serl.exchange.reference_terms import TERMS, UNKNOWN
+from serl.exchange.reference_terms import UNKNOWN
 from serl.exchange.reference_validate import validate
 from serl.exchange.snapshot import Snapshot
 
@@ -42,6 +43,7 @@ DAY_ORDERS = (TimeInForce.DAY, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE)
 RULE_NAMES = {
     Rule.LOT: "lot", Rule.MATCHING: "matching", Rule.BAND_LOW: "band_low", Rule.BAND_HIGH: "band_high", Rule.BAND_ACTION: "band_action",
 }  # fmt: skip
+TERMS = int(CommandFlag.TERMS)
 DEFAULT_LIMITS = MarketLimits()
 
 

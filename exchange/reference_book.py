@@ -184,9 +184,14 @@ class Book:
             for side in sides:
                 yield from side.orders()
 
+    def is_plain(self) -> bool:
+        """Whether no order here does anything by itself."""
+        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.CONDITIONAL))
+
     def level_count(self, queue: int) -> int:
         """Price levels of a queue, both sides."""
-        return sum(len(side.ranks) for side in self.queues[queue])
+        buys, sells = self.queues[queue]
+        return len(buys.ranks) + len(sells.ranks)
 
     def is_outside(self, price_ticks: int) -> bool:
         """Whether a price is below or above the band."""

@@ -18,7 +18,7 @@ from serl.exchange.records import (
 from serl.exchange.reference_book import COLLECTING, MARKET, Book, Command, Order
 from serl.exchange.reference_match import would_trade
 from serl.exchange.reference_state import State
-from serl.exchange.reference_terms import REDUCE_ONLY, first_stop, flags_are_bad, terms_are_bad
+from serl.exchange.reference_terms import first_stop, flags_are_bad, terms_are_bad
 
 KINDS = frozenset(map(int, CommandKind))
 OPERATOR_KINDS = frozenset(int(kind) for kind in CommandKind if kind >= CommandKind.END_DAY)
@@ -28,7 +28,7 @@ SYMBOL_KINDS = frozenset(
         CommandKind.PHASE, CommandKind.UNCROSS, CommandKind.RULE,
     }
 )  # fmt: skip
-POST_ONLY = int(CommandFlag.POST_ONLY)
+POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
 SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1}
 """Of the settings that are not just 0 or more."""
 
@@ -159,7 +159,7 @@ def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
 
 def check_replace(state: State, c: Command, order: Order) -> Reason:
     """From HALTED on."""
-    book, limits = state.books[order.symbol], state.limits
+    book = state.books[order.symbol]
     if book.halted:
         return Reason.HALTED
     if state.accounts[c.participant][Setting.KILLED]:
@@ -184,7 +184,7 @@ def check_replace(state: State, c: Command, order: Order) -> Reason:
         moved.self_trade, moved.link = order.self_trade, order.link
         if would_trade(state, moved, c.price_ticks):
             return Reason.WOULD_CROSS
-    return Reason.BOOK_FULL if book.level_count(order.queue) >= limits.levels_max else Reason.NONE
+    return Reason.BOOK_FULL if state.is_full(order.symbol, order.queue) else Reason.NONE
 
 
 def loses_priority(replace: Command, order: Order) -> bool:

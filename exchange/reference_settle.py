@@ -21,15 +21,20 @@ def expire(state: State) -> None:
 def settle(state: State) -> None:
     """Symbol by symbol, until a pass over all of them finds nothing to do."""
     state.answers = 0
-    while any(book.unsettled for book in state.books):
+    again = True
+    while again:
+        again = False
         for book in state.books:
             if book.unsettled:
-                book.unsettled = False
+                again, book.unsettled = True, False
                 _settle(state, book)
 
 
 def _settle(state: State, book: Book) -> None:
     while book.phase == Phase.CONTINUOUS and not book.halted:
+        if book.is_plain():
+            book.high_ticks = book.low_ticks = book.last_ticks
+            break
         _trail(state, book)
         if _trigger(state, book):
             continue

@@ -9,7 +9,7 @@ ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ON
 IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
 UNKNOWN = len(Term)
 """Stands for any term that there is not."""
-KNOWN_FLAGS = int(POST_ONLY | MARKET | HIDDEN | ALL_OR_NONE | REDUCE_ONLY | TERMS)
+KNOWN_FLAGS = sum(CommandFlag)
 
 BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
     POST_ONLY: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE, ALL_OR_NONE),
@@ -29,7 +29,7 @@ NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
 
 def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Term) -> bool:
     if isinstance(what, CommandFlag):
-        return bool(c.flags & what)
+        return bool(c.flags & int(what))
     return what in terms if isinstance(what, Term) else c.time_in_force == what
 
 
@@ -37,14 +37,16 @@ def flags_are_bad(c: Command) -> bool:
     """Whether a NEW is BAD_FLAGS."""
     if c.flags & ~KNOWN_FLAGS:
         return True
-    return any(c.flags & flag and any(_has(c, {}, what) for what in others) for flag, others in BAD_WITH_FLAG.items())
+    return any(
+        c.flags & int(flag) and any(_has(c, {}, what) for what in others) for flag, others in BAD_WITH_FLAG.items()
+    )
 
 
 def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
     """Whether a NEW with these terms is BAD_TERMS."""
     if (Term.EXPIRE_NS in terms) != (c.time_in_force == TimeInForce.GTT):
         return True
-    if not c.flags & TERMS:
+    if not c.flags & int(TERMS):
         return False
     if (
         not terms

@@ -82,7 +82,6 @@ def _validate_place(state: State, book: Book, order: Order) -> None:
 
 
 def _validate_book(state: State, symbol: int, book: Book) -> None:
-    assert not book.unsettled, f"symbol {symbol}: not settled"
     for queue in Queue:
         assert book.level_count(queue) <= state.limits.levels_max, (
             f"symbol {symbol}: more levels in {queue.name} than levels_max"
@@ -92,10 +91,9 @@ def _validate_book(state: State, symbol: int, book: Book) -> None:
     trailing = {order.key for order in book.orders() if order.trail_ticks}
     assert book.trailing.keys() == trailing, f"symbol {symbol}: other stops trail"
     if book.phase == Phase.CONTINUOUS:
-        bids, asks = book.trading(Side.BUY)[:2], book.trading(Side.SELL)[:2]
-        for one in bids:
-            for other in asks:
-                crossed = bool(one.ranks) and other.crosses(-one.ranks[0])
+        for bids in book.trading(Side.BUY)[:2]:
+            for asks in book.trading(Side.SELL)[:2]:
+                crossed = bool(bids.ranks) and asks.crosses(-bids.ranks[0])
                 assert not crossed, f"symbol {symbol}: the book is crossed"
         if not book.halted:
             left = pending(state, book)

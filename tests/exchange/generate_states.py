@@ -21,7 +21,9 @@ class Operation:
     price_ticks: int = 0
 
 
-def operation(random: np.random.Generator, symbol: int, participants: int, mid_ticks: int, near_ticks: float) -> list[Operation]:
+def operation(
+    random: np.random.Generator, symbol: int, participants: int, mid_ticks: int, near_ticks: float
+) -> list[Operation]:
     """A command, and those that take it back later (none where nothing has to be)."""
 
     def draw(low: int, high: int) -> int:

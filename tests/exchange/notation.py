@@ -4,7 +4,7 @@ A command: `p1 c2 NEW buy 10@100 gtc post`, `p1 c3 CANCEL o2`, `p9 c1 HALT s1`; 
 s = symbol, t = time_ns; any field can be given by name (`side=2`). A NEW is DAY unless it says otherwise.
 Terms stand in their NEW: `p1 c20 NEW buy 10@100 display=3 link=5 stp=oldest`. Each becomes a TERM command in front of it, in the order of
 `Term`; these have the command ids directly below the NEW's (here 17, 18, 19), which have to be left free.
-`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: a name, then its value.
+`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: what is set, and its value.
 An event: `p1 FILL c4 o4 #0 s0 sell 10@100 leaves 0 m1`, with a reason and flags where there are some. Nothing of it is left out but
 the times and sequences, which `assert_numbered` checks.
 """
@@ -47,7 +47,11 @@ NAMED_VALUES = {
     **{f"peg={each.name.lower()}": int(each) for each in Peg},
     **{f"stp={each.name.lower()}": int(each) for each in SelfTrade},
 }
-NAMES_OF_FLAGS: dict[str, Any] = {"PHASE": Phase, "RULE": Rule, "ACCOUNT": Setting}
+NAMES_OF_FLAGS: dict[CommandKind, Any] = {
+    CommandKind.PHASE: Phase,
+    CommandKind.RULE: Rule,
+    CommandKind.ACCOUNT: Setting,
+}
 FIRST_TIME_NS, STEP_NS = 1000, 10
 
 
@@ -55,9 +59,7 @@ def parse(line: str) -> Rows:
     """The COMMAND rows of one line: one, with one more in front for each term."""
     fields: dict[str, Any] = {}
     terms: dict[Term, int] = {}
-    words = line.split()
-    while words:
-        word = words.pop(0)
+    for word in line.split():
         name, equals, value = word.partition("=")
         if equals and name in TERMS:
             terms[TERMS[name]] = NAMED_VALUES[word] if word in NAMED_VALUES else int(value)
@@ -73,12 +75,12 @@ def parse(line: str) -> Rows:
             fields["time_in_force"] = TIMES_IN_FORCE[word]
         elif word in FLAGS:
             fields["flags"] = fields.get("flags", 0) | FLAGS[word]
+        elif word.lstrip("-").isdigit():
+            fields["price_ticks"] = int(word)
+        elif "kind" in fields:  # the name of what is set
+            fields["flags"] = NAMES_OF_FLAGS[fields["kind"]][word]
         else:
             fields["kind"] = CommandKind[word]
-            if word in NAMES_OF_FLAGS and "flags" not in fields and words and words[0].isupper():
-                fields["flags"] = NAMES_OF_FLAGS[word][words.pop(0)]
-            if word in ("RULE", "ACCOUNT") and words and words[0].lstrip("-").isdigit():
-                fields["price_ticks"] = int(words.pop(0))
     if terms:
         fields["flags"] = fields.get("flags", 0) | CommandFlag.TERMS
     return np.concatenate([*_term_rows(fields, terms), command(fields.pop("kind"), **fields)])

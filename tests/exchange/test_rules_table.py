@@ -1,0 +1,193 @@
+"""Accounts and rules of a symbol, case by case, and every check of them."""
+
+from tests.exchange.tables import AnyMarket, Case, assert_case, cases
+
+
+ACCOUNTS: list[Case] = [
+    ("killed: its orders are cancelled, NEW and REPLACE rejected, CANCEL works", "p1 c1 NEW buy 1@99; p1 c2 NEW sell 1@105 hidden; p1 c12 NEW sell 1@0 market stop=90; p2 c1 NEW buy 1@98",
+        "p9 c1 ACCOUNT o1 KILLED 1; p1 c13 NEW buy 1@99; p1 c14 CANCEL o1; p9 c2 ACCOUNT o1 KILLED 0; "
+        "p1 c15 NEW buy 1@99", """
+        p1 CANCELLED c0 o1 #1 s0 buy 1@99 leaves 0 KILL RESTING
+        p1 CANCELLED c0 o2 #2 s0 sell 1@105 leaves 0 KILL RESTING HIDDEN
+        p1 CANCELLED c0 o12 #3 s0 sell 1@0 leaves 0 KILL RESTING HIDDEN
+        p9 SET c1 o1 #0 s0 buy 3@1 leaves 0 flags=6
+        p1 REJECTED c13 o13 #0 s0 buy 1@99 leaves 0 KILLED
+        p1 REJECTED c14 o1 #0 s0 buy 0@0 leaves 0 UNKNOWN_ORDER
+        p9 SET c2 o1 #0 s0 buy 0@0 leaves 0 flags=6
+        p1 ACCEPTED c15 o15 #5 s0 buy 1@99 leaves 1 RESTING"""),
+    ("killed: linked orders count once", "p1 c1 NEW buy 1@99; p1 c10 NEW buy 1@98 link=1", "p9 c1 ACCOUNT o1 KILLED 1", """
+        p1 CANCELLED c0 o1 #1 s0 buy 1@99 leaves 0 KILL RESTING
+        p1 CANCELLED c0 o10 #2 s0 buy 1@98 leaves 0 LINKED RESTING
+        p9 SET c1 o1 #0 s0 buy 1@1 leaves 0 flags=6"""),
+    ("a participant sets its own self-trade prevention only", "",
+        "p1 c1 ACCOUNT o1 SELF_TRADE 4; p1 c2 ACCOUNT o2 SELF_TRADE 4; p1 c3 ACCOUNT o1 KILLED 0; "
+        "p9 c1 ACCOUNT o2 SELF_TRADE 3", """
+        p1 SET c1 o1 #0 s0 buy 0@4 leaves 0 flags=0
+        p1 REJECTED c2 o2 #0 s0 buy 0@4 leaves 0 NOT_PERMITTED
+        p1 REJECTED c3 o1 #0 s0 buy 0@0 leaves 0 NOT_PERMITTED
+        p9 SET c1 o2 #0 s0 buy 0@3 leaves 0 flags=0"""),
+    ("values out of range", "",
+        "p9 c1 ACCOUNT o16 KILLED 1; p9 c2 ACCOUNT o1 KILLED 2; p9 c3 ACCOUNT o1 SELF_TRADE 5; "
+        "p9 c4 ACCOUNT o1 COLLAR_TICKS -1; p9 c5 ACCOUNT o1 flags=7; p9 c6 ACCOUNT o-1 KILLED 1; "
+        "p9 c7 ACCOUNT o15 ORDER_LOTS_MAX 4611686018427387904", """
+        p9 REJECTED c1 o16 #0 s0 buy 0@1 leaves 0 BAD_SETTING
+        p9 REJECTED c2 o1 #0 s0 buy 0@2 leaves 0 BAD_SETTING
+        p9 REJECTED c3 o1 #0 s0 buy 0@5 leaves 0 BAD_SETTING
+        p9 REJECTED c4 o1 #0 s0 buy 0@-1 leaves 0 BAD_SETTING
+        p9 REJECTED c5 o1 #0 s0 buy 0@0 leaves 0 BAD_SETTING
+        p9 REJECTED c6 o-1 #0 s0 buy 0@1 leaves 0 BAD_SETTING
+        p9 SET c7 o15 #0 s0 buy 0@4611686018427387904 leaves 0 flags=1"""),
+]  # fmt: skip
+
+RULES: list[Case] = [
+    ("a rule is answered with what was set", "", "p9 c1 RULE LOT 5; p9 c2 RULE TICK 5 o1000 s1; p9 c3 RULE BAND_LOW 90; p9 c4 RULE BAND_ACTION 1", """
+        p9 SET c1 o0 #0 s0 buy 0@5 leaves 0 flags=0
+        p9 SET c2 o1000 #0 s1 buy 0@5 leaves 0 flags=1
+        p9 SET c3 o0 #0 s0 buy 0@90 leaves 0 flags=3
+        p9 SET c4 o0 #0 s0 buy 0@1 leaves 0 flags=5"""),
+    ("values out of range", "",
+        "p9 c1 RULE LOT 0; p9 c2 RULE TICK 0; p9 c3 RULE TICK 1 o-1; p9 c4 RULE MATCHING 2; "
+        "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=6 1; p9 c8 RULE BAND_HIGH 10001; "
+        "p9 c9 RULE LOT 1001; p9 c10 RULE TICK 1 o10001; p1 c1 RULE LOT 1", """
+        p9 REJECTED c1 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
+        p9 REJECTED c2 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
+        p9 REJECTED c3 o-1 #0 s0 buy 0@1 leaves 0 BAD_SETTING
+        p9 REJECTED c4 o0 #0 s0 buy 0@2 leaves 0 BAD_SETTING
+        p9 REJECTED c5 o0 #0 s0 buy 0@-1 leaves 0 BAD_SETTING
+        p9 REJECTED c6 o0 #0 s0 buy 0@2 leaves 0 BAD_SETTING
+        p9 REJECTED c7 o0 #0 s0 buy 0@1 leaves 0 BAD_SETTING
+        p9 REJECTED c8 o0 #0 s0 buy 0@10001 leaves 0 BAD_SETTING
+        p9 REJECTED c9 o0 #0 s0 buy 0@1001 leaves 0 BAD_SETTING
+        p9 REJECTED c10 o10001 #0 s0 buy 0@1 leaves 0 BAD_SETTING
+        p1 REJECTED c1 o0 #0 s0 buy 0@1 leaves 0 NOT_PERMITTED"""),
+    ("a ninth tick entry is one too many, a replaced one is not", "p9 c1 RULE TICK 2 o100; p9 c2 RULE TICK 2 o200; p9 c3 RULE TICK 2 o300; p9 c4 RULE TICK 2 o400; p9 c5 RULE TICK 2 o500; p9 c6 RULE TICK 2 o600; p9 c7 RULE TICK 2 o700; p9 c8 RULE TICK 2 o800", "p9 c9 RULE TICK 2 o900; p9 c10 RULE TICK 3 o800", """
+        p9 REJECTED c9 o900 #0 s0 buy 0@2 leaves 0 BAD_SETTING
+        p9 SET c10 o800 #0 s0 buy 0@3 leaves 0 flags=1"""),
+    ("pro-rata: shares of the displayed quantity, the oldest first with the rest", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 10@100; p2 c1 NEW sell 20@100; p3 c1 NEW sell 5@100", "p4 c1 NEW buy 20@100", """
+        p4 ACCEPTED c1 o1 #0 s0 buy 20@100 leaves 20
+        p1 FILL c0 o1 #1 s0 sell 7@100 leaves 3 MAKER m1
+        p4 FILL c1 o1 #0 s0 buy 7@100 leaves 13 m1
+        p2 FILL c0 o1 #2 s0 sell 11@100 leaves 9 MAKER m2
+        p4 FILL c1 o1 #0 s0 buy 11@100 leaves 2 m2
+        p3 FILL c0 o1 #3 s0 sell 2@100 leaves 3 MAKER m3
+        p4 FILL c1 o1 #0 s0 buy 2@100 leaves 0 m3"""),
+    ("pro-rata: as much as there is takes all, in time order", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100; p2 c1 NEW sell 3@100; p3 c1 NEW sell 5@101", "p4 c1 NEW buy 6@101", """
+        p4 ACCEPTED c1 o1 #0 s0 buy 6@101 leaves 6
+        p1 FILL c0 o1 #1 s0 sell 2@100 leaves 0 MAKER m1
+        p4 FILL c1 o1 #0 s0 buy 2@100 leaves 4 m1
+        p2 FILL c0 o1 #2 s0 sell 3@100 leaves 0 MAKER m2
+        p4 FILL c1 o1 #0 s0 buy 3@100 leaves 1 m2
+        p3 FILL c0 o1 #3 s0 sell 1@101 leaves 4 MAKER m3
+        p4 FILL c1 o1 #0 s0 buy 1@101 leaves 0 m3"""),
+    ("pro-rata: one lot goes to the oldest", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100; p2 c1 NEW sell 3@100", "p4 c1 NEW buy 1@100", """
+        p4 ACCEPTED c1 o1 #0 s0 buy 1@100 leaves 1
+        p1 FILL c0 o1 #1 s0 sell 1@100 leaves 1 MAKER m1
+        p4 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m1"""),
+    ("pro-rata: hidden orders only behind, by time", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100 hidden; p2 c1 NEW sell 3@100; p3 c1 NEW sell 5@100 hidden", "p4 c1 NEW buy 6@100", """
+        p4 ACCEPTED c1 o1 #0 s0 buy 6@100 leaves 6
+        p2 FILL c0 o1 #2 s0 sell 3@100 leaves 0 MAKER m1
+        p4 FILL c1 o1 #0 s0 buy 3@100 leaves 3 m1
+        p1 FILL c0 o1 #1 s0 sell 2@100 leaves 0 MAKER HIDDEN m2
+        p4 FILL c1 o1 #0 s0 buy 2@100 leaves 1 m2
+        p3 FILL c0 o1 #3 s0 sell 1@100 leaves 4 MAKER HIDDEN m3
+        p4 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m3"""),
+    ("pro-rata: an iceberg shares with its displayed part", "p9 c1 RULE MATCHING 1; p1 c10 NEW sell 12@100 display=4; p2 c1 NEW sell 4@100", "p4 c1 NEW buy 4@100; p4 c2 NEW buy 7@100", """
+        p4 ACCEPTED c1 o1 #0 s0 buy 4@100 leaves 4
+        p1 FILL c0 o10 #1 s0 sell 2@100 leaves 10 MAKER m1
+        p4 FILL c1 o1 #0 s0 buy 2@100 leaves 2 m1
+        p2 FILL c0 o1 #2 s0 sell 2@100 leaves 2 MAKER m2
+        p4 FILL c1 o1 #0 s0 buy 2@100 leaves 0 m2
+        p4 ACCEPTED c2 o2 #0 s0 buy 7@100 leaves 7
+        p1 FILL c0 o10 #1 s0 sell 2@100 leaves 8 MAKER m3
+        p4 FILL c2 o2 #0 s0 buy 2@100 leaves 5 m3
+        p1 RESTED c0 o10 #3 s0 sell 4@100 leaves 8
+        p2 FILL c0 o1 #2 s0 sell 2@100 leaves 0 MAKER m4
+        p4 FILL c2 o2 #0 s0 buy 2@100 leaves 3 m4
+        p1 FILL c0 o10 #3 s0 sell 3@100 leaves 5 MAKER m5
+        p4 FILL c2 o2 #0 s0 buy 3@100 leaves 0 m5"""),
+    ("pro-rata: shares are computed again where an order is cancelled instead", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 4@100; p2 c1 NEW sell 4@100; p3 c1 NEW sell 4@100", "p2 c10 NEW buy 6@100 stp=oldest", """
+        p2 ACCEPTED c10 o10 #0 s0 buy 6@100 leaves 6
+        p1 FILL c0 o1 #1 s0 sell 2@100 leaves 2 MAKER m1
+        p2 FILL c10 o10 #0 s0 buy 2@100 leaves 4 m1
+        p2 CANCELLED c0 o1 #2 s0 sell 4@100 leaves 0 SELF_TRADE RESTING
+        p1 FILL c0 o1 #1 s0 sell 2@100 leaves 0 MAKER m2
+        p2 FILL c10 o10 #0 s0 buy 2@100 leaves 2 m2
+        p3 FILL c0 o1 #3 s0 sell 2@100 leaves 2 MAKER m3
+        p2 FILL c10 o10 #0 s0 buy 2@100 leaves 0 m3"""),
+    ("pro-rata: not in an auction", "p9 c1 RULE MATCHING 1; p9 c2 PHASE OPENING; p1 c1 NEW sell 4@100; p2 c1 NEW sell 4@100; p3 c1 NEW buy 4@100", "p9 c3 UNCROSS", """
+        p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER AUCTION m1
+        p3 FILL c0 o1 #3 s0 buy 4@100 leaves 0 AUCTION m1
+        p9 PHASED c3 o0 #0 s0 buy 4@100 leaves 0 OPENING"""),
+    ("band, rejecting: prices outside; market orders trade up to it", "p1 c1 NEW sell 2@104; p1 c2 NEW sell 2@106; p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_LOW 95",
+        "p2 c1 NEW buy 1@106; p2 c2 NEW sell 1@94; p2 c3 NEW buy 1@105; p2 c4 NEW buy 5@0 market; "
+        "p1 c3 REPLACE o2 2@107; p1 c4 REPLACE o2 2@105", """
+        p2 REJECTED c1 o1 #0 s0 buy 1@106 leaves 0 OUTSIDE_BAND
+        p2 REJECTED c2 o2 #0 s0 sell 1@94 leaves 0 OUTSIDE_BAND
+        p2 ACCEPTED c3 o3 #0 s0 buy 1@105 leaves 1
+        p1 FILL c0 o1 #1 s0 sell 1@104 leaves 1 MAKER m1
+        p2 FILL c3 o3 #0 s0 buy 1@104 leaves 0 m1
+        p2 ACCEPTED c4 o4 #0 s0 buy 5@0 leaves 5
+        p1 FILL c0 o1 #1 s0 sell 1@104 leaves 0 MAKER m2
+        p2 FILL c4 o4 #0 s0 buy 1@104 leaves 4 m2
+        p2 CANCELLED c4 o4 #0 s0 buy 4@0 leaves 0 MARKET_REMAINDER
+        p1 REJECTED c3 o2 #0 s0 buy 2@107 leaves 0 OUTSIDE_BAND
+        p1 REPLACED c4 o2 #2 s0 sell 2@106 leaves 2
+        p1 RESTED c4 o2 #3 s0 sell 2@105 leaves 2"""),
+    ("band, rejecting: nothing rests across an order outside", "p1 c1 NEW buy 2@90; p9 c1 RULE BAND_LOW 95",
+        "p2 c1 NEW sell 1@95; p9 c2 RULE BAND_LOW 89; p9 c3 RULE BAND_HIGH 89; p2 c2 NEW sell 1@89; "
+        "p2 c3 NEW sell 1@89 ioc; p2 c4 NEW sell 1@89 post", """
+        p2 ACCEPTED c1 o1 #2 s0 sell 1@95 leaves 1 RESTING
+        p9 SET c2 o0 #0 s0 buy 0@89 leaves 0 flags=3
+        p9 SET c3 o0 #0 s0 buy 0@89 leaves 0 flags=4
+        p2 ACCEPTED c2 o2 #0 s0 sell 1@89 leaves 1
+        p2 CANCELLED c2 o2 #0 s0 sell 1@89 leaves 0 OUTSIDE_BAND
+        p2 ACCEPTED c3 o3 #0 s0 sell 1@89 leaves 1
+        p2 CANCELLED c3 o3 #0 s0 sell 1@89 leaves 0 IOC_REMAINDER
+        p2 ACCEPTED c4 o4 #0 s0 sell 1@89 leaves 1
+        p2 CANCELLED c4 o4 #0 s0 sell 1@89 leaves 0 OUTSIDE_BAND"""),
+    ("band, interrupting: VOLATILITY, and the rest rests", "p1 c1 NEW sell 2@104; p1 c2 NEW sell 2@106; p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_ACTION 1", "p2 c1 NEW buy 3@107; p3 c1 NEW buy 1@120; p9 c3 PHASE", """
+        p2 ACCEPTED c1 o1 #0 s0 buy 3@107 leaves 3
+        p1 FILL c0 o1 #1 s0 sell 2@104 leaves 0 MAKER m1
+        p2 FILL c1 o1 #0 s0 buy 2@104 leaves 1 m1
+        p2 PHASED c0 o0 #0 s0 buy 0@0 leaves 0 VOLATILITY
+        p2 RESTED c1 o1 #3 s0 buy 1@107 leaves 1
+        p3 ACCEPTED c1 o1 #4 s0 buy 1@120 leaves 1 RESTING
+        p1 FILL c0 o2 #2 s0 sell 1@106 leaves 1 MAKER AUCTION m2
+        p3 FILL c0 o1 #4 s0 buy 1@106 leaves 0 AUCTION m2
+        p1 FILL c0 o2 #2 s0 sell 1@106 leaves 0 MAKER AUCTION m3
+        p2 FILL c0 o1 #3 s0 buy 1@106 leaves 0 AUCTION m3
+        p9 PHASED c3 o0 #0 s0 buy 2@106 leaves 0 CONTINUOUS"""),
+    ("band, interrupting: IOC, FOK and market orders are cancelled", "p1 c1 NEW sell 2@106; p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_ACTION 1",
+        "p2 c1 NEW buy 1@107 fok; p2 c2 NEW buy 1@107 ioc; p9 c3 RULE BAND_HIGH 110; p9 c4 PHASE; "
+        "p9 c5 RULE BAND_HIGH 105; p2 c3 NEW buy 1@0 market", """
+        p2 ACCEPTED c1 o1 #0 s0 buy 1@107 leaves 1
+        p2 CANCELLED c1 o1 #0 s0 buy 1@107 leaves 0 FOK_UNFILLABLE
+        p2 ACCEPTED c2 o2 #0 s0 buy 1@107 leaves 1
+        p2 PHASED c0 o0 #0 s0 buy 0@0 leaves 0 VOLATILITY
+        p2 CANCELLED c2 o2 #0 s0 buy 1@107 leaves 0 IOC_REMAINDER
+        p9 SET c3 o0 #0 s0 buy 0@110 leaves 0 flags=4
+        p9 PHASED c4 o0 #0 s0 buy 0@0 leaves 0 CONTINUOUS
+        p9 SET c5 o0 #0 s0 buy 0@105 leaves 0 flags=4
+        p2 ACCEPTED c3 o3 #0 s0 buy 1@0 leaves 1
+        p2 PHASED c0 o0 #0 s0 buy 0@0 leaves 0 VOLATILITY
+        p2 CANCELLED c3 o3 #0 s0 buy 1@0 leaves 0 MARKET_REMAINDER"""),
+    ("band, interrupting: a stop that is triggered meets it; pegs go to wait", "p1 c1 NEW buy 2@99; p1 c2 NEW buy 2@94; p4 c10 NEW buy 1@0 peg=primary; p9 c1 RULE BAND_LOW 95; p9 c2 RULE BAND_ACTION 1; p3 c10 NEW sell 3@90 stop=99", "p2 c1 NEW sell 2@99; p1 c3 CANCEL o2", """
+        p2 ACCEPTED c1 o1 #0 s0 sell 2@99 leaves 2
+        p1 FILL c0 o1 #1 s0 buy 2@99 leaves 0 MAKER m1
+        p2 FILL c1 o1 #0 s0 sell 2@99 leaves 0 m1
+        p3 TRIGGERED c0 o10 #4 s0 sell 3@90 leaves 3 HIDDEN
+        p4 FILL c0 o10 #3 s0 buy 1@99 leaves 0 MAKER HIDDEN m2
+        p3 FILL c0 o10 #0 s0 sell 1@99 leaves 2 m2
+        p3 PHASED c0 o0 #0 s0 buy 0@0 leaves 0 VOLATILITY
+        p3 RESTED c0 o10 #5 s0 sell 2@90 leaves 2
+        p1 CANCELLED c3 o2 #2 s0 buy 2@94 leaves 0 REQUESTED RESTING"""),
+    ("the band does not hold in an auction with action 1", "p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_ACTION 1; p9 c3 PHASE INTRADAY; p1 c1 NEW buy 1@110; p2 c1 NEW sell 1@110", "p9 c4 UNCROSS", """
+        p2 FILL c0 o1 #2 s0 sell 1@110 leaves 0 MAKER AUCTION m1
+        p1 FILL c0 o1 #1 s0 buy 1@110 leaves 0 AUCTION m1
+        p9 PHASED c4 o0 #0 s0 buy 1@110 leaves 0 INTRADAY"""),
+]  # fmt: skip
+
+
+@cases(ACCOUNTS, RULES)
+def test_events(market: AnyMarket, before: str, text: str, expected: str) -> None:
+    assert_case(market, before, text, expected)
