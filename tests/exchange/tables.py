@@ -39,7 +39,6 @@ def assert_case(market: AnyMarket, before: str, text: str, expected: str) -> Non
 
 def last_reason(market: AnyMarket, text: str) -> int:
     """The reason of the last command's first event; 0 if it was accepted."""
-    commands = parse_all(text)
-    events = market.submit(commands)
+    events = market.submit(parse_all(text))
     market.validate()
-    return int(events[events["command_sequence"] == len(commands)][0]["reason"])
+    return int(events[events["command_sequence"] == events["command_sequence"].max()][0]["reason"])

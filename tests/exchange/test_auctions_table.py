@@ -1,6 +1,10 @@
 """Phases and auctions, case by case, and every order in every phase."""
 
-from tests.exchange.tables import AnyMarket, Case, assert_case, cases
+import pytest
+
+from serl.exchange.records import Phase, Queue, Reason
+from tests.exchange.notation import parse_all
+from tests.exchange.tables import AnyMarket, Case, assert_case, cases, last_reason
 
 CROSSED = "p9 c1 PHASE OPENING; p1 c1 NEW buy 5@102; p2 c1 NEW buy 3@101; p3 c1 NEW sell 4@99; p4 c1 NEW sell 6@100"
 """Demand is 8 at 100 and 101, supply 10."""
@@ -161,3 +165,83 @@ AUCTIONS: list[Case] = [
 @cases(AUCTIONS)
 def test_events(market: AnyMarket, before: str, text: str, expected: str) -> None:
     assert_case(market, before, text, expected)
+
+
+PRICES: list[tuple[str, int, str, str, tuple[int, int, int]]] = [
+    ("nothing there", 0, "", "", (0, 0, 0)),
+    ("not crossed", 0, "5@99", "5@100", (0, 0, 0)),
+    ("one price", 0, "5@100", "5@100", (100, 5, 0)),
+    ("the largest volume", 0, "5@102 5@100", "3@99 6@101", (101, 5, -4)),
+    ("then the smallest imbalance", 0, "5@102 2@101", "5@100", (102, 5, 0)),
+    ("then the nearest to the last trade, above", 110, "5@103", "5@100", (103, 5, 0)),
+    ("then the nearest to the last trade, below", 90, "5@103", "5@100", (100, 5, 0)),
+    ("the last trade itself, between", 101, "5@103", "5@100", (101, 5, 0)),
+    ("the last trade where it is no limit", 98, "5@103 1@98", "5@99", (99, 5, 0)),
+    ("without one: the middle of the lowest and the highest, rounded down, nearest to it", 0, "5@103 1@101", "5@100 1@102", (101, 5, 1)),
+    ("of two as near the lowest", 102, "5@104", "5@100 1@106", (102, 5, 0)),
+    ("of two limits as near to the middle the lowest", 0, "5@103", "5@100", (100, 5, 0)),
+    ("market orders count at every price", 0, "5@0 2@100", "6@100", (100, 6, 1)),
+    ("market orders on both sides", 0, "5@0 2@100", "6@0", (100, 6, 1)),
+    ("market orders alone", 0, "5@0", "5@0", (0, 0, 0)),
+    ("market orders alone, with a last trade", 77, "5@0", "4@0", (77, 4, 1)),
+    ("more is sold than bought", 0, "5@100", "9@90", (90, 5, -4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "buys", "sells", "found"), [pytest.param(*row[1:], id=row[0]) for row in PRICES])
+def test_price_of_an_auction(market: AnyMarket, last: int, buys: str, sells: str, found: tuple[int, int, int]) -> None:
+    if last:
+        market.submit(parse_all(f"p1 c1 NEW sell 1@{last}; p2 c1 NEW buy 1@{last}"))
+    market.submit(parse_all("p9 c1 PHASE INTRADAY"))
+    for place, word in enumerate([f"buy {size}" for size in buys.split()] + [f"sell {size}" for size in sells.split()]):
+        market.submit(parse_all(f"p3 c{place + 1} NEW {word} {'market' if word.endswith('@0') else ''}"))
+    assert market.indicative(0) == found
+    phased = market.submit(parse_all("p9 c2 UNCROSS"))[-1]
+    assert (phased["price_ticks"], phased["qty_lots"]) == found[:2]
+    assert market.indicative(0) == (0, 0, 0)
+
+
+R = "WRONG_PHASE"
+IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOSING, CLOSED
+    "5@100": ("SEEN", "SEEN", "SEEN", "SEEN", R),
+    "5@100 gtc": ("SEEN", "SEEN", "SEEN", "SEEN", R),
+    "5@100 gtt until=9000": ("SEEN", "SEEN", "SEEN", "SEEN", R),
+    "5@100 display=2": ("SEEN", "SEEN", "SEEN", "SEEN", R),
+    "5@100 hidden": ("HIDDEN", "HIDDEN", "HIDDEN", "HIDDEN", R),
+    "5@0 market": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
+    "5@0 market gtc": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
+    "5@0 market ioc": ("gone", R, R, R, R),
+    "5@100 ioc": ("gone", R, R, R, R),
+    "5@100 fok": ("gone", R, R, R, R),
+    "5@100 post": ("SEEN", R, R, R, R),
+    "5@100 reduce": ("REDUCE_ONLY", R, R, R, R),
+    "5@100 min=3": ("CONDITIONAL", "CONDITIONAL", "CONDITIONAL", "CONDITIONAL", R),
+    "5@100 aon": ("CONDITIONAL", "CONDITIONAL", "CONDITIONAL", "CONDITIONAL", R),
+    "5@100 stop=300": ("STOP", "STOP", "STOP", "STOP", R),
+    "5@0 market stop=300": ("STOP", "STOP", "STOP", "STOP", R),
+    "5@100 ioc stop=300": ("STOP", R, R, R, R),
+    "5@100 stop=300 trail=9": ("STOP", "STOP", "STOP", "STOP", R),
+    "5@100 peg=primary": ("WAITING", "WAITING", "WAITING", "WAITING", R),
+    "5@100 at_open": (R, "SEEN", R, R, R),
+    "5@0 market at_open": (R, "HIDDEN", R, R, R),
+    "5@100 at_close": ("WAITING", "WAITING", "WAITING", "SEEN", R),
+    "5@0 market at_close": ("WAITING", "WAITING", "WAITING", "HIDDEN", R),
+}
+COLUMN = {
+    Phase.CONTINUOUS: 0, Phase.PRE_OPEN: 1, Phase.OPENING: 1, Phase.INTRADAY: 2, Phase.VOLATILITY: 2, Phase.CLOSING: 3, Phase.CLOSED: 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("words", IN_PHASES)
+def test_every_order_in_every_phase(market: AnyMarket, words: str, phase: Phase) -> None:
+    reason = last_reason(market, f"p9 c1 PHASE {phase.name}; p1 c10 NEW buy {words}")
+    queues = [Queue(row["queue"]).name for row in market.specials()] + ["SEEN"] * len(market.orders())
+    outcome = Reason(reason).name if reason else queues[0] if queues else "gone"
+    assert outcome == IN_PHASES[words][COLUMN[phase]]
+
+
+@pytest.mark.parametrize("phase", [phase.name for phase in Phase])
+def test_uncross_needs_a_phase_in_which_orders_are_collected(market: AnyMarket, phase: str) -> None:
+    expected = Reason.WRONG_PHASE if phase in ("CONTINUOUS", "CLOSED") else Reason.NONE
+    assert last_reason(market, f"p9 c1 PHASE {phase}; p9 c2 UNCROSS") == expected

@@ -2,7 +2,6 @@
 
 from tests.exchange.tables import AnyMarket, Case, assert_case, cases
 
-
 ICEBERG: list[Case] = [
     ("rests with its displayed part", "", "p1 c10 NEW buy 10@100 gtc display=3",
         "p1 ACCEPTED c10 o10 #1 s0 buy 3@100 leaves 10 RESTING"),

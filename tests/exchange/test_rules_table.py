@@ -1,7 +1,10 @@
 """Accounts and rules of a symbol, case by case, and every check of them."""
 
-from tests.exchange.tables import AnyMarket, Case, assert_case, cases
+import pytest
 
+from serl.exchange.records import Reason
+from tests.exchange.notation import parse_all
+from tests.exchange.tables import AnyMarket, Case, assert_case, cases, last_reason
 
 ACCOUNTS: list[Case] = [
     ("killed: its orders are cancelled, NEW and REPLACE rejected, CANCEL works", "p1 c1 NEW buy 1@99; p1 c2 NEW sell 1@105 hidden; p1 c12 NEW sell 1@0 market stop=90; p2 c1 NEW buy 1@98",
@@ -191,3 +194,66 @@ RULES: list[Case] = [
 @cases(ACCOUNTS, RULES)
 def test_events(market: AnyMarket, before: str, text: str, expected: str) -> None:
     assert_case(market, before, text, expected)
+
+
+SIZES = "p9 c1 ACCOUNT o1 ORDER_LOTS_MAX 10"
+NOTIONAL = "p9 c1 ACCOUNT o1 ORDER_NOTIONAL_MAX 1000"
+COLLAR = "p9 c1 ACCOUNT o1 COLLAR_TICKS 5"
+TRADED = "p2 c1 NEW sell 1@100; p3 c1 NEW buy 1@100"
+ORDERS = "p9 c1 ACCOUNT o1 ORDERS_OPEN_MAX 2; p1 c1 NEW buy 1@90; p1 c2 NEW sell 1@110 s1"
+POSITION = "p9 c1 ACCOUNT o1 POSITION_LOTS_MAX 10; p2 c1 NEW sell 4@100; p1 c1 NEW buy 4@100; p1 c2 NEW buy 3@90 hidden"
+TICKS = "p9 c1 RULE TICK 5; p9 c2 RULE TICK 10 o100; p9 c3 RULE TICK 1 o200; p1 c1 NEW buy 10@90"
+LOTS = "p9 c1 RULE LOT 5; p1 c1 NEW buy 10@90"
+BAND = "p1 c1 NEW buy 5@100; p9 c1 RULE BAND_LOW 90; p9 c2 RULE BAND_HIGH 110"
+CHECKS: list[tuple[str, str, str]] = [
+    (SIZES, "p1 c2 NEW buy 10@9", "NONE"), (SIZES, "p1 c2 NEW buy 11@9", "LIMIT_QTY"), (SIZES, "p2 c2 NEW buy 11@9", "NONE"),
+    (SIZES + "; p1 c1 NEW buy 9@9", "p1 c2 REPLACE o1 11@9", "LIMIT_QTY"),
+    (NOTIONAL, "p1 c2 NEW buy 10@100", "NONE"), (NOTIONAL, "p1 c2 NEW buy 11@91", "LIMIT_NOTIONAL"),
+    (NOTIONAL, "p1 c2 NEW buy 999@0 market", "NONE"), (NOTIONAL + "; p1 c1 NEW buy 9@9", "p1 c2 REPLACE o1 9@112", "LIMIT_NOTIONAL"),
+    (COLLAR, "p1 c2 NEW buy 1@999", "NONE"), (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@105", "NONE"),
+    (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@106", "LIMIT_PRICE"), (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@1", "NONE"),
+    (COLLAR + ";" + TRADED, "p1 c2 NEW sell 1@94", "LIMIT_PRICE"), (COLLAR + ";" + TRADED, "p1 c2 NEW sell 1@999", "NONE"),
+    (COLLAR + ";" + TRADED + "; p1 c1 NEW buy 1@99", "p1 c2 REPLACE o1 1@106", "LIMIT_PRICE"),
+    (ORDERS, "p1 c3 NEW buy 1@91", "LIMIT_ORDERS"), (ORDERS, "p1 c3 NEW buy 1@91 ioc", "NONE"), (ORDERS, "p1 c3 NEW buy 1@0 market", "NONE"),
+    (ORDERS, "p1 c4 NEW buy 1@0 market stop=99", "LIMIT_ORDERS"), (ORDERS, "p1 c4 NEW buy 1@90 ioc stop=99", "LIMIT_ORDERS"),
+    (ORDERS, "p1 c3 REPLACE o1 5@80", "NONE"), (ORDERS + "; p9 c2 PHASE OPENING", "p1 c3 NEW buy 1@0 market", "LIMIT_ORDERS"),
+    (POSITION, "p1 c3 NEW buy 3@80", "NONE"), (POSITION, "p1 c3 NEW buy 4@80", "LIMIT_POSITION"), (POSITION, "p1 c3 NEW sell 14@180", "NONE"),
+    (POSITION, "p1 c3 NEW sell 15@180", "LIMIT_POSITION"), (POSITION, "p1 c3 REPLACE o2 6@80", "NONE"),
+    (POSITION, "p1 c3 REPLACE o2 7@80", "LIMIT_POSITION"), (POSITION, "p1 c3 NEW buy 10@80 s1", "NONE"),
+    (POSITION, "p1 c3 NEW buy 11@80 s1 ioc", "LIMIT_POSITION"),
+    (TICKS, "p1 c2 NEW buy 10@95", "NONE"), (TICKS, "p1 c2 NEW buy 10@96", "BAD_PRICE"), (TICKS, "p1 c2 NEW buy 10@105", "BAD_PRICE"),
+    (TICKS, "p1 c2 NEW buy 10@110", "NONE"), (TICKS, "p1 c2 NEW buy 10@201", "NONE"), (TICKS, "p1 c2 REPLACE o1 10@91", "BAD_PRICE"),
+    (TICKS, "p1 c3 NEW buy 10@90 stop=105", "BAD_TERMS"), (TICKS, "p1 c3 NEW buy 10@90 stop=110", "NONE"),
+    (TICKS, "p9 c4 PRINT 1@96", "NONE"), (TICKS, "p1 c2 NEW buy 10@96 s1", "NONE"),
+    (LOTS, "p1 c2 NEW buy 7@90", "BAD_QTY"), (LOTS, "p1 c2 REDUCE o1 3@0", "BAD_QTY"), (LOTS, "p1 c2 REPLACE o1 12@90", "BAD_QTY"),
+    (LOTS, "p9 c2 PRINT 3@90", "NONE"), (LOTS, "p1 c3 NEW buy 10@90 display=3", "BAD_TERMS"), (LOTS, "p1 c3 NEW buy 10@90 min=3", "BAD_TERMS"),
+    (BAND, "p2 c1 NEW sell 1@89", "OUTSIDE_BAND"), (BAND, "p2 c1 NEW sell 1@90", "NONE"), (BAND, "p2 c1 NEW buy 1@111", "OUTSIDE_BAND"),
+    (BAND, "p2 c1 NEW buy 1@110", "NONE"), (BAND, "p1 c2 REPLACE o1 5@89", "OUTSIDE_BAND"), (BAND, "p2 c2 NEW buy 1@89 peg=mid", "OUTSIDE_BAND"),
+    (BAND, "p2 c2 NEW buy 1@0 peg=mid", "NONE"), (BAND + "; p9 c3 PHASE OPENING", "p2 c1 NEW buy 1@111", "OUTSIDE_BAND"),
+    (BAND + "; p9 c3 RULE BAND_ACTION 1", "p2 c1 NEW buy 1@111", "NONE"),
+    ("", "p9 c1 PHASE flags=7", "BAD_FLAGS"), ("", "p1 c1 MASS_CANCEL flags=3", "BAD_FLAGS"), ("", "p1 c1 MASS_CANCEL flags=2", "NONE"),
+    ("", "p9 c1 PHASE s2 flags=7", "UNKNOWN_SYMBOL"), ("", "p9 c1 UNCROSS s2", "UNKNOWN_SYMBOL"), ("", "p9 c1 RULE s2 LOT 0", "UNKNOWN_SYMBOL"),
+    ("", "p1 c1 PHASE flags=7", "NOT_PERMITTED"), ("", "p1 c1 UNCROSS s9", "NOT_PERMITTED"), ("", "p1 c1 TIME", "NOT_PERMITTED"),
+    ("", "p9 c1 ACCOUNT s9 o1 KILLED 0", "NONE"),
+]  # fmt: skip
+KILLED_AND_WRONG = "p1 c1 NEW buy 5@90; p9 c1 ACCOUNT o1 ORDER_LOTS_MAX 1; p9 c2 ACCOUNT o1 KILLED 1; p9 c3 PHASE CLOSED; p9 c4 HALT s1"
+IN_ORDER: list[tuple[str, str, str]] = [  # wrong in all that comes later, too
+    (KILLED_AND_WRONG, "p1 c2 NEW s1 side=2 0@0", "HALTED"), (KILLED_AND_WRONG, "p1 c2 NEW side=2 0@0 tif=9", "KILLED"),
+    ("p9 c3 PHASE CLOSED", "p1 c2 NEW buy 0@0 terms", "BAD_TERMS"), ("p9 c3 PHASE CLOSED", "p1 c2 NEW buy 0@0", "WRONG_PHASE"),
+    ("p1 c2 NEW buy 5@90 aon; p9 c3 PHASE CLOSED", "p1 c3 REPLACE o2 0@0", "NOT_REPLACEABLE"),
+    ("p1 c2 NEW buy 5@90; p9 c3 PHASE CLOSED", "p1 c3 REPLACE o2 0@0", "WRONG_PHASE"),
+    (SIZES + "; p9 c2 RULE BAND_LOW 50", "p1 c2 NEW buy 11@9 post", "OUTSIDE_BAND"),
+    (SIZES + "; p9 c2 ACCOUNT o1 ORDER_NOTIONAL_MAX 9", "p1 c2 NEW buy 11@9", "LIMIT_QTY"),
+    (NOTIONAL + "; p9 c2 ACCOUNT o1 COLLAR_TICKS 1;" + TRADED, "p1 c2 NEW buy 11@105", "LIMIT_NOTIONAL"),
+    (COLLAR + ";" + TRADED + "; p9 c2 ACCOUNT o1 POSITION_LOTS_MAX 1", "p1 c2 NEW buy 2@106", "LIMIT_PRICE"),
+    (ORDERS + "; p9 c2 ACCOUNT o1 POSITION_LOTS_MAX 1", "p1 c3 NEW buy 2@95 reduce", "LIMIT_ORDERS"),
+    ("p9 c2 ACCOUNT o1 POSITION_LOTS_MAX 1", "p1 c3 NEW buy 2@95 reduce", "LIMIT_POSITION"),
+    ("p2 c1 NEW sell 5@95", "p1 c3 NEW buy 2@95 reduce post", "REDUCE_ONLY"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "text", "reason"), CHECKS + IN_ORDER)
+def test_the_check_of_a_command(market: AnyMarket, before: str, text: str, reason: str) -> None:
+    events = market.submit(parse_all(before))
+    assert not events["reason"].any() or "KILLED" in before
+    assert Reason(last_reason(market, text)).name == reason
