@@ -9,11 +9,9 @@ from serl.exchange.reference_state import HIDDEN, State
 def validate(state: State) -> None:
     """AssertionError, saying what, if any invariant does not hold."""
     for symbol, book in enumerate(state.books):
-        for sides in book.queues:
-            for side in sides:
-                _validate_side(side)
         for queue, sides in enumerate(book.queues):
             for side, orders in enumerate(sides):
+                _validate_side(orders)
                 for order in orders.orders():
                     where = order.symbol, order.queue, order.side
                     assert where == (symbol, queue, side), f"{order}: stands in {symbol, queue, side}"
