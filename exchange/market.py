@@ -5,12 +5,14 @@ events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, pric
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
+from serl.exchange.kernel.handle import bind
 from serl.exchange.kernel.ids import index_all
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import (
@@ -25,18 +27,36 @@ from serl.exchange.kernel.state import (
     ORDERS_OPEN,
     PRICE_MAX,
     QTY_MAX,
+    WANTS_FAR,
+    WANTS_FULL,
     State,
     link_free,
     new_state,
+    with_queues,
 )  # fmt: skip
-from serl.exchange.kernel.walk import list_orders, restore_orders
-from serl.exchange.records import CASH_MAX, EVENT, LEVEL, ORDER, Rows
+from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
+from serl.exchange.records import (
+    CASH_MAX,
+    EVENT,
+    HIGH_TICKS,
+    LAST_TICKS,
+    LEVEL,
+    LOT,
+    LOW_TICKS,
+    ORDER,
+    PHASE,
+    SPECIAL,
+    CommandFlag,
+    Rows,
+    TimeInForce,
+)  # fmt: skip
 from serl.exchange.snapshot import Snapshot, participants_used
 from serl.exchange.validate import validate
 
-COUNTED = (EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE)
+COUNTED_PLACES = (EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE)
 FIRST_ORDERS = 4096
 EVENT_ROWS = 4096
+REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,14 +127,17 @@ class Market:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def grow(self) -> None:
-        """Makes room for more orders and far levels; after the compiled code asked for it."""
+        """Makes room for what the compiled code asked for: the full rule book, more orders, more far levels."""
         state = self.state
+        if state.counter[WANTS_FULL]:
+            state.counter[WANTS_FULL] = 0
+            self.state = state = bind(with_queues(state), full_rule_book())
         if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
             self.state = state = _grow_orders(state, min(2 * len(state.orders), _capacity(self.limits.orders_open_max)))
-        width = state.window.shape[1]
-        if int(state.far_count.max()) + width + 1 > state.far_price.shape[2]:
-            far = min(2 * state.far_price.shape[2], self.limits.levels_max + width + 1)
-            self.state = _grow_far(state, far)
+        width = state.window.shape[2]
+        if state.counter[WANTS_FAR] or int(state.far_count.max()) + width + 1 > state.far_price.shape[2]:
+            state.counter[WANTS_FAR] = 0
+            self.state = _grow_far(state, 2 * state.far_price.shape[2])
 
     @staticmethod
     def grown(state: State) -> State:
@@ -144,25 +167,43 @@ class Market:
         count = list_orders(self.state, -1 if symbol is None else symbol, out)
         return out[:count]
 
+    def specials(self) -> Rows:
+        """SPECIAL rows of the orders that are not displayed, or have a display, expiry, link or self-trade prevention of their own."""
+        out = np.zeros(int(self.state.counter[ORDERS_OPEN]) if len(self.state.extras) else 0, SPECIAL)
+        return out[: list_specials(self.state, out)] if len(out) else out
+
+    def indicative(self, symbol: int = 0) -> tuple[int, int, int]:
+        """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, in a collecting phase; zeros without volume."""
+        from serl.exchange.kernel.rulebook.auction import collects, indicative
+
+        if not collects(int(self.state.symbols[symbol, PHASE])):
+            return 0, 0, 0
+        price, volume, imbalance = indicative(self.state, symbol)
+        return int(price), int(volume), int(imbalance)
+
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""
         state = self.state
-        used = participants_used(state.last_command_id, state.report)
+        used = participants_used(state.last_command_id, state.report, state.accounts)
         return Snapshot(
             orders=self.orders(),
-            counters=state.counter[list(COUNTED)],
+            specials=self.specials(),
+            counters=state.counter[list(COUNTED_PLACES)],
             last_command_id=state.last_command_id[:used].copy(),
             report=state.report[:used].copy(),
             position_lots=state.position_lots[:used].copy(),
             cash_ticks=state.cash_ticks[:used].copy(),
             halted=state.halted.copy(),
+            symbols=state.symbols.copy(),
+            accounts=state.accounts[:used].copy(),
+            terms=state.terms[:used].copy(),
         )
 
     @classmethod
     def restore(cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits) -> "Market":
         """The market that a snapshot was made of; its state hash is the same. Operators must be granted again."""
         market = cls(symbols, limits=limits)
-        while len(snapshot.orders) > len(market.state.orders):
+        while len(snapshot.orders) + len(snapshot.specials) > len(market.state.orders):
             market.state = _grow_orders(market.state, 2 * len(market.state.orders))
         state = market.state
         used = len(snapshot.report)
@@ -171,12 +212,30 @@ class Market:
         state.position_lots[:used] = snapshot.position_lots
         state.cash_ticks[:used] = snapshot.cash_ticks
         state.halted[:] = snapshot.halted
-        done = 0
-        while (done := restore_orders(state, snapshot.orders, done)) < len(snapshot.orders):
-            far = 2 * state.far_price.shape[2]
-            market.state = state = _grow_far(state, far)
-        state.counter[list(COUNTED)] = snapshot.counters
+        state.symbols[:], state.accounts[:used], state.terms[:used] = (
+            snapshot.symbols,
+            snapshot.accounts,
+            snapshot.terms,
+        )
+        state.limited[:used] = snapshot.accounts.any(axis=1)
+        market._restore_orders(restore_orders, snapshot.orders)
+        if not _is_plain(snapshot):
+            state.counter[WANTS_FULL] = 1
+            market.grow()
+            market._restore_specials(snapshot.specials)
+        market.state.counter[list(COUNTED_PLACES)] = snapshot.counters
         return market
+
+    def _restore_specials(self, rows: Rows) -> None:
+        from serl.exchange.kernel.rulebook.restoring import restore_rules, restore_specials
+
+        self._restore_orders(restore_specials, rows)
+        restore_rules(self.state, rows[np.argsort(rows["order_number"])])
+
+    def _restore_orders(self, restore: Callable[[State, Rows, int], int], rows: Rows) -> None:
+        done = 0
+        while (done := restore(self.state, rows, done)) < len(rows):
+            self.state = _grow_far(self.state, 2 * self.state.far_price.shape[2])
 
     def state_hash(self) -> str:
         """sha256 of the snapshot: the same for every implementation that was given the same commands."""
@@ -185,6 +244,18 @@ class Market:
     def validate(self) -> None:
         """AssertionError, saying what, if any invariant does not hold. O(everything)."""
         validate(self.state)
+
+
+def _is_plain(snapshot: Snapshot) -> bool:
+    """Whether the plain rules are all that is needed to go on."""
+    rules = snapshot.symbols.copy()
+    rules[:, [LAST_TICKS, HIGH_TICKS, LOW_TICKS]] = 0
+    rules[:, LOT] -= 1
+    special = (
+        snapshot.orders["time_in_force"].max(initial=0) > TimeInForce.FOK
+        or (snapshot.orders["flags"] & REDUCE_ONLY).any()
+    )
+    return not (rules.any() or special or len(snapshot.specials) or snapshot.accounts.any() or snapshot.terms.any())
 
 
 def _capacity(orders: int) -> int:
@@ -197,6 +268,10 @@ def _grow_orders(state: State, capacity: int) -> State:
     orders, slots = np.zeros(capacity, state.orders.dtype), np.zeros(capacity, state.levels.dtype)
     orders[:before], slots[:before] = state.orders, state.levels
     grown = state._replace(orders=orders, levels=slots, table=np.zeros(2 * capacity, np.int64))
+    if len(state.extras):
+        extras, heap = np.zeros(capacity, state.extras.dtype), np.zeros(capacity, np.int32)
+        extras[:before], heap[:before] = state.extras, state.heap
+        grown = grown._replace(extras=extras, heap=heap)
     link_free(grown, before)
     for free, field, rows in ((FREE_ORDER, "next", grown.orders), (FREE_LEVEL, "first", grown.levels)):
         head = int(state.counter[free])
@@ -207,7 +282,7 @@ def _grow_orders(state: State, capacity: int) -> State:
                 head = int(rows[head][field])
             rows[head][field] = before
     index_all(grown)
-    return grown
+    return _bound(grown)
 
 
 def _grow_far(state: State, far: int) -> State:
@@ -215,4 +290,17 @@ def _grow_far(state: State, far: int) -> State:
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price
     level[..., : state.far_level.shape[2]] = state.far_level
-    return state._replace(far_price=price, far_level=level)
+    return _bound(state._replace(far_price=price, far_level=level))
+
+
+def _bound(state: State) -> State:
+    """The handle says where the arrays are."""
+    return bind(state, int(state.handle[0])) if state.handle[0] else state
+
+
+@cache
+def full_rule_book() -> int:
+    """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
+    from serl.exchange.kernel.rulebook.execute import execute_fully
+
+    return int(execute_fully.address)

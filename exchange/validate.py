@@ -5,22 +5,26 @@ import numpy as np
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, State
+from serl.exchange.records import PHASE, Phase, Queue
 
 
 def validate(state: State) -> None:
     """AssertionError naming the first invariant that does not hold."""
     open_slots: set[int] = set()
-    for symbol in range(len(state.base)):
-        prices = {side: _validate_side(state, symbol, side, open_slots) for side in (BID, ASK)}
-        bid, ask = (max(prices[BID], default=0), min(prices[ASK], default=0))
-        assert not (bid and ask) or bid < ask, f"symbol {symbol}: crossed, bid {bid} and ask {ask}"
-        assert state.best[symbol].tolist() == [bid, ask], (
-            f"symbol {symbol}: best {state.best[symbol]} is not {bid}, {ask}"
+    symbols = len(state.halted)
+    for book in range(len(state.base)):
+        queue, symbol = divmod(book, symbols)
+        sides = [_validate_side(state, book, side, open_slots) for side in (BID, ASK)]
+        best = [max(sides[BID], default=0), min(sides[ASK], default=0)]
+        assert state.best[book].tolist() == best, (
+            f"queue {queue} of symbol {symbol}: best {state.best[book]} is not {best}"
         )
-        found = len(prices[BID]) + len(prices[ASK])
-        assert found == state.level_count[symbol], (
-            f"symbol {symbol}: {found} levels, {state.level_count[symbol]} counted"
+        found = len(sides[BID]) + len(sides[ASK])
+        assert found == state.level_count[book], (
+            f"queue {queue} of symbol {symbol}: {found} levels, {state.level_count[book]} counted"
         )
+        if queue == Queue.SEEN and all(best) and state.symbols[symbol, PHASE] == Phase.CONTINUOUS:
+            assert best[BID] < best[ASK], f"symbol {symbol}: crossed, bid {best[BID]} and ask {best[ASK]}"
     assert len(open_slots) == state.counter[ORDERS_OPEN], (
         f"{len(open_slots)} orders, {state.counter[ORDERS_OPEN]} counted"
     )
@@ -31,44 +35,39 @@ def validate(state: State) -> None:
         assert not totals.any(), f"{name} must sum to zero over participants, got {totals}"
 
 
-def _levels(state: State, symbol: int) -> list[tuple[int, int | None]]:
-    """(level, side if it is known from where the level lies)."""
-    places = np.flatnonzero(state.window[symbol] >= 0)
-    bits = np.unpackbits(state.bits[symbol].view(np.uint8), bitorder="little").nonzero()[0]
-    assert np.array_equal(places, bits), f"symbol {symbol}: bitmap and window differ"
-    words = np.unpackbits(state.summary[symbol].view(np.uint8), bitorder="little").nonzero()[0]
-    assert np.array_equal(words, state.bits[symbol].nonzero()[0]), f"symbol {symbol}: summary and bitmap differ"
-    found: list[tuple[int, int | None]] = []
+def _levels(state: State, book: int, side: int) -> list[int]:
+    """The levels of a side, found in all the ways that there are."""
+    places = np.flatnonzero(state.window[book, side] >= 0)
+    bits = np.unpackbits(state.bits[book, side].view(np.uint8), bitorder="little").nonzero()[0]
+    assert np.array_equal(places, bits), f"book {book}: bitmap and window differ"
+    words = np.unpackbits(state.summary[book, side].view(np.uint8), bitorder="little").nonzero()[0]
+    assert np.array_equal(words, state.bits[book, side].nonzero()[0]), f"book {book}: summary and bitmap differ"
+    found = []
     for place in places.tolist():
-        level = int(state.window[symbol, place])
-        assert state.levels[level]["price_ticks"] == state.base[symbol] + place, f"level {level} lies at another price"
-        found.append((level, None))
-    for side in (BID, ASK):
-        count = state.far_count[symbol, side]
-        prices = state.far_price[symbol, side, :count]
-        assert (np.diff(prices) > 0).all() if side == BID else (np.diff(prices) < 0).all(), "far levels are not sorted"
-        inside = (prices >= state.base[symbol]) & (prices < state.base[symbol] + state.window.shape[1])
-        assert not inside.any(), f"symbol {symbol}: far prices inside the window"
-        found += [(int(level), side) for level in state.far_level[symbol, side, :count]]
-    return found
+        level = int(state.window[book, side, place])
+        assert state.levels[level]["price_ticks"] == state.base[book] + place, f"level {level} lies at another price"
+        found.append(level)
+    count = state.far_count[book, side]
+    prices = state.far_price[book, side, :count]
+    assert (np.diff(prices) > 0).all() if side == BID else (np.diff(prices) < 0).all(), "far levels are not sorted"
+    inside = (prices >= state.base[book]) & (prices < state.base[book] + state.window.shape[2])
+    assert not inside.any(), f"book {book}: far prices inside the window"
+    return found + state.far_level[book, side, :count].tolist()
 
 
-def _validate_side(state: State, symbol: int, side: int, open_slots: set[int]) -> list[int]:
+def _validate_side(state: State, book: int, side: int, open_slots: set[int]) -> list[int]:
     prices = []
-    for level, known in _levels(state, symbol):
-        row = state.levels[level]
-        first = state.orders[row["first"]]
-        if int(first["side"]) != side:
-            continue
-        assert known in (None, side), f"level {level} is among the far levels of the wrong side"
-        price = int(row["price_ticks"])
-        assert find_level(state, symbol, side, price) == level, f"level {level} is not found at {price}"
+    for level in _levels(state, book, side):
+        price = int(state.levels[level]["price_ticks"])
+        assert find_level(state, book, side, price) == level, f"level {level} is not found at {price}"
         prices.append(price)
-        _validate_queue(state, symbol, side, level, open_slots)
+        _validate_queue(state, book, side, level, open_slots)
     return prices
 
 
-def _validate_queue(state: State, symbol: int, side: int, level: int, open_slots: set[int]) -> None:
+def _validate_queue(state: State, book: int, side: int, level: int, open_slots: set[int]) -> None:
+    queue, symbol = divmod(book, len(state.halted))
+    side = 1 - side if queue == Queue.STOP else side
     row = state.levels[level]
     slot, previous, total, count, number = int(row["first"]), -1, 0, 0, 0
     while slot >= 0:
@@ -77,7 +76,9 @@ def _validate_queue(state: State, symbol: int, side: int, level: int, open_slots
         assert slot not in open_slots, f"{where} is in two queues"
         open_slots.add(slot)
         assert order["previous"] == previous, f"{where}: broken link"
-        assert (order["symbol"], order["side"], order["level"]) == (symbol, side, level), f"{where} is in a wrong queue"
+        place = (order["symbol"], order["queue"], order["side"], order["level"])
+        assert place == (symbol, queue, side, level), f"{where} is in a wrong queue"
+        assert queue == Queue.SEEN or order["special"], f"{where}: not displayed, but plain"
         assert 0 < order["open_lots"] <= order["total_lots"], (
             f"{where}: {order['open_lots']} of {order['total_lots']} open"
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import ids
+from serl.exchange.kernel.intrinsics import call
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import RESTED, available, crosses, emit, match, rest_incoming, take_out
 from serl.exchange.kernel.state import (
@@ -19,6 +20,7 @@ from serl.exchange.kernel.state import (
     LEVELS_MAX,
     LIMIT,
     MATCH_ID,
+    NEXT_EXPIRY,
     ORDER_ID,
     ORDERS_MAX,
     ORDERS_OPEN,
@@ -27,21 +29,24 @@ from serl.exchange.kernel.state import (
     PRICE_MAX,
     QTY_MAX,
     SIDE,
+    STAGE,
     SYMBOL,
     TIME_IN_FORCE,
     TOTAL,
+    WANTS_FULL,
     State,
 )  # fmt: skip
 from serl.exchange.records import ALL_SYMBOLS, CommandFlag, CommandKind, EventFlag, EventKind, Reason, TimeInForce
 
 DONE, EVENTS_FULL, GROW = 0, 1, 2
 """How `execute` ended: done; call again with room for events; call again after growing."""
-EVENT_ROOM = 8
+EVENT_ROOM = 16
 """Rows that must be free for a command to begin."""
 
 NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
 REPLACE, MASS_CANCEL, END_DAY = int(CommandKind.REPLACE), int(CommandKind.MASS_CANCEL), int(CommandKind.END_DAY)
 HALT, RESUME, PRINT = int(CommandKind.HALT), int(CommandKind.RESUME), int(CommandKind.PRINT)
+TERM, PHASE, RULE = int(CommandKind.TERM), int(CommandKind.PHASE), int(CommandKind.RULE)
 POST_ONLY, MARKET = int(CommandFlag.POST_ONLY), int(CommandFlag.MARKET)
 DAY, GTC, IOC, FOK = int(TimeInForce.DAY), int(TimeInForce.GTC), int(TimeInForce.IOC), int(TimeInForce.FOK)
 ACCEPTED, REJECTED, CANCELLED = int(EventKind.ACCEPTED), int(EventKind.REJECTED), int(EventKind.CANCELLED)
@@ -50,13 +55,18 @@ HALTED, RESUMED = int(EventKind.HALTED), int(EventKind.RESUMED)
 MASS_CANCELLED, DAY_ENDED = int(EventKind.MASS_CANCELLED), int(EventKind.DAY_ENDED)
 RESTING = int(EventFlag.RESTING)
 R_KIND, R_SYMBOL, R_SIDE = int(Reason.UNKNOWN_KIND), int(Reason.UNKNOWN_SYMBOL), int(Reason.BAD_SIDE)
-R_QTY, R_PRICE, R_TIF = int(Reason.BAD_QTY), int(Reason.BAD_PRICE), int(Reason.BAD_TIME_IN_FORCE)
+R_QTY, R_PRICE = int(Reason.BAD_QTY), int(Reason.BAD_PRICE)
 R_FLAGS, R_ORDER, R_CROSS = int(Reason.BAD_FLAGS), int(Reason.UNKNOWN_ORDER), int(Reason.WOULD_CROSS)
 R_HALTED, R_OPERATOR, R_FULL = int(Reason.HALTED), int(Reason.NOT_PERMITTED), int(Reason.BOOK_FULL)
 R_STALE, R_REQUESTED, R_IOC = int(Reason.STALE_COMMAND_ID), int(Reason.REQUESTED), int(Reason.IOC_REMAINDER)
 R_FOK, R_MARKET, R_MASS = int(Reason.FOK_UNFILLABLE), int(Reason.MARKET_REMAINDER), int(Reason.MASS_CANCEL)
 R_DAY, R_FILLED = int(Reason.DAY_END), int(Reason.REPLACED_BELOW_FILLED)
 NEEDS_GROWTH = -1
+
+UNTOUCHED = 3
+"""A status between the two rule books: go on with the command."""
+EXPIRE, EXECUTE = 0, 1
+"""What the full rule book is asked for: what is due before a command, or what is left of one; the command itself."""
 
 
 @inlined
@@ -68,7 +78,7 @@ def _level_room(state: State, symbol: int) -> int:
     if state.level_count[symbol] >= state.counter[LEVELS_MAX]:
         return R_FULL
     far = max(state.far_count[symbol, BID], state.far_count[symbol, ASK])  # all of the window may move there as well
-    return NEEDS_GROWTH if far + state.window.shape[1] + 1 > state.far_price.shape[2] else 0
+    return NEEDS_GROWTH if far + state.window.shape[2] + 1 > state.far_price.shape[2] else 0
 
 
 @inlined
@@ -89,16 +99,14 @@ def _check_price(state: State, price: int, market: bool) -> bool:
 
 @inlined
 def _check_new(state: State, row: Any) -> int:
-    """Why a NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
+    """Why a plain NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
     tif, flags, side = int64(row.time_in_force), int64(row.flags), int64(row.side)
     market = flags & MARKET != 0
     if state.halted[row.symbol]:
         return R_HALTED
     if side > ASK:
         return R_SIDE
-    if tif > FOK:
-        return R_TIF
-    if flags & ~(POST_ONLY | MARKET) or (flags & POST_ONLY and (market or tif >= IOC)):
+    if flags & POST_ONLY and (market or tif >= IOC):
         return R_FLAGS
     if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
         return R_QTY
@@ -269,7 +277,7 @@ def _mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, 
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = row.kind == END_DAY
     one = row.kind == MASS_CANCEL and row.symbol != ALL_SYMBOLS
-    first, last = (int64(row.symbol), int64(row.symbol) + 1) if one else (0, state.base.size)
+    first, last = (int64(row.symbol), int64(row.symbol) + 1) if one else (0, state.halted.size)
     reason = R_DAY if ending else (int64(row.reason) & 0xFF or R_MASS)
     state.incoming[ACTIVE] = 1
     for symbol in range(first, last):
@@ -338,6 +346,10 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
     if count + EVENT_ROOM > events.size:
         return count, EVENTS_FULL
     kind = int64(row.kind)
+    if state.counter[STAGE] != 0 or row.time_ns >= state.counter[NEXT_EXPIRY]:
+        count, status = _fully(state, commands, index, events, count, EXPIRE)
+        if status != UNTOUCHED:
+            return count, status
     if state.incoming[ACTIVE]:
         if kind == MASS_CANCEL or kind == END_DAY:
             return _mass_cancel(state, row, events, count)
@@ -349,23 +361,55 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
         if row.command_id <= previous:
             return _reject(state, row, events, count, R_STALE), DONE
         state.last_command_id[participant] = row.command_id
-    result = _dispatch(state, row, events, count, kind)
-    if result[1] == GROW:
+    result = _dispatch(state, commands, index, events, count)
+    if result[1] == GROW and state.counter[STAGE] == 0:
         state.last_command_id[participant] = previous
     return result
 
 
 @inlined
-def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tuple[int, int]:
-    known = row.symbol < state.base.size
+def _fully(state: State, commands: Any, index: int, events: Any, count: int, how: int) -> tuple[int, int]:
+    """The same by the full rule book; GROW while it is not there. It stands behind a pointer, so that nobody else's code contains it."""
+    if state.handle[0] == 0:
+        state.counter[WANTS_FULL] = 1
+        return count, GROW
+    result = call(
+        state.handle[0],
+        state.handle.ctypes.data,
+        commands.ctypes.data,
+        index,
+        events.ctypes.data,
+        events.size,
+        count,
+        how,
+    )
+    return result >> 2, result & 3
+
+
+@inlined
+def _is_plain(state: State, row: Any) -> bool:
+    """Whether a NEW needs no more than the plain rules."""
+    special = row.flags & ~(POST_ONLY | MARKET) | (row.time_in_force > FOK)
+    return (state.watched[row.symbol] | state.limited[row.participant] | special) == 0
+
+
+@inlined
+def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
+    row = commands[index]
+    kind = int64(row.kind)
+    known = row.symbol < state.halted.size
     if kind == NEW:
         if not known:
             return _reject(state, row, events, count, R_SYMBOL), DONE
+        if not _is_plain(state, row):
+            return _fully(state, commands, index, events, count, EXECUTE)
         return _new(state, row, events, count)
     if CANCEL <= kind <= REPLACE:
         slot = ids.find(state, int64(row.participant), row.order_id)
         if slot < 0:
             return _reject(state, row, events, count, R_ORDER), DONE
+        if state.watched[state.orders[slot].symbol] | state.limited[row.participant]:
+            return _fully(state, commands, index, events, count, EXECUTE)
         if kind == CANCEL:
             return _tell_cancel(state, row, events, count, slot, row.command_id, R_REQUESTED), DONE
         if kind == REDUCE:
@@ -374,7 +418,11 @@ def _dispatch(state: State, row: Any, events: Any, count: int, kind: int) -> tup
     if kind == MASS_CANCEL:
         if not known and row.symbol != ALL_SYMBOLS:
             return _reject(state, row, events, count, R_SYMBOL), DONE
+        if row.flags != 0 or state.extras.size > 0:
+            return _fully(state, commands, index, events, count, EXECUTE)
         return _mass_cancel(state, row, events, count)
+    if kind == TERM or PHASE <= kind <= RULE or (END_DAY <= kind <= RESUME and state.extras.size > 0):
+        return _fully(state, commands, index, events, count, EXECUTE)
     if not END_DAY <= kind <= PRINT:
         return _reject(state, row, events, count, R_KIND), DONE
     if not state.operator[row.participant]:

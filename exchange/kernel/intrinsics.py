@@ -28,6 +28,18 @@ def leading_zeros(typing_context: Any, word: Any) -> Any:
 
 
 @intrinsic
+def call(typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
+    """Calls the function at `address` with seven int64; its int64."""
+    word = ir.IntType(64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(word, [word] * 7).as_pointer()
+        return builder.call(builder.inttoptr(arguments[0], kind), arguments[1:])
+
+    return types.int64(*[types.int64] * 8), generate
+
+
+@intrinsic
 def prefetch(typing_context: Any, address: Any) -> Any:
     """Asks for the cache line at an address that will be needed soon; any address will do."""
 

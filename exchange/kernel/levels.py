@@ -16,9 +16,9 @@ _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @inlined
-def _next_up(state: State, symbol: int, start: int) -> int:
-    """The first occupied place of the window at or above `start`, -1 if none."""
-    bits, summary = state.bits[symbol], state.summary[symbol]
+def _next_up(state: State, book: int, side: int, start: int) -> int:
+    """The first occupied place of a side's window at or above `start`, -1 if none."""
+    bits, summary = state.bits[book, side], state.summary[book, side]
     if start >= bits.size * 64:
         return -1
     word = start >> 6
@@ -37,11 +37,11 @@ def _next_up(state: State, symbol: int, start: int) -> int:
 
 
 @inlined
-def _next_down(state: State, symbol: int, start: int) -> int:
-    """The first occupied place of the window at or below `start`, -1 if none."""
+def _next_down(state: State, book: int, side: int, start: int) -> int:
+    """The first occupied place of a side's window at or below `start`, -1 if none."""
     if start < 0:
         return -1
-    bits, summary = state.bits[symbol], state.summary[symbol]
+    bits, summary = state.bits[book, side], state.summary[book, side]
     word = start >> 6
     found = bits[word] & (_ALL >> np.uint64(63 - (start & 63)))
     if found:
@@ -60,10 +60,10 @@ def _next_down(state: State, symbol: int, start: int) -> int:
 
 
 @compiled
-def _far_place(state: State, symbol: int, side: int, price: int) -> int:
+def _far_place(state: State, book: int, side: int, price: int) -> int:
     """Where `price` is or belongs among the far levels of a side (worst first). O(log far levels)."""
-    low, high = 0, state.far_count[symbol, side]
-    prices = state.far_price[symbol, side]
+    low, high = 0, state.far_count[book, side]
+    prices = state.far_price[book, side]
     while low < high:
         middle = (low + high) >> 1
         before = prices[middle] < price if side == BID else prices[middle] > price
@@ -75,122 +75,148 @@ def _far_place(state: State, symbol: int, side: int, price: int) -> int:
 
 
 @inlined
-def find_level(state: State, symbol: int, side: int, price: int) -> int:
+def find_level(state: State, book: int, side: int, price: int) -> int:
     """The level of a price and side, -1 if there is none."""
-    place = price - state.base[symbol]
-    if 0 <= place < state.window.shape[1]:
-        level = int64(state.window[symbol, place])
-        if level >= 0 and (price <= state.best[symbol, BID]) == (side == BID):
-            return level
-        return -1
-    far = _far_place(state, symbol, side, price)
-    if far < state.far_count[symbol, side] and state.far_price[symbol, side, far] == price:
-        return int64(state.far_level[symbol, side, far])
+    place = price - state.base[book]
+    if 0 <= place < state.window.shape[2]:
+        return int64(state.window[book, side, place])
+    far = _far_place(state, book, side, price)
+    if far < state.far_count[book, side] and state.far_price[book, side, far] == price:
+        return int64(state.far_level[book, side, far])
     return -1
 
 
 @inlined
-def next_price(state: State, symbol: int, side: int, price: int) -> int:
+def next_price(state: State, book: int, side: int, price: int) -> int:
     """The best price of a side that is worse than `price`, 0 if there is none."""
-    width = state.window.shape[1]
-    place = price - state.base[symbol]
+    width = state.window.shape[2]
+    place = price - state.base[book]
     if side == BID:
-        found = _next_down(state, symbol, min(place - 1, width - 1))
+        found = _next_down(state, book, side, min(place - 1, width - 1))
     else:
-        found = _next_up(state, symbol, max(place + 1, 0))
-    near = state.base[symbol] + found if found >= 0 else 0
-    if state.far_count[symbol, side] == 0:
+        found = _next_up(state, book, side, max(place + 1, 0))
+    near = state.base[book] + found if found >= 0 else 0
+    if state.far_count[book, side] == 0:
         return near
-    far_place = _far_place(state, symbol, side, price) - 1
+    far_place = _far_place(state, book, side, price) - 1
     if far_place < 0:
         return near
-    far = state.far_price[symbol, side, far_place]
+    far = state.far_price[book, side, far_place]
     if near == 0:
         return far
     return max(near, far) if side == BID else min(near, far)
 
 
+@compiled
+def better_price(state: State, book: int, side: int, price: int) -> int:
+    """The worst price of a side that is better than `price`, 0 if there is none."""
+    width = state.window.shape[2]
+    place = price - state.base[book]
+    if side == BID:
+        found = _next_up(state, book, side, max(place + 1, 0))
+    else:
+        found = _next_down(state, book, side, min(place - 1, width - 1))
+    near = state.base[book] + found if found >= 0 else 0
+    far_place = _far_place(state, book, side, price)
+    if far_place < state.far_count[book, side] and state.far_price[book, side, far_place] == price:
+        far_place += 1
+    if far_place >= state.far_count[book, side]:
+        return near
+    far = state.far_price[book, side, far_place]
+    if near == 0:
+        return far
+    return min(near, far) if side == BID else max(near, far)
+
+
 @inlined
-def _place(state: State, symbol: int, side: int, price: int, level: int) -> None:
+def _place(state: State, book: int, side: int, price: int, level: int) -> None:
     """Puts a level where its price is looked for."""
-    place = price - state.base[symbol]
-    if 0 <= place < state.window.shape[1]:
-        state.window[symbol, place] = level
+    place = price - state.base[book]
+    if 0 <= place < state.window.shape[2]:
+        state.window[book, side, place] = level
         word = place >> 6
-        state.bits[symbol, word] |= _ONE << np.uint64(place & 63)
-        state.summary[symbol, word >> 6] |= _ONE << np.uint64(word & 63)
+        state.bits[book, side, word] |= _ONE << np.uint64(place & 63)
+        state.summary[book, side, word >> 6] |= _ONE << np.uint64(word & 63)
         return
-    far = _far_place(state, symbol, side, price)
-    count = state.far_count[symbol, side]
+    far = _far_place(state, book, side, price)
+    count = state.far_count[book, side]
     for index in range(count, far, -1):
-        state.far_price[symbol, side, index] = state.far_price[symbol, side, index - 1]
-        state.far_level[symbol, side, index] = state.far_level[symbol, side, index - 1]
-    state.far_price[symbol, side, far] = price
-    state.far_level[symbol, side, far] = level
-    state.far_count[symbol, side] = count + 1
-    state.far_use[symbol] += 1
+        state.far_price[book, side, index] = state.far_price[book, side, index - 1]
+        state.far_level[book, side, index] = state.far_level[book, side, index - 1]
+    state.far_price[book, side, far] = price
+    state.far_level[book, side, far] = level
+    state.far_count[book, side] = count + 1
+    state.far_use[book] += 1
 
 
 @inlined
-def _unplace(state: State, symbol: int, side: int, price: int) -> None:
-    place = price - state.base[symbol]
-    if 0 <= place < state.window.shape[1]:
-        state.window[symbol, place] = -1
+def _unplace(state: State, book: int, side: int, price: int) -> None:
+    place = price - state.base[book]
+    if 0 <= place < state.window.shape[2]:
+        state.window[book, side, place] = -1
         word = place >> 6
-        state.bits[symbol, word] &= ~(_ONE << np.uint64(place & 63))
-        if state.bits[symbol, word] == 0:
-            state.summary[symbol, word >> 6] &= ~(_ONE << np.uint64(word & 63))
+        state.bits[book, side, word] &= ~(_ONE << np.uint64(place & 63))
+        if state.bits[book, side, word] == 0:
+            state.summary[book, side, word >> 6] &= ~(_ONE << np.uint64(word & 63))
         return
-    far = _far_place(state, symbol, side, price)
-    count = state.far_count[symbol, side] - 1
+    far = _far_place(state, book, side, price)
+    count = state.far_count[book, side] - 1
     for index in range(far, count):
-        state.far_price[symbol, side, index] = state.far_price[symbol, side, index + 1]
-        state.far_level[symbol, side, index] = state.far_level[symbol, side, index + 1]
-    state.far_count[symbol, side] = count
-    state.far_use[symbol] += 1
+        state.far_price[book, side, index] = state.far_price[book, side, index + 1]
+        state.far_level[book, side, index] = state.far_level[book, side, index + 1]
+    state.far_count[book, side] = count
+    state.far_use[book] += 1
 
 
 @compiled
-def _recentre(state: State, symbol: int) -> None:
+def _recentre(state: State, book: int) -> None:
     """Moves the window to the middle of the market. O(levels in the window + far levels), every FAR_PATIENCE far uses."""
-    width = state.window.shape[1]
-    bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
-    if bid == 0 or ask == 0 or ask - bid >= width:
+    width = state.window.shape[2]
+    bid, ask = state.best[book, BID], state.best[book, ASK]
+    if bid == 0 or ask == 0 or abs(ask - bid) >= width:
         middle = bid if bid != 0 else ask
     else:
         middle = (bid + ask) >> 1
-    count = 0
-    place = _next_up(state, symbol, 0)
-    while place >= 0:
-        state.scratch[count] = state.window[symbol, place]
-        count += 1
-        state.window[symbol, place] = -1
-        place = _next_up(state, symbol, place + 1)
-    state.bits[symbol, :] = 0
-    state.summary[symbol, :] = 0
-    state.base[symbol] = max(1, middle - width // 2)
-    for index in range(count):
-        price = state.levels[state.scratch[index]].price_ticks
-        _place(state, symbol, BID if price <= bid else ASK, price, state.scratch[index])
+    count = bids = 0
     for side in range(2):
-        kept, end = 0, state.far_count[symbol, side]
+        place = _next_up(state, book, side, 0)
+        while place >= 0:
+            state.scratch[count] = state.window[book, side, place]
+            count += 1
+            state.window[book, side, place] = -1
+            place = _next_up(state, book, side, place + 1)
+        if side == BID:
+            bids = count
+    state.bits[book, :, :] = 0
+    state.summary[book, :, :] = 0
+    state.base[book] = max(1, middle - width // 2)
+    for index in range(count):
+        _place(
+            state,
+            book,
+            BID if index < bids else ASK,
+            state.levels[state.scratch[index]].price_ticks,
+            state.scratch[index],
+        )
+    for side in range(2):
+        kept, end = 0, state.far_count[book, side]
         for index in range(end):
-            price, level = state.far_price[symbol, side, index], state.far_level[symbol, side, index]
-            if 0 <= price - state.base[symbol] < width:
-                _place(state, symbol, side, price, level)
+            price, level = state.far_price[book, side, index], state.far_level[book, side, index]
+            if 0 <= price - state.base[book] < width:
+                _place(state, book, side, price, level)
             else:
-                state.far_price[symbol, side, kept] = price
-                state.far_level[symbol, side, kept] = level
+                state.far_price[book, side, kept] = price
+                state.far_level[book, side, kept] = level
                 kept += 1
-        state.far_count[symbol, side] = kept
-    state.far_use[symbol] = 0
+        state.far_count[book, side] = kept
+    state.far_use[book] = 0
 
 
 @inlined
-def open_level(state: State, symbol: int, side: int, price: int) -> int:
+def open_level(state: State, book: int, side: int, price: int) -> int:
     """A new, empty level at `price`; keeps the best price and the window up to date."""
-    if state.level_count[symbol] == 0:
-        state.base[symbol] = max(1, price - state.window.shape[1] // 2)
+    if state.level_count[book] == 0:
+        state.base[book] = max(1, price - state.window.shape[2] // 2)
     level = state.counter[FREE_LEVEL]
     row = state.levels[level]
     state.counter[FREE_LEVEL] = row.first
@@ -199,33 +225,33 @@ def open_level(state: State, symbol: int, side: int, price: int) -> int:
     row.orders = 0
     row.first = -1
     row.last = -1
-    state.level_count[symbol] += 1
-    best = state.best[symbol, side]
+    state.level_count[book] += 1
+    best = state.best[book, side]
     if best == 0 or (price > best if side == BID else price < best):
-        state.best[symbol, side] = price
-    _place(state, symbol, side, price, level)
-    if state.far_use[symbol] > FAR_PATIENCE:
-        _recentre(state, symbol)
+        state.best[book, side] = price
+    _place(state, book, side, price, level)
+    if state.far_use[book] > FAR_PATIENCE:
+        _recentre(state, book)
     return level
 
 
 @inlined
-def close_level(state: State, symbol: int, side: int, level: int) -> None:
+def close_level(state: State, book: int, side: int, level: int) -> None:
     """Takes an empty level out; finds the next best price if it was the best."""
     row = state.levels[level]
     price = row.price_ticks
-    _unplace(state, symbol, side, price)
-    if state.best[symbol, side] == price:
-        state.best[symbol, side] = next_price(state, symbol, side, price)
+    _unplace(state, book, side, price)
+    if state.best[book, side] == price:
+        state.best[book, side] = next_price(state, book, side, price)
     row.first = state.counter[FREE_LEVEL]
     state.counter[FREE_LEVEL] = level
-    state.level_count[symbol] -= 1
+    state.level_count[book] -= 1
 
 
 @inlined
-def level_at(state: State, symbol: int, side: int, price: int) -> tuple[int, int]:
+def level_at(state: State, book: int, side: int, price: int) -> tuple[int, int]:
     """(quantity, orders) at a price of a side, zeros if there is no level."""
-    level = find_level(state, symbol, side, price)
+    level = find_level(state, book, side, price)
     if level < 0:
         return 0, 0
     row = state.levels[level]
@@ -233,22 +259,22 @@ def level_at(state: State, symbol: int, side: int, price: int) -> tuple[int, int
 
 
 @compiled
-def best(state: State, symbol: int) -> tuple[int, int, int, int]:
+def best(state: State, book: int) -> tuple[int, int, int, int]:
     """(bid price, bid quantity, ask price, ask quantity), zeros for an empty side."""
-    bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
-    return bid, level_at(state, symbol, BID, bid)[0], ask, level_at(state, symbol, ASK, ask)[0]
+    bid, ask = state.best[book, BID], state.best[book, ASK]
+    return bid, level_at(state, book, BID, bid)[0], ask, level_at(state, book, ASK, ask)[0]
 
 
 @compiled
-def levels(state: State, symbol: int, side: int, out: Any) -> int:
+def levels(state: State, book: int, side: int, out: Any) -> int:
     """Writes the side's levels, best first, to the LEVEL rows of `out` as far as they go; how many."""
     count = 0
-    price = state.best[symbol, side]
+    price = state.best[book, side]
     while price != 0 and count < out.size:
-        row = state.levels[find_level(state, symbol, side, price)]
+        row = state.levels[find_level(state, book, side, price)]
         out[count].price_ticks = price
         out[count].qty_lots = row.qty_lots
         out[count].orders = row.orders
         count += 1
-        price = next_price(state, symbol, side, price)
+        price = next_price(state, book, side, price)
     return count

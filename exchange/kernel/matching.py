@@ -23,10 +23,11 @@ from serl.exchange.kernel.state import (
     TOTAL,
     State,
 )  # fmt: skip
-from serl.exchange.records import EventFlag, EventKind
+from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS, EventFlag, EventKind, Queue
 
 FILL, RESTED = int(EventKind.FILL), int(EventKind.RESTED)
 MAKER, RESTING = int(EventFlag.MAKER), int(EventFlag.RESTING)
+SEEN, STOP_QUEUE = int(Queue.SEEN), int(Queue.STOP)
 
 
 @inlined
@@ -59,44 +60,59 @@ def emit(
 
 
 @inlined
+def link_in(state: State, slot: int, book: int, side: int, price: int) -> None:
+    """Puts an order with its open lots behind the others of a price, under a new number."""
+    order = state.orders[slot]
+    state.counter[ORDER_NUMBER] += 1
+    level = find_level(state, book, side, price)
+    if level < 0:
+        level = open_level(state, book, side, price)
+    row = state.levels[level]
+    order.order_number = state.counter[ORDER_NUMBER]
+    order.price_ticks = price
+    order.level = level
+    order.next = -1
+    order.previous = row.last
+    if row.last >= 0:
+        state.orders[row.last].next = slot
+    else:
+        row.first = slot
+    row.last = slot
+    row.qty_lots += order.open_lots
+    row.orders += 1
+
+
+@inlined
 def rest(
-    state: State, symbol: int, side: int, price: int, left: int, total: int, participant: int, order_id: int
+    state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int
 ) -> int:
     """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
     slot = state.counter[FREE_ORDER]
     order = state.orders[slot]
     state.counter[FREE_ORDER] = order.next
     state.counter[ORDERS_OPEN] += 1
-    state.counter[ORDER_NUMBER] += 1
-    level = find_level(state, symbol, side, price)
-    if level < 0:
-        level = open_level(state, symbol, side, price)
-    row = state.levels[level]
     order.order_id = order_id
-    order.order_number = state.counter[ORDER_NUMBER]
-    order.price_ticks = price
     order.open_lots = left
     order.total_lots = total
-    order.level = level
-    order.next = -1
-    order.previous = row.last
     order.symbol = symbol
     order.participant = participant
     order.side = side
-    if row.last >= 0:
-        state.orders[row.last].next = slot
-    else:
-        row.first = slot
-    row.last = slot
-    row.qty_lots += left
-    row.orders += 1
+    order.queue = queue
+    order.special = 0
+    link_in(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
     ids.insert(state, participant, order_id, slot)
     return slot
 
 
 @inlined
-def take_out(state: State, slot: int) -> None:
-    """Takes an order out of its level, its table entry and the pool."""
+def side_of(queue: int, side: int) -> int:
+    """The side of a queue's book where orders of `side` stand: the first buy stop is the lowest, so they stand where asks do."""
+    return 1 - side if queue == STOP_QUEUE else side
+
+
+@inlined
+def unlink(state: State, slot: int) -> None:
+    """Takes an order out of its level."""
     order = state.orders[slot]
     level = int64(order.level)
     row = state.levels[level]
@@ -111,7 +127,15 @@ def take_out(state: State, slot: int) -> None:
     row.qty_lots -= order.open_lots
     row.orders -= 1
     if row.orders == 0:
-        close_level(state, int64(order.symbol), int64(order.side), level)
+        queue = int64(order.queue)
+        close_level(state, queue * state.halted.size + int64(order.symbol), side_of(queue, int64(order.side)), level)
+
+
+@inlined
+def take_out(state: State, slot: int) -> None:
+    """Takes an order out of its level, its table entry and the pool."""
+    order = state.orders[slot]
+    unlink(state, slot)
     ids.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counter[FREE_ORDER]
@@ -147,11 +171,13 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
     symbol, side, limit = incoming[SYMBOL], incoming[SIDE], incoming[LIMIT]
     taker, order_id, left = incoming[PARTICIPANT], incoming[ORDER_ID], incoming[LEFT]
     other = 1 - side
+    traded_at = 0
     while left > 0 and count + 4 <= events.size:
         price = state.best[symbol, other]
         if not crosses(side, limit, price):
             break
         slot = int64(state.levels[find_level(state, symbol, other, price)].first)
+        traded_at = price
         while slot >= 0 and left > 0 and count + 4 <= events.size:
             order = state.orders[slot]
             following = int64(order.next)
@@ -181,6 +207,9 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
                 state.levels[order.level].qty_lots -= qty
             slot = following
     incoming[LEFT] = left
+    if traded_at != 0:  # no stop is near: what a trade means for them is the full rule book's
+        known = state.symbols[symbol]
+        known[LAST_TICKS] = known[HIGH_TICKS] = known[LOW_TICKS] = traded_at
     return count
 
 
@@ -190,7 +219,7 @@ def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) ->
     incoming = state.incoming
     symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
     participant, order_id = incoming[PARTICIPANT], incoming[ORDER_ID]
-    slot = rest(state, symbol, side, incoming[LIMIT], left, incoming[TOTAL], participant, order_id)
+    slot = rest(state, symbol, SEEN, side, incoming[LIMIT], left, incoming[TOTAL], participant, order_id)
     order = state.orders[slot]
     order.time_in_force = incoming[TIME_IN_FORCE]
     order.flags = incoming[FLAGS]

@@ -1,9 +1,11 @@
 """The state of a market as arrays: everything the compiled functions read and write, and nothing else."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from serl.exchange.records import ACCOUNT_COLUMNS, LOT, SYMBOL_COLUMNS, TERM_COLUMNS, Queue
 
 SLOT = np.dtype(
     [
@@ -20,10 +22,34 @@ SLOT = np.dtype(
         ("side", "u1"),
         ("time_in_force", "u1"),
         ("flags", "u1"),
+        ("queue", "u1"),
+        ("special", "u1"),  # whether EXTRA tells more of it
     ],
     align=True,
 )
 """A resting order in the pool: one cache line."""
+
+EXTRA = np.dtype(
+    [
+        ("limit_ticks", "<i8"),  # as sent; price_ticks of the slot is where it stands
+        ("reserve_lots", "<i8"),
+        ("display_lots", "<i8"),
+        ("min_lots", "<i8"),
+        ("stop_ticks", "<i8"),
+        ("trail_ticks", "<i8"),
+        ("offset_ticks", "<i8"),
+        ("expire_ns", "<i8"),
+        ("link", "<i8"),  # order_id of the linked order, 0 = none
+        ("heap_place", "<i4"),  # among the orders that expire, -1 = not there
+        ("next", "<i4"),  # in its list
+        ("previous", "<i4"),
+        ("list", "i1"),  # PEGS, TRAILS, CLOSERS, -1 = in none
+        ("peg", "u1"),
+        ("self_trade", "u1"),
+    ],
+    align=True,
+)
+"""What an order has that is not just a price and a quantity; by slot."""
 
 LEVEL_SLOT = np.dtype(
     [("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i4"), ("first", "<i4"), ("last", "<i4")], align=True
@@ -35,67 +61,111 @@ EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE = 0, 1, 2, 3
 FREE_ORDER, FREE_LEVEL, ORDERS_OPEN = 4, 5, 6
 QTY_MAX, PRICE_MAX, ORDERS_MAX, LEVELS_MAX = 7, 8, 9, 10
 CANCELLED_COUNT = 11  # of the mass cancel that goes on
-COUNTERS = 16
+NEXT_EXPIRY = 12  # the earliest EXPIRE_NS of an open order
+STAGE = 13  # what the full rule book is at, 0 = nothing
+WANTS_FULL = 14  # a command needs the full rule book, which is not there yet
+EXPIRING = 15  # orders in the heap
+UNSETTLED = 16  # symbols that are marked
+COUNTING = 17  # whether open orders are counted by account
+AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20
+SETTLING_AT = 21  # the symbol of the pass that goes on
+WANTS_FAR = 22  # more far levels are due
+COUNTERS = 24
+
+NEVER = (1 << 63) - 1
 
 # State.incoming: the order that is being matched
 ACTIVE, SYMBOL, SIDE, LIMIT, LEFT, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, FLAGS, PRICE = range(11)
+# and what only the full rule book knows of it
+COMMAND_ID, ORIGIN, CUT, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = range(11, 24)
+SHARE_OF, SHARED, SHARE_REST, SHARE_AFTER, SHARE_LAST = range(24, 29)
+INCOMING = 32
+
+QUEUES = len(Queue)
+PEGS, TRAILS, CLOSERS = 0, 1, 2
+"""Lists of a symbol's orders, in order of order_number."""
+
+RULED, COUNTED = 1 << 32, 1 << 33
+"""Added to State.watched where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
+the number of special orders."""
 
 BID, ASK = 0, 1
 
 
 class State(NamedTuple):
-    """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels."""
+    """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels.
+
+    B books: the displayed one of each symbol (B = S) until the first order that needs another queue; then that of queue q and symbol s is
+    q * S + s (B = 5 S), and `extras`, `heap` and `lists` are there.
+    """
 
     counter: NDArray[np.int64]  # (COUNTERS,)
-    incoming: NDArray[np.int64]  # (11,)
+    incoming: NDArray[np.int64]  # (INCOMING,)
     orders: NDArray[np.void]  # (C,) SLOT
     levels: NDArray[np.void]  # (C,) LEVEL_SLOT: a level has at least one order
     table: NDArray[np.int64]  # (2 C,) open addressing: tag << 32 | slot + 1; 0 = free
-    base: NDArray[np.int64]  # (S,) price of the window's first place
-    window: NDArray[np.int32]  # (S, W) level of a price, -1 = none
-    bits: NDArray[np.uint64]  # (S, W / 64) occupied places
-    summary: NDArray[np.uint64]  # (S, W / 4096) words of `bits` that are not zero
-    best: NDArray[np.int64]  # (S, 2) best bid and ask price, 0 = none
-    far_price: NDArray[np.int64]  # (S, 2, F) prices outside the window, best last
-    far_level: NDArray[np.int32]  # (S, 2, F)
-    far_count: NDArray[np.int64]  # (S, 2)
-    far_use: NDArray[np.int64]  # (S,) far operations since the window moved
-    level_count: NDArray[np.int64]  # (S,)
+    base: NDArray[np.int64]  # (B,) price of the window's first place
+    window: NDArray[np.int32]  # (B, 2, W) level of a price and side, -1 = none
+    bits: NDArray[np.uint64]  # (B, 2, W / 64) occupied places
+    summary: NDArray[np.uint64]  # (B, 2, W / 4096) words of `bits` that are not zero
+    best: NDArray[np.int64]  # (B, 2) best bid and ask price, 0 = none
+    far_price: NDArray[np.int64]  # (B, 2, F) prices outside the window, best last
+    far_level: NDArray[np.int32]  # (B, 2, F)
+    far_count: NDArray[np.int64]  # (B, 2)
+    far_use: NDArray[np.int64]  # (B,) far operations since the window moved
+    level_count: NDArray[np.int64]  # (B,)
     halted: NDArray[np.uint8]  # (S,)
     last_command_id: NDArray[np.int64]  # (P,)
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
     position_lots: NDArray[np.int64]  # (P, S)
     cash_ticks: NDArray[np.int64]  # (P, S) ticks x lots
-    scratch: NDArray[np.int32]  # (W,)
+    scratch: NDArray[np.int32]  # (2 W,)
+    watched: NDArray[np.int64]  # (S,) special orders, + RULED; 0: the plain rules are all there is to it
+    limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0
+    symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
+    accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
+    terms: NDArray[np.int64]  # (P, TERM_COLUMNS)
+    extras: NDArray[np.void]  # (C or 0,) EXTRA
+    heap: NDArray[np.int32]  # (C or 0,) slots by expiry
+    lists: NDArray[np.int32]  # (S or 0, 3, 2) first and last slot
+    unsettled: NDArray[np.uint8]  # (S,)
+    open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while COUNTING
+    open_orders: NDArray[np.int64]  # (P,)
+    handle: NDArray[np.int64]  # the address of the full rule book (0: not loaded), then address and shape of each array
 
 
 def new_state(symbols: int, participants: int, window: int, capacity: int, far: int) -> State:
     """An empty market; limits in `counter` are the caller's to set."""
     state = State(
         counter=np.zeros(COUNTERS, np.int64),
-        incoming=np.zeros(11, np.int64),
+        incoming=np.zeros(INCOMING, np.int64),
         orders=np.zeros(capacity, SLOT),
         levels=np.zeros(capacity, LEVEL_SLOT),
         table=np.zeros(2 * capacity, np.int64),
-        base=np.zeros(symbols, np.int64),
-        window=np.full((symbols, window), -1, np.int32),
-        bits=np.zeros((symbols, window // 64), np.uint64),
-        summary=np.zeros((symbols, -(-window // 4096)), np.uint64),
-        best=np.zeros((symbols, 2), np.int64),
-        far_price=np.zeros((symbols, 2, far), np.int64),
-        far_level=np.zeros((symbols, 2, far), np.int32),
-        far_count=np.zeros((symbols, 2), np.int64),
-        far_use=np.zeros(symbols, np.int64),
-        level_count=np.zeros(symbols, np.int64),
         halted=np.zeros(symbols, np.uint8),
         last_command_id=np.zeros(participants, np.int64),
         report=np.zeros(participants, np.int64),
         operator=np.zeros(participants, np.uint8),
         position_lots=np.zeros((participants, symbols), np.int64),
         cash_ticks=np.zeros((participants, symbols), np.int64),
-        scratch=np.zeros(window, np.int32),
+        scratch=np.zeros(2 * window, np.int32),
+        watched=np.zeros(symbols, np.int64),
+        limited=np.zeros(participants, np.uint8),
+        symbols=np.zeros((symbols, SYMBOL_COLUMNS), np.int64),
+        accounts=np.zeros((participants, ACCOUNT_COLUMNS), np.int64),
+        terms=np.zeros((participants, TERM_COLUMNS), np.int64),
+        extras=np.zeros(0, EXTRA),
+        heap=np.zeros(0, np.int32),
+        lists=np.zeros((0, 3, 2), np.int32),
+        unsettled=np.zeros(symbols, np.uint8),
+        open_lots=np.zeros((0, symbols, 2), np.int64),
+        open_orders=np.zeros(0, np.int64),
+        handle=np.zeros(1, np.int64),
+        **new_books(symbols, window, far),
     )
+    state.symbols[:, LOT] = 1
+    state.counter[NEXT_EXPIRY] = NEVER
     link_free(state, 0)
     state.counter[FREE_ORDER] = state.counter[FREE_LEVEL] = 0
     return state
@@ -108,3 +178,35 @@ def link_free(state: State, first: int) -> None:
     following[-1] = -1
     state.orders["next"][first:] = following
     state.levels["first"][first:] = following
+
+
+def new_books(books: int, window: int, far: int) -> dict[str, NDArray[Any]]:
+    """Empty ones."""
+    return {
+        "base": np.zeros(books, np.int64),
+        "window": np.full((books, 2, window), -1, np.int32),
+        "bits": np.zeros((books, 2, window // 64), np.uint64),
+        "summary": np.zeros((books, 2, -(-window // 4096)), np.uint64),
+        "best": np.zeros((books, 2), np.int64),
+        "far_price": np.zeros((books, 2, far), np.int64),
+        "far_level": np.zeros((books, 2, far), np.int32),
+        "far_count": np.zeros((books, 2), np.int64),
+        "far_use": np.zeros(books, np.int64),
+        "level_count": np.zeros(books, np.int64),
+    }
+
+
+def with_queues(state: State) -> State:
+    """The same market with room for special orders."""
+    capacity, (books, _, window), far = len(state.orders), state.window.shape, state.far_price.shape[2]
+    longer = new_books(QUEUES * books, window, far)
+    for name, array in longer.items():
+        array[:books] = getattr(state, name)
+    return state._replace(
+        extras=np.zeros(capacity, EXTRA),
+        heap=np.zeros(capacity, np.int32),
+        lists=np.full((books, 3, 2), -1, np.int32),
+        open_lots=np.zeros((len(state.report), books, 2), np.int64),
+        open_orders=np.zeros(len(state.report), np.int64),
+        **longer,
+    )

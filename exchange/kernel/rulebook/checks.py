@@ -1,0 +1,315 @@
+"""Why a command is rejected: the section Checks of docs/orders.md, in its order."""
+
+from typing import Any
+
+from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.kernel import ids
+from serl.exchange.kernel.matching import SEEN
+from serl.exchange.kernel.rulebook.auction import AT_OPEN, PRE_OPEN, collects
+from serl.exchange.kernel.rulebook.incoming import (
+    ALL_OR_NONE,
+    AT_CLOSE,
+    CLOSED,
+    CLOSING,
+    CONTINUOUS,
+    FOK,
+    HIDE,
+    IOC,
+    MARKET,
+    MID,
+    STOP_QUEUE,
+    WAITING,
+    is_full,
+    phase_of,
+)  # fmt: skip
+from serl.exchange.kernel.rulebook.meeting import CONDITIONAL, HIDDEN_QUEUE, R_BAND, REDUCE_ONLY, in_band, reducing_lots
+from serl.exchange.kernel.rulebook.orders import open_of
+from serl.exchange.kernel.state import ASK, BID, ORDERS_MAX, ORDERS_OPEN, PRICE_MAX, QTY_MAX, State
+from serl.exchange.records import (
+    BAND_ACTION,
+    LAST_TICKS,
+    LOT,
+    TICK_ENTRIES_MAX,
+    TICKS,
+    CommandFlag,
+    Phase,
+    Reason,
+    SelfTrade,
+    Setting,
+    Term,
+    TimeInForce,
+)  # fmt: skip
+
+POST_ONLY, TERMED = int(CommandFlag.POST_ONLY), int(CommandFlag.TERMS)
+KNOWN_FLAGS = int(sum(CommandFlag))
+GTT = int(TimeInForce.GTT)
+OPENING = int(Phase.OPENING)
+T_DISPLAY, T_MIN, T_STOP, T_TRAIL = (
+    int(Term.DISPLAY_LOTS), int(Term.MIN_LOTS), int(Term.STOP_TICKS), int(Term.TRAIL_TICKS)
+)  # fmt: skip
+T_PEG, T_OFFSET, T_EXPIRE, T_LINK, T_SELF = (
+    int(Term.PEG), int(Term.OFFSET_TICKS), int(Term.EXPIRE_NS), int(Term.LINK), int(Term.SELF_TRADE)
+)  # fmt: skip
+GIVEN = len(Term)
+"""Column of State.terms with a bit for each that was given."""
+UNKNOWN = 1 << len(Term)
+DECREMENT = int(SelfTrade.DECREMENT)
+S_LOTS, S_NOTIONAL, S_COLLAR = (
+    int(Setting.ORDER_LOTS_MAX), int(Setting.ORDER_NOTIONAL_MAX), int(Setting.COLLAR_TICKS)
+)  # fmt: skip
+S_ORDERS, S_POSITION, S_KILLED = (
+    int(Setting.ORDERS_OPEN_MAX), int(Setting.POSITION_LOTS_MAX), int(Setting.KILLED)
+)  # fmt: skip
+R_SIDE, R_TIF, R_FLAGS, R_TERMS = (
+    int(Reason.BAD_SIDE), int(Reason.BAD_TIME_IN_FORCE), int(Reason.BAD_FLAGS), int(Reason.BAD_TERMS)
+)  # fmt: skip
+R_PHASE, R_QTY, R_PRICE = int(Reason.WRONG_PHASE), int(Reason.BAD_QTY), int(Reason.BAD_PRICE)
+R_LIMIT_QTY, R_LIMIT_NOTIONAL, R_LIMIT_PRICE = (
+    int(Reason.LIMIT_QTY), int(Reason.LIMIT_NOTIONAL), int(Reason.LIMIT_PRICE)
+)  # fmt: skip
+R_LIMIT_ORDERS, R_LIMIT_POSITION, R_REDUCE = (
+    int(Reason.LIMIT_ORDERS), int(Reason.LIMIT_POSITION), int(Reason.REDUCE_ONLY)
+)  # fmt: skip
+R_HALTED, R_KILLED, R_FIXED, R_FULL = (
+    int(Reason.HALTED), int(Reason.KILLED), int(Reason.NOT_REPLACEABLE), int(Reason.BOOK_FULL)
+)  # fmt: skip
+
+
+@inlined
+def on_tick(state: State, symbol: int, price: int) -> bool:
+    """Whether a price is a multiple of what the symbol's tick table says there."""
+    known, step = state.symbols[symbol], 1
+    for entry in range(TICK_ENTRIES_MAX):
+        multiple = known[TICKS + 2 * entry + 1]
+        if multiple != 0 and price >= known[TICKS + 2 * entry]:
+            step = multiple
+    return price % step == 0
+
+
+@inlined
+def good_price(state: State, symbol: int, price: int) -> bool:
+    """Whether a limit can be that price."""
+    return 1 <= price <= state.counter[PRICE_MAX] and on_tick(state, symbol, price)
+
+
+@inlined
+def good_qty(state: State, symbol: int, qty: int) -> bool:
+    """Whether an order can have that quantity."""
+    return 1 <= qty <= state.counter[QTY_MAX] and qty % state.symbols[symbol, LOT] == 0
+
+
+@inlined
+def _bad_flags(row: Any) -> bool:
+    """Whether flags and time in force of a NEW do not go together."""
+    flags, tif = int64(row.flags), int64(row.time_in_force)
+    instant, auction = tif == IOC or tif == FOK, tif == AT_OPEN or tif == AT_CLOSE
+    market = flags & MARKET != 0
+    if flags & ~KNOWN_FLAGS:
+        return True
+    if flags & (POST_ONLY | HIDE) and (market or instant or auction or flags & ALL_OR_NONE):
+        return True
+    if flags & ALL_OR_NONE and (market or instant or auction):
+        return True
+    return flags & REDUCE_ONLY != 0 and auction
+
+
+@inlined
+def term(state: State, row: Any, which: int) -> int:
+    """The value of a term that a NEW takes, 0 if it was not given."""
+    given = state.terms[row.participant]
+    return given[which] if row.flags & TERMED and given[GIVEN] >> which & 1 else 0
+
+
+@compiled
+def _bad_values(state: State, row: Any, given: int) -> bool:
+    """Whether a term has a value that no order could have."""
+    values, symbol, most = state.terms[row.participant], int64(row.symbol), state.counter[PRICE_MAX]
+    lot = state.symbols[symbol, LOT]
+    if given & 1 << T_DISPLAY and (values[T_DISPLAY] < 1 or values[T_DISPLAY] % lot != 0):
+        return True
+    if given & 1 << T_MIN and (not 1 <= values[T_MIN] <= row.qty_lots or values[T_MIN] % lot != 0):
+        return True
+    if given & 1 << T_STOP and not good_price(state, symbol, values[T_STOP]):
+        return True
+    if given & 1 << T_TRAIL and not 1 <= values[T_TRAIL] <= most:
+        return True
+    if given & 1 << T_PEG and not 1 <= values[T_PEG] <= MID:
+        return True
+    if given & 1 << T_OFFSET and not 0 <= values[T_OFFSET] <= most:
+        return True
+    if given & 1 << T_EXPIRE and values[T_EXPIRE] <= row.time_ns:
+        return True
+    return given & 1 << T_SELF != 0 and not 0 <= values[T_SELF] <= DECREMENT
+
+
+@compiled
+def _bad_terms(state: State, row: Any) -> bool:
+    """Whether terms are missing, out of range, or do not go together with the order."""
+    flags, tif, participant = int64(row.flags), int64(row.time_in_force), int64(row.participant)
+    given = state.terms[participant, GIVEN] if flags & TERMED else 0
+    if (flags & TERMED and given == 0) or given & UNKNOWN or _bad_values(state, row, given):
+        return True
+    instant, market = tif == IOC or tif == FOK, flags & MARKET != 0
+    stops, peg = given & (1 << T_STOP | 1 << T_TRAIL) != 0, given & 1 << T_PEG != 0
+    display, least = given & 1 << T_DISPLAY != 0, given & 1 << T_MIN != 0
+    if (tif == GTT) != (given & 1 << T_EXPIRE != 0):
+        return True
+    if display and (flags & (HIDE | ALL_OR_NONE) or least or market or instant):
+        return True
+    if least and (flags & (ALL_OR_NONE | POST_ONLY | HIDE) or tif == FOK or market):
+        return True
+    if stops and (flags & POST_ONLY or peg):
+        return True
+    if peg and (flags & (POST_ONLY | HIDE | ALL_OR_NONE | REDUCE_ONLY) or least or display or market or instant):
+        return True
+    if given & 1 << T_OFFSET and not peg:
+        return True
+    if (tif == AT_OPEN or tif == AT_CLOSE) and given & ~(1 << T_SELF | 1 << T_LINK):
+        return True
+    if given & 1 << T_LINK:
+        slot = ids.find(state, participant, state.terms[participant, T_LINK])
+        if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
+            return True
+    trails = given & 1 << T_TRAIL and not given & 1 << T_STOP
+    return trails != 0 and state.symbols[row.symbol, LAST_TICKS] == 0
+
+
+@inlined
+def _wrong_phase(state: State, row: Any) -> bool:
+    """Whether the symbol's phase does not take such an order."""
+    phase, tif = phase_of(state, int64(row.symbol)), int64(row.time_in_force)
+    if phase == CLOSED:
+        return True
+    if tif == AT_OPEN:
+        return not PRE_OPEN <= phase <= OPENING
+    return collects(phase) and (tif == IOC or tif == FOK or row.flags & (POST_ONLY | REDUCE_ONLY) != 0)
+
+
+@inlined
+def rests(state: State, row: Any) -> bool:
+    """Whether a NEW could rest."""
+    if term(state, row, T_STOP) | term(state, row, T_TRAIL):
+        return True
+    tif = int64(row.time_in_force)
+    if tif == IOC or tif == FOK:
+        return False
+    return row.flags & MARKET == 0 or tif == AT_CLOSE or phase_of(state, int64(row.symbol)) != CONTINUOUS
+
+
+@inlined
+def home_of(state: State, row: Any) -> int:
+    """The queue where a NEW would rest, a peg's price aside."""
+    symbol = int64(row.symbol)
+    if term(state, row, T_STOP) | term(state, row, T_TRAIL):
+        return STOP_QUEUE
+    if row.time_in_force == AT_CLOSE and phase_of(state, symbol) != CLOSING:
+        return WAITING
+    if term(state, row, T_PEG):
+        return HIDDEN_QUEUE
+    if row.flags & ALL_OR_NONE or term(state, row, T_MIN):
+        return CONDITIONAL
+    return HIDDEN_QUEUE if row.flags & (HIDE | MARKET) else SEEN
+
+
+@compiled
+def over_limits(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
+    """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
+    known, limits = state.symbols[symbol], state.accounts[participant]
+    if price != 0 and known[BAND_ACTION] == 0 and not in_band(state, symbol, price):
+        return R_BAND
+    if limits[S_LOTS] != 0 and qty > limits[S_LOTS]:
+        return R_LIMIT_QTY
+    if limits[S_NOTIONAL] != 0 and price != 0 and qty * price > limits[S_NOTIONAL]:
+        return R_LIMIT_NOTIONAL
+    if limits[S_COLLAR] != 0 and price != 0 and known[LAST_TICKS] != 0:
+        beyond = price - known[LAST_TICKS] if side == BID else known[LAST_TICKS] - price
+        if beyond > limits[S_COLLAR]:
+            return R_LIMIT_PRICE
+    return 0
+
+
+@compiled
+def over_position(state: State, participant: int, symbol: int, side: int, held: int, left: int) -> bool:
+    """Whether the position could go beyond the account's limit. `held` of the order's lots are open already, `left` will be."""
+    most = state.accounts[participant, S_POSITION]
+    if most == 0:
+        return False
+    position = state.position_lots[participant, symbol]
+    due = state.open_lots[participant, symbol, side] - held + left
+    return (position if side == BID else -position) + due > most
+
+
+@compiled
+def check_new(state: State, row: Any) -> int:
+    """Why a NEW is rejected before WOULD_CROSS and BOOK_FULL, 0 if it is not."""
+    symbol, participant, side = int64(row.symbol), int64(row.participant), int64(row.side)
+    if state.halted[symbol]:
+        return R_HALTED
+    if state.accounts[participant, S_KILLED]:
+        return R_KILLED
+    if side > ASK:
+        return R_SIDE
+    if row.time_in_force > AT_CLOSE:
+        return R_TIF
+    if _bad_flags(row):
+        return R_FLAGS
+    if _bad_terms(state, row):
+        return R_TERMS
+    if _wrong_phase(state, row):
+        return R_PHASE
+    if not good_qty(state, symbol, row.qty_lots):
+        return R_QTY
+    if row.flags & MARKET:
+        if row.price_ticks != 0:
+            return R_PRICE
+    elif not good_price(state, symbol, row.price_ticks) and not (row.price_ticks == 0 and term(state, row, T_PEG)):
+        return R_PRICE
+    reason = over_limits(state, participant, symbol, side, row.qty_lots, row.price_ticks)
+    if reason != 0:
+        return reason
+    most = state.accounts[participant, S_ORDERS]
+    if most != 0 and rests(state, row) and state.open_orders[participant] >= most:
+        return R_LIMIT_ORDERS
+    if over_position(state, participant, symbol, side, 0, row.qty_lots):
+        return R_LIMIT_POSITION
+    if row.flags & REDUCE_ONLY and row.qty_lots > reducing_lots(state, participant, symbol, side):
+        return R_REDUCE
+    return 0
+
+
+@compiled
+def no_place(state: State, row: Any) -> bool:
+    """Whether a NEW meets BOOK_FULL."""
+    if not rests(state, row):
+        return False
+    return state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX] or is_full(
+        state, home_of(state, row), int64(row.symbol)
+    )
+
+
+@compiled
+def check_replace(state: State, row: Any, slot: int) -> int:
+    """Why a REPLACE is rejected before what depends on its total, 0 if it is not."""
+    order = state.orders[slot]
+    symbol, participant, side = int64(order.symbol), int64(order.participant), int64(order.side)
+    if state.halted[symbol]:
+        return R_HALTED
+    if state.accounts[participant, S_KILLED]:
+        return R_KILLED
+    plain = order.queue == SEEN or (order.queue == HIDDEN_QUEUE and order.flags & HIDE != 0)
+    if not plain:
+        return R_FIXED
+    if phase_of(state, symbol) == CLOSED:
+        return R_PHASE
+    if not good_qty(state, symbol, row.qty_lots):
+        return R_QTY
+    if not good_price(state, symbol, row.price_ticks):
+        return R_PRICE
+    open_lots = open_of(state, slot)
+    left = row.qty_lots - (order.total_lots - open_lots)
+    if left <= 0:
+        return 0
+    reason = over_limits(state, participant, symbol, side, row.qty_lots, row.price_ticks)
+    if reason != 0:
+        return reason
+    return R_LIMIT_POSITION if over_position(state, participant, symbol, side, open_lots, left) else 0

@@ -1,0 +1,224 @@
+"""Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
+
+from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.kernel import ids
+from serl.exchange.kernel.matching import SEEN, link_in, rest, side_of, unlink
+from serl.exchange.kernel.state import (
+    COUNTING,
+    EXPIRING,
+    FREE_ORDER,
+    NEVER,
+    NEXT_EXPIRY,
+    ORDERS_OPEN,
+    UNSETTLED,
+    State,
+)  # fmt: skip
+from serl.exchange.records import ACCOUNT_SELF_TRADE
+
+FIRST, LAST = 0, 1
+NO_LIST = -1
+
+
+@inlined
+def mark(state: State, symbol: int) -> None:
+    """The symbol has to settle."""
+    if not state.unsettled[symbol]:
+        state.unsettled[symbol] = 1
+        state.counter[UNSETTLED] += 1
+
+
+@inlined
+def open_of(state: State, slot: int) -> int:
+    """Everything open of an order, its reserve included."""
+    order = state.orders[slot]
+    return order.open_lots + state.extras[slot].reserve_lots if order.special else order.open_lots
+
+
+@inlined
+def limit_of(state: State, slot: int) -> int:
+    """Its limit as sent, 0 = none."""
+    return state.extras[slot].limit_ticks if state.orders[slot].special else state.orders[slot].price_ticks
+
+
+@inlined
+def count_open(state: State, slot: int, lots: int, orders: int) -> None:
+    """Keeps the account's open lots and orders, where anybody has a limit on them."""
+    if state.counter[COUNTING] != 0:
+        order = state.orders[slot]
+        state.open_lots[order.participant, order.symbol, order.side] += lots
+        state.open_orders[order.participant] += orders
+
+
+@compiled
+def make_special(state: State, slot: int) -> None:
+    """Gives an order an EXTRA of its own; the full rule book has to do with its symbol while it is open."""
+    order, extra = state.orders[slot], state.extras[slot]
+    if order.special:
+        return
+    order.special = 1
+    state.watched[order.symbol] += 1
+    extra.limit_ticks = order.price_ticks
+    extra.reserve_lots = extra.display_lots = extra.min_lots = extra.stop_ticks = extra.trail_ticks = 0
+    extra.offset_ticks = extra.expire_ns = extra.link = 0
+    extra.heap_place = extra.next = extra.previous = -1
+    extra.list = NO_LIST
+    extra.peg = 0
+    extra.self_trade = ACCOUNT_SELF_TRADE
+
+
+@compiled
+def put(
+    state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int,
+    time_in_force: int, flags: int, special: bool,
+) -> int:  # fmt: skip
+    """Puts an order into a queue; its slot."""
+    slot = rest(state, symbol, queue, side, price, left, total, participant, order_id)
+    order = state.orders[slot]
+    order.time_in_force = time_in_force
+    order.flags = flags
+    if special or queue != SEEN:
+        make_special(state, slot)
+    count_open(state, slot, left, 1)
+    return slot
+
+
+@compiled
+def drop(state: State, slot: int) -> None:
+    """Takes an order out of everything."""
+    order = state.orders[slot]
+    count_open(state, slot, -open_of(state, slot), -1)
+    if order.special:
+        unlist(state, slot)
+        leave_heap(state, slot)
+        state.watched[order.symbol] -= 1
+    unlink(state, slot)
+    ids.remove(state, int64(order.participant), order.order_id, slot)
+    order.open_lots = 0
+    order.next = state.counter[FREE_ORDER]
+    state.counter[FREE_ORDER] = slot
+    state.counter[ORDERS_OPEN] -= 1
+
+
+@compiled
+def move(state: State, slot: int, queue: int, price: int) -> None:
+    """Puts an order behind the others of a price of a queue, under a new number."""
+    order = state.orders[slot]
+    unlink(state, slot)
+    order.queue = queue
+    place = queue * state.halted.size + int64(order.symbol)
+    link_in(state, slot, place, side_of(queue, int64(order.side)), price)
+    which = int64(state.extras[slot].list)
+    if which != NO_LIST:
+        unlist(state, slot)
+        enlist(state, slot, which)
+    if state.extras[slot].heap_place >= 0:
+        _sink(state, int64(state.extras[slot].heap_place))
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+@compiled
+def enlist(state: State, slot: int, which: int) -> None:
+    """Appends an order to a list of its symbol."""
+    extra, ends = state.extras[slot], state.lists[state.orders[slot].symbol, which]
+    extra.list = which
+    extra.previous = ends[LAST]
+    extra.next = -1
+    if ends[LAST] >= 0:
+        state.extras[ends[LAST]].next = slot
+    else:
+        ends[FIRST] = slot
+    ends[LAST] = slot
+
+
+@compiled
+def unlist(state: State, slot: int) -> None:
+    """Takes an order out of its list, if it is in one."""
+    extra = state.extras[slot]
+    if extra.list == NO_LIST:
+        return
+    ends = state.lists[state.orders[slot].symbol, extra.list]
+    if extra.previous >= 0:
+        state.extras[extra.previous].next = extra.next
+    else:
+        ends[FIRST] = extra.next
+    if extra.next >= 0:
+        state.extras[extra.next].previous = extra.previous
+    else:
+        ends[LAST] = extra.previous
+    extra.list = NO_LIST
+    extra.next = extra.previous = -1
+
+
+# -- the heap of what expires -----------------------------------------------------------------------------------------
+
+
+@inlined
+def _before(state: State, one: int, other: int) -> bool:
+    """Whether the slot `one` expires before `other`: by time, then number."""
+    first, second = state.extras[one].expire_ns, state.extras[other].expire_ns
+    return first < second or (first == second and state.orders[one].order_number < state.orders[other].order_number)
+
+
+@inlined
+def _set(state: State, place: int, slot: int) -> None:
+    state.heap[place] = slot
+    state.extras[slot].heap_place = place
+
+
+@compiled
+def _sink(state: State, place: int) -> None:
+    slot, size = int64(state.heap[place]), state.counter[EXPIRING]
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and _before(state, int64(state.heap[child + 1]), int64(state.heap[child])):
+            child += 1
+        if not _before(state, int64(state.heap[child]), slot):
+            break
+        _set(state, place, int64(state.heap[child]))
+        place = child
+    _set(state, place, slot)
+
+
+@compiled
+def _rise(state: State, place: int) -> None:
+    slot = int64(state.heap[place])
+    while place > 0:
+        parent = (place - 1) >> 1
+        if not _before(state, slot, int64(state.heap[parent])):
+            break
+        _set(state, place, int64(state.heap[parent]))
+        place = parent
+    _set(state, place, slot)
+
+
+@inlined
+def _next_expiry(state: State) -> None:
+    state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRING] > 0 else NEVER
+
+
+@compiled
+def join_heap(state: State, slot: int) -> None:
+    """The order expires. O(log of those that do)."""
+    place = state.counter[EXPIRING]
+    state.counter[EXPIRING] += 1
+    _set(state, place, slot)
+    _rise(state, place)
+    _next_expiry(state)
+
+
+@compiled
+def leave_heap(state: State, slot: int) -> None:
+    """It does no more, if it did."""
+    place = int64(state.extras[slot].heap_place)
+    if place < 0:
+        return
+    state.extras[slot].heap_place = -1
+    state.counter[EXPIRING] -= 1
+    last = int64(state.heap[state.counter[EXPIRING]])
+    if last != slot:
+        _set(state, place, last)
+        _sink(state, place)
+        _rise(state, int64(state.extras[last].heap_place))
+    _next_expiry(state)

@@ -1,0 +1,117 @@
+"""What an operator sets: an account's limits, a symbol's rules."""
+
+from typing import Any
+
+from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.kernel.rulebook.checks import DECREMENT, S_KILLED, S_ORDERS, S_POSITION
+from serl.exchange.kernel.rulebook.incoming import OWN, phase_of
+from serl.exchange.kernel.rulebook.orders import mark
+from serl.exchange.kernel.state import COUNTED, COUNTING, PRICE_MAX, QTY_MAX, RULED, State
+from serl.exchange.records import (
+    ACCOUNT_COLUMNS,
+    BAND_ACTION,
+    BAND_HIGH,
+    BAND_LOW,
+    LOT,
+    MATCHING,
+    TICK_ENTRIES_MAX,
+    TICKS,
+    Rule,
+)  # fmt: skip
+
+RULE_LOT, RULE_TICK, RULE_MATCHING, RULE_ACTION = (
+    int(Rule.LOT), int(Rule.TICK), int(Rule.MATCHING), int(Rule.BAND_ACTION)
+)  # fmt: skip
+
+
+@compiled
+def set_account(state: State, row: Any) -> bool:
+    """Takes a setting over; False if it is none."""
+    participant, which, value = row.order_id, int64(row.flags), row.price_ticks
+    if not 0 <= participant < state.accounts.shape[0] or which >= ACCOUNT_COLUMNS or value < 0:
+        return False
+    if (which == OWN and value > DECREMENT) or (which == S_KILLED and value > 1):
+        return False
+    state.accounts[participant, which] = value
+    state.limited[participant] = 0
+    for column in range(ACCOUNT_COLUMNS):
+        if state.accounts[participant, column] != 0:
+            state.limited[participant] = 1
+    if (which == S_ORDERS or which == S_POSITION) and value != 0 and state.counter[COUNTING] == 0:
+        begin_counting(state)
+    if which == OWN:  # a minimum may be there now
+        for symbol in range(state.halted.size):
+            if state.watched[symbol] != 0:
+                mark(state, symbol)
+    return True
+
+
+@compiled
+def begin_counting(state: State) -> None:
+    """From now on open orders are counted by account. O(orders), once."""
+    state.counter[COUNTING] = 1
+    for slot in range(state.orders.size):
+        order = state.orders[slot]
+        if order.open_lots > 0:
+            reserve = state.extras[slot].reserve_lots if order.special else 0
+            state.open_lots[order.participant, order.symbol, order.side] += order.open_lots + reserve
+            state.open_orders[order.participant] += 1
+    for symbol in range(state.halted.size):
+        state.watched[symbol] |= COUNTED
+
+
+@compiled
+def set_rule(state: State, row: Any) -> bool:
+    """Takes a rule over; False if it is none."""
+    symbol, which, value = int64(row.symbol), int64(row.flags), row.price_ticks
+    known, most = state.symbols[symbol], state.counter[PRICE_MAX]
+    if which == RULE_LOT:
+        if not 1 <= value <= state.counter[QTY_MAX]:
+            return False
+        known[LOT] = value
+    elif which == RULE_TICK:
+        return _set_tick(state, symbol, row.order_id, value)
+    elif which == RULE_MATCHING or which == RULE_ACTION:
+        if not 0 <= value <= 1:
+            return False
+        known[MATCHING if which == RULE_MATCHING else BAND_ACTION] = value
+    elif which < RULE_ACTION:
+        if not 0 <= value <= most:
+            return False
+        known[BAND_LOW + which - RULE_MATCHING - 1] = value
+    else:
+        return False
+    return True
+
+
+@inlined
+def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
+    """One more entry of the tick table, in order of prices."""
+    known, most = state.symbols[symbol], state.counter[PRICE_MAX]
+    if not 0 <= start <= most or not 1 <= multiple <= most:
+        return False
+    place = 0
+    while place < TICK_ENTRIES_MAX and known[TICKS + 2 * place + 1] != 0 and known[TICKS + 2 * place] < start:
+        place += 1
+    if place < TICK_ENTRIES_MAX and known[TICKS + 2 * place + 1] != 0 and known[TICKS + 2 * place] == start:
+        known[TICKS + 2 * place + 1] = multiple
+        return True
+    if known[TICKS + 2 * TICK_ENTRIES_MAX - 1] != 0:
+        return False
+    for entry in range(TICK_ENTRIES_MAX - 1, place, -1):
+        known[TICKS + 2 * entry] = known[TICKS + 2 * entry - 2]
+        known[TICKS + 2 * entry + 1] = known[TICKS + 2 * entry - 1]
+    known[TICKS + 2 * place], known[TICKS + 2 * place + 1] = start, multiple
+    return True
+
+
+@compiled
+def set_ruled(state: State, symbol: int) -> None:
+    """Notes whether the plain rules are all there is to a symbol."""
+    known = state.symbols[symbol]
+    plain = phase_of(state, symbol) == 0 and known[LOT] == 1 and known[MATCHING] == 0 and known[BAND_LOW] == 0
+    plain = plain and known[BAND_HIGH] == 0 and known[BAND_ACTION] == 0 and known[TICKS + 1] == 0
+    if plain:
+        state.watched[symbol] &= ~RULED
+    else:
+        state.watched[symbol] |= RULED
