@@ -1,6 +1,5 @@
 """Incoming orders of the reference market: whom they meet, what they trade, and where the rest goes."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from serl.exchange.records import (
@@ -58,9 +57,8 @@ def would_trade(state: State, order: Order, limit_ticks: int) -> bool:
 
 
 def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
-    """How many lots an incoming order could trade, counted until its minimum is there."""
+    """How many lots an incoming order can surely trade, counted until its minimum is there."""
     book, mode, found = state.books[order.symbol], state.self_trade(order), 0
-    counted: Counter[int] = Counter()  # lots by participant
     queues = book.trading(1 - order.side)
     for price in prices(queues, limit_ticks):
         if book.is_outside(price) or (book.matching and mode in ENDING and _has_own(order, queues[0].at(price))):
@@ -68,43 +66,19 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
         for queue in queues:
             reserves = 0
             for other in queue.at(price):
-                if found >= order.minimum_lots or other.key == order.linked_key:
-                    return found
                 own = other.participant == order.participant
-                if own and mode in ENDING:
+                if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in ENDING):
                     return found
-                if order.open_lots - found < (other.minimum_lots if queue is queues[2] else 0):
-                    continue
-                if (own and mode == SelfTrade.OLDEST) or _is_behind_its_partner(state, other):
-                    continue
-                if other.flags & REDUCE_ONLY and not state.reduces(other, counted[other.participant]):
-                    continue
-                found += other.open_lots
-                reserves += other.reserve_lots
-                counted[other.participant] += other.left_lots
+                too_small = queue is queues[2] and order.open_lots - found < other.minimum_lots
+                if not (too_small or (own and mode == SelfTrade.OLDEST) or other.link or other.flags & REDUCE_ONLY):
+                    found += other.open_lots
+                    reserves += other.reserve_lots
             found += reserves
     return found
 
 
 def _has_own(order: Order, others: list[Order]) -> bool:
     return any(other.participant == order.participant for other in others)
-
-
-def _is_behind_its_partner(state: State, order: Order) -> bool:
-    """Whether the order that it is linked with would trade before it, and so cancel it."""
-    partner = state.open[order.linked_key] if order.link else order
-    if (
-        partner is order
-        or (partner.symbol, partner.side) != (order.symbol, order.side)
-        or partner.queue > Queue.CONDITIONAL
-    ):
-        return False
-    sign = -1 if order.side == Side.BUY else 1
-    first, second = (
-        (sign * each.queue_ticks, each.queue, each.order_number)
-        for each in sorted((partner, order), key=lambda o: o is order)
-    )
-    return first < second
 
 
 # -- what it trades -----------------------------------------------------------------------------------------------
@@ -279,4 +253,4 @@ def leave_continuous(state: State, book: Book, phase: int) -> None:
     for order in sorted(book.pegged.values(), key=lambda order: order.order_number):
         if order.queue == Queue.HIDDEN:
             state.take_out(order)
-            state.rest(order, *state.destination(order), None, command_id=0)
+            state.place(order, *state.destination(order))

@@ -92,11 +92,10 @@ class State:
             return order.self_trade
         return self.accounts[order.participant][Setting.SELF_TRADE]
 
-    def reduces(self, order: Order, counted_lots: int = 0) -> bool:
-        """Whether what is open brings the position, `counted_lots` nearer to 0 than it is, nearer to 0."""
+    def reduces(self, order: Order) -> bool:
+        """Whether what is open of an order brings the position nearer to 0."""
         position = self.position_lots[order.participant, order.symbol]
-        against = -position if order.side == Side.BUY else position
-        return order.left_lots <= against - counted_lots
+        return order.left_lots <= (-position if order.side == Side.BUY else position)
 
     def is_full(self, symbol: int, queue: int) -> bool:
         """Whether a queue has as many price levels as it may."""

@@ -114,9 +114,9 @@ REDUCE_ONLY: list[Case] = [
         p3 FILL c1 o1 #0 s0 buy 3@110 leaves 3 m2
         p2 CANCELLED c0 o3 #3 s0 sell 3@111 leaves 0 NOT_REDUCING RESTING
         p3 RESTED c1 o1 #4 s0 buy 3@111 leaves 3"""),
-    ("FOK skips the ones that would be cancelled", "p1 c1 NEW sell 5@100; p2 c1 NEW buy 5@100; p2 c2 NEW sell 3@110 reduce; p2 c3 NEW sell 3@111 reduce", "p3 c1 NEW buy 4@111 fok; p3 c2 NEW buy 3@111 fok", """
-        p3 ACCEPTED c1 o1 #0 s0 buy 4@111 leaves 4
-        p3 CANCELLED c1 o1 #0 s0 buy 4@111 leaves 0 FOK_UNFILLABLE
+    ("FOK does not count on them", "p1 c1 NEW sell 5@100; p2 c1 NEW buy 5@100; p2 c2 NEW sell 3@110 reduce", "p3 c1 NEW buy 3@111 fok; p3 c2 NEW buy 3@111 ioc", """
+        p3 ACCEPTED c1 o1 #0 s0 buy 3@111 leaves 3
+        p3 CANCELLED c1 o1 #0 s0 buy 3@111 leaves 0 FOK_UNFILLABLE
         p3 ACCEPTED c2 o2 #0 s0 buy 3@111 leaves 3
         p2 FILL c0 o2 #2 s0 sell 3@110 leaves 0 MAKER m2
         p3 FILL c2 o2 #0 s0 buy 3@110 leaves 0 m2"""),
