@@ -11,6 +11,7 @@ from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.clients.words import Steps, Words
 from serl.exchange.records import CommandKind, Side, TimeInForce
+from serl.exchange.terms import NO_TERMS, Terms
 
 
 async def connect(
@@ -55,17 +56,21 @@ class AsyncExchange:
 
     async def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Buys; without a price at the market. The order after its first report; Rejected if it was not taken."""
-        return await self._run(self.words.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only))
+        """Buys; without a price at the market. `terms` as docs/orders.md explains them. The order after its first report; Rejected if it was not taken."""
+        return await self._run(
+            self.words.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)
+        )
 
     async def sell(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """Sells; see `buy`."""
-        return await self._run(self.words.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only))
+        return await self._run(
+            self.words.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms)
+        )
 
     async def cancel(self, order: Order) -> Order:
         """Takes an order out of the book."""

@@ -10,6 +10,7 @@ from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.clients.words import Steps, Words
 from serl.exchange.records import CommandKind, Side, TimeInForce
+from serl.exchange.terms import NO_TERMS, Terms
 
 
 def connect(
@@ -55,17 +56,17 @@ class Exchange:
 
     def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Buys; without a price at the market. The order after its first report; Rejected if it was not taken."""
-        return self._run(self.words.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only))
+        """Buys; without a price at the market. `terms` as docs/orders.md explains them. The order after its first report; Rejected if it was not taken."""
+        return self._run(self.words.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms))
 
     def sell(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
-        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False,
+        time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
         """Sells; see `buy`."""
-        return self._run(self.words.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only))
+        return self._run(self.words.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms))
 
     def cancel(self, order: Order) -> Order:
         """Takes an order out of the book."""

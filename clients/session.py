@@ -10,6 +10,7 @@ import numpy as np
 
 from serl.clients.errors import LoginRefused, PriceOffTick, Refused, ReportGap, SessionEnded, UnknownSymbol
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandFlag, CommandKind, EventKind, Rows, TimeInForce
+from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind
 
 _pack = msgpack.Packer().pack
@@ -103,6 +104,8 @@ class Session:
         self.time_ns = 0
         #: commands without an answer, by id: sent again after a reconnect
         self.unanswered: dict[int, bytes] = {}
+        #: commands that have no answer but that of their order, by its id
+        self.terms_of: dict[int, list[int]] = {}
         self.orders: dict[int, Order] = {}
         self.fills: list[Report] = []
         self.positions: dict[int, int] = {}
@@ -119,17 +122,22 @@ class Session:
         return self.instruments[symbol]
 
     def new(
-        self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool
-    ) -> tuple[Order, bytes]:
-        """A NEW order; without a price a market order."""
+        self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
+        terms: Terms = NO_TERMS,
+    ) -> tuple[Order, list[bytes]]:  # fmt: skip
+        """A NEW order and the messages that send it, its terms first; without a price (and a peg) a market order."""
         number = self.instrument(symbol).number
-        flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if price_ticks is None else 0)
-        tif = TimeInForce.IOC if price_ticks is None and time_in_force < TimeInForce.IOC else time_in_force
+        market = price_ticks is None and terms.peg is None
+        flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if market else 0) | terms.flags
+        plain = market and terms.stop_ticks is None and terms.trail_ticks is None
+        tif = TimeInForce.IOC if plain and time_in_force < TimeInForce.IOC else time_in_force
+        said = [self.command(CommandKind.TERM, term, value) for term, value in terms.given()]
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), int(flags))
         command_id, message = self.command(CommandKind.NEW, *values)
+        self.terms_of[command_id] = [term_id for term_id, _ in said]
         order = Order(command_id, number, int(side), price_ticks or 0, qty_lots)
         self.orders[command_id] = order
-        return order, message
+        return order, [*(text for _, text in said), message]
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
         """A command of any kind with its own fields in the protocol's order: (command id, message)."""
@@ -157,7 +165,7 @@ class Session:
         if kind == Kind.REPORT_ROWS:
             return self._take_rows(message[1], np.frombuffer(message[2], EVENT))
         if kind == Kind.DUPLICATE:
-            self.unanswered.pop(message[1], None)
+            self._answered(message[1])
         elif kind == Kind.WELCOME:
             self._welcome(message)
         elif kind == Kind.GRANT:
@@ -211,8 +219,12 @@ class Session:
             raise ReportGap(f"report {self.last_report + 1} is due, got {first}: reports were lost")
         self.last_report = max(self.last_report, first + count - 1)
 
+    def _answered(self, command_id: int) -> None:
+        for each in (command_id, *self.terms_of.pop(command_id, ())):
+            self.unanswered.pop(each, None)
+
     def _follow(self, report: Report) -> None:
-        self.unanswered.pop(report.command_id, None)
+        self._answered(report.command_id)
         order = self.orders.get(report.order_id)
         if report.kind == EventKind.FILL:
             self.fills.append(report)

@@ -15,6 +15,7 @@ from serl.clients.session import Grant, Order, Report, Session
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, Reason
+from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 
 Steps = Generator[None, None, Any]
@@ -114,11 +115,13 @@ class Words:
             self.steps_until_away()
 
     def order(
-        self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool
-    ) -> Steps:
+        self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
+        terms: Terms,
+    ) -> Steps:  # fmt: skip
         """A new order and its first report; Rejected if the market does not take it. In lockstep it does not wait."""
-        order, message = self.session.new(symbol, side, qty_lots, price_ticks, time_in_force, post_only)
-        self.say(message)
+        order, messages = self.session.new(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
+        for message in messages:
+            self.say(message)
         if self.lockstep:
             return order
         yield from self._answer(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")

@@ -34,6 +34,8 @@ from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
 
+SNAPSHOT_FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
+
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
@@ -204,6 +206,8 @@ class Core:
                 values = dict(np.load(path, allow_pickle=False))
             except (ValueError, OSError, zipfile.BadZipFile):
                 continue
+            if SNAPSHOT_FIELDS - values.keys():
+                continue  # of an older version: the journal has it all
             counter = self.gate.counter
             counter[NOW] = values.pop("now_ns")
             self._first_event = int(values.pop("event_sequence")) + 1

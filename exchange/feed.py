@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
-from serl.exchange.records import EVENT, EventFlag, EventKind, Rows
+from serl.exchange.records import EVENT, PHASE, EventFlag, EventKind, Rows
 
 CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118}
 _KINDS = tuple(CHANNELS.values())
@@ -25,16 +25,20 @@ _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int
 _REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
 _PRINT, _HALTED, _RESUMED = int(EventKind.PRINT), int(EventKind.HALTED), int(EventKind.RESUMED)
 _RESTING, _MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
+_HIDDEN, _AUCTION, _PHASED = int(EventFlag.HIDDEN), int(EventFlag.AUCTION), int(EventKind.PHASED)
+_STATUS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 
 @njit(cache=True)
 def book_action(event: Any) -> int:
     """What an event does to the book at its price and side: ADD, TRADED, TAKEN_OFF, or 0 for nothing."""
     kind = event.kind
+    if event.flags & _HIDDEN:
+        return 0
     if (kind == _ACCEPTED and event.flags & _RESTING) or kind == _RESTED:
         return ADD
     if kind == _FILL:
-        return TRADED if event.flags & _MAKER else 0
+        return TRADED if event.flags & (_MAKER | _AUCTION) else 0
     if (kind == _CANCELLED and event.flags & _RESTING) or kind == _REDUCED or kind == _REPLACED:
         return TAKEN_OFF
     return 0
@@ -71,7 +75,7 @@ def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
             at = write_int(body, at, event.order_number)
             at = write_int(body, at, np.int64(event.side))
             at = write_int(body, at, event.price_ticks)
-            at = write_int(body, at, event.leaves_lots if action == ADD else event.qty_lots)
+            at = write_int(body, at, event.qty_lots)
             items += 1
     return at, items
 
@@ -89,7 +93,7 @@ def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
             at = write_int(body, at, event.price_ticks)
             at = write_int(body, at, event.qty_lots)
             at = write_int(body, at, 1 - np.int64(event.side))
-            at = write_int(body, at, 1 if event.kind == _PRINT else 0)
+            at = write_int(body, at, 1 if event.kind == _PRINT else 2 if event.flags & _AUCTION else 0)
             items += 1
     return at, items
 
@@ -127,7 +131,8 @@ def public_rows(events: Any, order: Any, out: Any) -> int:
     count = 0
     for index in order:
         event = events[index]
-        if book_action(event) == 0 and event.kind != _PRINT and event.kind != _HALTED and event.kind != _RESUMED:
+        told = event.kind == _PRINT or event.kind == _HALTED or event.kind == _RESUMED or event.kind == _PHASED
+        if book_action(event) == 0 and not told and not (event.kind == _FILL and event.flags & _MAKER):
             continue
         row = out[count]
         row.time_ns, row.sequence = event.time_ns, event.sequence
@@ -205,8 +210,14 @@ class Feed:
                 self._send(0, symbol, sequence, time_ns, _level_one(state, symbol))
             if wanted[1]:
                 size = 1 << (2 * len(order)).bit_length()
-                encoded = encode_l2(state, symbol, events, order, self._seen[:size], self._body)
-                self._send_items(1, symbol, sequence, time_ns, encoded)
+                if (events["flags"][order] & EventFlag.AUCTION)[events["kind"][order] == EventKind.FILL].any():
+                    self._previous[1, symbol] = (
+                        sequence - 1
+                    )  # a gap: whoever follows asks for the book that the auction left
+                    self._send(1, symbol, sequence, time_ns, msgpack.packb([]))
+                else:
+                    encoded = encode_l2(state, symbol, events, order, self._seen[:size], self._body)
+                    self._send_items(1, symbol, sequence, time_ns, encoded)
             for channel, encode in ((2, encode_l3), (3, encode_trades)):
                 if wanted[channel]:
                     self._publish_each(channel, symbol, encode, events, order)
@@ -232,9 +243,9 @@ class Feed:
     def _publish_status(self, state: Any, symbol: int, events: Rows, order: NDArray[np.int64]) -> None:
         for index in order:
             event = events[index]
-            if event["kind"] in (EventKind.HALTED, EventKind.RESUMED):
-                halted = msgpack.packb([int(event["kind"] == EventKind.HALTED)])
-                self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), halted)
+            if event["kind"] in _STATUS:
+                items = status_of(state, symbol)
+                self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), msgpack.packb(items))
 
     def _send_items(self, channel: int, symbol: Any, sequence: int, time_ns: int, encoded: tuple[int, int]) -> None:
         size, items = encoded
@@ -255,6 +266,11 @@ class Feed:
         """Says on `time/` that everything up to event `sequence` is published."""
         if self.wanted:
             self._socket.send_multipart([b"time/", msgpack.packb([TIME, self._epoch, sequence, sequence, time_ns, []])])
+
+
+def status_of(state: Any, symbol: int) -> list[int]:
+    """[halted, phase] of a symbol."""
+    return [int(state.halted[symbol]), int(state.symbols[symbol, PHASE])]
 
 
 def _level_one(state: Any, symbol: Any) -> bytes:

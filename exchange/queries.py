@@ -11,8 +11,9 @@ import zmq
 from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
+from serl.exchange.feed import status_of
 from serl.exchange.gateway.gate import MESSAGES
-from serl.exchange.records import EventKind
+from serl.exchange.records import EventFlag, EventKind
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -48,10 +49,10 @@ class Queries:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
-            Kind.STATUS: "[134, request, symbol]",
+            Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
         if kind not in forms:
-            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 134")
+            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 135")
         form = forms[Kind(kind)]
         wire.expect(message, form, *[int] * form.count(","))
         if kind == Kind.INFO:
@@ -69,7 +70,9 @@ class Queries:
             columns = (rows[name].tolist() for name in ("order_number", "side", "price_ticks", "open_lots"))
             return [list(values) for values in zip(*columns, strict=True)]
         if kind == Kind.STATUS:
-            return [int(self._core.market.state.halted[symbol])]
+            return status_of(self._core.market.state, symbol)
+        if kind == Kind.INDICATIVE:
+            return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
@@ -77,7 +80,8 @@ class Queries:
         rows = self._core.journal.trades(symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gate)
         columns = [rows[name].tolist() for name in ("match_id", "time_ns", "price_ticks", "qty_lots")]
         columns.append((1 - rows["side"].astype(np.int64)).tolist())
-        columns.append((rows["kind"] == EventKind.PRINT).astype(np.int64).tolist())
+        auction = rows["flags"] & EventFlag.AUCTION > 0
+        columns.append(np.where(rows["kind"] == EventKind.PRINT, 1, np.where(auction, 2, 0)).tolist())
         return [list(values) for values in zip(*columns, strict=True)]
 
     def _symbol(self, symbol: int) -> int:

@@ -35,6 +35,7 @@ class Kind(IntEnum):
     STATISTICS = 132
     HASH = 133
     STATUS = 134
+    INDICATIVE = 135
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162
@@ -55,11 +56,17 @@ ORDER_FORMS = {
     2: "[2, command_id, order_id, time_ns]",
     3: "[3, command_id, order_id, qty_lots, time_ns]",
     4: "[4, command_id, order_id, qty_lots, price_ticks, time_ns]",
-    5: "[5, command_id, symbol, time_ns]",
+    5: "[5, command_id, symbol, time_ns] or [5, command_id, symbol, flags, time_ns]",
+    6: "[6, command_id, term, value, time_ns]",
     16: "[16, command_id, time_ns]",
     17: "[17, command_id, symbol, time_ns]",
     18: "[18, command_id, symbol, time_ns]",
     19: "[19, command_id, symbol, side, qty_lots, price_ticks, time_ns]",
+    20: "[20, command_id, symbol, phase, time_ns]",
+    21: "[21, command_id, symbol, time_ns]",
+    22: "[22, command_id, time_ns]",
+    23: "[23, command_id, participant, setting, value, time_ns]",
+    24: "[24, command_id, symbol, rule, value, from_ticks, time_ns]",
 }
 
 

@@ -33,6 +33,7 @@ from serl.exchange.records import EventFlag, EventKind
 _ACCEPTED, _REJECTED, _FILL = int(EventKind.ACCEPTED), int(EventKind.REJECTED), int(EventKind.FILL)
 _CANCELLED, _REDUCED, _RESTED = int(EventKind.CANCELLED), int(EventKind.REDUCED), int(EventKind.RESTED)
 _RESTING, _MAKER = int(EventFlag.RESTING), int(EventFlag.MAKER)
+_HIDDEN = int(EventFlag.HIDDEN)
 _AGENT_BYTES = AGENT.itemsize
 BID, ASK = 0, 1
 NEVER = 1 << 62
@@ -63,6 +64,8 @@ def observe(traders: Traders, event: Any) -> None:
     symbol = int64(event.symbol)
     side = int64(event.side)
     seen = traders.seen[symbol]
+    if event.flags & _HIDDEN and event.kind != _FILL:
+        return
     if event.kind == _FILL and event.flags & _MAKER:
         seen[LAST] = event.price_ticks
         seen[TRADED] += event.qty_lots

@@ -119,6 +119,7 @@ def tape_hash(events: Rows) -> str:
     shown |= ((kind == EventKind.FILL) & (flags & EventFlag.MAKER > 0)) | np.isin(
         kind, [EventKind.RESTED, EventKind.REDUCED, EventKind.REPLACED, EventKind.PRINT]
     )
+    shown &= (flags & EventFlag.HIDDEN == 0) | (kind == EventKind.FILL)
     digest = hashlib.sha256()
     for name in ("time_ns", "order_number", "price_ticks", "qty_lots", "match_id", "symbol", "kind", "side"):
         digest.update(np.ascontiguousarray(events[name][shown]).tobytes())

@@ -112,7 +112,7 @@ class Account:
     def _send(self, words: Words) -> None:
         while self._unsent:
             future, asked_s, order = self._unsent.pop(0)
-            sent, message = self._session.new(*order, TimeInForce.GTC, False)
+            sent, (message,) = self._session.new(*order, TimeInForce.GTC, False)
             self._orders[sent.order_id] = (future, asked_s)
             words.say(message)
 

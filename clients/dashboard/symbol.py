@@ -114,6 +114,7 @@ def imbalance(bids: list[tuple[int, int, int]], asks: list[tuple[int, int, int]]
 def order_flow(rows: bytes) -> dict[str, int]:
     """Lots that were added to the book and cancelled from it, by side, in EVENT rows of channel `rows`."""
     events = np.frombuffer(rows, EVENT)
+    events = events[events["flags"] & EventFlag.HIDDEN == 0]
     rested = (events["kind"] == EventKind.RESTED) | (
         (events["kind"] == EventKind.ACCEPTED) & (events["flags"] & EventFlag.RESTING > 0)
     )
@@ -126,6 +127,6 @@ def order_flow(rows: bytes) -> dict[str, int]:
         return int(events[column][which].sum())
 
     return {
-        "added_bid": lots(rested & buys, "leaves_lots"), "added_ask": lots(rested & ~buys, "leaves_lots"),
+        "added_bid": lots(rested & buys, "qty_lots"), "added_ask": lots(rested & ~buys, "qty_lots"),
         "cancelled_bid": lots(gone & buys, "qty_lots"), "cancelled_ask": lots(gone & ~buys, "qty_lots"),
     }  # fmt: skip

@@ -148,14 +148,29 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
         order_id, at = read_int(buffer, at, size)
         qty, at = read_int(buffer, at, size)
         price, at = read_int(buffer, at, size)
-    elif (kind == 5 or kind == 17 or kind == 18) and arity == 4:
+    elif (kind == 5 or kind == 17 or kind == 18 or kind == 21) and arity == 4:
         symbol, at = read_int(buffer, at, size)
+    elif (kind == 5 or kind == 20) and arity == 5:
+        symbol, at = read_int(buffer, at, size)
+        flags, at = read_int(buffer, at, size)
+    elif kind == 6 and arity == 5:
+        flags, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+    elif kind == 23 and arity == 6:
+        order_id, at = read_int(buffer, at, size)
+        flags, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+    elif kind == 24 and arity == 7:
+        symbol, at = read_int(buffer, at, size)
+        flags, at = read_int(buffer, at, size)
+        price, at = read_int(buffer, at, size)
+        order_id, at = read_int(buffer, at, size)
     elif kind == 19 and arity == 7:
         symbol, at = read_int(buffer, at, size)
         side, at = read_int(buffer, at, size)
         qty, at = read_int(buffer, at, size)
         price, at = read_int(buffer, at, size)
-    elif not (kind == 16 and arity == 3):
+    elif not ((kind == 16 or kind == 22) and arity == 3):
         return False
     time_ns, at = read_int(buffer, at, size)
     if at != size or command_id <= 0 or not 0 <= symbol <= 0xFFFF:

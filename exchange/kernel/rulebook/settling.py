@@ -153,12 +153,12 @@ def _step(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple
     """The first thing that applies: (new count, what it did)."""
     if not far_room(state, symbol):
         return count, NO_MEMORY
-    count, did = _follow(state, row, events, count, symbol)
-    if did != NOTHING:
-        return count, did
     slot = _due_stop(state, symbol)
     if slot >= 0:
         return _trigger(state, row, events, count, slot), COMES
+    count, did = _follow(state, row, events, count, symbol)
+    if did != NOTHING:
+        return count, did
     count, did = _move_peg(state, row, events, count, symbol)
     if did != NOTHING:
         return count, did
