@@ -35,11 +35,10 @@ def _settle(state: State, book: Book) -> None:
         if book.is_plain():
             book.high_ticks = book.low_ticks = book.last_ticks
             break
-        _trail(state, book)
         if _trigger(state, book):
             continue
         book.high_ticks = book.low_ticks = book.last_ticks
-        if not _move_peg(state, book) and not _meet_condition(state, book):
+        if not _trail(state, book) and not _move_peg(state, book) and not _meet_condition(state, book):
             break
     book.unsettled = False
 
@@ -50,13 +49,15 @@ def pending(state: State, book: Book) -> Order | None:
     return next(iter([*late, *_misplaced(state, book)]), None) or _due(book) or _first_to_meet(state, book)
 
 
-def _trail(state: State, book: Book) -> None:
-    for order in sorted(book.trailing.values(), key=lambda order: order.order_number):
-        stop_ticks = _stop_behind(book, order)
-        if stop_ticks != order.stop_ticks:
+def _trail(state: State, book: Book) -> bool:
+    """Whether trailing stops were behind the last trade; they follow it."""
+    behind = [order for order in book.trailing.values() if _stop_behind(book, order) != order.stop_ticks]
+    for order in sorted(behind, key=lambda order: order.order_number):
+        if order.key in state.open:  # not cancelled with the one that it was linked with
             state.take_out(order)
-            order.stop_ticks = stop_ticks
-            state.rest(order, Queue.STOP, stop_ticks, None)
+            order.stop_ticks = _stop_behind(book, order)
+            state.rest(order, Queue.STOP, order.stop_ticks, None)
+    return bool(behind)
 
 
 def _stop_behind(book: Book, order: Order) -> int:

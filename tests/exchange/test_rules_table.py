@@ -86,6 +86,13 @@ RULES: list[Case] = [
         p4 ACCEPTED c1 o1 #0 s0 buy 1@100 leaves 1
         p1 FILL c0 o1 #1 s0 sell 1@100 leaves 1 MAKER m1
         p4 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m1"""),
+    ("pro-rata: all that is displayed goes before an iceberg's next part", "p9 c1 RULE MATCHING 1; p1 c10 NEW buy 60@100 display=6; p2 c1 NEW buy 5@100", "p3 c1 NEW sell 11@100", """
+        p3 ACCEPTED c1 o1 #0 s0 sell 11@100 leaves 11
+        p1 FILL c0 o10 #1 s0 buy 6@100 leaves 54 MAKER m1
+        p3 FILL c1 o1 #0 s0 sell 6@100 leaves 5 m1
+        p1 RESTED c0 o10 #3 s0 buy 6@100 leaves 54
+        p2 FILL c0 o1 #2 s0 buy 5@100 leaves 0 MAKER m2
+        p3 FILL c1 o1 #0 s0 sell 5@100 leaves 0 m2"""),
     ("pro-rata: hidden orders only behind, by time", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100 hidden; p2 c1 NEW sell 3@100; p3 c1 NEW sell 5@100 hidden", "p4 c1 NEW buy 6@100", """
         p4 ACCEPTED c1 o1 #0 s0 buy 6@100 leaves 6
         p2 FILL c0 o1 #2 s0 sell 3@100 leaves 0 MAKER m1

@@ -121,11 +121,14 @@ TRAILING: list[Case] = [
         p3 CANCELLED c0 o10 #0 s0 sell 1@0 leaves 0 MARKET_REMAINDER"""),
     ("follows the last trade up, not down", TOUCH + "; p3 c10 NEW sell 1@0 market trail=3; p1 c3 NEW sell 1@105; p2 c2 NEW buy 8@101; p2 c9 NEW buy 1@105; p1 c4 NEW buy 1@103; p1 c5 NEW buy 1@102", "p2 c10 NEW sell 1@103; p2 c11 NEW sell 1@102", """
         p2 ACCEPTED c10 o10 #0 s0 sell 1@103 leaves 1
-        p1 FILL c0 o4 #6 s0 buy 1@103 leaves 0 MAKER m5
-        p2 FILL c10 o10 #0 s0 sell 1@103 leaves 0 m5
+        p1 FILL c0 o4 #6 s0 buy 1@103 leaves 0 MAKER m4
+        p2 FILL c10 o10 #0 s0 sell 1@103 leaves 0 m4
         p2 ACCEPTED c11 o11 #0 s0 sell 1@102 leaves 1
-        p1 FILL c0 o5 #7 s0 buy 1@102 leaves 0 MAKER m6
-        p2 FILL c11 o11 #0 s0 sell 1@102 leaves 0 m6"""),
+        p1 FILL c0 o5 #7 s0 buy 1@102 leaves 0 MAKER m5
+        p2 FILL c11 o11 #0 s0 sell 1@102 leaves 0 m5
+        p3 TRIGGERED c0 o10 #5 s0 sell 1@0 leaves 1 HIDDEN
+        p1 FILL c0 o2 #2 s0 buy 1@99 leaves 8 MAKER m6
+        p3 FILL c0 o10 #0 s0 sell 1@99 leaves 0 m6"""),
     ("STOP_TICKS is where it begins", TOUCH,
         "p3 c20 NEW buy 1@0 market stop=104 trail=5; p1 c3 NEW sell 1@103; p1 c4 NEW sell 1@104; "
         "p2 c2 NEW buy 9@103; p2 c3 NEW buy 1@104", """
