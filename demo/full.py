@@ -45,6 +45,11 @@ class Plan:
         """Folder of the researcher's run."""
         return self.output / "researcher"
 
+    @property
+    def flow(self) -> Path:
+        """Folder in which the hosts count what each kind of trader sends."""
+        return self.output / "flow"
+
 
 @dataclass
 class Scene:
@@ -84,7 +89,7 @@ class Scene:
         """Removes what an earlier demo left; in a folder of anybody else's nothing is touched."""
         if not (self.plan.output / "exchange.log").exists():
             return
-        for name in ("researcher", *EXECUTIONS):
+        for name in ("researcher", "flow", *EXECUTIONS):
             shutil.rmtree(self.plan.output / name, ignore_errors=True)
             Path(self.progress(name)).unlink(missing_ok=True)
 
@@ -102,10 +107,18 @@ class Scene:
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
         if plan.page is not None:
             page = self.start(
-                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), "--researcher", str(plan.research),
-                *(word for name in EXECUTIONS for word in ("--execution", self.progress(name))),
-            )  # fmt: skip
+                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), *self._shown()
+            )
             yield from page.wait_for("operator")
+
+    def _shown(self) -> Iterator[str]:
+        """What the dashboard follows beside the exchange: history has no kinds of traders, and without a researcher there is no second execution."""
+        if self.plan.day is None:
+            yield from ("--flow", str(self.plan.flow))
+        if self.plan.researcher:
+            yield from ("--researcher", str(self.plan.research))
+        for name in EXECUTIONS if self.plan.researcher else EXECUTIONS[:1]:
+            yield from ("--execution", self.progress(name))
 
     def _market(self) -> Steps:
         """History, which sets the clock itself, or simulated traders."""
@@ -124,7 +137,7 @@ class Scene:
             self.start("market", *history)
             yield f"market: {plan.day} is replayed"
             return
-        hosts = ("--population", POPULATION, "--hosts", str(HOSTS))
+        hosts = ("--population", POPULATION, "--hosts", str(HOSTS), "--flow", str(plan.flow))
         self.start("market", "agents", "start", *hosts, "--connect", self.endpoint)
         yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
         yield from self._logged_in(2 + HOSTS)

@@ -66,5 +66,10 @@ _known[:0] = [_of_serl(locator) for locator in _known]
 compiled = njit(cache=True, _nrt=False, error_model="numpy")
 inlined = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 
+_without_wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inner = njit(_nrt=False, error_model="numpy", **_without_wrappers)
+inner_inlined = njit(_nrt=False, error_model="numpy", forceinline=True, **_without_wrappers)
+"""For functions that only compiled code calls, which is cached with them: taking a State over from Python is most of what they would be."""
+
 int64: Any = np.int64
 """Signed 64 bits, to type checkers an int: what compiled code must say wherever a narrower field takes part in sums."""

@@ -6,12 +6,13 @@ from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import available_timezones
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import CASH_MAX
+from serl.exchange.records import CASH_MAX, TICK_ENTRIES_MAX, SelfTrade, Setting
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -20,12 +21,42 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class PhaseConfig(_Section):
+    """When a phase begins."""
+
+    at: str = Field(pattern=r"^\d{2}:\d{2}(:\d{2})?$")
+    phase: Literal["continuous", "pre_open", "opening", "intraday", "volatility", "closing", "closed"]
+
+    @field_validator("at")
+    @classmethod
+    def _a_time(cls, value: str) -> str:
+        try:
+            time_of_day_ns(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return value
+
+
 class SymbolConfig(_Section):
-    """Reference data of one symbol."""
+    """Reference data and rules of one symbol; docs/orders.md explains the rules."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,32}$")
     tick_size: str = "0.01"
     lot_size: str = "1"
+    day: list[PhaseConfig] = []
+    auction_every_s: float = Field(0, ge=0)
+    volatility_s: float = Field(300, gt=0)
+    lot_multiple: int = Field(1, ge=1)
+    tick_table: dict[int, int] = Field({}, max_length=TICK_ENTRIES_MAX)
+    matching: Literal["price-time", "pro-rata"] = "price-time"
+    band_low_ticks: int = Field(0, ge=0)
+    band_high_ticks: int = Field(0, ge=0)
+    band_action: Literal["reject", "auction"] = "reject"
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """What names the symbol in a journal."""
+        return {"name": self.name, "tick_size": self.tick_size, "lot_size": self.lot_size}
 
     @field_validator("tick_size", "lot_size")
     @classmethod
@@ -36,6 +67,22 @@ class SymbolConfig(_Section):
         except InvalidOperation:
             pass
         raise ValueError(f"a positive decimal number is due, like '0.01'; got {value!r}")
+
+
+class AccountConfig(_Section):
+    """Limits of a participant, by its name; 0 is none. docs/orders.md, Accounts."""
+
+    self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
+    order_lots_max: int = Field(0, ge=0)
+    order_notional_max: int = Field(0, ge=0)
+    collar_ticks: int = Field(0, ge=0)
+    orders_open_max: int = Field(0, ge=0)
+    position_lots_max: int = Field(0, ge=0)
+
+    def settings(self) -> list[tuple[Setting, int]]:
+        """As ACCOUNT commands take them."""
+        values = self.model_dump() | {"self_trade": SelfTrade[self.self_trade.upper()]}
+        return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
 
 
 class ClockConfig(_Section):
@@ -104,12 +151,21 @@ class ExchangeConfig(_Section):
     """Everything `serl exchange start` needs to know."""
 
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
+    accounts: dict[str, AccountConfig] = {}
+    time_zone: str = "UTC"
     endpoint: str = "tcp://127.0.0.1:5570"
     clock: ClockConfig = ClockConfig()
     journal: JournalConfig = JournalConfig()
     login: LoginConfig = LoginConfig()
     limits: LimitsConfig = LimitsConfig()
     intervals: IntervalsConfig = IntervalsConfig()
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value not in available_timezones():
+            raise ValueError(f"a time zone like UTC or America/New_York is due; got {value!r}")
+        return value
 
     @property
     def endpoints(self) -> dict[str, str]:

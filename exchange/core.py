@@ -51,7 +51,7 @@ class Core:
 
     def __init__(self, config: ExchangeConfig, folder: Path) -> None:
         self.config = config
-        self.symbols = [symbol.model_dump() for symbol in config.symbols]
+        self.symbols = [symbol.reference for symbol in config.symbols]
         self.journal = Journal(folder, self.symbols, config.journal.segment_rows)
         self.gate = new_gate(config.limits)
         self.journal.salt(self.gate)

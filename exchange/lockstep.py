@@ -11,6 +11,7 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
+from serl.exchange.daytime import Daytime
 from serl.exchange.gateway.gate import LIVE, STAGED
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -36,6 +37,7 @@ class Lockstep:
         self._publish = publish
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
+        self.daytime: Daytime | None = None
         #: participants that must have promised before time moves at all
         self._missing = participants
 
@@ -75,6 +77,14 @@ class Lockstep:
             self._grant(turns)
 
     def _execute_until(self, until_ns: int) -> None:
+        """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""
+        staged = self._gate.staged[: int(self._gate.counter[STAGED])]
+        last_ns = until_ns - 1 if until_ns < END_NS else int(staged["time_ns"].max(initial=self.time_ns))
+        if self.daytime is not None:
+            self.daytime.run(last_ns, self._execute_rows)
+        self._execute_rows(until_ns)
+
+    def _execute_rows(self, until_ns: int) -> None:
         staged = int(self._gate.counter[STAGED])
         if not staged:
             return

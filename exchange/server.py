@@ -15,6 +15,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
 from serl.exchange.core import Core
+from serl.exchange.daytime import Daytime
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
@@ -57,6 +58,9 @@ class Exchange:
             self.lockstep = Lockstep(
                 self.core, self.clock, self.sessions.send, self._publish_time, config.clock.participants
             )
+        self.daytime = Daytime(self.core, config, self.sessions.own_participant, self.clock.now_ns())
+        if self.lockstep is not None:
+            self.lockstep.daytime = self.daytime
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
         self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
         self._published = int(self.core.gate.counter[EVENTS])
@@ -65,6 +69,7 @@ class Exchange:
         self._stopping = ""
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
+        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.core.warm()
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)
@@ -136,7 +141,9 @@ class Exchange:
                 self._other_sockets()
             elif need not in (TIMER, FEED):
                 self.core.make_room(need)
-            if self.lockstep is not None and self.core.gate.counter[STAGED]:
+            if self.lockstep is None:
+                self.daytime.run(self.clock.now_ns())
+            elif self.core.gate.counter[STAGED]:
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
@@ -149,8 +156,11 @@ class Exchange:
 
     def _turn(self) -> int:
         """One call of the compiled loop."""
-        idle_ms = self.config.intervals.turn_ms if self._busy() else 100
-        deadline_ns = time.monotonic_ns() + idle_ms * 1_000_000
+        idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
+        if self.lockstep is None:
+            due_ns = (self.daytime.next_ns - self.clock.now_ns()) / self.clock.speed
+            idle_ns = int(max(0, min(idle_ns, due_ns)))
+        deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
 
     def _busy(self) -> bool:

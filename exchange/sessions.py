@@ -110,11 +110,15 @@ class Sessions:
 
     def own_participant(self) -> int:
         """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
-        name = "\u0000exchange"
+        number = self.participant("\u0000exchange")
+        self._core.market.grant_operator(number)
+        return number
+
+    def participant(self, name: str) -> int:
+        """The number of a participant, whether it has logged in already or not."""
         if name not in self._numbers:
             self._new_participant(name)
             self._core.journal.save_participants()
-        self._core.market.grant_operator(self._numbers[name])
         return self._numbers[name]
 
     def _is_operator(self, participant: int) -> bool:

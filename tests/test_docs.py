@@ -1,5 +1,6 @@
 """The Python that the docs tell people to write works."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from serl.exchange.history.generate import generate_day
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.served import start_exchange
-from tests.written import blocks, run
+from tests.written import ROOT, blocks, run
 
 
 @pytest.fixture
@@ -90,6 +91,12 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
     names = run("history.md")
     assert len(names["day"].commands) == len(day.commands) and len(names["events"]) > len(day.commands) / 2
     assert len(names["bids"]) == len(names["asks"]) == 5
+
+
+def test_a_fitted_population_is_simulated(folder: Path) -> None:
+    """With one that comes with serl; test_docs_sessions.py fits one."""
+    shutil.copy(ROOT / "configs" / "populations" / "liquid.yaml", folder / "fitted.yaml")
+    assert run("tutorials/calibrate.md")["simulation"].count > 1000
 
 
 def test_a_law_is_fitted() -> None:

@@ -1,4 +1,4 @@
-"""Commands in the docs can be typed, tutorials without data are typed here, and no block of code is without a test."""
+"""Commands in the docs can be typed, also those that are not run, and no block of code is without a test."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import yaml
 from serl.exchange.config import load_config
 from tests.served import free_endpoint
 from tests.test_help import ALL, parse
-from tests.written import DOCS, PAGES, ROOT, blocks, commands, run
+from tests.written import DOCS, PAGES, ROOT, blocks, commands
 
 OTHERS = ("make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export")
 """First words of what is not a command of serl."""
@@ -85,7 +85,7 @@ def lines_of(page: str) -> list[list[str]]:
 
 
 def test_the_tutorial_on_replays_can_be_followed(tmp_path: Path) -> None:
-    """With the generated day; what needs LOBSTER's sample is parsed above and run by the tests of history."""
+    """Also where there is no sample of LOBSTER: with the generated day. With one, test_docs_sessions.py follows the whole page."""
     steps = [words for words in lines_of("tutorials/replay.md") if not any("LOBSTER" in word for word in words)]
     (serve,) = [words for words in steps if words[:2] == ["exchange", "start"]]
     (first, *looks), replays = (
@@ -105,18 +105,3 @@ def test_the_tutorial_on_replays_can_be_followed(tmp_path: Path) -> None:
     finally:
         exchange.send_signal(signal.SIGTERM)
         exchange.communicate()
-
-
-def test_the_tutorial_on_calibration_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With fewer trials, up to the exchange, which other tests start."""
-    pytest.importorskip("optuna")
-    steps = [
-        words for words in lines_of("tutorials/calibrate.md") if words[0] in ("simulate", "calibrate", "realism", "law")
-    ]
-    assert [words[0] for words in steps] == ["simulate", "calibrate", "simulate", "realism", "law"]
-    fewer = {"20": "2", "3": "2"}
-    for words in steps:
-        typed(tmp_path, *([fewer.get(word, word) for word in words] if words[0] == "calibrate" else words))
-    assert {path.name for path in tmp_path.glob("*.html")} == {"realism.html", "law.html"}
-    monkeypatch.chdir(tmp_path)
-    assert run("tutorials/calibrate.md")["simulation"].count > 1000

@@ -3,9 +3,12 @@
 import multiprocessing
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import click
+
+HOSTS_MAX = 64
 
 
 @click.group(epilog="Example: serl agents start --population liquid")
@@ -16,16 +19,21 @@ def agents() -> None:
 @agents.command(epilog="Example: serl agents start --population small --hosts 2")
 @click.option("--population", required=True, help="A YAML file, or the name of one that comes with serl.")
 @click.option(
-    "--hosts", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes they are spread over."
+    "--hosts", type=click.IntRange(1, HOSTS_MAX), default=1, show_default=True, help="Processes they are spread over."
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
 @click.option("--token", default="", help="Of the participants traders-NAME-0, traders-NAME-1, ...")
 @click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
+@click.option(
+    "--flow",
+    type=click.Path(path_type=Path),
+    help="Folder for what each kind of trader sends: `serl dashboard --flow`.",
+)
 @click.option("--cancel-on-disconnect", is_flag=True, help="The orders of a host that dies are cancelled.")
 def start(
-    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, cancel_on_disconnect: bool
-) -> None:
+    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, flow: Path | None, cancel_on_disconnect: bool
+) -> None:  # fmt: skip
     """Starts the hosts and stops them: with Ctrl-C, at the population's close, or at --until.
 
     A host that dies does not stop the others; the exit status says so.
@@ -34,6 +42,7 @@ def start(
     from rich.status import Status
 
     from serl.agents.traders.errors import PopulationError, SimulationError
+    from serl.agents.traders.flow_file import clear
     from serl.agents.traders.population import load_population
     from serl.exchange.config import time_of_day_ns
 
@@ -43,12 +52,25 @@ def start(
         raise PopulationError(f"--until: a time after {config.open} is due, got {until}")
     if hosts > config.traders:
         raise PopulationError(f"--hosts: at most {config.traders} (one per trader) is due, got {hosts}")
+    if flow is not None:
+        clear(flow, config.name, HOSTS_MAX)
     context = multiprocessing.get_context("spawn")
     progress = context.Array("q", 2 * hosts)
     workers = [
         context.Process(
             target=_work,
-            args=(config.model_dump(), seed, connect, token, host, hosts, until_ns, cancel_on_disconnect, progress),
+            args=(
+                config.model_dump(),
+                seed,
+                connect,
+                token,
+                host,
+                hosts,
+                until_ns,
+                cancel_on_disconnect,
+                flow,
+                progress,
+            ),
         )
         for host in range(hosts)
     ]
@@ -83,7 +105,8 @@ def _line(config: Any, progress: Any, elapsed_s: float) -> str:
 
 
 def _work(
-    values: dict[str, Any], seed: int, endpoint: str, token: str, host: int, hosts: int, until_ns: int, cancel: bool, progress: Any
+    values: dict[str, Any], seed: int, endpoint: str, token: str, host: int, hosts: int, until_ns: int, cancel: bool,
+    flow: Path | None, progress: Any,
 ) -> None:  # fmt: skip
     """One host process."""
     import sys
@@ -99,7 +122,7 @@ def _work(
     try:
         one = Host(
             check_population(values, "population"), seed, endpoint, host=host, hosts=hosts, token=token,
-            cancel_on_disconnect=cancel, until_ns=until_ns,
+            cancel_on_disconnect=cancel, until_ns=until_ns, flow=flow,
         )  # fmt: skip
         try:
             one.run(tell)

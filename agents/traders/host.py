@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -9,6 +10,7 @@ import numpy as np
 
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.errors import SimulationError
+from serl.agents.traders.flow_file import FlowFile, file_of
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect, live, next_wake
 from serl.agents.traders.population import PopulationConfig
 from serl.clients.blocking import connect
@@ -30,7 +32,7 @@ class Host:
 
     def __init__(
         self, population: PopulationConfig, seed: int, endpoint: str, *, host: int = 0, hosts: int = 1, token: str = "",
-        cancel_on_disconnect: bool = False, until_ns: int | None = None,
+        cancel_on_disconnect: bool = False, until_ns: int | None = None, flow: Path | None = None,
     ) -> None:  # fmt: skip
         self.population = population
         self.until_ns = population.close_ns if until_ns is None else until_ns
@@ -50,6 +52,7 @@ class Host:
             self._numbers = self._match_symbols()
             self._check_ids()
             self._subscribe()
+            self._flow = None if flow is None else FlowFile(file_of(flow, population.name, host), population)
         except BaseException:
             self.client.close()
             raise
@@ -163,6 +166,8 @@ class Host:
     def _send(self, before_ns: int) -> None:
         while count := collect(self.crowd.traders, before_ns, self._out):
             rows = self._out[:count]
+            if self._flow is not None:
+                self._flow.take(rows)
             rows["symbol"] = self._numbers[0][rows["symbol"]]
             self.client.words.say(self.client.session.rows(rows))
             self.commands += count
@@ -206,6 +211,8 @@ class Host:
 
     def close(self) -> None:
         """Leaves the exchange."""
+        if self._flow is not None:
+            self._flow.close()
         self.client.close()
 
 

@@ -18,11 +18,13 @@ class Cursor:
     book: tuple[int, bool | None] = (-2, None)
     trades: int = 0
     columns: int = 0
+    traders: dict[str, Any] | None = None
     sections: dict[str, int] = field(default_factory=dict)
 
     def look_at(self, symbol: str) -> None:
         """From now on at another symbol, of which nothing was seen."""
         self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (-2, None), 0, 0
+        self.traders = None
 
 
 class Board:
@@ -80,6 +82,8 @@ class Board:
             found["trades"] = trades
         if columns:
             found["columns"] = columns
+        if view.traders is not cursor.traders:
+            found["traders"] = cursor.traders = view.traders
         if found:
             found["symbol"] = view.name
         return found

@@ -11,11 +11,13 @@ from typing import Any
 from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import NotSent
+from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.sockets import Sockets
 from serl.clients.dashboard.symbol import CHANNELS, TRADES, SymbolView
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import Refused
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.wire import Kind
 
@@ -23,6 +25,8 @@ TURN_MESSAGES = 500
 """Of the feed, between two moments at which pages can read."""
 TURN_MS = 5
 COLUMN_S = 0.25
+SAME_TIME = -1
+"""Of CLOCK: where it is now."""
 SNAPSHOT_S = 1.0
 
 
@@ -31,13 +35,14 @@ class Link(threading.Thread):
 
     def __init__(
         self, endpoint: str, board: Board, account: Account, *, token: str = "", curve: Path | None = None,
-        executions: tuple[Path, ...] = (),
+        executions: tuple[Path, ...] = (), flow: Path | None = None,
     ) -> None:  # fmt: skip
         super().__init__(name="link", daemon=True)
         self._board, self._account, self._token = board, account, token
         self._sockets = Sockets(endpoint, curve)
         self._vitals = Vitals(endpoint)
         self._executions = [Progress(path) for path in executions]
+        self._flow = None if flow is None else Flow(flow)
         self._topics: dict[bytes, SymbolView] = {}
         self._asked_s: dict[str, float] = {}
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
@@ -90,6 +95,14 @@ class Link(threading.Thread):
             self._board.put("account", self._account.shown(mids))
         if self._executions:
             self._board.put("executions", [one.shown() for one in self._executions])
+        if self._flow is not None:
+            self._show(self._flow)
+
+    def _show(self, flow: Flow) -> None:
+        changed = flow.read()
+        for view in set(self._topics.values()):
+            if changed or view.traders is None:
+                view.traders = flow.shown(view.name)
 
     def _on_statistics(self, reply: list[Any], took_s: float) -> None:
         if reply[0] == Kind.ERROR:
@@ -165,7 +178,7 @@ class Link(threading.Thread):
     def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
         """Sets a scaled clock (None: it stays where it is) and lets it run or holds it."""
         return self._later(
-            lambda done: self._admin(done, Kind.CLOCK, self._vitals.time_ns if time_ns is None else time_ns, int(run))
+            lambda done: self._admin(done, Kind.CLOCK, SAME_TIME if time_ns is None else time_ns, int(run))
         )
 
     def set_speed(self, speed: float) -> "Future[str]":
@@ -195,7 +208,7 @@ class Link(threading.Thread):
     def _admin(self, done: "Future[str]", kind: Kind, *values: int) -> None:
         def answered(reply: list[Any], took_s: float) -> None:
             if reply[0] == Kind.ERROR:
-                done.set_exception(Refused(reply[1], reply[2]))
+                done.set_exception(self._refusal(reply, kind, values[0]))
                 return
             if kind in (Kind.CLOCK, Kind.SPEED):
                 self._sockets.ask(self._on_info, Kind.INFO)
@@ -203,6 +216,14 @@ class Link(threading.Thread):
 
         if not self._sockets.ask(answered, kind, self._token, *values):
             raise NotSent("the exchange is away")
+
+    def _refusal(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
+        if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
+            return Refused(reply[1], reply[2])
+        return NotSent(
+            f"{time_of_day_text(value)} has passed, and an exchange's time never goes back behind its last command: start the exchange anew "
+            f"(with another --journal folder, or none), then the replay with --from {time_of_day_text(value)}"
+        )
 
 
 def _mid(view: SymbolView) -> float | None:

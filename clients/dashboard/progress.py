@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from serl.clients.dashboard.lines import Lines
+
 SECOND_NS = 1_000_000_000
 FILLS_SHOWN = 400
 
@@ -17,11 +19,10 @@ class Progress:
     """One file; it may not be there yet, and it may begin anew."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._lines = Lines(path)
         self._begin()
 
     def _begin(self) -> None:
-        self._at = 0
         self._order: dict[str, Any] | None = None
         self._schedule: list[list[float]] = []
         self._fills: list[list[float]] = []
@@ -31,17 +32,10 @@ class Progress:
 
     def _read(self) -> None:
         """Takes the lines that are complete."""
-        try:
-            with self._path.open("rb") as file:
-                if self._path.stat().st_size < self._at:
-                    self._begin()
-                file.seek(self._at)
-                data = file.read()
-        except FileNotFoundError:
-            return
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        for line in whole.splitlines():
+        anew, lines = self._lines.look()
+        if anew:
+            self._begin()
+        for line in lines:
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError):
@@ -63,6 +57,6 @@ class Progress:
         """For the page: times in seconds after midnight, fills as [time_s, price_ticks, qty_lots, lots filled with it]."""
         self._read()
         return {
-            "file": self._path.name, "order": self._order, "schedule": self._schedule, "fills": self._fills, "filled_lots": self._filled,
+            "file": self._lines.path.name, "order": self._order, "schedule": self._schedule, "fills": self._fills, "filled_lots": self._filled,
             "average_ticks": self._cash / self._filled if self._filled else None, "ended": self._ended, "problem": self._problem,
         }  # fmt: skip

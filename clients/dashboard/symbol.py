@@ -29,6 +29,8 @@ class SymbolView:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
         self.book = L2Book()
         self.halted: bool | None = None
+        #: what each kind of trader sends, as Flow shows it; another object whenever it has changed
+        self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
         self.trades: Ring[list[Any]] = Ring(TRADES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS)

@@ -66,7 +66,7 @@ class Vitals:
     def _clock(self) -> dict[str, Any] | None:
         if not self.clock:
             return None
-        moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[0][1]
+        moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[-2][1]
         return {"kind": self.clock[0], "speed": self.clock[1], "time_ns": str(self.time_ns), "running": moving}
 
     def _rate(self, name: str) -> float:

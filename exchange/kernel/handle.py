@@ -40,7 +40,8 @@ def _array(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]
     """An array over memory that somebody else keeps."""
     array = make_array(kind)(context, builder)
     item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    strides, step = [], ir.Constant(WORD, item)
+    strides: list[Any] = []
+    step = ir.Constant(WORD, item)
     for size in reversed(shape):
         strides.insert(0, step)
         step = builder.mul(step, size)

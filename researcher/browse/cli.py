@@ -14,11 +14,13 @@ import click
     "--execution", "executions", multiple=True, type=click.Path(path_type=Path),
     help="File of `serl execute --progress`; may be given more than once.",
 )  # fmt: skip
+@click.option("--flow", type=click.Path(path_type=Path), help="Folder of `serl agents start --flow`.")
 @click.option("--researcher", "run", type=click.Path(path_type=Path), help="Folder of a run: adds its page.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
 @click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
 def dashboard(
-    connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], run: Path | None, host: str, port: int
+    connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], flow: Path | None, run: Path | None,
+    host: str, port: int,
 ) -> None:  # fmt: skip
     """Serves a web page of a running exchange until Ctrl-C. It waits for an exchange that is not there yet."""
     from serl.clients.dashboard.account import Account
@@ -30,7 +32,7 @@ def dashboard(
     board = Board()
     board.put("pages", {"researcher": run is not None})
     holder = Account(connect, account or "dashboard", token, curve, wanted=account is not None)
-    link = Link(connect, board, holder, token=token, curve=curve, executions=executions)
+    link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
     def tell(address: str, operators: str) -> None:
         click.echo(f"dashboard {address}")

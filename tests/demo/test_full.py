@@ -29,6 +29,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert "data:image/png;base64," in page
     assert "no interval can be given" in page
     assert "report: " in done.stdout
+    assert len(list((tmp_path / "flow").glob("*.jsonl"))) == 2, "each host has counted what it sent"
 
 
 def test_a_day_is_replayed(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 import { colour, compact, timeOfDay } from "./format.js";
 
 const uPlot = window.uPlot;
-export const time = { values: (_, splits) => splits.map((value) => timeOfDay(value)), space: 90 };
+/** Times of day, each once: an axis of less than some seconds has several splits in one. */
+export const time = { values: (_, splits) => splits.map((value, index) => (index && Math.floor(value) === Math.floor(splits[index - 1]) ? "" : timeOfDay(value))), space: 90 };
 export const axisCompact = { values: (_, splits) => splits.map((value) => (Math.abs(value) < 10 && value % 1 ? value.toFixed(1) : compact(value))) };
 
 export class Chart {
@@ -24,7 +25,7 @@ export class Chart {
     this.plot = new uPlot(
       {
         ...this.size(),
-        padding: [8, Object.keys(axes).length > 1 ? 0 : 10, 0, 0],
+        padding: [8, Object.keys(axes).length > 1 ? 0 : 10, x.show === false ? 8 : 0, 0],
         cursor: { y: false, points: { size: 6 } },
         legend: { live: true },
         scales: { x: { time: false }, ...scales },
@@ -49,6 +50,12 @@ export class Chart {
     if (Math.abs(width - this.plot.width) > 1 || Math.abs(height - this.plot.height) > 1) this.plot.setSize({ width, height });
   }
 
+  setSeries(series) {
+    this.options.series = series;
+    this.data = [[], ...series.map(() => [])];
+    this.build();
+  }
+
   set(data) {
     this.data = data;
     this.plot.setData(data);
@@ -69,4 +76,5 @@ function paintable(one) {
 }
 
 export const bars = uPlot.paths.bars({ size: [0.9, 8] });
+export const stacked = uPlot.paths.bars({ size: [0.9, 40] });
 export const steps = uPlot.paths.stepped({ align: 1 });

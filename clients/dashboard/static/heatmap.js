@@ -44,6 +44,7 @@ export class HeatMap {
     this.grid = grid;
     if (!this.shown.length) return;
     this.choosePrices();
+    if (!this.range) return; // nothing was ever quoted
     this.paint(pen);
     this.lines(pen);
     this.dots(pen);
@@ -53,10 +54,7 @@ export class HeatMap {
   /** The rows: prices around what was quoted, changed only when the quotes come near the edge, so that the picture does not shake. */
   choosePrices() {
     const quotes = this.shown.flatMap((column) => [column.bid, column.ask].filter((price) => price != null)).sort((a, b) => a - b);
-    if (!quotes.length) {
-      this.range ??= { low: 0, high: 1, step: 1 };
-      return;
-    }
+    if (!quotes.length) return;
     const [low, high] = [quotes[Math.floor(quotes.length * 0.01)], quotes[Math.ceil(quotes.length * 0.99) - 1]];
     const margin = Math.max(12, Math.ceil((high - low) * 0.35));
     const near = margin * 0.4;

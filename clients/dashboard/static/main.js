@@ -9,11 +9,12 @@ import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
 import { Store } from "./store.js";
 import { Tape } from "./tape.js";
+import { TraderFlow } from "./traders.js";
 import { Vitals } from "./vitals.js";
 
 const element = (id) => document.getElementById(id);
 const DAY_NS = 86_400_000_000_000n;
-const EVERYTHING = ["book", "trades", "columns", "exchange", "market", "account", "executions", "pages"];
+const EVERYTHING = ["book", "trades", "columns", "traders", "exchange", "market", "account", "executions", "pages"];
 const store = new Store();
 const changed = new Set();
 let frozen = false;
@@ -24,6 +25,7 @@ const connection = new Connection(onFrame, onOpen);
 const tape = new Tape(element("tape"));
 const heat = new HeatMap(element("heat"), element("heat-hover"));
 const charts = new MarketCharts(element);
+const traders = new TraderFlow(element("flow-panel"), element("flow"), element("flow-hint"));
 const vitals = new Vitals(element("vitals"), element("load"));
 const operator = new Operator(element("replay"), element("operate"), connection, store, say);
 const ladder = new Ladder(element("ladder"), (price, side) => operator.pick(price, side));
@@ -82,6 +84,7 @@ function draw() {
   if (!now) return;
   if (parts.has("book") && store.book) drawBook(now);
   if (parts.has("trades") || parts.has("book")) tape.draw(store, now);
+  if (parts.has("traders")) traders.draw(store.traders);
   if (parts.has("columns")) {
     heat.draw(store.columns, now);
     charts.draw(store.columns, now);
@@ -144,7 +147,7 @@ function say(text, failed) {
   toast.textContent = text;
   toast.className = `toast ${failed ? "failed" : ""}`;
   clearTimeout(sayTimer);
-  sayTimer = setTimeout(() => toast.remove(), 4000);
+  sayTimer = setTimeout(() => toast.remove(), failed ? 12_000 : 4000);
 }
 
 function freeze() {

@@ -15,7 +15,7 @@ export class MarketCharts {
         { label: "last", stroke: "amber", scale: "price", paths: steps, width: 0.75, value: price },
         { label: "mid", stroke: "accent", scale: "price", value: price },
       ],
-      axes: { price: prices, lots: axisCompact },
+      axes: { price: prices, lots: { ...axisCompact, size: 52 } },
       scales: { lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
     });
     this.spread = new Chart(root("spread"), {

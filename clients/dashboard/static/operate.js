@@ -26,12 +26,16 @@ export class Operator {
     this.hold = button("Hold", () => this.toggleClock(), "primary");
     this.speed = document.createElement("select");
     this.speed.addEventListener("change", () => this.act("speed", { speed: Number(this.speed.value) }));
-    this.seek = input("time", { step: 1, ariaLabel: "Time of day to go on to" });
-    this.go = button("Go on to", () => this.seek.value && this.act("clock", { to: this.seek.value, run: this.clock.running }));
+    this.seek = input("text", { size: 9, placeholder: "15:30:00", ariaLabel: "Time of day to go on to" });
+    this.go = make("button", "", "Go on to");
     this.replayNote = make("p", "note");
     this.replayControls = make("div", "controls");
-    const jump = make("div", "joined");
+    const jump = make("form", "joined");
     jump.append(this.seek, this.go);
+    jump.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.seek.value.trim()) this.act("clock", { to: this.seek.value.trim(), run: this.clock.running });
+    });
     this.replayControls.append(this.hold, field("speed", this.speed), jump);
     replay.append(this.replayControls, this.replayNote);
     this.operateNote = make("p", "note", "Halts and orders need the operator's address, which `serl dashboard` printed.");

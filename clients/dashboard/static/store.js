@@ -13,6 +13,7 @@ export class Store {
     this.symbol = symbol;
     this.book = null;
     this.columns = [];
+    this.traders = null;
     this.trades = [];
     this.tradesSeen = 0;
     this.columnsSeen = 0;
@@ -23,7 +24,7 @@ export class Store {
     const changed = new Set();
     if (frame.symbol !== undefined && (frame.symbol !== this.symbol || frame.fresh)) {
       this.clear(frame.symbol);
-      for (const part of ["book", "trades", "columns"]) changed.add(part);
+      for (const part of ["book", "trades", "columns", "traders"]) changed.add(part);
     }
     if (frame.book) {
       this.book = frame.book;
@@ -38,6 +39,10 @@ export class Store {
       this.columns = [...this.columns, ...frame.columns].slice(-COLUMNS);
       this.columnsSeen += frame.columns.length;
       changed.add("columns");
+    }
+    if (frame.traders) {
+      this.traders = frame.traders;
+      changed.add("traders");
     }
     for (const name of ["exchange", "market", "account", "executions", "pages", "failed"]) {
       if (name in frame) {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, inner_inlined, int64
 from serl.exchange.kernel.levels import better_price, find_level, next_price
 from serl.exchange.kernel.matching import MAKER, RESTED, SEEN
 from serl.exchange.kernel.rulebook.incoming import (
@@ -56,14 +56,14 @@ def collects(phase: int) -> bool:
     return PRE_OPEN <= phase <= CLOSING
 
 
-@inlined
+@inner_inlined
 def _first(state: State, symbol: int, side: int) -> int:
     """The best price of a side, displayed or hidden; 0 = none."""
     seen, hidden = state.best[symbol, side], state.best[HIDDEN_QUEUE * state.halted.size + symbol, side]
     return hidden if better(side, hidden, seen) else seen
 
 
-@inlined
+@inner_inlined
 def _worse(state: State, symbol: int, side: int, price: int) -> int:
     """The next worse price of a side, displayed or hidden; 0 = none."""
     seen = next_price(state, symbol, side, price)
@@ -71,7 +71,7 @@ def _worse(state: State, symbol: int, side: int, price: int) -> int:
     return hidden if better(side, hidden, seen) else seen
 
 
-@inlined
+@inner_inlined
 def _better(state: State, symbol: int, side: int, price: int) -> int:
     """The next better price of a side, displayed or hidden; 0 = none."""
     seen = better_price(state, symbol, side, price)
@@ -79,7 +79,7 @@ def _better(state: State, symbol: int, side: int, price: int) -> int:
     return seen if hidden == 0 or (seen != 0 and better(side, hidden, seen)) else hidden
 
 
-@compiled
+@inner
 def _lots(state: State, symbol: int, side: int, price: int) -> tuple[int, bool]:
     """(lots at a price of a side, reserves included; whether an order with that limit is among them)."""
     lots, limited = 0, False
@@ -94,12 +94,12 @@ def _lots(state: State, symbol: int, side: int, price: int) -> tuple[int, bool]:
     return lots, limited
 
 
-@inlined
+@inner_inlined
 def _has(state: State, book: int, side: int, price: int) -> bool:
     return find_level(state, book, side, price) >= 0
 
 
-@compiled
+@inner
 def _volume(state: State, symbol: int) -> tuple[int, int, int]:
     """(most lots that can trade, lowest and highest price at which they do): the best bids against the best asks, while they cross."""
     bid, ask = _first(state, symbol, BID), _first(state, symbol, ASK)
@@ -120,7 +120,7 @@ def _volume(state: State, symbol: int) -> tuple[int, int, int]:
     return volume, low, high
 
 
-@inlined
+@inner_inlined
 def _next_candidate(state: State, symbol: int, price: int) -> int:
     """The next higher price at which demand, supply or the reference is; 0 = none."""
     ask, bid, reference = (
@@ -130,7 +130,7 @@ def _next_candidate(state: State, symbol: int, price: int) -> int:
     return reference if reference > price and (found == 0 or reference < found) else found
 
 
-@compiled
+@inner
 def _scan(state: State, symbol: int, low: int, high: int, target: int, wanted: int) -> tuple[int, int, int]:
     """Candidates from `low` to `high`: with target 0, (smallest |imbalance|, lowest and highest price that has it); else (imbalance,
     price, 0) of the one nearest to the target among those with |imbalance| = wanted. Prices 0: there is none."""
@@ -178,7 +178,7 @@ def indicative(state: State, symbol: int) -> tuple[int, int, int]:
     return price, volume, imbalance
 
 
-@inlined
+@inner_inlined
 def _head(state: State, symbol: int, side: int, price: int) -> int:
     """The first order of a side whose limit allows `price`, -1 if there is none."""
     best = _first(state, symbol, side)
@@ -188,7 +188,7 @@ def _head(state: State, symbol: int, side: int, price: int) -> int:
     return first_slot(state, book, side, best)
 
 
-@compiled
+@inner
 def _pair(state: State, row: Any, events: Any, count: int, sell: int, buy: int, price: int) -> int:
     """Two orders trade. At most eight events."""
     one, other = state.orders[sell], state.orders[buy]
@@ -213,7 +213,7 @@ def _pair(state: State, row: Any, events: Any, count: int, sell: int, buy: int, 
     return count
 
 
-@compiled
+@inner
 def uncross(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
     """Holds an auction, and again where what was cancelled in it left the book crossed: (new count, DONE, EVENTS_FULL or GROW).
 
@@ -246,7 +246,7 @@ def uncross(state: State, row: Any, events: Any, count: int, symbol: int) -> tup
             count = _pair(state, row, events, count, sell, buy, price)
 
 
-@compiled
+@inner
 def enter_close(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
     """AT_CLOSE orders come into the auction: (new count, DONE, EVENTS_FULL or GROW)."""
     while state.lists[symbol, CLOSERS, FIRST] >= 0:
@@ -269,7 +269,7 @@ def enter_close(state: State, row: Any, events: Any, count: int, symbol: int) ->
     return count, DONE
 
 
-@inlined
+@inner_inlined
 def leftover(state: State, slot: int, phase: int) -> int:
     """Why an order does not outlive the auction of a phase, 0 if it does."""
     order = state.orders[slot]

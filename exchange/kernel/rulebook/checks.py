@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.matching import SEEN
 from serl.exchange.kernel.rulebook.auction import AT_OPEN, PRE_OPEN, collects
@@ -75,7 +75,7 @@ R_HALTED, R_KILLED, R_FIXED, R_FULL = (
 )  # fmt: skip
 
 
-@inlined
+@inner_inlined
 def on_tick(state: State, symbol: int, price: int) -> bool:
     """Whether a price is a multiple of what the symbol's tick table says there."""
     known, step = state.symbols[symbol], 1
@@ -86,19 +86,19 @@ def on_tick(state: State, symbol: int, price: int) -> bool:
     return price % step == 0
 
 
-@inlined
+@inner_inlined
 def good_price(state: State, symbol: int, price: int) -> bool:
     """Whether a limit can be that price."""
     return 1 <= price <= state.counter[PRICE_MAX] and on_tick(state, symbol, price)
 
 
-@inlined
+@inner_inlined
 def good_qty(state: State, symbol: int, qty: int) -> bool:
     """Whether an order can have that quantity."""
     return 1 <= qty <= state.counter[QTY_MAX] and qty % state.symbols[symbol, LOT] == 0
 
 
-@inlined
+@inner_inlined
 def _bad_flags(row: Any) -> bool:
     """Whether flags and time in force of a NEW do not go together."""
     flags, tif = int64(row.flags), int64(row.time_in_force)
@@ -113,14 +113,14 @@ def _bad_flags(row: Any) -> bool:
     return flags & REDUCE_ONLY != 0 and auction
 
 
-@inlined
+@inner_inlined
 def term(state: State, row: Any, which: int) -> int:
     """The value of a term that a NEW takes, 0 if it was not given."""
     given = state.terms[row.participant]
     return given[which] if row.flags & TERMED and given[GIVEN] >> which & 1 else 0
 
 
-@compiled
+@inner
 def _bad_values(state: State, row: Any, given: int) -> bool:
     """Whether a term has a value that no order could have."""
     values, symbol, most = state.terms[row.participant], int64(row.symbol), state.counter[PRICE_MAX]
@@ -142,7 +142,7 @@ def _bad_values(state: State, row: Any, given: int) -> bool:
     return given & 1 << T_SELF != 0 and not 0 <= values[T_SELF] <= DECREMENT
 
 
-@compiled
+@inner
 def _bad_terms(state: State, row: Any) -> bool:
     """Whether terms are missing, out of range, or do not go together with the order."""
     flags, tif, participant = int64(row.flags), int64(row.time_in_force), int64(row.participant)
@@ -174,7 +174,7 @@ def _bad_terms(state: State, row: Any) -> bool:
     return trails != 0 and state.symbols[row.symbol, LAST_TICKS] == 0
 
 
-@inlined
+@inner_inlined
 def _wrong_phase(state: State, row: Any) -> bool:
     """Whether the symbol's phase does not take such an order."""
     phase, tif = phase_of(state, int64(row.symbol)), int64(row.time_in_force)
@@ -185,7 +185,7 @@ def _wrong_phase(state: State, row: Any) -> bool:
     return collects(phase) and (tif == IOC or tif == FOK or row.flags & (POST_ONLY | REDUCE_ONLY) != 0)
 
 
-@inlined
+@inner_inlined
 def rests(state: State, row: Any) -> bool:
     """Whether a NEW could rest."""
     if term(state, row, T_STOP) | term(state, row, T_TRAIL):
@@ -196,7 +196,7 @@ def rests(state: State, row: Any) -> bool:
     return row.flags & MARKET == 0 or tif == AT_CLOSE or phase_of(state, int64(row.symbol)) != CONTINUOUS
 
 
-@inlined
+@inner_inlined
 def home_of(state: State, row: Any) -> int:
     """The queue where a NEW would rest, a peg's price aside."""
     symbol = int64(row.symbol)
@@ -211,7 +211,7 @@ def home_of(state: State, row: Any) -> int:
     return HIDDEN_QUEUE if row.flags & (HIDE | MARKET) else SEEN
 
 
-@compiled
+@inner
 def over_limits(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
     """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
     known, limits = state.symbols[symbol], state.accounts[participant]
@@ -228,7 +228,7 @@ def over_limits(state: State, participant: int, symbol: int, side: int, qty: int
     return 0
 
 
-@compiled
+@inner
 def over_position(state: State, participant: int, symbol: int, side: int, held: int, left: int) -> bool:
     """Whether the position could go beyond the account's limit. `held` of the order's lots are open already, `left` will be."""
     most = state.accounts[participant, S_POSITION]
@@ -239,7 +239,7 @@ def over_position(state: State, participant: int, symbol: int, side: int, held: 
     return (position if side == BID else -position) + due > most
 
 
-@compiled
+@inner
 def check_new(state: State, row: Any) -> int:
     """Why a NEW is rejected before WOULD_CROSS and BOOK_FULL, 0 if it is not."""
     symbol, participant, side = int64(row.symbol), int64(row.participant), int64(row.side)
@@ -277,7 +277,7 @@ def check_new(state: State, row: Any) -> int:
     return 0
 
 
-@compiled
+@inner
 def no_place(state: State, row: Any) -> bool:
     """Whether a NEW meets BOOK_FULL."""
     if not rests(state, row):
@@ -287,7 +287,7 @@ def no_place(state: State, row: Any) -> bool:
     )
 
 
-@compiled
+@inner
 def check_replace(state: State, row: Any, slot: int) -> int:
     """Why a REPLACE is rejected before what depends on its total, 0 if it is not."""
     order = state.orders[slot]

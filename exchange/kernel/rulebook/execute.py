@@ -4,7 +4,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.handle import commands_at, events_at, state_at
 from serl.exchange.kernel.matching import emit
@@ -138,7 +138,7 @@ R_OPERATOR, R_SYMBOL, R_SETTING = (
 )  # fmt: skip
 
 
-@compiled
+@inner
 def _answer(
     state: State,
     row: Any,
@@ -158,7 +158,7 @@ def _answer(
     ))  # fmt: skip
 
 
-@compiled
+@inner
 def _reject(state: State, row: Any, events: Any, count: int, reason: int) -> tuple[int, int]:
     order_id = row.command_id if row.kind == NEW else row.order_id
     return _answer(state, row, events, count, REJECTED, order_id, row.price_ticks, row.qty_lots, reason, 0), DONE
@@ -167,7 +167,7 @@ def _reject(state: State, row: Any, events: Any, count: int, reason: int) -> tup
 # -- orders -----------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inner
 def _load(state: State, row: Any) -> None:
     """Makes a NEW the incoming order."""
     incoming, symbol, side = state.incoming, int64(row.symbol), int64(row.side)
@@ -192,7 +192,7 @@ def _load(state: State, row: Any) -> None:
     come(state)
 
 
-@compiled
+@inner
 def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     incoming, symbol = state.incoming, int64(row.symbol)
     reason = check_new(state, row)
@@ -224,10 +224,13 @@ def _new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         return rest_rest(state, row, events, count, ACCEPTED), DONE
     if not wants:
         incoming[CUT] = HELD
-    return _answer(state, row, events, count, ACCEPTED, row.command_id, row.price_ticks, row.qty_lots, 0, 0), DONE
+    return int64(emit(
+        state, row, events, count, ACCEPTED, incoming[PARTICIPANT], symbol, incoming[SIDE], row.command_id, 0,
+        row.command_id, row.price_ticks, row.qty_lots, row.qty_lots, 0, 0, 0,
+    )), DONE  # fmt: skip
 
 
-@compiled
+@inner
 def _reduce(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     if not good_qty(state, int64(state.orders[slot].symbol), row.qty_lots):
         return _reject(state, row, events, count, R_QTY)
@@ -237,7 +240,7 @@ def _reduce(state: State, row: Any, events: Any, count: int, slot: int) -> tuple
     return take_off(state, row, events, count, slot, row.qty_lots, row.command_id, 0), DONE
 
 
-@inlined
+@inner_inlined
 def _crosses(state: State, symbol: int, side: int, price: int, left: int) -> bool:
     """Whether a post-only order at a new price would trade."""
     if phase_of(state, symbol) != CONTINUOUS:
@@ -248,7 +251,7 @@ def _crosses(state: State, symbol: int, side: int, price: int, left: int) -> boo
     )
 
 
-@compiled
+@inner
 def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     order, incoming = state.orders[slot], state.incoming
     symbol, side = int64(order.symbol), int64(order.side)
@@ -286,7 +289,7 @@ def _replace(state: State, row: Any, events: Any, count: int, slot: int) -> tupl
     return count, DONE
 
 
-@inlined
+@inner_inlined
 def _term(state: State, row: Any) -> None:
     """One more term for the participant's next order."""
     terms, which = state.terms[row.participant], int64(row.flags)
@@ -300,7 +303,7 @@ def _term(state: State, row: Any) -> None:
 # -- operators --------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inner
 def _operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, END_DAY."""
     kind, symbol, flags = int64(row.kind), int64(row.symbol), int64(row.flags)
@@ -339,7 +342,7 @@ def _operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]
     return count, DONE
 
 
-@inlined
+@inner_inlined
 def _enter(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """The new phase begins: (new count, DONE, EVENTS_FULL or GROW)."""
     symbol = int64(row.symbol)
@@ -364,7 +367,7 @@ def _enter(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
 # -- stages -----------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@inner_inlined
 def _begin(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Checks the command and does what is at once; sets the stage that follows. GROW: nothing was changed."""
     kind = int64(row.kind)
@@ -389,7 +392,7 @@ def _begin(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return _operate(state, row, events, count)
 
 
-@inlined
+@inner_inlined
 def _swept(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """A sweep, and its answer: (new count, DONE or EVENTS_FULL)."""
     count, status = sweep(state, row, events, count, 0)
@@ -405,7 +408,7 @@ def _swept(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return _answer(state, row, events, count, kind, row.order_id, 0, cancelled, 0, 0), DONE
 
 
-@compiled
+@inner
 def _stage(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Goes through one stage: (new count, DONE, EVENTS_FULL or GROW); after DONE the next one is set."""
     counter = state.counter

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.matching import RESTED, RESTING, SEEN, crosses, emit
 from serl.exchange.kernel.rulebook.meeting import (
     CONDITIONAL,
@@ -16,7 +16,7 @@ from serl.exchange.kernel.rulebook.meeting import (
     obtainable,
     taker_not_reducing,
 )  # fmt: skip
-from serl.exchange.kernel.rulebook.orders import drop, enlist, join_heap, limit_of, mark, move, open_of, put
+from serl.exchange.kernel.rulebook.orders import drop, enlist, join_heap, limit_of, make_special, mark, move, open_of, put
 from serl.exchange.kernel.rulebook.telling import CANCELLED, R_LINKED, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
@@ -92,19 +92,19 @@ R_IOC, R_FOK, R_MARKET, R_NO_ROOM = (
 )  # fmt: skip
 
 
-@inlined
+@inner_inlined
 def phase_of(state: State, symbol: int) -> int:
     """The symbol's phase."""
     return state.symbols[symbol, PHASE]
 
 
-@inlined
+@inner_inlined
 def worst(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
 
 
-@inlined
+@inner_inlined
 def far_room(state: State, symbol: int) -> bool:
     """Whether one more order can rest in any queue of a symbol without more memory."""
     most, count = 0, state.halted.size
@@ -114,7 +114,7 @@ def far_room(state: State, symbol: int) -> bool:
     return _enough(state, most)
 
 
-@inlined
+@inner_inlined
 def _enough(state: State, levels: int) -> bool:
     enough = levels + state.window.shape[2] + 1 <= state.far_price.shape[2]
     if not enough:
@@ -122,7 +122,7 @@ def _enough(state: State, levels: int) -> bool:
     return enough
 
 
-@inlined
+@inner_inlined
 def pegs_room(state: State, symbol: int) -> bool:
     """The same for all pegged orders of a symbol in WAITING."""
     book, pegs, slot = WAITING * state.halted.size + symbol, 0, int64(state.lists[symbol, PEGS, 0])
@@ -131,13 +131,13 @@ def pegs_room(state: State, symbol: int) -> bool:
     return _enough(state, max(state.far_count[book, BID], state.far_count[book, ASK]) + pegs)
 
 
-@inlined
+@inner_inlined
 def is_full(state: State, queue: int, symbol: int) -> bool:
     """Whether a queue has as many price levels as it may."""
     return state.level_count[queue * state.halted.size + symbol] >= state.counter[LEVELS_MAX]
 
 
-@inlined
+@inner_inlined
 def no_room(state: State, slot: int, queue: int) -> bool:
     """The same for an order that moves to another price or queue."""
     order, count = state.orders[slot], state.halted.size
@@ -145,7 +145,7 @@ def no_room(state: State, slot: int, queue: int) -> bool:
     return state.level_count[queue * count + int64(order.symbol)] - own >= state.counter[LEVELS_MAX]
 
 
-@compiled
+@inner
 def cancel_unplaced(state: State, row: Any, events: Any, count: int, slot: int, reason: int) -> int:
     """Cancels an order that was taken out of its queue and found no other."""
     order = state.orders[slot]
@@ -159,7 +159,7 @@ def cancel_unplaced(state: State, row: Any, events: Any, count: int, slot: int, 
     return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
 
 
-@compiled
+@inner
 def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit: int) -> int:
     """Where a pegged order should stand, 0 = nowhere: docs/orders.md, Pegs."""
     bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
@@ -177,9 +177,10 @@ def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit
     return max(1, min(state.counter[PRICE_MAX], price))
 
 
-@compiled
+@inner
 def take_up(state: State, slot: int) -> None:
     """Takes an order out of its queue and makes it the incoming one."""
+    make_special(state, slot)  # a plain one has nothing to say there yet
     incoming, order, extra = state.incoming, state.orders[slot], state.extras[slot]
     participant = int64(order.participant)
     incoming[SYMBOL], incoming[SIDE], incoming[PARTICIPANT] = order.symbol, order.side, participant
@@ -195,7 +196,7 @@ def take_up(state: State, slot: int) -> None:
     come(state)
 
 
-@compiled
+@inner
 def come(state: State) -> None:
     """Sets what follows from the incoming order's own terms."""
     incoming = state.incoming
@@ -208,7 +209,7 @@ def come(state: State) -> None:
     incoming[SELF_TRADE] = state.accounts[incoming[PARTICIPANT], OWN] if mode == ACCOUNT_SELF_TRADE else mode
 
 
-@inlined
+@inner_inlined
 def can_rest(state: State) -> bool:
     """Whether the rest of the incoming order goes into a queue."""
     incoming = state.incoming
@@ -222,7 +223,7 @@ def can_rest(state: State) -> bool:
     return incoming[ORIGIN] == FROM_NEW and phase_of(state, incoming[SYMBOL]) != CONTINUOUS
 
 
-@compiled
+@inner
 def home(state: State) -> tuple[int, int]:
     """(queue, price) where the rest of the incoming order belongs."""
     incoming = state.incoming
@@ -244,7 +245,7 @@ def home(state: State) -> tuple[int, int]:
     return (HIDDEN_QUEUE if incoming[FLAGS] & (HIDE | MARKET) else SEEN), price
 
 
-@compiled
+@inner
 def wants_to_trade(state: State) -> bool:
     """Whether the incoming order meets anybody now."""
     incoming = state.incoming
@@ -269,7 +270,7 @@ def wants_to_trade(state: State) -> bool:
     )
 
 
-@compiled
+@inner
 def rest_rest(state: State, row: Any, events: Any, count: int, kind: int) -> int:
     """What is left of the incoming order goes into its queue, told as `kind` (ACCEPTED or RESTED)."""
     incoming = state.incoming
@@ -308,7 +309,7 @@ def rest_rest(state: State, row: Any, events: Any, count: int, kind: int) -> int
     return tell(state, row, events, count, slot, kind, incoming[COMMAND_ID], incoming[PRICE], part, left, 0, flags, 0)
 
 
-@compiled
+@inner
 def barred(state: State) -> bool:
     """Whether the rest of the incoming order would stand across another that a band keeps it from."""
     incoming = state.incoming
@@ -320,7 +321,7 @@ def barred(state: State) -> bool:
     return crosses(side, price, state.best[symbol, other]) or crosses(side, price, hidden)
 
 
-@compiled
+@inner
 def _rest_reason(state: State) -> int:
     """Why the rest of the incoming order is cancelled, 0 if it rests."""
     incoming = state.incoming
@@ -336,7 +337,7 @@ def _rest_reason(state: State) -> int:
     return R_BAND if barred(state) else 0
 
 
-@compiled
+@inner
 def _finish(state: State, row: Any, events: Any, count: int) -> int:
     """The rest of the incoming order rests or is cancelled. At most three events."""
     incoming = state.incoming
@@ -355,7 +356,7 @@ def _finish(state: State, row: Any, events: Any, count: int) -> int:
     return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
 
 
-@compiled
+@inner
 def interrupt(state: State, row: Any, events: Any, count: int) -> int:
     """A band stops the incoming order and the symbol's continuous trading."""
     incoming = state.incoming
@@ -370,7 +371,7 @@ def interrupt(state: State, row: Any, events: Any, count: int) -> int:
     ))  # fmt: skip
 
 
-@compiled
+@inner
 def leave_continuous(state: State, symbol: int) -> None:
     """Pegged orders wait, without a price, until trading is continuous again."""
     last, slot = int64(state.lists[symbol, PEGS, 1]), int64(state.lists[symbol, PEGS, 0])
@@ -384,7 +385,7 @@ def leave_continuous(state: State, symbol: int) -> None:
         slot = following
 
 
-@compiled
+@inner
 def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """The incoming order trades on and finishes: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
     incoming = state.incoming
@@ -411,7 +412,7 @@ def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return _finish(state, row, events, count), DONE
 
 
-@compiled
+@inner
 def begin(state: State) -> None:
     """An order that was in a queue has come to the market: what it must not do."""
     if not wants_to_trade(state):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import FILL, MAKER, RESTED, RESTING, SEEN, crosses, emit
 from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
@@ -60,13 +60,13 @@ NEWEST, OLDEST, BOTH, DECREMENT = (
 R_SELF_TRADE, R_NOT_REDUCING, R_BAND = int(Reason.SELF_TRADE), int(Reason.NOT_REDUCING), int(Reason.OUTSIDE_BAND)
 
 
-@inlined
+@inner_inlined
 def first_slot(state: State, book: int, side: int, price: int) -> int:
     """The oldest order of a price."""
     return int64(state.levels[find_level(state, book, side, price)].first)
 
 
-@inlined
+@inner_inlined
 def better(side: Any, one: Any, other: Any) -> Any:
     """Whether price `one` of a side goes before `other`; 0 is none."""
     if one == 0:
@@ -74,21 +74,21 @@ def better(side: Any, one: Any, other: Any) -> Any:
     return other == 0 or (one > other if side == BID else one < other)
 
 
-@inlined
+@inner_inlined
 def in_band(state: State, symbol: int, price: int) -> bool:
     """Whether the symbol may trade at a price."""
     known = state.symbols[symbol]
     return price >= known[BAND_LOW] and (known[BAND_HIGH] == 0 or price <= known[BAND_HIGH])
 
 
-@inlined
+@inner_inlined
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
     position = state.position_lots[participant, symbol]
     return max(0, -position if side == BID else position)
 
 
-@inlined
+@inner_inlined
 def not_reducing(state: State, slot: int) -> bool:
     """Whether an order that may only reduce a position would do more."""
     order = state.orders[slot]
@@ -97,7 +97,7 @@ def not_reducing(state: State, slot: int) -> bool:
     return open_of(state, slot) > reducing_lots(state, int64(order.participant), int64(order.symbol), int64(order.side))
 
 
-@compiled
+@inner
 def _conditional(state: State, symbol: int, side: int, limit: int, left: int, before: int) -> int:
     """The first order of CONDITIONAL that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
     book, other = CONDITIONAL * state.halted.size + symbol, 1 - side
@@ -113,7 +113,7 @@ def _conditional(state: State, symbol: int, side: int, limit: int, left: int, be
     return -1
 
 
-@compiled
+@inner
 def counterparty(state: State, symbol: int, side: int, limit: int, left: int) -> int:
     """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over)."""
     other, hidden_book = 1 - side, HIDDEN_QUEUE * state.halted.size + symbol
@@ -127,7 +127,7 @@ def counterparty(state: State, symbol: int, side: int, limit: int, left: int) ->
     return first_slot(state, symbol if price == seen else hidden_book, other, price)
 
 
-@compiled
+@inner
 def _count_level(
     state: State, book: int, side: int, price: int, left: int, participant: int, mode: int, link: int
 ) -> tuple[int, bool]:
@@ -152,7 +152,7 @@ def _count_level(
     return left - min(left, reserve), False
 
 
-@inlined
+@inner_inlined
 def _has_own(state: State, slot: int, participant: int) -> bool:
     """Whether the participant has an order in a level that begins with `slot`."""
     while slot >= 0 and state.orders[slot].participant != participant:
@@ -160,7 +160,7 @@ def _has_own(state: State, slot: int, participant: int) -> bool:
     return slot >= 0
 
 
-@compiled
+@inner
 def obtainable(
     state: State, symbol: int, side: int, limit: int, wanted: int, participant: int, mode: int, link: int
 ) -> int:
@@ -196,7 +196,7 @@ def obtainable(
 # -- trades -----------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@inner_inlined
 def note_trade(state: State, symbol: int, price: int) -> None:
     """What stops wait for."""
     known = state.symbols[symbol]
@@ -205,7 +205,7 @@ def note_trade(state: State, symbol: int, price: int) -> None:
     known[LOW_TICKS] = price if known[LOW_TICKS] == 0 else min(known[LOW_TICKS], price)
 
 
-@inlined
+@inner_inlined
 def settle_cash(state: State, buyer: int, seller: int, symbol: int, price: int, qty: int) -> None:
     """Shares to the buyer, cash to the seller."""
     state.position_lots[buyer, symbol] += qty
@@ -214,7 +214,7 @@ def settle_cash(state: State, buyer: int, seller: int, symbol: int, price: int, 
     state.cash_ticks[seller, symbol] += qty * price
 
 
-@compiled
+@inner
 def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, price: int, qty: int, flags: int) -> int:
     """The fill of an order in a queue; its lots are off, but it is still there, even if nothing is left."""
     order = state.orders[slot]
@@ -242,7 +242,7 @@ def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, pri
     return count
 
 
-@compiled
+@inner
 def after_fill(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """Takes out an order of which nothing is displayed any more, or brings the next part of an iceberg."""
     order = state.orders[slot]
@@ -263,7 +263,7 @@ def after_fill(state: State, row: Any, events: Any, count: int, slot: int) -> in
     )
 
 
-@compiled
+@inner
 def trade(state: State, row: Any, events: Any, count: int, slot: int, qty: int) -> int:
     """The incoming order trades with a resting one. At most seven events."""
     incoming, order = state.incoming, state.orders[slot]
@@ -291,7 +291,7 @@ def trade(state: State, row: Any, events: Any, count: int, slot: int, qty: int) 
     return count
 
 
-@compiled
+@inner
 def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """An incoming order has met one of its own participant. At most six events."""
     incoming, mode = state.incoming, state.incoming[SELF_TRADE]
@@ -321,7 +321,7 @@ def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
 # -- pro-rata ---------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inner
 def _next_share(state: State, slot: int) -> tuple[int, int]:
     """(slot, lots) of the next order of a displayed level that gets something of the incoming one; begins a round where none goes on."""
     incoming, level = state.incoming, state.levels[state.orders[slot].level]
@@ -349,7 +349,7 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
     return -1, 0
 
 
-@compiled
+@inner
 def meet(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """What happens between the incoming order and the one that it meets. At most seven events."""
     incoming = state.incoming
@@ -370,7 +370,7 @@ def meet(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     return after
 
 
-@inlined
+@inner_inlined
 def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool:
     """Whether one of these events is a cancel at a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
@@ -381,7 +381,7 @@ def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool
     return found
 
 
-@inlined
+@inner_inlined
 def taker_not_reducing(state: State) -> bool:
     """The same of the incoming order."""
     incoming = state.incoming

@@ -1,6 +1,6 @@
 """Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.matching import SEEN, link_in, rest, side_of, unlink
 from serl.exchange.kernel.state import (
@@ -19,7 +19,7 @@ FIRST, LAST = 0, 1
 NO_LIST = -1
 
 
-@inlined
+@inner_inlined
 def mark(state: State, symbol: int) -> None:
     """The symbol has to settle."""
     if not state.unsettled[symbol]:
@@ -27,20 +27,20 @@ def mark(state: State, symbol: int) -> None:
         state.counter[UNSETTLED] += 1
 
 
-@inlined
+@inner_inlined
 def open_of(state: State, slot: int) -> int:
     """Everything open of an order, its reserve included."""
     order = state.orders[slot]
     return order.open_lots + state.extras[slot].reserve_lots if order.special else order.open_lots
 
 
-@inlined
+@inner_inlined
 def limit_of(state: State, slot: int) -> int:
     """Its limit as sent, 0 = none."""
     return state.extras[slot].limit_ticks if state.orders[slot].special else state.orders[slot].price_ticks
 
 
-@inlined
+@inner_inlined
 def count_open(state: State, slot: int, lots: int, orders: int) -> None:
     """Keeps the account's open lots and orders, where anybody has a limit on them."""
     if state.counter[COUNTING] != 0:
@@ -49,7 +49,7 @@ def count_open(state: State, slot: int, lots: int, orders: int) -> None:
         state.open_orders[order.participant] += orders
 
 
-@compiled
+@inner
 def make_special(state: State, slot: int) -> None:
     """Gives an order an EXTRA of its own; the full rule book has to do with its symbol while it is open."""
     order, extra = state.orders[slot], state.extras[slot]
@@ -66,7 +66,7 @@ def make_special(state: State, slot: int) -> None:
     extra.self_trade = ACCOUNT_SELF_TRADE
 
 
-@compiled
+@inner
 def put(
     state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int,
     time_in_force: int, flags: int, special: bool,
@@ -82,7 +82,7 @@ def put(
     return slot
 
 
-@compiled
+@inner
 def drop(state: State, slot: int) -> None:
     """Takes an order out of everything."""
     order = state.orders[slot]
@@ -99,7 +99,7 @@ def drop(state: State, slot: int) -> None:
     state.counter[ORDERS_OPEN] -= 1
 
 
-@compiled
+@inner
 def move(state: State, slot: int, queue: int, price: int) -> None:
     """Puts an order behind the others of a price of a queue, under a new number."""
     order = state.orders[slot]
@@ -118,7 +118,7 @@ def move(state: State, slot: int, queue: int, price: int) -> None:
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inner
 def enlist(state: State, slot: int, which: int) -> None:
     """Appends an order to a list of its symbol."""
     extra, ends = state.extras[slot], state.lists[state.orders[slot].symbol, which]
@@ -132,7 +132,7 @@ def enlist(state: State, slot: int, which: int) -> None:
     ends[LAST] = slot
 
 
-@compiled
+@inner
 def unlist(state: State, slot: int) -> None:
     """Takes an order out of its list, if it is in one."""
     extra = state.extras[slot]
@@ -154,20 +154,20 @@ def unlist(state: State, slot: int) -> None:
 # -- the heap of what expires -----------------------------------------------------------------------------------------
 
 
-@inlined
+@inner_inlined
 def _before(state: State, one: int, other: int) -> bool:
     """Whether the slot `one` expires before `other`: by time, then number."""
     first, second = state.extras[one].expire_ns, state.extras[other].expire_ns
     return first < second or (first == second and state.orders[one].order_number < state.orders[other].order_number)
 
 
-@inlined
+@inner_inlined
 def _set(state: State, place: int, slot: int) -> None:
     state.heap[place] = slot
     state.extras[slot].heap_place = place
 
 
-@compiled
+@inner
 def _sink(state: State, place: int) -> None:
     slot, size = int64(state.heap[place]), state.counter[EXPIRING]
     while 2 * place + 1 < size:
@@ -181,7 +181,7 @@ def _sink(state: State, place: int) -> None:
     _set(state, place, slot)
 
 
-@compiled
+@inner
 def _rise(state: State, place: int) -> None:
     slot = int64(state.heap[place])
     while place > 0:
@@ -193,12 +193,12 @@ def _rise(state: State, place: int) -> None:
     _set(state, place, slot)
 
 
-@inlined
+@inner_inlined
 def _next_expiry(state: State) -> None:
     state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRING] > 0 else NEVER
 
 
-@compiled
+@inner
 def join_heap(state: State, slot: int) -> None:
     """The order expires. O(log of those that do)."""
     place = state.counter[EXPIRING]
@@ -208,7 +208,7 @@ def join_heap(state: State, slot: int) -> None:
     _next_expiry(state)
 
 
-@compiled
+@inner
 def leave_heap(state: State, slot: int) -> None:
     """It does no more, if it did."""
     place = int64(state.extras[slot].heap_place)

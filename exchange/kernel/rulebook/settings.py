@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.rulebook.checks import DECREMENT, S_KILLED, S_ORDERS, S_POSITION
 from serl.exchange.kernel.rulebook.incoming import OWN, phase_of
 from serl.exchange.kernel.rulebook.orders import mark
@@ -24,7 +24,7 @@ RULE_LOT, RULE_TICK, RULE_MATCHING, RULE_ACTION = (
 )  # fmt: skip
 
 
-@compiled
+@inner
 def set_account(state: State, row: Any) -> bool:
     """Takes a setting over; False if it is none."""
     participant, which, value = row.order_id, int64(row.flags), row.price_ticks
@@ -46,7 +46,7 @@ def set_account(state: State, row: Any) -> bool:
     return True
 
 
-@compiled
+@inner
 def begin_counting(state: State) -> None:
     """From now on open orders are counted by account. O(orders), once."""
     state.counter[COUNTING] = 1
@@ -60,7 +60,7 @@ def begin_counting(state: State) -> None:
         state.watched[symbol] |= COUNTED
 
 
-@compiled
+@inner
 def set_rule(state: State, row: Any) -> bool:
     """Takes a rule over; False if it is none."""
     symbol, which, value = int64(row.symbol), int64(row.flags), row.price_ticks
@@ -84,7 +84,7 @@ def set_rule(state: State, row: Any) -> bool:
     return True
 
 
-@inlined
+@inner_inlined
 def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
     """One more entry of the tick table, in order of prices."""
     known, most = state.symbols[symbol], state.counter[PRICE_MAX]
@@ -105,7 +105,7 @@ def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
     return True
 
 
-@compiled
+@inner
 def set_ruled(state: State, symbol: int) -> None:
     """Notes whether the plain rules are all there is to a symbol."""
     known = state.symbols[symbol]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rulebook.incoming import (
     CONTINUOUS,
@@ -45,7 +45,7 @@ NOTHING, TOUCHED, COMES, NO_MEMORY = 0, 1, 2, 3
 """What a step of settling did: none applies; something in place; an order comes to the market; nothing yet, more memory is due."""
 
 
-@compiled
+@inner
 def _follow(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
     """Trailing stops take their new stop prices: (new count, NOTHING, NO_MEMORY or TOUCHED if it has to go on)."""
     last = state.symbols[symbol, LAST_TICKS]
@@ -69,7 +69,7 @@ def _follow(state: State, row: Any, events: Any, count: int, symbol: int) -> tup
     return count, NOTHING
 
 
-@compiled
+@inner
 def _due_stop(state: State, symbol: int) -> int:
     """The stop order that is triggered next, -1 if none is due."""
     book, known = STOP_QUEUE * state.halted.size + symbol, state.symbols[symbol]
@@ -82,7 +82,7 @@ def _due_stop(state: State, symbol: int) -> int:
     return -1
 
 
-@compiled
+@inner
 def _trigger(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     order = state.orders[slot]
     participant, qty = int64(order.participant), open_of(state, slot)
@@ -95,7 +95,7 @@ def _trigger(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     return count
 
 
-@compiled
+@inner
 def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
     """The first pegged order that is not at its price: (new count, what it did)."""
     slot = int64(state.lists[symbol, PEGS, FIRST])
@@ -121,7 +121,7 @@ def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> t
     return count, NOTHING
 
 
-@compiled
+@inner
 def _ready(state: State, symbol: int) -> int:
     """The first order of CONDITIONAL whose minimum can be met, -1 if there is none. O(those that cross x what they would meet)."""
     book = CONDITIONAL * state.halted.size + symbol
@@ -148,7 +148,7 @@ def _ready(state: State, symbol: int) -> int:
     return -1
 
 
-@compiled
+@inner
 def _step(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
     """The first thing that applies: (new count, what it did)."""
     if not far_room(state, symbol):
@@ -170,7 +170,7 @@ def _step(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple
     return count, NOTHING
 
 
-@compiled
+@inner
 def settle(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Settles every marked symbol: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
     while True:
@@ -193,7 +193,7 @@ def settle(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
             state.counter[UNSETTLED] -= 1
 
 
-@inlined
+@inner_inlined
 def _next_unsettled(state: State) -> int:
     """The symbol that is settled now: pass by pass, by number; -1 if all are."""
     if state.counter[UNSETTLED] == 0:
@@ -206,7 +206,7 @@ def _next_unsettled(state: State) -> int:
     return symbol
 
 
-@compiled
+@inner
 def expire(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Cancels what expires up to the command's time: (new count, DONE or EVENTS_FULL)."""
     while state.counter[EXPIRING] > 0:

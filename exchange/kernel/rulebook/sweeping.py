@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.matching import side_of
 from serl.exchange.kernel.rulebook.auction import AT_OPEN, leftover
@@ -18,7 +18,7 @@ DAY = int(TimeInForce.DAY)
 AUCTION_QUEUES = 2
 
 
-@inlined
+@inner_inlined
 def _why(state: State, row: Any, slot: int, phase: int) -> int:
     """Why the command cancels an order, 0 if it does not."""
     order = state.orders[slot]
@@ -34,7 +34,7 @@ def _why(state: State, row: Any, slot: int, phase: int) -> int:
     return leftover(state, slot, phase)
 
 
-@compiled
+@inner
 def _sweep_side(
     state: State, row: Any, events: Any, count: int, book: int, side: int, phase: int
 ) -> tuple[int, int, bool]:
@@ -61,7 +61,7 @@ def _sweep_side(
     return count, DONE, False
 
 
-@compiled
+@inner
 def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[int, int]:
     """Cancels what the command cancels, by symbol, queue, side, price, time: (new count, DONE or EVENTS_FULL); it goes on when called again."""
     symbols, queues = state.halted.size, QUEUES

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.matching import RESTING, SEEN, emit
 from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, open_of
@@ -14,13 +14,13 @@ CANCELLED, REDUCED = int(EventKind.CANCELLED), int(EventKind.REDUCED)
 R_LINKED = int(Reason.LINKED)
 
 
-@inlined
+@inner_inlined
 def veil(state: State, slot: int) -> int:
     """HIDDEN for an order that is not displayed."""
     return 0 if state.orders[slot].queue == SEEN else HIDDEN
 
 
-@compiled
+@inner
 def tell(
     state: State, row: Any, events: Any, count: int, slot: int, kind: int, command_id: int, price: int, qty: int, leaves: int,
     reason: int, flags: int, match: int,
@@ -33,7 +33,7 @@ def tell(
     ))  # fmt: skip
 
 
-@compiled
+@inner
 def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
     order, limit = state.orders[slot], limit_of(state, slot)
     reserve = open_of(state, slot) - order.open_lots
@@ -48,7 +48,7 @@ def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, com
     return count
 
 
-@compiled
+@inner
 def cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
     """Takes an order out of its queue and says so; its linked order goes with it. At most four events."""
     participant = int64(state.orders[slot].participant)
@@ -57,7 +57,7 @@ def cancel(state: State, row: Any, events: Any, count: int, slot: int, command_i
     return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
 
 
-@compiled
+@inner
 def cancel_linked(state: State, row: Any, events: Any, count: int, participant: int, order_id: int) -> int:
     """Cancels the other of two linked orders: one in a queue, or the incoming one, whose rest is then cut. The link is gone."""
     slot = ids.find(state, participant, order_id)
@@ -71,7 +71,7 @@ def cancel_linked(state: State, row: Any, events: Any, count: int, participant: 
     return count
 
 
-@compiled
+@inner
 def unlink_pair(state: State, slot: int) -> int:
     """Ends the link of an order: the order_id of the other one, 0 if there is none."""
     if not state.orders[slot].special:
@@ -81,7 +81,7 @@ def unlink_pair(state: State, slot: int) -> int:
     return link
 
 
-@compiled
+@inner
 def take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: int, command_id: int, reason: int) -> int:
     """Takes lots off an order that keeps its place, fewer than are open, from its reserve first. At most two events."""
     order = state.orders[slot]

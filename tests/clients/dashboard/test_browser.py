@@ -1,5 +1,6 @@
 """The dashboard as people see it: a real exchange, a real dashboard, a real browser. Screenshots go to the folder that SERL_SCREENSHOTS names."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -166,9 +167,19 @@ def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: 
         page.get_by_label("speed").select_option("10")
         before = page.inner_text("#clock")
         eventually(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds a second", 10)
-        page.get_by_label("Time of day to go on to").fill("15:00:00")
-        page.get_by_role("button", name="Go on to").click()
+        page.get_by_label("Time of day to go on to").fill("15:00")
+        page.keyboard.press("Enter")
         eventually(lambda: page.inner_text("#clock").startswith("15:0"), "it went on")
+        with connect(endpoint, "quoter") as client:
+            client.buy("SIM", 1, 1)
+        page.get_by_label("Time of day to go on to").fill("14:00:00")
+        page.get_by_role("button", name="Go on to").click()
+        page.wait_for_selector(".toast.failed")
+        said = page.inner_text(".toast")
+        assert said.startswith("14:00:00 has passed, and an exchange's time never goes back")
+        assert said.endswith(
+            "start the exchange anew (with another --journal folder, or none), then the replay with --from 14:00:00"
+        )
 
 
 def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown) -> None:
@@ -221,6 +232,40 @@ def test_every_size_and_theme(
         looked.page.screenshot(path=str(screenshots / f"market-{width}-{scheme}.png"), full_page=True)
         looked.page.keyboard.press("t")
         assert looked.page.evaluate("document.documentElement.dataset.theme") != scheme
+        assert looked.said == []
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_order_flow_by_kind_of_trader(
+    opened: Any, endpoint: str, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
+) -> None:
+    """Of eight kinds the six that send most and the rest together; what is counted can be chosen."""
+    random = np.random.default_rng(1)
+    kinds = [f"trader_{name}" for name in "abcdefgh"]
+    for host in range(2):
+        seconds = [
+            {"second": 34200 + second, "sent": {"SIM": {kind: random.integers(1, 5 * place + 6, 4).tolist() for place, kind in enumerate(kinds)}}}
+            for second in range(300)
+        ]  # fmt: skip
+        (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
+    with (
+        dashboard(endpoint, "--flow", str(tmp_path)) as shown,
+        Looked(opened, shown.address, width, height, scheme) as looked,
+    ):
+        panel = looked.page.locator("#flow-panel")
+        panel.locator(".u-label:text-is('trader h')").wait_for()
+        labels = panel.locator(".u-legend:visible .u-label").all_inner_texts()
+        assert labels[1:] == ["others", *(f"trader {name}" for name in "cdefgh")]
+        eventually(lambda: "per 4 s" in panel.inner_text(), "300 seconds are 75 bars")
+        panel.scroll_into_view_if_needed()
+        looked.page.screenshot(path=str(screenshots / f"flow-{width}-{scheme}.png"), full_page=True)
+        choice = looked.page.get_by_label("Order flow by")
+        choice.select_option("cancels")
+        assert panel.locator(".u-legend:visible .u-label").count() == 8
+        choice.select_option("side")
+        assert "bids added" in panel.locator(".u-legend:visible").inner_text()
+        assert looked.page.evaluate("document.documentElement.scrollWidth") <= width
         assert looked.said == []
 
 

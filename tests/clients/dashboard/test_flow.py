@@ -1,0 +1,67 @@
+"""Files of order flow become bars of a bounded number."""
+
+import json
+from pathlib import Path
+
+from serl.clients.dashboard.flow import BARS_MAX, Flow
+
+OPEN_S = 34_200
+
+
+def line(second: int, kind: str = "noise", *counts: int) -> str:
+    return json.dumps({"second": second, "sent": {"SIM": {kind: list(counts or (1, 0, 0, 10))}}}) + "\n"
+
+
+def test_hosts_are_summed_and_kinds_kept_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(line(OPEN_S) + line(OPEN_S + 2, "value", 0, 3, 1, 7))
+    (tmp_path / "b.jsonl").write_text(line(OPEN_S, "noise", 2, 0, 5, 1))
+    flow = Flow(tmp_path)
+    assert flow.read() and not flow.read()
+    shown = flow.shown("SIM")
+    assert (shown["start_s"], shown["bar_s"], shown["bars"]) == (OPEN_S, 1, 3)
+    assert shown["kinds"]["noise"] == [[3, 0, 0], [0, 0, 0], [5, 0, 0], [11, 0, 0]]
+    assert shown["kinds"]["value"] == [[0, 0, 0], [0, 0, 3], [0, 0, 1], [0, 0, 7]]
+    assert flow.shown("ABC")["kinds"] == {}
+
+
+def test_a_long_run_has_no_more_bars_and_loses_nothing(tmp_path: Path) -> None:
+    seconds = range(OPEN_S, OPEN_S + 5000)
+    (tmp_path / "a.jsonl").write_text("".join(map(line, seconds)))
+    flow = Flow(tmp_path)
+    while flow.read():
+        pass
+    shown = flow.shown("SIM")
+    assert BARS_MAX / 2 <= shown["bars"] <= BARS_MAX and shown["bar_s"] == 64
+    assert sum(shown["kinds"]["noise"][0]) == len(seconds)
+    assert shown["kinds"]["noise"][0][1] == shown["bar_s"]
+
+
+def test_only_whole_lines_are_taken(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.jsonl", line(OPEN_S)
+    flow = Flow(tmp_path)
+    assert not flow.read() and flow.shown("SIM")["bars"] == 0
+    path.write_text(whole[:20])
+    assert not flow.read()
+    path.write_text(whole)
+    assert flow.read() and flow.shown("SIM")["kinds"]["noise"][3] == [10]
+
+
+def test_files_that_begin_anew_are_a_new_run(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(line(OPEN_S + second) for second in range(9)))
+    (tmp_path / "gone.jsonl").write_text(line(OPEN_S, "value"))
+    flow = Flow(tmp_path)
+    flow.read()
+    path.write_text(line(OPEN_S + 60))
+    (tmp_path / "gone.jsonl").unlink()
+    while flow.read():
+        pass
+    shown = flow.shown("SIM")
+    assert list(shown["kinds"]) == ["noise"] and (shown["start_s"], shown["bars"]) == (OPEN_S + 60, 1)
+
+
+def test_what_is_no_line_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"second": 1, "sent": 7}\n' + line(OPEN_S))
+    flow = Flow(tmp_path)
+    flow.read()
+    assert "not a line of order flow" in flow.shown("SIM")["problem"]

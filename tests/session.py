@@ -1,0 +1,130 @@
+"""A page as people follow it: its console blocks typed one after the other, in one folder, each server in a terminal of its own."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.served import free_endpoint
+from tests.test_help import ALL
+from tests.written import ROOT, Block, answers, commands
+
+BANNERS = {("exchange", "start"): "  journal", ("dashboard",): "operator"}
+"""What servers say when they are ready."""
+PATIENCE_S = 240
+MEASURED = r"[\d.,]+(?= s\b|/s)"
+"""Times and rates, which differ each time."""
+
+
+def calls(words: list[str]) -> tuple[str, ...]:
+    """The command of serl that is called; () of anything else."""
+    return next((tuple(words[1:end]) for end in (3, 2) if words[0] == "serl" and tuple(words[1:end]) in ALL), ())
+
+
+def ends(words: list[str]) -> bool:
+    """Whether a command ends by itself."""
+    return calls(words) not in BANNERS and (calls(words) != ("agents", "start") or "--until" in words)
+
+
+@dataclass
+class Terminal:
+    """A command under way."""
+
+    line: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    @property
+    def text(self) -> str:
+        """What it has said."""
+        return self.log.read_text()
+
+    def wait_for(self, banner: str) -> None:
+        """Returns when it has said that."""
+        deadline = time.monotonic() + PATIENCE_S
+        while banner not in self.text:
+            assert self.process.poll() is None and time.monotonic() < deadline, f"{self.line}\n{self.text[-3000:]}"
+            time.sleep(0.02)
+
+    def finish(self, answer: list[str]) -> None:
+        """Returns when it has ended well, and has answered as the page says."""
+        status = self.process.wait(PATIENCE_S)
+        assert status == 0, f"{self.line}: {status}\n{self.text[-3000:]}"
+        for line in answer:
+            assert re.sub(MEASURED, "#", line) in re.sub(MEASURED, "#", self.text), self.line
+
+    def stop(self) -> None:
+        """Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(PATIENCE_S)
+        assert "Traceback" not in self.text, f"{self.line}\n{self.text[-3000:]}"
+
+
+class Session:
+    """Whoever follows a page, in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ours = {"--endpoint": free_endpoint()}
+        self._ours["--connect"] = self._ours["--endpoint"]
+        self._terminals: list[Terminal] = []
+        self._servers: list[Terminal] = []
+
+    def type(self, block: Block) -> None:
+        """Types a block. From its first server on everything has a terminal of its own; it is over when all that ends has ended."""
+        lines = [shlex.split(line) for line in commands(block)]
+        for option, *_ in block.options:
+            assert any(self._knows(words, option) for words in lines), f"no command of the block has {option}"
+        waiting, alone = [], True
+        if ("exchange", "start") in map(calls, lines):
+            self.end()  # an exchange that a page starts again is a new one
+        for words, answer in zip(lines, answers(block), strict=True):
+            terminal = self._start(words, block)
+            if not ends(words):
+                alone = False
+                self._servers.append(terminal)
+                terminal.wait_for(BANNERS.get(calls(words), ""))
+            elif alone:
+                terminal.finish(answer)
+            else:
+                waiting.append((terminal, answer))
+        for terminal, answer in waiting:
+            terminal.finish(answer)
+
+    def _knows(self, words: list[str], option: str) -> bool:
+        return not calls(words) or any(option in one.opts for one in ALL[calls(words)].params)
+
+    def _start(self, words: list[str], block: Block) -> Terminal:
+        ours = [*self._ours.items(), *([("--port", "0")] if calls(words) == ("dashboard",) else [])]
+        ours = ours if calls(words) else []
+        more = [one for one in (*ours, *block.options) if self._knows(words, one[0])]
+        programs = {"serl": [sys.executable, "-u", "-m", "serl"], "python": [sys.executable]}
+        log = self._folder / f"terminal-{len(self._terminals)}.log"
+        with log.open("wb") as said:
+            process = subprocess.Popen(
+                [*programs[words[0]], *words[1:], *(word for one in more for word in one)],
+                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+            )  # fmt: skip
+        self._terminals.append(Terminal(shlex.join(words), process, log))
+        return self._terminals[-1]
+
+    def end(self) -> None:
+        """Ctrl-C to what still runs, the last first; none of it may have ended before."""
+        for terminal in reversed(self._servers):
+            assert terminal.process.poll() in (None, 0), f"{terminal.line}\n{terminal.text[-3000:]}"
+            terminal.stop()
+        self._servers.clear()
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for terminal in self._terminals:
+            terminal.process.kill()
+            terminal.process.wait()
