@@ -63,8 +63,8 @@ PROFILES = {
     "terms": Profile(20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45),
     "phases": Profile(15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012),
     "crowded": Profile(
-        8.0, 0.3, 8, 0.2, 0.02, 0.004, cancel=0.25, replace=0.06, rare=0.01, special=0.5, states=0.02,
-        limits=MarketLimits(orders_open_max=120, levels_max=18, window_ticks=128, price_ticks_max=30_000, participants_max=16),
+        8.0, 0.3, 8, 0.15, 0.02, 0.004, cancel=0.18, replace=0.06, rare=0.01, special=0.5, states=0.02,
+        limits=MarketLimits(orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16),
     ),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)

@@ -30,6 +30,8 @@ def operation(
         return int(random.integers(low, max(low, high) + 1))
 
     which = random.random()
+    if which < 0.01:
+        return [Operation(int(CommandKind.RULE - draw(0, 1)), symbol, draw(-1, 99), draw(0, 7), draw(-1, 0))]
     if which < 0.35:
         phases = [*COLLECTING, *COLLECTING, Phase.CLOSED, Phase.CONTINUOUS]
         made = [Operation(CommandKind.PHASE, symbol, flags=int(phases[draw(0, len(phases) - 1)]))]
