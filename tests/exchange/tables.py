@@ -14,7 +14,7 @@ from tests.exchange.notation import assert_numbered, parse_all, show
 
 Case = tuple[str, str, str, str]
 AnyMarket = Market | ReferenceMarket
-IMPLEMENTATIONS = [ReferenceMarket]
+IMPLEMENTATIONS = [Market, ReferenceMarket]
 OPERATOR = 9
 LIMITS = MarketLimits(
     qty_lots_max=1000, price_ticks_max=10_000, orders_open_max=32, participants_max=16, window_ticks=128
