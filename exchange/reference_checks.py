@@ -58,7 +58,7 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
         reason = Reason.BAD_TIME_IN_FORCE
     elif c.flags and flags_are_bad(c):
         reason = Reason.BAD_FLAGS
-    elif terms_are_bad(state, c, terms):
+    elif (terms or c.flags or c.time_in_force == TimeInForce.GTT) and terms_are_bad(state, c, terms):
         reason = Reason.BAD_TERMS
     elif (book.phase != Phase.CONTINUOUS and not _is_of_phase(c, book.phase)) or (
         book.phase not in (Phase.PRE_OPEN, Phase.OPENING) and c.time_in_force == TimeInForce.AT_OPEN
