@@ -243,7 +243,7 @@ def _interrupt(state: State, order: Order) -> None:
     """An incoming order would trade outside the band of a symbol."""
     book = state.books[order.symbol]
     leave_continuous(state, book, Phase.VOLATILITY)
-    about = Order(0, 0, 0, 0, 0, order.symbol, order.participant, 0, 0, 0)
+    about = Order(0, 0, 0, 0, 0, order.symbol, order.participant, order.side, 0, 0)
     state.tell(EventKind.PHASED, about, command_id=0, flags=book.phase)
 
 

@@ -188,7 +188,7 @@ RULES: list[Case] = [
         p3 TRIGGERED c0 o10 #4 s0 sell 3@90 leaves 3 HIDDEN
         p4 FILL c0 o10 #3 s0 buy 1@99 leaves 0 MAKER HIDDEN m2
         p3 FILL c0 o10 #0 s0 sell 1@99 leaves 2 m2
-        p3 PHASED c0 o0 #0 s0 buy 0@0 leaves 0 VOLATILITY
+        p3 PHASED c0 o0 #0 s0 sell 0@0 leaves 0 VOLATILITY
         p3 RESTED c0 o10 #5 s0 sell 2@90 leaves 2
         p1 CANCELLED c3 o2 #2 s0 buy 2@94 leaves 0 REQUESTED RESTING"""),
     ("the band does not hold in an auction with action 1", "p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_ACTION 1; p9 c3 PHASE INTRADAY; p1 c1 NEW buy 1@110; p2 c1 NEW sell 1@110", "p9 c4 UNCROSS", """
