@@ -66,11 +66,12 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
         for queue in queues:
             reserves = 0
             for other in queue.at(price):
+                if queue is queues[2] and order.open_lots - found < other.minimum_lots:
+                    continue  # it is never met
                 own = other.participant == order.participant
                 if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in ENDING):
                     return found
-                too_small = queue is queues[2] and order.open_lots - found < other.minimum_lots
-                if not (too_small or (own and mode == SelfTrade.OLDEST) or other.link or other.flags & REDUCE_ONLY):
+                if not (own and mode == SelfTrade.OLDEST or other.link or other.flags & REDUCE_ONLY):
                     found += other.open_lots
                     reserves += other.reserve_lots
             found += reserves
