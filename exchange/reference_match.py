@@ -71,7 +71,7 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
                 own = other.participant == order.participant
                 if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in ENDING):
                     return found
-                if not (own and mode == SelfTrade.OLDEST or other.link or other.flags & REDUCE_ONLY):
+                if not ((own and mode == SelfTrade.OLDEST) or other.link or other.flags & REDUCE_ONLY):
                     found += other.open_lots
                     reserves += other.reserve_lots
             found += reserves
