@@ -150,13 +150,19 @@ def stop(connect: str, token: str) -> None:
     click.echo("stopping")
 
 
+OPERATIONS = {
+    "end-day": (16,), "halt": (17,), "resume": (18,), "uncross": (21,), "continuous": (20, 0), "pre-open": (20, 1), "opening": (20, 2),
+    "intraday": (20, 3), "volatility": (20, 4), "closing": (20, 5), "closed": (20, 6),
+}  # fmt: skip
+"""CommandKind, and the Phase."""
+
+
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
-@click.argument("what", type=click.Choice(["end-day", "halt", "resume"]))
-@click.option("--symbol", default=0, show_default=True, help="Symbol number (halt, resume).")
+@click.argument("what", type=click.Choice(list(OPERATIONS)))
+@click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
 @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
 def operate(what: str, symbol: int, connect: str, token: str) -> None:
-    """Ends the day (cancels DAY orders), halts or resumes a symbol."""
-    kinds = {"end-day": 16, "halt": 17, "resume": 18}
-    _ask(connect, "admin", 163, 1, token, kinds[what], symbol)
+    """Ends the day (cancels DAY orders), halts or resumes a symbol, brings it into a phase of the day, or holds an auction now."""
+    _ask(connect, "admin", 163, 1, token, *OPERATIONS[what][:1], symbol, *OPERATIONS[what][1:])
     click.echo(f"{what}: done")

@@ -153,12 +153,19 @@ class ExchangeConfig(_Section):
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
     accounts: dict[str, AccountConfig] = {}
     time_zone: str = "UTC"
+    full_rule_book: bool = False
     endpoint: str = "tcp://127.0.0.1:5570"
     clock: ClockConfig = ClockConfig()
     journal: JournalConfig = JournalConfig()
     login: LoginConfig = LoginConfig()
     limits: LimitsConfig = LimitsConfig()
     intervals: IntervalsConfig = IntervalsConfig()
+
+    @property
+    def needs_full_rule_book(self) -> bool:
+        """Whether it is to be loaded at the start, rather than by the first order that needs it."""
+        plain = all(symbol == SymbolConfig(**symbol.reference) for symbol in self.symbols)
+        return self.full_rule_book or bool(self.accounts) or not plain
 
     @field_validator("time_zone")
     @classmethod

@@ -27,11 +27,13 @@ class Daytime:
     def __init__(self, core: Core, config: ExchangeConfig, own: Callable[[], int], now_ns: int) -> None:
         self._core, self._own = core, own
         self._symbols = config.symbols
-        self._midnight_ns = midnight_ns(now_ns, config.time_zone) if config.clock.kind == "live" else 0
+        self._zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
         self._due: list[Due] = []
         for number, symbol in enumerate(config.symbols):
             for entry in symbol.day:
-                time_ns = self._midnight_ns + time_of_day_ns(entry.at)
+                time_ns = time_of_day_ns(entry.at)
+                if self._zone is not None:
+                    time_ns = local_ns(now_ns, time_ns, self._zone)
                 self._due.append((time_ns, number, CommandKind.PHASE, Phase[entry.phase.upper()]))
             if symbol.auction_every_s:
                 every_ns = round(symbol.auction_every_s * SECOND_NS)
@@ -50,7 +52,7 @@ class Daytime:
                 rows.append(command(CommandKind.ACCOUNT, order_id=number, flags=setting, price_ticks=value))
         phases = {}
         while self._due and self._due[0][0] <= now_ns:
-            _, number, kind, phase = heapq.heappop(self._due)
+            _, number, kind, phase = self._pop()
             if kind == CommandKind.PHASE:
                 phases[number] = phase
         for number, phase in phases.items():
@@ -77,16 +79,25 @@ class Daytime:
             before(time_ns)
             time_ns = self.next_ns  # what came before may have made something due earlier
             if self._due and self._due[0][0] <= time_ns:
-                self._do(heapq.heappop(self._due))
+                self._do(self._pop())
             else:
                 self._send([command(CommandKind.TIME)], time_ns)
+
+    def _pop(self) -> Due:
+        """What is due first; on a live clock the same comes again the next day."""
+        due = heapq.heappop(self._due)
+        time_ns, number, kind, phase = due
+        if kind == CommandKind.UNCROSS:
+            every_ns = round(self._symbols[number].auction_every_s * SECOND_NS)
+            heapq.heappush(self._due, (time_ns + every_ns, number, kind, phase))
+        elif self._zone is not None and not (number in self._interrupted and phase == Phase.CONTINUOUS):
+            heapq.heappush(self._due, (next_day_ns(time_ns, self._zone), number, kind, phase))
+        return due
 
     def _do(self, due: Due) -> None:
         time_ns, number, kind, phase = due
         current = int(self._core.market.state.symbols[number, PHASE])
         if kind == CommandKind.UNCROSS:
-            every_ns = round(self._symbols[number].auction_every_s * SECOND_NS)
-            heapq.heappush(self._due, (time_ns + every_ns, number, kind, phase))
             if current == Phase.INTRADAY:
                 self._send([command(kind, symbol=number)], time_ns)
             return
@@ -105,11 +116,20 @@ class Daytime:
                 heapq.heappush(self._due, (until_ns, number, CommandKind.PHASE, Phase.CONTINUOUS))
 
 
-def midnight_ns(now_ns: int, time_zone: str) -> int:
-    """The last midnight of a time zone, in nanoseconds since 1970."""
-    local = datetime.fromtimestamp(now_ns / SECOND_NS, ZoneInfo(time_zone))
-    midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
-    return int((midnight - datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))) / timedelta(microseconds=1)) * 1000
+def local_ns(now_ns: int, time_of_day: int, zone: ZoneInfo) -> int:
+    """A local time of this day (nanoseconds as a clock on the wall shows them after midnight) in nanoseconds since 1970, whatever the clock
+    does to summer time in between."""
+    seconds, rest_ns = divmod(time_of_day, SECOND_NS)
+    today = datetime.fromtimestamp(now_ns // SECOND_NS, zone)
+    shown = datetime(today.year, today.month, today.day) + timedelta(seconds=seconds)
+    return int(shown.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns
+
+
+def next_day_ns(time_ns: int, zone: ZoneInfo) -> int:
+    """The same time on the wall a day later."""
+    seconds, rest_ns = divmod(time_ns, SECOND_NS)
+    shown = datetime.fromtimestamp(seconds, zone).replace(tzinfo=None) + timedelta(days=1)
+    return int(shown.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns
 
 
 def _rules(symbol: SymbolConfig, number: int) -> list[Rows]:

@@ -24,7 +24,7 @@ from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.ports import owner_of
 from serl.exchange.queries import Queries, answer_all
-from serl.exchange.records import CommandKind, command
+from serl.exchange.records import CommandKind, Phase, command
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -69,8 +69,8 @@ class Exchange:
         self._stopping = ""
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
-        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.core.warm()
+        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s)
 
@@ -211,8 +211,11 @@ class Exchange:
             self.core.save_snapshot()
             result = self.core.command_sequence
         elif kind == Kind.OPERATE:
-            _, _, asked, symbol = wire.expect(message, "[163, request, token, kind, symbol]", int, str, int, int)
-            self._operate(asked, symbol)
+            form = "[163, request, token, kind, symbol] or, with a phase, [163, request, token, kind, symbol, phase]"
+            _, _, asked, symbol, *flags = wire.expect(
+                message, form, int, str, *[int] * min(3, max(2, len(message) - 3))
+            )
+            self._operate(asked, symbol, *flags)
         else:
             raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 164")
         return pack(
@@ -231,15 +234,25 @@ class Exchange:
         if login.tokens and token not in allowed:
             raise Refusal("not_permitted", "the token of an operator is due")
 
-    def _operate(self, kind: int, symbol: int) -> None:
-        if kind not in (CommandKind.END_DAY, CommandKind.HALT, CommandKind.RESUME):
-            raise Refusal("malformed", f"END_DAY (16), HALT (17) or RESUME (18) is due; got {kind}")
+    def _operate(self, kind: int, symbol: int, phase: int = 0) -> None:
+        if kind not in (
+            CommandKind.END_DAY,
+            CommandKind.HALT,
+            CommandKind.RESUME,
+            CommandKind.PHASE,
+            CommandKind.UNCROSS,
+        ):
+            raise Refusal(
+                "malformed", f"END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21) is due; got {kind}"
+            )
+        if not 0 <= phase <= max(Phase):
+            raise Refusal("malformed", f"a phase from 0 to {max(Phase)} is due; got {phase}")
         if not 0 <= symbol < len(self.config.symbols):
             raise Refusal(
                 "unknown_symbol", f"a symbol number from 0 to {len(self.config.symbols) - 1} is due; got {symbol}"
             )
         number = self.sessions.own_participant()
-        self.core.submit(command(kind, symbol=symbol, participant=number, time_ns=self.clock.now_ns()))
+        self.core.submit(command(kind, symbol=symbol, flags=phase, participant=number, time_ns=self.clock.now_ns()))
 
     def _close(self) -> None:
         for slot in self.sessions.live():

@@ -16,7 +16,17 @@ from serl.exchange.kernel.rulebook.meeting import (
     obtainable,
     taker_not_reducing,
 )  # fmt: skip
-from serl.exchange.kernel.rulebook.orders import drop, enlist, join_heap, limit_of, make_special, mark, move, open_of, put
+from serl.exchange.kernel.rulebook.orders import (
+    drop,
+    enlist,
+    join_heap,
+    limit_of,
+    make_special,
+    mark,
+    move,
+    open_of,
+    put,
+)
 from serl.exchange.kernel.rulebook.telling import CANCELLED, R_LINKED, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (

@@ -30,6 +30,7 @@ from serl.exchange.kernel.state import (
     PRICE,
     SELF_TRADE,
     SHARE_AFTER,
+    SHARE_AT,
     SHARE_LAST,
     SHARE_OF,
     SHARE_REST,
@@ -322,31 +323,40 @@ def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
 
 
 @inner
-def _next_share(state: State, slot: int) -> tuple[int, int]:
-    """(slot, lots) of the next order of a displayed level that gets something of the incoming one; begins a round where none goes on."""
-    incoming, level = state.incoming, state.levels[state.orders[slot].level]
-    if incoming[SHARE_OF] == 0:
-        if incoming[LEFT] >= level.qty_lots:
-            return slot, min(incoming[LEFT], state.orders[slot].open_lots)
-        incoming[SHARE_OF], incoming[SHARED], incoming[SHARE_AFTER] = incoming[LEFT], level.qty_lots, 0
-        rest = incoming[LEFT]
-        place = int64(level.first)
-        while place >= 0:
-            rest -= incoming[SHARE_OF] * state.orders[place].open_lots // incoming[SHARED]
-            place = int64(state.orders[place].next)
-        incoming[SHARE_REST], incoming[SHARE_LAST] = rest, state.orders[level.last].order_number
-    slot = int64(level.first)
+def _begin_round(state: State, level: Any) -> None:
+    """Every order that is in a displayed level now gets its share of the incoming one; what that leaves goes to the oldest."""
+    incoming = state.incoming
+    lots = min(incoming[LEFT], level.qty_lots)
+    rest, slot = lots, int64(level.first)
     while slot >= 0:
-        order = state.orders[slot]
-        if incoming[SHARE_AFTER] < order.order_number <= incoming[SHARE_LAST]:
-            share = incoming[SHARE_OF] * order.open_lots // incoming[SHARED]
-            more = min(incoming[SHARE_REST], order.open_lots - share)
-            if share + more > 0:
-                incoming[SHARE_REST] -= more
-                incoming[SHARE_AFTER] = order.order_number
-                return slot, share + more
-        slot = int64(order.next)
-    return -1, 0
+        rest -= lots * state.orders[slot].open_lots // level.qty_lots
+        slot = int64(state.orders[slot].next)
+    incoming[SHARE_OF], incoming[SHARED], incoming[SHARE_REST] = lots, level.qty_lots, rest
+    incoming[SHARE_AT], incoming[SHARE_AFTER] = level.price_ticks, 0
+    incoming[SHARE_LAST] = state.orders[level.last].order_number
+
+
+@inner
+def _next_share(state: State, slot: int) -> tuple[int, int]:
+    """(slot, lots) of the next order of a displayed level that gets something of the incoming one; a new round begins behind the last."""
+    incoming, level = state.incoming, state.levels[state.orders[slot].level]
+    if incoming[SHARE_AT] != level.price_ticks:
+        incoming[SHARE_OF] = 0
+    while True:
+        if incoming[SHARE_OF] == 0:
+            _begin_round(state, level)
+        slot = int64(level.first)
+        while slot >= 0:
+            order = state.orders[slot]
+            if incoming[SHARE_AFTER] < order.order_number <= incoming[SHARE_LAST]:
+                share = incoming[SHARE_OF] * order.open_lots // incoming[SHARED]
+                more = min(incoming[SHARE_REST], order.open_lots - share)
+                if share + more > 0:
+                    incoming[SHARE_REST] -= more
+                    incoming[SHARE_AFTER] = order.order_number
+                    return slot, share + more
+            slot = int64(order.next)
+        incoming[SHARE_OF] = 0
 
 
 @inner

@@ -1,0 +1,96 @@
+"""The full rule book, one core, in process: an opening auction of 100,000 orders, and what an order costs beside the plain path.
+
+The auction: limit orders of two sides that overlap, 400 prices, seed 1; `opening_auction_ms` is the PHASE command that ends it. The stream is that of `kernel` (100,000
+messages), in batches of 256; watched: one hidden order far away sends every command of the symbol through the full rule book. Icebergs: 1,000 with ten parts each, swept.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.stream import make
+from serl.exchange.market import Market
+from serl.exchange.records import COMMAND, CommandFlag, CommandKind, EventKind, Phase, Rows, Side, command
+from serl.exchange.terms import Terms, order
+
+ORDERS, MESSAGES, ROUNDS, SEED = 100_000, 100_000, 5, 1
+OPERATOR, TRADER = 9, 8
+
+
+def _collected() -> tuple[Market, Rows]:
+    """A market in PRE_OPEN and the orders that are sent into it."""
+    market = Market(1)
+    market.grant_operator(OPERATOR)
+    market.submit(command(CommandKind.PHASE, flags=Phase.PRE_OPEN, participant=OPERATOR, command_id=1))
+    rng = np.random.default_rng(SEED)
+    rows = np.zeros(ORDERS, COMMAND)
+    rows["kind"], rows["command_id"] = CommandKind.NEW, np.arange(1, ORDERS + 1)
+    rows["side"] = rng.integers(0, 2, ORDERS)
+    rows["price_ticks"] = 10_000 + rng.integers(-150, 250, ORDERS) * np.where(rows["side"] == Side.BUY, -1, 1)
+    rows["qty_lots"] = rng.integers(1, 100, ORDERS)
+    return market, rows
+
+
+def _auction() -> tuple[float, float, int]:
+    """(seconds to take the orders, seconds of the auction, matches)."""
+    market, rows = _collected()
+    began = time.perf_counter()
+    market.submit(rows)
+    taken = time.perf_counter()
+    opened = time.perf_counter()
+    events = market.submit(command(CommandKind.PHASE, flags=Phase.CONTINUOUS, participant=OPERATOR, command_id=2))
+    done = time.perf_counter()
+    return taken - began, done - opened, int((events["kind"] == EventKind.FILL).sum()) // 2
+
+
+def _stream(watched: bool) -> float:
+    """ns a message of the plain stream."""
+    build, stream = make(MESSAGES, 1_000, SEED)
+    market = Market(1)
+    market.submit(build)
+    if watched:
+        hidden = command(
+            CommandKind.NEW,
+            side=Side.BUY,
+            qty_lots=1,
+            price_ticks=1,
+            flags=CommandFlag.HIDDEN,
+            participant=TRADER,
+            command_id=1,
+        )
+        market.submit(hidden)
+    began = time.perf_counter()
+    for start in range(0, len(stream), 256):
+        market.submit(stream[start : start + 256])
+    return (time.perf_counter() - began) / len(stream) * 1e9
+
+
+def _icebergs() -> float:
+    """ns a fill of icebergs that are swept."""
+    market = Market(1)
+    rows = [
+        order(2 * number + 1, Terms(display_lots=10), side=Side.SELL, qty_lots=100, price_ticks=1_000 + number % 50, participant=TRADER)
+        for number in range(1_000)
+    ]  # fmt: skip
+    market.submit(np.concatenate(rows))
+    sweep = command(
+        CommandKind.NEW, side=Side.BUY, qty_lots=100_000, price_ticks=2_000, participant=OPERATOR, command_id=1
+    )
+    began = time.perf_counter()
+    events = market.submit(sweep)
+    return (time.perf_counter() - began) / int((events["kind"] == EventKind.FILL).sum() / 2) * 1e9
+
+
+def run() -> dict[str, Any]:
+    """All figures, medians over the rounds."""
+    _auction(), _stream(True), _icebergs()
+    auctions = [_auction() for _ in range(ROUNDS)]
+    return {
+        "opening_auction_ms": float(np.median([seconds for _, seconds, _ in auctions])) * 1e3,
+        "opening_auction_matches": auctions[0][2],
+        "collected_orders_per_s": ORDERS / float(np.median([seconds for seconds, _, _ in auctions])),
+        "ns_plain": float(np.median([_stream(False) for _ in range(ROUNDS)])),
+        "ns_watched": float(np.median([_stream(True) for _ in range(ROUNDS)])),
+        "ns_iceberg_fill": float(np.median([_icebergs() for _ in range(ROUNDS)])),
+    }

@@ -1,0 +1,186 @@
+"""Phases by the calendar, rules and accounts by configuration, batch auctions, what expires: on a served exchange."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from pydantic import ValidationError
+
+from serl.clients.blocking import Exchange, connect
+from serl.clients.errors import Rejected
+from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
+from serl.exchange.daytime import local_ns, next_day_ns
+from serl.exchange.records import Phase, SelfTrade, TimeInForce
+from serl.exchange.terms import Terms
+from serl.exchange.wire import Kind
+from tests.served import start_exchange
+
+OPENING = [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]
+HOUR_NS = 3600 * 10**9
+
+
+def scaled(start: str, speed: float = 10.0, **symbol: object) -> dict[str, object]:
+    clock = {"kind": "scaled", "start": start, "speed": speed}
+    return {"clock": clock, "symbols": [{"name": "AMZN", **symbol}], "full_rule_book": True}
+
+
+@contextmanager
+def market(config: dict[str, object], folder: Path) -> Iterator[tuple[Exchange, Exchange]]:
+    """Two clients of an exchange."""
+    kind = config["clock"]["kind"]  # type: ignore[index]
+    with (
+        start_exchange(clock=kind, config=config, folder=folder) as served,
+        connect(served.endpoint, "ann") as ann,
+        connect(served.endpoint, "bob") as bob,
+    ):
+        yield ann, bob
+
+
+def until(what: Callable[[], bool], client: Exchange) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        client.wait(0.05)
+
+
+def phase(client: Exchange) -> int:
+    return int(client.ask(Kind.STATUS, 0)[5][1])
+
+
+def test_the_day_opens_with_an_auction(tmp_path: Path) -> None:
+    with market(scaled("09:29:30", day=OPENING), tmp_path) as (ann, bob):
+        assert phase(ann) == Phase.PRE_OPEN
+        ann.buy("AMZN", 10, 103)
+        bob.sell("AMZN", 6, 100)
+        with pytest.raises(Rejected, match="WRONG_PHASE"):
+            bob.sell("AMZN", 6, 100, time_in_force=TimeInForce.IOC)
+        assert not ann.fills()
+        price, volume, imbalance = ann.ask(Kind.INDICATIVE, 0)[5]
+        assert (volume, imbalance) == (6, 4)
+        until(lambda: bool(ann.fills() and bob.fills()), ann)
+        assert {fill.price_ticks for fill in (*ann.fills(), *bob.fills())} == {price}
+        assert phase(ann) == Phase.CONTINUOUS
+        assert ann.book("AMZN") == ([(103, 4, 1)], [])
+
+
+def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:
+    with market(scaled("09:29:30", day=OPENING), tmp_path) as (ann, bob):
+        ann.follow("AMZN")
+        for price in (101, 102, 103):
+            bob.buy("AMZN", 5, price)
+            bob.sell("AMZN", 4, price - 2)
+        until(lambda: phase(bob) == Phase.CONTINUOUS, ann)
+        until(lambda: ann.book("AMZN") == bob.book("AMZN"), ann)
+        bids, asks = ann.book("AMZN")
+        assert bids and (not asks or bids[0][0] < asks[0][0])
+
+
+def test_what_expires_does_so_while_nobody_says_anything(tmp_path: Path) -> None:
+    with market(scaled("10:00"), tmp_path) as (ann, _):
+        terms = Terms(expire_ns=10 * HOUR_NS + 20 * 10**9)
+        order = ann.buy("AMZN", 10, 103, time_in_force=TimeInForce.GTT, terms=terms)
+        until(lambda: order.state == "done", ann)
+
+
+def test_batch_auctions(tmp_path: Path) -> None:
+    config = scaled("10:00", auction_every_s=5, day=[{"at": "09:00", "phase": "intraday"}])
+    with market(config, tmp_path) as (ann, bob):
+        for _ in range(2):
+            done = len(ann.fills())
+            ann.buy("AMZN", 10, 103)
+            bob.sell("AMZN", 10, 101)
+            until(lambda done=done: len(ann.fills()) > done, ann)  # type: ignore[misc]
+        assert phase(ann) == Phase.INTRADAY
+
+
+def test_a_band_stops_trading_for_a_while(tmp_path: Path) -> None:
+    config = scaled("10:00", band_high_ticks=105, band_action="auction", volatility_s=10)
+    with market(config, tmp_path) as (ann, bob):
+        bob.sell("AMZN", 5, 105)
+        bob.sell("AMZN", 5, 106)
+        ann.buy("AMZN", 8, 110)
+        assert phase(ann) == Phase.VOLATILITY and sum(fill.qty_lots for fill in ann.fills()) == 5
+        until(lambda: sum(fill.qty_lots for fill in ann.fills()) == 8, ann)
+        assert phase(ann) == Phase.CONTINUOUS
+
+
+def test_rules_and_accounts_are_those_of_the_configuration(tmp_path: Path) -> None:
+    config = scaled("10:00", tick_table={0: 1, 100: 5}, lot_multiple=10)
+    config["accounts"] = {"ann": {"self_trade": "oldest", "order_lots_max": 50}}
+    with (
+        start_exchange(clock="scaled", config=config, folder=tmp_path) as served,
+        connect(served.endpoint, "ann") as ann,
+    ):
+        for qty, price, reason in ((7, 90, "BAD_QTY"), (10, 103, "BAD_PRICE"), (60, 90, "LIMIT_QTY")):
+            with pytest.raises(Rejected, match=reason):
+                ann.buy("AMZN", qty, price)
+        first = ann.sell("AMZN", 10, 105)
+        second = ann.buy("AMZN", 10, 105)
+        until(lambda: first.state == "done", ann)
+        assert second.state == "open" and not ann.fills()
+
+
+def test_terms_over_the_sockets(tmp_path: Path) -> None:
+    with market(scaled("10:00"), tmp_path) as (ann, bob):
+        bob.follow("AMZN")
+        ann.sell("AMZN", 100, 110, terms=Terms(display_lots=10))
+        ann.sell("AMZN", 5, 109, terms=Terms(hidden=True))
+        until(lambda: bob.book("AMZN")[1] == [(110, 10, 1)], bob)
+        stop = ann.sell("AMZN", 5, 90, terms=Terms(stop_ticks=109))
+        target = ann.sell("AMZN", 5, 120, terms=Terms(link=stop.order_id))
+        bob.buy("AMZN", 15, 110)
+        until(
+            lambda: target.state == "done", ann
+        )  # the hidden lots trade at 109: the stop is triggered, its partner goes
+        assert sum(fill.qty_lots for fill in bob.fills()) == 15
+        until(lambda: bob.book("AMZN")[1] == [(90, 5, 1), (110, 10, 1)], bob)
+
+
+def test_the_same_tape_in_lockstep_whatever_the_calendar_does(tmp_path: Path) -> None:
+    config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", "day": OPENING}]}
+    with (
+        start_exchange(clock="lockstep", config=config, folder=tmp_path) as served,
+        connect(served.endpoint, "ann") as ann,
+    ):
+        ann.turn(9 * HOUR_NS + HOUR_NS // 2 - 1)
+        ann.buy("AMZN", 3, 100)
+        ann.sell("AMZN", 3, 100)
+        ann.turn(10 * HOUR_NS)
+        until(lambda: len(ann.fills()) == 2, ann)
+        assert {fill.time_ns for fill in ann.fills()} == {9 * HOUR_NS + HOUR_NS // 2}
+
+
+def test_local_times_across_summer_time() -> None:
+    zone = ZoneInfo("America/New_York")
+    before = int(datetime(2026, 3, 7, 15, tzinfo=UTC).timestamp()) * 10**9
+    opening = local_ns(before, 9 * HOUR_NS + HOUR_NS // 2, zone)
+    assert datetime.fromtimestamp(opening / 1e9, UTC).hour == 14
+    assert next_day_ns(opening, zone) - opening == 23 * HOUR_NS  # the night of 8 March has an hour less
+
+
+@pytest.mark.parametrize(
+    ("symbol", "word"),
+    [
+        ({"day": [{"at": "25:00", "phase": "closed"}]}, "time of day"),
+        ({"day": [{"at": "09:00", "phase": "lunch"}]}, "pre_open"),
+        ({"tick_table": dict.fromkeys(range(9), 1)}, "8"),
+        ({"matching": "lifo"}, "pro-rata"),
+    ],
+)
+def test_bad_rules_are_told(symbol: dict[str, object], word: str) -> None:
+    with pytest.raises(ValidationError, match=word):
+        SymbolConfig.model_validate({"name": "AMZN", **symbol})
+
+
+def test_an_unknown_time_zone_is_told() -> None:
+    with pytest.raises(ValidationError, match="America/New_York"):
+        ExchangeConfig(symbols=[SymbolConfig(name="AMZN")], time_zone="Mars/Olympus")
+
+
+def test_settings_of_an_account() -> None:
+    settings = dict(AccountConfig(self_trade="both", collar_ticks=7).settings())
+    assert SelfTrade.BOTH in settings.values() and 7 in settings.values()
