@@ -1,11 +1,19 @@
-"""Orders and sides of a book as the reference market holds them: objects, dicts and sorted lists."""
+"""Orders, queues and books as the reference market holds them: objects, dicts and sorted lists."""
 
 import dataclasses
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from serl.exchange.records import Side
+from serl.exchange.records import ACCOUNT_SELF_TRADE, CommandFlag, Phase, Queue, Side, TimeInForce
+
+MARKET, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE)
+ON_ITS_WAY = -1
+"""Order.queue of an order that stands in none: it trades, or moves."""
+TRADING_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN), int(Queue.CONDITIONAL))
+COLLECTING = frozenset(range(Phase.PRE_OPEN, Phase.CLOSED))
+Key = tuple[int, int]
+"""(participant, order_id)."""
 
 
 class Command(NamedTuple):
@@ -29,55 +37,114 @@ class Command(NamedTuple):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Order:
-    """An order in the book, or on its way there. Filled is total_lots - open_lots."""
+    """An open order. The first ten fields are those of ORDER, the others those of SPECIAL."""
 
-    order_number: int  # 0 while it has never rested
+    order_number: int  # 0 where it is in no queue
     order_id: int
     price_ticks: int
-    open_lots: int
+    open_lots: int  # an iceberg in SEEN: its displayed part
     total_lots: int
     symbol: int
     participant: int
     side: int
     time_in_force: int
     flags: int
+    queue: int = ON_ITS_WAY
+    queue_ticks: int = 0
+    reserve_lots: int = 0
+    display_lots: int = 0
+    min_lots: int = 0
+    stop_ticks: int = 0
+    trail_ticks: int = 0
+    offset_ticks: int = 0
+    expire_ns: int = 0
+    link: int = 0
+    peg: int = 0
+    self_trade: int = ACCOUNT_SELF_TRADE
+
+    @property
+    def key(self) -> Key:
+        """What CANCEL, REDUCE and REPLACE name it by."""
+        return self.participant, self.order_id
+
+    @property
+    def left_lots(self) -> int:
+        """Open, with the reserve."""
+        return self.open_lots + self.reserve_lots
+
+    @property
+    def filled_lots(self) -> int:
+        """Traded so far."""
+        return self.total_lots - self.open_lots - self.reserve_lots
+
+    @property
+    def minimum_lots(self) -> int:
+        """What must trade at once if it trades; 0 if there is no such thing."""
+        if self.flags & ALL_OR_NONE or self.time_in_force == TimeInForce.FOK:
+            return self.open_lots
+        return self.min_lots
+
+    @property
+    def linked_key(self) -> Key:
+        """The key of the order that it is linked with."""
+        return self.participant, self.link
+
+    def stays(self) -> bool:
+        """Whether it may rest in CONTINUOUS."""
+        return not self.flags & MARKET and self.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK)
+
+    def take_off(self, qty_lots: int) -> None:
+        """Makes the open quantity smaller; a minimum is never above it."""
+        self.open_lots -= qty_lots
+        if self.min_lots > self.open_lots:
+            self.min_lots = self.open_lots
 
 
-class BookSide:
-    """The bids or the asks of a symbol."""
+class QueueSide:
+    """The buys or the sells of a queue."""
 
-    def __init__(self, side: int) -> None:
+    def __init__(self, side: int, queue: int = Queue.SEEN) -> None:
         self.sign = -1 if side == Side.BUY else 1
+        if queue == Queue.STOP:  # the lowest buy comes first there
+            self.sign = -self.sign
         self.levels: dict[int, dict[int, Order]] = {}  # price -> order_number -> order, in time priority
         self.ranks: list[int] = []  # sign * price of every level, sorted: the best price comes first
 
     def add(self, order: Order) -> None:
         """Puts an order behind the last one of its price."""
-        if order.price_ticks not in self.levels:
-            self.levels[order.price_ticks] = {}
-            insort(self.ranks, self.sign * order.price_ticks)
-        self.levels[order.price_ticks][order.order_number] = order
+        price = order.queue_ticks
+        if price not in self.levels:
+            self.levels[price] = {}
+            insort(self.ranks, self.sign * price)
+        self.levels[price][order.order_number] = order
 
     def remove(self, order: Order) -> None:
         """Takes an order out, and its level if it was the last one there."""
-        level = self.levels[order.price_ticks]
+        price = order.queue_ticks
+        level = self.levels[price]
         del level[order.order_number]
         if not level:
-            del self.levels[order.price_ticks]
-            del self.ranks[bisect_left(self.ranks, self.sign * order.price_ticks)]
+            del self.levels[price]
+            del self.ranks[bisect_left(self.ranks, self.sign * price)]
 
     def crosses(self, limit_ticks: int) -> bool:
-        """Whether an order of the other side with this limit trades here."""
+        """Whether an order of the other side with this limit meets one here."""
         return bool(self.ranks) and self.ranks[0] <= self.sign * limit_ticks
 
-    def can_fill(self, limit_ticks: int, qty_lots: int) -> bool:
-        """Whether all of qty_lots can be traded within the limit."""
-        found = 0
-        for order in self.orders():
-            if found >= qty_lots or self.sign * order.price_ticks > self.sign * limit_ticks:
-                break
-            found += order.open_lots
-        return found >= qty_lots
+    def prices(self, limit_ticks: int) -> Iterator[int]:
+        """Prices within the limit of an order of the other side, best first."""
+        for rank in self.ranks:
+            if rank > self.sign * limit_ticks:
+                return
+            yield self.sign * rank
+
+    def at(self, price_ticks: int) -> list[Order]:
+        """The orders of a price, the oldest first."""
+        return list(self.levels.get(price_ticks, {}).values())
+
+    def first(self) -> Order | None:
+        """The oldest order of the best price."""
+        return next(self.orders(), None)
 
     def orders(self) -> Iterator[Order]:
         """Best price first, then time priority."""
@@ -90,10 +157,47 @@ class BookSide:
             level = self.levels[self.sign * rank].values()
             yield self.sign * rank, sum(order.open_lots for order in level), len(level)
 
-    def validate(self) -> None:
-        """AssertionError if levels, ranks and time priority do not belong together."""
-        expected = sorted(self.sign * price for price in self.levels)
-        assert self.ranks == expected, f"{self.ranks} are not the levels {expected}"
-        for price, level in self.levels.items():
-            assert level, f"price {price}: an empty level"
-            assert list(level) == sorted(level), f"price {price}: not in time priority"
+
+class Book:
+    """A symbol: its queues, its phase and its rules."""
+
+    def __init__(self) -> None:
+        self.queues = [(QueueSide(Side.BUY, queue), QueueSide(Side.SELL, queue)) for queue in Queue]
+        self.seen = self.queues[Queue.SEEN]
+        self.pegged: dict[Key, Order] = {}  # those orders of HIDDEN and WAITING
+        self.trailing: dict[Key, Order] = {}  # those orders of STOP
+        self.phase = int(Phase.CONTINUOUS)
+        self.halted = False
+        self.unsettled = False  # something has changed
+        self.last_ticks = self.high_ticks = self.low_ticks = 0
+        self.lot, self.matching = 1, 0
+        self.band_low = self.band_high = self.band_action = 0
+        self.ticks: dict[int, int] = {}  # from which price -> multiple
+
+    def trading(self, side: int) -> list[QueueSide]:
+        """The queues of a side whose orders trade, in their order at one price."""
+        return [self.queues[queue][side] for queue in TRADING_QUEUES]
+
+    def orders(self) -> Iterator[Order]:
+        """By queue, side (bids first), price from best, time."""
+        for sides in self.queues:
+            for side in sides:
+                yield from side.orders()
+
+    def is_plain(self) -> bool:
+        """Whether no order here does anything by itself."""
+        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.CONDITIONAL))
+
+    def level_count(self, queue: int) -> int:
+        """Price levels of a queue, both sides."""
+        buys, sells = self.queues[queue]
+        return len(buys.ranks) + len(sells.ranks)
+
+    def is_outside(self, price_ticks: int) -> bool:
+        """Whether a price is below or above the band."""
+        return price_ticks < self.band_low or 0 < self.band_high < price_ticks
+
+    def is_multiple(self, price_ticks: int) -> bool:
+        """Whether a price is one of the grid."""
+        start = max((start for start in self.ticks if start <= price_ticks), default=None)
+        return start is None or price_ticks % self.ticks[start] == 0

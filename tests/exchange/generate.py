@@ -19,6 +19,8 @@ from serl.exchange.records import (
     Rows,
     TimeInForce,
 )
+from tests.exchange.generate_orders import Wish, add_terms
+from tests.exchange.generate_states import Operation, operation
 
 SYMBOLS = 3
 OPERATOR = 0
@@ -42,6 +44,8 @@ class Profile:
     reduce: float = 0.06
     replace: float = 0.14
     rare: float = 0.01  # mass cancel, print, halt, resume; a tenth of it ends the day
+    special: float = 0.0  # share of NEW with terms and other flags
+    states: float = 0.0  # phases, auctions, accounts, rules, time; each is taken back after some hundred commands
     limits: MarketLimits = LIMITS
 
 
@@ -56,6 +60,12 @@ PROFILES = {
         limits=MarketLimits(levels_max=90, window_ticks=128, participants_max=16),
     ),
     "sweep": Profile(30.0, 1.0, 20, 0.08, 0.02, 0.003, cancel=0.15, rare=0.003),
+    "terms": Profile(20.0, 1.0, 15, 0.1, 0.01, 0.002, cancel=0.12, replace=0.08, rare=0.004, special=0.45),
+    "phases": Profile(15.0, 0.5, 12, 0.1, 0.01, 0.002, cancel=0.12, replace=0.1, rare=0.004, special=0.3, states=0.012),
+    "crowded": Profile(
+        8.0, 0.3, 8, 0.15, 0.02, 0.004, cancel=0.18, replace=0.06, rare=0.01, special=0.5, states=0.02,
+        limits=MarketLimits(orders_open_max=70, levels_max=9, window_ticks=128, price_ticks_max=30_000, participants_max=16),
+    ),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)
     ),
@@ -75,11 +85,17 @@ class Generator:
         self.place: dict[tuple[int, int], int] = {}  # where each is in `live`
         self.price: dict[tuple[int, int], tuple[int, int]] = {}  # (price_ticks, open_lots) of each
         self.halted: set[int] = set()
+        self.due: list[Operation] = []  # takes back what operators did
+        self.left: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
 
     def commands(self, count: int) -> Rows:
         """`count` COMMAND rows. The fewer at a time, the more of them find the order that they name."""
-        rows = [self._command(draw) for draw in self.random.random((count, RANDOMS)).tolist()]
-        return np.array(rows, COMMAND)
+        rows = self.left
+        while len(rows) < count:
+            draw = self.random.random(RANDOMS).tolist()
+            rows += self._operation(draw) or self._rows(draw)
+        self.left = rows[count:]
+        return np.array(rows[:count], COMMAND)
 
     def observe(self, events: Rows) -> None:
         """Learns which orders rest now."""
@@ -89,8 +105,9 @@ class Generator:
         ):
             key = (participant, order_id)
             if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and flags & EventFlag.RESTING):
-                self.place[key] = len(self.live)
-                self.live.append(key)
+                if key not in self.place:
+                    self.place[key] = len(self.live)
+                    self.live.append(key)
                 self.price[key] = (price, leaves)
             elif kind == EventKind.REPLACED or (leaves == 0 and key in self.place):
                 self._forget(key)
@@ -108,6 +125,49 @@ class Generator:
         if last != key:
             self.live[place], self.place[last] = last, place
         del self.price[key]
+
+    def _operation(self, draw: list[float]) -> list[tuple[int, ...]]:
+        """A row of an operator, if it is time for one."""
+        symbol, profile = int(draw[2] * SYMBOLS), self.profile
+        which = self.random.random()
+        if which >= profile.states * 3 or (which >= profile.states and not self.due):
+            return []
+        if which >= profile.states:  # two of three take something back
+            made = self.due.pop(0)
+        else:
+            made, *later = operation(self.random, symbol, PARTICIPANTS, int(self.mid[symbol]), profile.depth_ticks)
+            self.due += later
+        self.last_id[OPERATOR] += 1
+        if made.kind == CommandKind.TIME:
+            self.time_ns += 100_000
+        fields = (made.order_id, made.price_ticks, 0, made.symbol, OPERATOR, made.kind, 0, 0, made.flags, 0, 0)
+        return [(self.time_ns, 0, self.last_id[OPERATOR], *fields)]
+
+    def _rows(self, draw: list[float]) -> list[tuple[int, ...]]:
+        """A row, and in front of a NEW with terms those terms."""
+        row = list(self._command(draw))
+        plain = row[8] != CommandKind.NEW or self.random.random() >= self.profile.special
+        if plain or row[6] >= SYMBOLS or not 0 < row[5] <= self.profile.limits.qty_lots_max:
+            return [tuple(row)]
+        participant, symbol = row[7], row[6]
+        own = [order_id for who, order_id in self.live if who == participant]
+        wish = Wish(
+            row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own
+        )  # fmt: skip
+        add_terms(wish, self.random)
+        if wish.flags & CommandFlag.MARKET:
+            wish.price_ticks = 0
+        flags = wish.flags | (CommandFlag.TERMS if wish.terms else 0)
+        rows = []
+        for term, value in wish.terms.items():
+            rows.append(self._term(row[0], participant, row[2], term, value))
+            row[2] += 1
+        self.last_id[participant] = max(self.last_id[participant], row[2])
+        row[4], row[5], row[10], row[11] = wish.price_ticks, wish.qty_lots, wish.time_in_force, int(flags)
+        return [*rows, tuple(row)]
+
+    def _term(self, time_ns: int, participant: int, command_id: int, term: int, value: int) -> tuple[int, ...]:
+        return (time_ns, 0, command_id, 0, value, 0, 0, participant, int(CommandKind.TERM), 0, 0, term, 0, 0)
 
     def _command(self, draw: list[float]) -> tuple[int, ...]:
         """A row in the order of COMMAND's fields. Each draw decides one thing."""
@@ -197,11 +257,11 @@ class Generator:
             (qty, (0, -1, limits.qty_lots_max + 1, -(2**63))[int(spare * 4)]),
             (price, (0, -1, limits.price_ticks_max + 1, 2**63 - 1)[int(spare * 4)]),
             (symbol, (SYMBOLS, SYMBOLS + 1, ALL_SYMBOLS - 1, ALL_SYMBOLS)[int(spare * 4)]),
-            (kind, (0, 6, 15, 20, 255)[int(spare * 5)]),
+            (kind, (0, 7, 15, 25, 255)[int(spare * 5)]),
             (kind, (16, 17, 18, 19)[int(spare * 4)]),
             (side, (2, 3, 255)[int(spare * 3)]),
-            (tif, (4, 5, 255)[int(spare * 3)]),
-            (flags, (3, 4, 8, 128, 255)[int(spare * 5)]),
+            (tif, (4, 7, 255)[int(spare * 3)]),
+            (flags, (3, 36, 11, 128, 255)[int(spare * 5)]),
             (flags, int(CommandFlag.POST_ONLY)),
             (flags, int(CommandFlag.MARKET)),
             (price, row[price] + 1),

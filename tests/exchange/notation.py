@@ -1,7 +1,10 @@
 """Commands and events as lines of text, for tables that a reader can check against docs/orders.md.
 
 A command: `p1 c2 NEW buy 10@100 gtc post`, `p1 c3 CANCEL o2`, `p9 c1 HALT s1`; p = participant, c = command_id, o = order_id,
-s = symbol; any field can be given by name (`side=2`). A NEW is DAY unless it says otherwise.
+s = symbol, t = time_ns; any field can be given by name (`side=2`). A NEW is DAY unless it says otherwise.
+Terms stand in their NEW: `p1 c20 NEW buy 10@100 display=3 link=5 stp=oldest`. Each becomes a TERM command in front of it, in the order of
+`Term`; these have the command ids directly below the NEW's (here 17, 18, 19), which have to be left free.
+`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: what is set, and its value.
 An event: `p1 FILL c4 o4 #0 s0 sell 10@100 leaves 0 m1`, with a reason and flags where there are some. Nothing of it is left out but
 the times and sequences, which `assert_numbered` checks.
 """
@@ -17,63 +20,108 @@ from serl.exchange.records import (
     CommandKind,
     EventFlag,
     EventKind,
+    Peg,
+    Phase,
     Reason,
     Rows,
+    Rule,
+    SelfTrade,
+    Setting,
     Side,
+    Term,
     TimeInForce,
     command,
 )
 
-SHORT = {"p": "participant", "c": "command_id", "o": "order_id", "s": "symbol"}
+SHORT = {"p": "participant", "c": "command_id", "o": "order_id", "s": "symbol", "t": "time_ns"}
+TIMES_IN_FORCE = {time_in_force.name.lower(): time_in_force for time_in_force in TimeInForce}
+FLAGS = {
+    "post": CommandFlag.POST_ONLY, "market": CommandFlag.MARKET, "hidden": CommandFlag.HIDDEN, "aon": CommandFlag.ALL_OR_NONE,
+    "reduce": CommandFlag.REDUCE_ONLY, "terms": CommandFlag.TERMS,
+}  # fmt: skip
+TERMS = {
+    "display": Term.DISPLAY_LOTS, "min": Term.MIN_LOTS, "stop": Term.STOP_TICKS, "trail": Term.TRAIL_TICKS, "peg": Term.PEG,
+    "offset": Term.OFFSET_TICKS, "until": Term.EXPIRE_NS, "link": Term.LINK, "stp": Term.SELF_TRADE,
+}  # fmt: skip
+NAMED_VALUES = {
+    **{f"peg={each.name.lower()}": int(each) for each in Peg},
+    **{f"stp={each.name.lower()}": int(each) for each in SelfTrade},
+}
+NAMES_OF_FLAGS: dict[CommandKind, Any] = {
+    CommandKind.PHASE: Phase,
+    CommandKind.RULE: Rule,
+    CommandKind.ACCOUNT: Setting,
+}
+FIRST_TIME_NS, STEP_NS = 1000, 10
 
 
 def parse(line: str) -> Rows:
-    """One COMMAND row of one line."""
+    """The COMMAND rows of one line: one, with one more in front for each term."""
     fields: dict[str, Any] = {}
+    terms: dict[Term, int] = {}
     for word in line.split():
-        head, tail = word[0], word[1:]
-        if "=" in word:  # kind=99 and the like
-            name, value = word.split("=")
+        name, equals, value = word.partition("=")
+        if equals and name in TERMS:
+            terms[TERMS[name]] = NAMED_VALUES[word] if word in NAMED_VALUES else int(value)
+        elif equals:  # kind=99 and the like
             fields["time_in_force" if name == "tif" else name] = int(value)
-        elif head in SHORT and tail.lstrip("-").isdigit():
-            fields[SHORT[head]] = int(tail)
+        elif word[0] in SHORT and word[1:].lstrip("-").isdigit():
+            fields[SHORT[word[0]]] = int(word[1:])
         elif "@" in word:
             fields["qty_lots"], fields["price_ticks"] = map(int, word.split("@"))
         elif word in ("buy", "sell"):
             fields["side"] = Side[word.upper()]
-        elif word in ("day", "gtc", "ioc", "fok"):
-            fields["time_in_force"] = TimeInForce[word.upper()]
-        elif word in ("post", "market"):
-            fields["flags"] = fields.get("flags", 0) | (
-                CommandFlag.MARKET if word == "market" else CommandFlag.POST_ONLY
-            )
+        elif word in TIMES_IN_FORCE:
+            fields["time_in_force"] = TIMES_IN_FORCE[word]
+        elif word in FLAGS:
+            fields["flags"] = fields.get("flags", 0) | FLAGS[word]
+        elif word.lstrip("-").isdigit():
+            fields["price_ticks"] = int(word)
+        elif "kind" in fields:  # the name of what is set
+            fields["flags"] = NAMES_OF_FLAGS[fields["kind"]][word]
         else:
             fields["kind"] = CommandKind[word]
-    return command(fields.pop("kind"), **fields)
+    if terms:
+        fields["flags"] = fields.get("flags", 0) | CommandFlag.TERMS
+    return np.concatenate([*_term_rows(fields, terms), command(fields.pop("kind"), **fields)])
+
+
+def _term_rows(fields: dict[str, Any], terms: dict[Term, int]) -> list[Rows]:
+    first, at = fields.get("command_id", 0) - len(terms), {"participant": fields.get("participant", 0)}
+    at["time_ns"] = fields.get("time_ns", 0)
+    return [
+        command(CommandKind.TERM, command_id=first + place, flags=term, price_ticks=value, **at)
+        for place, (term, value) in enumerate(sorted(terms.items()))
+    ]
 
 
 def parse_all(text: str) -> Rows:
-    """COMMAND rows of lines separated by newlines or `;`, each at its own time."""
+    """COMMAND rows of lines separated by newlines or `;`. Each line is 10 ns later than the one before, the first at 1000, unless it has a t."""
     lines = [line for line in text.replace(";", "\n").splitlines() if line.strip()]
-    rows = np.concatenate([parse(line) for line in lines]) if lines else np.zeros(0, COMMAND)
-    rows["time_ns"] = 1000 + 10 * np.arange(len(rows))
-    return rows
+    parts, time_ns = [], FIRST_TIME_NS - STEP_NS
+    for line in lines:
+        rows = parse(line)
+        time_ns = int(rows[0]["time_ns"]) or time_ns + STEP_NS
+        rows["time_ns"] = time_ns
+        parts.append(rows)
+    return np.concatenate(parts) if parts else np.zeros(0, COMMAND)
 
 
 def show(event: Any) -> str:
     """One EVENT row as a line."""
     side = Side(event["side"]).name.lower() if event["side"] < 2 else f"side={event['side']}"
-    words = [
-        f"p{event['participant']}",
-        EventKind(event["kind"]).name,
-        f"c{event['command_id']}",
-        f"o{event['order_id']}",
-    ]
+    kind = EventKind(event["kind"])
+    words = [f"p{event['participant']}", kind.name, f"c{event['command_id']}", f"o{event['order_id']}"]
     words += [f"#{event['order_number']}", f"s{event['symbol']}", side, f"{event['qty_lots']}@{event['price_ticks']}"]
     words += [f"leaves {event['leaves_lots']}"]
     if event["reason"]:
         words.append(Reason(event["reason"]).name)
-    words += [flag.name or "" for flag in EventFlag if flag and event["flags"] & flag]
+    if kind == EventKind.PHASED:
+        words.append(Phase(event["flags"]).name)
+    elif kind == EventKind.SET:
+        words.append(f"flags={event['flags']}")
+    else:
+        words += [flag.name or "" for flag in EventFlag if flag and event["flags"] & flag]
     if event["match_id"]:
         words.append(f"m{event['match_id']}")
     return " ".join(words)
@@ -88,4 +136,6 @@ def assert_numbered(commands: Rows, events: Rows) -> None:
         assert event["report"] == reports[int(event["participant"])]
         assert event["time_ns"] == commands[event["command_sequence"] - 1]["time_ns"]
     assert (np.diff(events["command_sequence"]) >= 0).all()
-    assert set(events["command_sequence"].tolist()) == set(range(1, len(commands) + 1)), "a command without an answer"
+    silent = np.flatnonzero(np.isin(commands["kind"], (CommandKind.TERM, CommandKind.TIME))) + 1
+    answered = set(events["command_sequence"].tolist()) | set(silent.tolist())
+    assert answered == set(range(1, len(commands) + 1)), "a command without an answer"

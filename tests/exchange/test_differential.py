@@ -5,7 +5,7 @@
 
 import itertools
 import os
-from collections import Counter
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -13,13 +13,20 @@ import pytest
 from serl.exchange.market import Market
 from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, EventKind, Reason, Rows, command
 from serl.exchange.reference import ReferenceMarket
+from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
 
 COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "1000000"))
 STREAMS = list(enumerate(itertools.islice(itertools.cycle(PROFILES), 8)))
 BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
-REJECTIONS = {reason for reason in Reason if 0 < reason < Reason.REQUESTED}
+PLAIN_REJECTIONS = {reason for reason in Reason if 0 < reason <= Reason.STALE_COMMAND_ID}
+PLAIN_EVENTS = {kind for kind in EventKind if kind <= EventKind.DAY_ENDED}
+WHOLE: dict[str, set[IntEnum]] = {
+    "phases": {Reason.BOOK_FULL, Reason.NO_ROOM},
+    "crowded": {Reason.NOT_REDUCING},
+}
+"""Profiles in which all of the market happens, and what is too rare there."""
 
 
 def markets_of(profile: str) -> tuple[Market, ReferenceMarket]:
@@ -59,16 +66,14 @@ def assert_equal_events(compiled: Rows, reference: Rows, commands: Rows, first_s
 def test_generated_commands_give_the_same_events_and_state(seed: int, profile: str) -> None:
     compiled, reference = markets_of(profile)
     generator, sizes = Generator(seed, PROFILES[profile]), np.random.default_rng(1000 + seed)
-    kinds: Counter[int] = Counter()
-    reasons: Counter[int] = Counter()
+    coverage = Coverage()
     sent, deepest, total = 0, 0, max(1000, COMMANDS // len(STREAMS))
     for batch in itertools.count(1):
         commands, events = send_to_reference(reference, generator, min(total - sent, int(sizes.choice(BATCH_SIZES))))
         assert_equal_events(compiled.submit(commands), events, commands, sent + 1)
         sent += len(commands)
         deepest = max(deepest, len(reference.open))
-        kinds.update(events["kind"].tolist())
-        reasons.update(events["reason"].tolist())
+        coverage.add(commands, events)
         if sent == total or batch % BATCHES_PER_CHECK == 0:
             assert compiled.state_hash() == reference.state_hash()
             compiled.validate()
@@ -76,13 +81,19 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
         if sent == total:
             break
     if total >= 50_000:  # the stream was worth it
-        assert set(kinds) == set(EventKind)
-        expected = REJECTIONS if profile in ("thin", "few_levels") else REJECTIONS - {Reason.BOOK_FULL}
-        assert expected <= set(reasons), f"never seen: {expected - set(reasons)}"
+        kinds, reasons = coverage.seen[EventKind], coverage.seen[Reason]
+        if profile in WHOLE:
+            assert coverage.missing(WHOLE[profile]) == []
+        else:
+            assert set(kinds) >= PLAIN_EVENTS
+            expected = PLAIN_REJECTIONS if profile in ("thin", "few_levels") else PLAIN_REJECTIONS - {Reason.BOOK_FULL}
+            assert expected <= set(reasons), f"never seen: {expected - set(reasons)}"
         assert kinds[EventKind.FILL] > total // 20
         assert kinds[EventKind.REJECTED] < total // 3
         assert profile != "few_levels" or reasons[Reason.BOOK_FULL] > 100
-        least = {"deep": 4097, "thin": 64, "few_levels": 200}.get(profile, 500)  # the kernel's first pool holds 4096
+        least = {"deep": 4097, "thin": 64, "few_levels": 200, "crowded": 70}.get(
+            profile, 500
+        )  # the kernel's first pool holds 4096
         assert deepest >= least, f"at most {deepest} orders at a time"
 
 

@@ -50,6 +50,28 @@ def test_full_of_levels(implementation: type[Market | ReferenceMarket], command:
     assert show(market.submit(parse_all(command))[0]) == shown
 
 
+TWO_LEVELS = "p1 c1 NEW buy 2@99; p1 c2 NEW buy 1@98; p2 c1 NEW sell 1@99 ioc"
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("p3 c2 NEW buy 1@97 stop=99", "p3 CANCELLED c0 o2 #0 s0 buy 1@97 leaves 0 NO_ROOM"),
+        ("p3 c2 NEW buy 1@97 stop=200", "p3 ACCEPTED c2 o2 #3 s0 buy 1@97 leaves 1 RESTING HIDDEN"),
+        ("p3 c2 NEW buy 1@97 hidden", "p3 ACCEPTED c2 o2 #3 s0 buy 1@97 leaves 1 RESTING HIDDEN"),
+        ("p3 c2 NEW buy 1@97", "p3 REJECTED c2 o2 #0 s0 buy 1@97 leaves 0 BOOK_FULL"),
+        ("p3 c2 NEW buy 1@97 aon; p3 c3 NEW buy 1@96 aon; p3 c4 NEW buy 1@97 aon", "p3 REJECTED c4 o4 #0 s0 buy 1@97 leaves 0 BOOK_FULL"),
+    ],
+)  # fmt: skip
+def test_levels_are_counted_by_queue(implementation: type[Market | ReferenceMarket], text: str, last: str) -> None:
+    """A triggered order that finds its queue full is cancelled."""
+    market = implementation(1, limits=MarketLimits(levels_max=2))
+    market.submit(parse_all(TWO_LEVELS))
+    assert show(market.submit(parse_all(text))[-1]) == last
+    market.validate()
+
+
 @pytest.mark.parametrize(
     ("limits", "named"),
     [

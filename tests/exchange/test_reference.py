@@ -7,17 +7,31 @@ import pytest
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import MarketLimits
-from serl.exchange.records import COMMAND, LEVEL, CommandKind, Side, command
+from serl.exchange.records import COMMAND, LEVEL, CommandKind, Queue, Side, Term, command
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all
 
-LIMITS = MarketLimits(participants_max=8)
+LIMITS = MarketLimits(participants_max=10)
 TEXT = "p1 c1 NEW sell 10@101; p2 c1 NEW sell 5@101; p1 c2 NEW sell 3@103; p3 c1 NEW buy 4@99 gtc; p3 c2 NEW buy 12@102"
+
+
+SPECIAL_TEXT = """p9 c1 RULE TICK 5 o1000; p9 c2 ACCOUNT o4 COLLAR_TICKS 50; p4 c11 NEW buy 9@90 gtc display=4 stp=oldest; p4 c22 NEW sell 5@110 gtt until=9000 link=11
+    p4 c33 NEW sell 2@0 market stop=80 trail=20; p5 c10 NEW buy 4@0 peg=mid offset=1; p5 c21 NEW buy 7@95 min=3; p5 c30 NEW sell 1@130 at_close; p5 c40 NEW buy 1@60 hidden"""
 
 
 def traded() -> ReferenceMarket:
     market = ReferenceMarket(["AAA", "BBB"], limits=LIMITS)
     market.submit(parse_all(TEXT))
+    return market
+
+
+def special() -> ReferenceMarket:
+    """With an order in every queue and terms that are not used yet."""
+    market = traded()
+    market.grant_operator(9)
+    market.submit(parse_all(SPECIAL_TEXT))
+    market.submit(command(CommandKind.TERM, participant=5, command_id=41, flags=Term.LINK, price_ticks=7))
+    market.submit(command(CommandKind.TERM, participant=5, command_id=42, flags=77, price_ticks=7))
     return market
 
 
@@ -79,9 +93,24 @@ def test_restore_keeps_the_hash_and_the_future() -> None:
     assert np.array_equal(restored.submit(more), market.submit(more))
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(traded().snapshot())])
+def test_restore_keeps_special_orders_accounts_rules_and_terms() -> None:
+    market = special()
+    assert sorted({Queue(row["queue"]).name for row in market.specials()}) == sorted(queue.name for queue in Queue)
+    restored = ReferenceMarket.restore(market.snapshot(), ["AAA", "BBB"], limits=LIMITS)
+    restored.validate()
+    assert restored.state_hash() == market.state_hash()
+    for each in (market, restored):
+        each.grant_operator(9)
+    more = parse_all(
+        "p5 c50 NEW buy 1@50 terms; p1 c3 NEW sell 30@70; p9 c9 PHASE CLOSING; p1 c4 NEW sell 1@99 t9500; p9 c10 PHASE"
+    )
+    assert np.array_equal(restored.submit(more), market.submit(more))
+    assert restored.state_hash() == market.state_hash()
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(special().snapshot())])
 def test_hash_depends_on_every_field(field: str) -> None:
-    snapshot = traded().snapshot()
+    snapshot = special().snapshot()
     value = getattr(snapshot, field).copy()
     if value.dtype.names:
         value["open_lots"][0] += 1
@@ -91,15 +120,14 @@ def test_hash_depends_on_every_field(field: str) -> None:
 
 
 def test_too_high_participant_is_refused() -> None:
-    with pytest.raises(ConfigError, match="up to 7 are due, got 8"):
-        traded().submit(command(CommandKind.NEW, participant=8, command_id=1, qty_lots=1, price_ticks=1))
+    with pytest.raises(ConfigError, match="up to 9 are due, got 10"):
+        traded().submit(command(CommandKind.NEW, participant=10, command_id=1, qty_lots=1, price_ticks=1))
 
 
 def test_validate_sees_what_is_broken() -> None:
-    crossed, lost, unbalanced, worn = (traded() for _ in range(4))
-    crossed.books[0][Side.BUY].add(
-        dataclasses.replace(next(crossed.books[0][Side.BUY].orders()), price_ticks=101, order_number=99)
-    )
+    crossed, lost, unbalanced, worn, parted, small = (special() for _ in range(6))
+    bid = next(crossed.books[0].seen[Side.BUY].orders())
+    crossed.put(dataclasses.replace(bid, price_ticks=101, queue_ticks=101, order_number=9, order_id=99))
     with pytest.raises(AssertionError, match="crossed"):
         crossed.validate()
     lost.open.popitem()
@@ -108,6 +136,12 @@ def test_validate_sees_what_is_broken() -> None:
     unbalanced.cash_ticks[1, 0] += 1
     with pytest.raises(AssertionError, match="sum to zero"):
         unbalanced.validate()
-    next(worn.books[0][Side.SELL].orders()).open_lots = 0
+    next(worn.books[0].seen[Side.SELL].orders()).open_lots = 0
     with pytest.raises(AssertionError, match="open must be"):
         worn.validate()
+    parted.open[4, 11].link = 0
+    with pytest.raises(AssertionError, match="not mutual"):
+        parted.validate()
+    small.open[5, 21].min_lots = 8
+    with pytest.raises(AssertionError, match="minimum above"):
+        small.validate()

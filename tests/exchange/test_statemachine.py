@@ -10,11 +10,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import (
     ALL_SYMBOLS,
+    PHASE,
     CommandFlag,
     CommandKind,
     EventFlag,
     EventKind,
+    Phase,
+    Rule,
+    SelfTrade,
+    Setting,
     Side,
+    Term,
     TimeInForce,
     command,
 )
@@ -31,10 +37,20 @@ quantities = st.integers(1, 9) | st.integers(-1, 52)
 prices = st.integers(998, 1003) | st.integers(0, 2001) | st.sampled_from([1, 900, 1127, 1128, 2000])
 times_in_force = st.sampled_from([TimeInForce.DAY, TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK])
 post_only = st.sampled_from([CommandFlag.NONE, CommandFlag.NONE, CommandFlag.POST_ONLY])
+near = st.integers(996, 1004)
+any_time_in_force = st.sampled_from([TimeInForce.DAY, TimeInForce.DAY, TimeInForce.GTT, *TimeInForce])
+any_flags = st.sampled_from([0, 0, 0, *CommandFlag])
+values = {
+    Term.DISPLAY_LOTS: st.integers(1, 4), Term.MIN_LOTS: st.integers(1, 9), Term.STOP_TICKS: near, Term.TRAIL_TICKS: st.integers(1, 3),
+    Term.PEG: st.integers(0, 2), Term.OFFSET_TICKS: st.integers(0, 3), Term.EXPIRE_NS: st.integers(0, 6), Term.LINK: st.integers(1, 60),
+    Term.SELF_TRADE: st.integers(0, 4),
+}  # fmt: skip
+one_term = st.sampled_from(Term).flatmap(lambda term: st.tuples(st.just(int(term)), values[term]))
+terms = st.lists(one_term, max_size=2).map(dict)
 
 
 class BothMarkets(RuleBasedStateMachine):
-    """Sends the same command to both; `resting` is built from the events alone."""
+    """Sends the same command to both; `displayed` is built from the events alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,38 +58,41 @@ class BothMarkets(RuleBasedStateMachine):
         for market in self.markets:
             market.grant_operator(OPERATOR)
         self.last_id = [0] * LIMITS.participants_max
-        self.resting: dict[int, tuple[int, int]] = {}  # order_number -> (participant, order_id)
-        self.sizes: Counter[tuple[int, int, int]] = Counter()  # (symbol, side, price) -> open lots
+        self.time_ns = 0
+        self.displayed: dict[int, tuple[int, int, int]] = {}  # order_number -> (symbol, side, price)
+        self.lots: Counter[int] = Counter()  # displayed lots by order_number
 
     def send(self, kind: int, participant: int, **fields: int) -> None:
         self.last_id[participant] += 1
-        sent = command(kind, participant=participant, **{"command_id": self.last_id[participant], **fields})
+        fields = {"command_id": self.last_id[participant], "time_ns": self.time_ns, **fields}
+        sent = command(kind, participant=participant, **fields)
         compiled, reference = (market.submit(sent) for market in self.markets)
         assert np.array_equal(compiled, reference), f"{sent}\n compiled:  {compiled}\n reference: {reference}"
         for event in reference:
             self.follow(event)
         fills = reference[reference["kind"] == EventKind.FILL]
-        makers = fills["flags"] == EventFlag.MAKER
+        makers = fills["flags"] & EventFlag.MAKER > 0
         for name in ("match_id", "price_ticks", "qty_lots", "symbol"):  # what one side buys the other side sells
             assert np.array_equal(fills[makers][name], fills[~makers][name])
         assert (fills[makers]["side"] != fills[~makers]["side"]).all()
 
     def follow(self, event: np.void) -> None:
-        """The effect of an event on the book, as docs/orders.md has it."""
+        """The effect of an event on the displayed book, as docs/orders.md has it."""
         kind, flags, number = int(event["kind"]), int(event["flags"]), int(event["order_number"])
-        place = int(event["symbol"]), int(event["side"]), int(event["price_ticks"])
+        if kind in (EventKind.PHASED, EventKind.SET) or flags & EventFlag.HIDDEN:
+            return
         rests = flags & EventFlag.RESTING
         if kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and rests):
-            self.sizes[place] += int(event["leaves_lots"])
-            self.resting[number] = int(event["participant"]), int(event["order_id"])
+            self.displayed[number] = int(event["symbol"]), int(event["side"]), int(event["price_ticks"])
+            self.lots[number] += int(event["qty_lots"])
         elif (
             kind in (EventKind.REDUCED, EventKind.REPLACED)
             or (kind == EventKind.CANCELLED and rests)
-            or flags & EventFlag.MAKER
+            or flags & (EventFlag.MAKER | EventFlag.AUCTION)
         ):
-            self.sizes[place] -= int(event["qty_lots"])
-            if kind == EventKind.REPLACED or event["leaves_lots"] == 0:
-                del self.resting[number]
+            self.lots[number] -= int(event["qty_lots"])
+            if self.lots[number] == 0:
+                del self.displayed[number], self.lots[number]
 
     @rule(who=traders, symbol=symbols, side=sides, qty=quantities, price=prices, tif=times_in_force, flags=post_only)
     def limit_order(self, who: int, symbol: int, side: int, qty: int, price: int, tif: int, flags: int) -> None:
@@ -107,9 +126,9 @@ class BothMarkets(RuleBasedStateMachine):
         qty=quantities,
         price=prices,
     )
-    @precondition(lambda self: self.resting)
+    @precondition(lambda self: self.markets[1].open)
     def change(self, data: st.DataObject, kind: int, qty: int, price: int) -> None:
-        participant, order_id = data.draw(st.sampled_from(sorted(self.resting.values())))
+        participant, order_id = data.draw(st.sampled_from(sorted(self.markets[1].open)))
         self.send(kind, participant, order_id=order_id, qty_lots=qty, price_ticks=price)
 
     @rule(who=traders, order_id=st.integers(-1, 40), kind=st.sampled_from([CommandKind.CANCEL, CommandKind.REPLACE]))
@@ -120,9 +139,57 @@ class BothMarkets(RuleBasedStateMachine):
     def mass_cancel(self, who: int, symbol: int) -> None:
         self.send(CommandKind.MASS_CANCEL, who, symbol=symbol)
 
-    @rule(who=st.sampled_from([0, OPERATOR]), kind=st.sampled_from([16, 17, 18, 18, 19, 20]), symbol=st.integers(0, 2))
+    @rule(who=st.sampled_from([0, OPERATOR]), kind=st.sampled_from([16, 17, 18, 18, 19, 25]), symbol=st.integers(0, 2))
     def operate(self, who: int, kind: int, symbol: int) -> None:
         self.send(kind, who, symbol=symbol, qty_lots=1, price_ticks=1)
+
+    @rule(
+        who=traders,
+        symbol=symbols,
+        side=sides,
+        qty=st.integers(1, 12),
+        price=near,
+        tif=any_time_in_force,
+        flags=any_flags,
+        terms=terms,
+    )
+    def special_order(
+        self, who: int, symbol: int, side: int, qty: int, price: int, tif: int, flags: int, terms: dict[int, int]
+    ) -> None:
+        """Whatever goes together, and what does not."""
+        for term, value in terms.items():
+            value += self.time_ns if term == Term.EXPIRE_NS else 0
+            self.send(CommandKind.TERM, who, flags=term, price_ticks=value)
+        flags |= CommandFlag.TERMS if terms else 0
+        price = 0 if flags & CommandFlag.MARKET else price
+        self.send(
+            CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=qty, price_ticks=price, time_in_force=tif, flags=flags
+        )  # fmt: skip
+
+    @rule(symbol=symbols, phase=st.sampled_from([Phase.CONTINUOUS, Phase.CONTINUOUS, *Phase]))
+    def change_phase(self, symbol: int, phase: int) -> None:
+        self.send(CommandKind.PHASE, OPERATOR, symbol=symbol, flags=phase)
+
+    @rule(symbol=symbols)
+    def uncross(self, symbol: int) -> None:
+        self.send(CommandKind.UNCROSS, OPERATOR, symbol=symbol)
+
+    @rule(who=traders, mode=st.sampled_from(SelfTrade))
+    def prevent_self_trades(self, who: int, mode: int) -> None:
+        self.send(CommandKind.ACCOUNT, who, order_id=who, flags=Setting.SELF_TRADE, price_ticks=mode)
+
+    @rule(symbol=symbols, which=st.sampled_from(Rule), value=st.integers(0, 2) | near, start=st.integers(0, 1001))
+    def set_rule(self, symbol: int, which: int, value: int, start: int) -> None:
+        self.send(CommandKind.RULE, OPERATOR, symbol=symbol, flags=which, price_ticks=value, order_id=start)
+
+    @rule(who=traders, which=st.sampled_from(Setting), value=st.integers(0, 20))
+    def set_account(self, who: int, which: int, value: int) -> None:
+        self.send(CommandKind.ACCOUNT, OPERATOR, order_id=who, flags=which, price_ticks=value)
+
+    @rule(passed_ns=st.integers(1, 5))
+    def let_time_pass(self, passed_ns: int) -> None:
+        self.time_ns += passed_ns
+        self.send(CommandKind.TIME, OPERATOR)
 
     @rule(who=traders, back=st.integers(0, 3))
     def send_stale(self, who: int, back: int) -> None:
@@ -143,19 +210,22 @@ class BothMarkets(RuleBasedStateMachine):
 
     @invariant()
     def books_are_equal_and_follow_from_the_events(self) -> None:
+        sizes: Counter[tuple[int, int, int]] = Counter()
+        for number, place in self.displayed.items():
+            sizes[place] += self.lots[number]
+        phases = self.markets[1].snapshot().symbols[:, PHASE]
         for symbol in range(SYMBOLS):
             (bids, asks), expected = (market.book(symbol) for market in self.markets)
             assert np.array_equal(bids, expected[0])
             assert np.array_equal(asks, expected[1])
-            assert not len(bids) or not len(asks) or bids[0]["price_ticks"] < asks[0]["price_ticks"]
+            crossed = len(bids) and len(asks) and bids[0]["price_ticks"] >= asks[0]["price_ticks"]
+            assert not crossed or Phase.CONTINUOUS < phases[symbol] < Phase.CLOSED
             for side, rows in enumerate((bids, asks)):
                 levels = {(symbol, side, int(row["price_ticks"])): int(row["qty_lots"]) for row in rows}
-                assert levels == {
-                    place: qty for place, qty in self.sizes.items() if qty and place[:2] == (symbol, side)
-                }
+                assert levels == {place: qty for place, qty in sizes.items() if place[:2] == (symbol, side)}
         orders = self.markets[0].orders()
         assert np.array_equal(orders, self.markets[1].orders())
-        assert {int(order["order_number"]) for order in orders} == set(self.resting)
+        assert {int(order["order_number"]) for order in orders} == set(self.displayed)
 
     @invariant()
     def states_are_valid_and_equal(self) -> None:

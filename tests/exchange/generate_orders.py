@@ -1,0 +1,115 @@
+"""Orders with flags and terms for the generator of commands: a stream of what `docs/orders.md` allows, and some of what it does not."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from serl.exchange.records import CommandFlag, Peg, SelfTrade, Term, TimeInForce
+
+AT_AUCTIONS = (TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE)
+
+
+@dataclasses.dataclass
+class Wish:
+    """A NEW that is being made up."""
+
+    side: int
+    qty_lots: int
+    price_ticks: int
+    time_in_force: int
+    flags: int
+    time_ns: int
+    near_ticks: float  # how far orders are from each other
+    mid_ticks: int
+    own_orders: list[int]  # order_ids of the participant
+    terms: dict[int, int] = dataclasses.field(default_factory=dict)
+
+
+Draw = Callable[[int, int], int]
+"""A whole number from low up to high, both included."""
+
+
+def add_terms(wish: Wish, random: np.random.Generator) -> None:
+    """Makes a plain order a special one: one main kind, now and then more on top of it, rarely nonsense."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    KINDS[draw(0, len(KINDS) - 1)](wish, draw)
+    chance = random.random(5).tolist()
+    if chance[0] < 0.12:
+        wish.time_in_force = int(TimeInForce.GTT)
+        wish.terms[Term.EXPIRE_NS] = wish.time_ns + draw(1, 150_000)
+    if chance[1] < 0.15 and wish.own_orders:
+        wish.terms[Term.LINK] = wish.own_orders[draw(0, len(wish.own_orders) - 1)]
+    if chance[2] < 0.15:
+        wish.terms[Term.SELF_TRADE] = draw(0, int(max(SelfTrade)))
+    if chance[3] < 0.04:
+        wish.flags ^= 1 << draw(0, 4)
+    if chance[4] < 0.04:
+        wish.terms[draw(0, len(Term) + 1)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
+
+
+def _iceberg(wish: Wish, draw: Draw) -> None:
+    wish.qty_lots *= 4
+    wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots // 2)
+
+
+def _minimum(wish: Wish, draw: Draw) -> None:
+    wish.flags = 0
+    wish.terms[Term.MIN_LOTS] = draw(1, wish.qty_lots)
+
+
+def _all_or_none(wish: Wish, draw: Draw) -> None:
+    wish.flags, wish.time_in_force = int(CommandFlag.ALL_OR_NONE), draw(0, 1)
+
+
+def _hidden(wish: Wish, draw: Draw) -> None:
+    wish.flags, wish.time_in_force = int(CommandFlag.HIDDEN), draw(0, 1)
+
+
+def _stop(wish: Wish, draw: Draw) -> None:
+    wish.terms[Term.STOP_TICKS] = max(1, wish.mid_ticks + draw(-2, int(wish.near_ticks)) * (-1 if wish.side else 1))
+    wish.flags &= ~int(CommandFlag.POST_ONLY)
+    if draw(0, 2) == 0:
+        wish.flags |= int(CommandFlag.MARKET)
+    elif draw(0, 3) == 0:
+        wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots)
+    if draw(0, 9) == 0:
+        wish.flags |= int(CommandFlag.REDUCE_ONLY)
+
+
+def _trailing(wish: Wish, draw: Draw) -> None:
+    if draw(0, 1):
+        _stop(wish, draw)
+    wish.flags &= ~int(CommandFlag.POST_ONLY)
+    wish.terms[Term.TRAIL_TICKS] = draw(1, int(wish.near_ticks))
+
+
+def _peg(wish: Wish, draw: Draw) -> None:
+    wish.flags, wish.time_in_force = 0, draw(0, 1)
+    wish.terms[Term.PEG] = int((Peg.PRIMARY, Peg.MID)[draw(0, 1)])
+    if draw(0, 1):
+        wish.terms[Term.OFFSET_TICKS] = draw(0, 5)
+    if draw(0, 1):
+        wish.price_ticks = 0
+
+
+def _reduce_only(wish: Wish, draw: Draw) -> None:
+    wish.flags |= int(CommandFlag.REDUCE_ONLY)
+    wish.time_in_force = draw(0, 1)
+
+
+def _at_auction(wish: Wish, draw: Draw) -> None:
+    wish.time_in_force = int(AT_AUCTIONS[draw(0, 1)])
+    wish.flags = int(CommandFlag.MARKET) if draw(0, 3) == 0 else 0
+
+
+def _plain(wish: Wish, draw: Draw) -> None:
+    """What is added on top is all."""
+
+
+KINDS = (
+    _iceberg, _iceberg, _minimum, _all_or_none, _hidden, _stop, _stop, _trailing, _peg, _peg, _reduce_only, _at_auction, _plain,
+)  # fmt: skip

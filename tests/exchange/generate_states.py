@@ -1,0 +1,83 @@
+"""What operators do, for the generator of commands: phases, auctions, accounts and rules, each taken back after a while."""
+
+import dataclasses
+
+import numpy as np
+
+from serl.exchange.records import CommandKind, Phase, Rule, SelfTrade, Setting
+from tests.exchange.generate_orders import Draw
+
+COLLECTING = tuple(phase for phase in Phase if Phase.CONTINUOUS < phase < Phase.CLOSED)
+
+
+@dataclasses.dataclass
+class Operation:
+    """Fields of a command of an operator."""
+
+    kind: int
+    symbol: int = 0
+    order_id: int = 0
+    flags: int = 0
+    price_ticks: int = 0
+
+
+def operation(
+    random: np.random.Generator, symbol: int, participants: int, mid_ticks: int, near_ticks: float
+) -> list[Operation]:
+    """A command, and those that take it back later (none where nothing has to be)."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    which = random.random()
+    if which < 0.01:
+        return [Operation(int(CommandKind.RULE - draw(0, 1)), symbol, draw(-1, 99), draw(0, 7), draw(-1, 0))]
+    if which < 0.35:
+        phases = [*COLLECTING, *COLLECTING, Phase.CLOSED, Phase.CONTINUOUS]
+        made = [Operation(CommandKind.PHASE, symbol, flags=int(phases[draw(0, len(phases) - 1)]))]
+        if draw(0, 2) == 0:
+            made.append(Operation(CommandKind.UNCROSS, symbol))
+        if draw(0, 3) == 0:
+            made.append(Operation(CommandKind.PHASE, symbol, flags=draw(0, int(max(Phase)))))
+        return [*made, Operation(CommandKind.PHASE, symbol)]
+    if which < 0.4:
+        return [Operation(CommandKind.UNCROSS, symbol)]
+    if which < 0.45:
+        return [Operation(CommandKind.TIME)]
+    if which < 0.7:
+        return _account(draw(0, participants - 1), Setting(draw(0, int(max(Setting)))), draw, near_ticks)
+    return _rule(symbol, Rule(draw(0, int(max(Rule)))), draw, mid_ticks, int(near_ticks))
+
+
+def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) -> list[Operation]:
+    values = {
+        Setting.SELF_TRADE: draw(0, int(max(SelfTrade))),
+        Setting.ORDER_LOTS_MAX: draw(1, 40),
+        Setting.ORDER_NOTIONAL_MAX: draw(1, 400_000),
+        Setting.COLLAR_TICKS: draw(1, int(near_ticks)),
+        Setting.ORDERS_OPEN_MAX: draw(1, 30),
+        Setting.POSITION_LOTS_MAX: draw(1, 200),
+        Setting.KILLED: draw(0, 3) // 3,
+    }
+
+    def made(value: int) -> Operation:
+        return Operation(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value)
+
+    return [made(values[setting])] + ([made(0)] if setting != Setting.SELF_TRADE else [])
+
+
+def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) -> list[Operation]:
+    def made(value: int, start: int = 0) -> Operation:
+        return Operation(CommandKind.RULE, symbol, order_id=start, flags=rule, price_ticks=value)
+
+    if rule == Rule.LOT:
+        return [made(draw(1, 3)), made(1)]
+    if rule == Rule.TICK:
+        start = 1000 * draw(0, 9)
+        return [made(draw(1, 3), start), made(1, start)]
+    if rule == Rule.MATCHING:
+        return [made(draw(0, 1))]
+    if rule == Rule.BAND_ACTION:
+        return [made(draw(0, 1))]
+    away = draw(1, near_ticks)
+    return [made(max(1, mid_ticks - away if rule == Rule.BAND_LOW else mid_ticks + away)), made(0)]
