@@ -71,11 +71,23 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
                 own = other.participant == order.participant
                 if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in ENDING):
                     return found
-                if not ((own and mode == SelfTrade.OLDEST) or other.link or other.flags & REDUCE_ONLY):
+                if other.flags & REDUCE_ONLY or _has_partner_here(state, other):
+                    return found
+                if not (own and mode == SelfTrade.OLDEST):
                     found += other.open_lots
                     reserves += other.reserve_lots
             found += reserves
     return found
+
+
+def _has_partner_here(state: State, order: Order) -> bool:
+    """Whether the linked order, which goes when this one trades, is one that could trade as well."""
+    other = state.open[order.linked_key] if order.link else None
+    return (
+        other is not None
+        and (other.symbol, other.side) == (order.symbol, order.side)
+        and other.queue in (Queue.SEEN, Queue.HIDDEN, Queue.CONDITIONAL)
+    )
 
 
 def _has_own(order: Order, others: list[Order]) -> bool:

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import Rejected
+from serl.clients.replay import set_clock
+from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
 from serl.exchange.daytime import local_ns, next_day_ns
 from serl.exchange.records import Phase, SelfTrade, TimeInForce
@@ -24,7 +26,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def scaled(start: str, speed: float = 10.0, **symbol: object) -> dict[str, object]:
-    clock = {"kind": "scaled", "start": start, "speed": speed}
+    clock = {"kind": "scaled", "start": start, "speed": speed, "held": True}
     return {"clock": clock, "symbols": [{"name": "AMZN", **symbol}], "full_rule_book": True}
 
 
@@ -47,6 +49,11 @@ def until(what: Callable[[], bool], client: Exchange) -> None:
         client.wait(0.05)
 
 
+def run(client: Exchange) -> None:
+    """The clock, which waits until the test is ready, runs."""
+    set_clock(client.words.endpoint, "", SAME_TIME)
+
+
 def phase(client: Exchange) -> int:
     return int(client.ask(Kind.STATUS, 0)[5][1])
 
@@ -61,6 +68,7 @@ def test_the_day_opens_with_an_auction(tmp_path: Path) -> None:
         assert not ann.fills()
         price, volume, imbalance = ann.ask(Kind.INDICATIVE, 0)[5]
         assert (volume, imbalance) == (6, 4)
+        run(ann)
         until(lambda: bool(ann.fills() and bob.fills()), ann)
         assert {fill.price_ticks for fill in (*ann.fills(), *bob.fills())} == {price}
         assert phase(ann) == Phase.CONTINUOUS
@@ -73,6 +81,7 @@ def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:
         for price in (101, 102, 103):
             bob.buy("AMZN", 5, price)
             bob.sell("AMZN", 4, price - 2)
+        run(ann)
         until(lambda: phase(bob) == Phase.CONTINUOUS, ann)
         until(lambda: ann.book("AMZN") == bob.book("AMZN"), ann)
         bids, asks = ann.book("AMZN")
@@ -83,12 +92,14 @@ def test_what_expires_does_so_while_nobody_says_anything(tmp_path: Path) -> None
     with market(scaled("10:00"), tmp_path) as (ann, _):
         terms = Terms(expire_ns=10 * HOUR_NS + 20 * 10**9)
         order = ann.buy("AMZN", 10, 103, time_in_force=TimeInForce.GTT, terms=terms)
+        run(ann)
         until(lambda: order.state == "done", ann)
 
 
 def test_batch_auctions(tmp_path: Path) -> None:
     config = scaled("10:00", auction_every_s=5, day=[{"at": "09:00", "phase": "intraday"}])
     with market(config, tmp_path) as (ann, bob):
+        run(ann)
         for _ in range(2):
             done = len(ann.fills())
             ann.buy("AMZN", 10, 103)
@@ -104,6 +115,7 @@ def test_a_band_stops_trading_for_a_while(tmp_path: Path) -> None:
         bob.sell("AMZN", 5, 106)
         ann.buy("AMZN", 8, 110)
         assert phase(ann) == Phase.VOLATILITY and sum(fill.qty_lots for fill in ann.fills()) == 5
+        run(ann)
         until(lambda: sum(fill.qty_lots for fill in ann.fills()) == 8, ann)
         assert phase(ann) == Phase.CONTINUOUS
 

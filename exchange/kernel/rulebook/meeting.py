@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
+from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import FILL, MAKER, RESTED, RESTING, SEEN, crosses, emit
 from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
@@ -143,14 +144,23 @@ def _count_level(
         own = mode != 0 and order.participant == participant
         partner = link != 0 and order.participant == participant and order.order_id == link
         enough = not conditional or min(state.extras[slot].min_lots, order.open_lots) <= left
-        if enough and (partner or (own and ends)):
+        if enough and (partner or (own and ends) or order.flags & REDUCE_ONLY or _has_partner_here(state, slot)):
             return left, True
-        linked = order.special and state.extras[slot].link != 0
-        if enough and not own and not linked and order.flags & REDUCE_ONLY == 0:
+        if enough and not own:
             left -= min(left, order.open_lots)
             reserve += open_of(state, slot) - order.open_lots
         slot = int64(order.next)
     return left - min(left, reserve), False
+
+
+@inner
+def _has_partner_here(state: State, slot: int) -> bool:
+    """Whether the linked order, which goes when this one trades, is one that could trade as well."""
+    order = state.orders[slot]
+    if not order.special or state.extras[slot].link == 0:
+        return False
+    other = state.orders[ids.find(state, int64(order.participant), state.extras[slot].link)]
+    return other.symbol == order.symbol and other.side == order.side and other.queue <= CONDITIONAL
 
 
 @inner_inlined
