@@ -19,7 +19,7 @@ from numba.core import caching
 
 import serl
 
-CONSTANTS = ("records.py", "state.py")
+CONSTANTS = ("records.py", "state.py", "names.py")
 """Files without compiled functions whose constants are part of them."""
 
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)

@@ -5,6 +5,7 @@ from typing import Any
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
+from serl.exchange.kernel.names import FILL, MAKER, RESTED, RESTING, SEEN, STOP_QUEUE
 from serl.exchange.kernel.state import (
     BID,
     EVENT_SEQUENCE,
@@ -23,11 +24,7 @@ from serl.exchange.kernel.state import (
     TOTAL,
     State,
 )  # fmt: skip
-from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS, EventFlag, EventKind, Queue
-
-FILL, RESTED = int(EventKind.FILL), int(EventKind.RESTED)
-MAKER, RESTING = int(EventFlag.MAKER), int(EventFlag.RESTING)
-SEEN, STOP_QUEUE = int(Queue.SEEN), int(Queue.STOP)
+from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS
 
 
 @inlined

@@ -64,7 +64,7 @@ CANCELLED_COUNT = 11  # of the mass cancel that goes on
 NEXT_EXPIRY = 12  # the earliest EXPIRE_NS of an open order
 STAGE = 13  # what the full rule book is at, 0 = nothing
 WANTS_FULL = 14  # a command needs the full rule book, which is not there yet
-EXPIRING = 15  # orders in the heap
+EXPIRIES = 15  # orders in the heap
 UNSETTLED = 16  # symbols that are marked
 COUNTING = 17  # whether open orders are counted by account
 AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20

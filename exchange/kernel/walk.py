@@ -4,11 +4,10 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.matching import SEEN, rest, side_of
+from serl.exchange.kernel.matching import rest, side_of
+from serl.exchange.kernel.names import ALL_OR_NONE, SEEN
 from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, QUEUES, State
-from serl.exchange.records import ACCOUNT_SELF_TRADE, CommandFlag
-
-ALL_OR_NONE = int(CommandFlag.ALL_OR_NONE)
+from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 
 @compiled

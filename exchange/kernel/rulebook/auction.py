@@ -4,24 +4,27 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, inner, inner_inlined, int64
 from serl.exchange.kernel.levels import better_price, find_level, next_price
-from serl.exchange.kernel.matching import MAKER, RESTED, SEEN
-from serl.exchange.kernel.rulebook.incoming import (
+from serl.exchange.kernel.names import (
     AT_CLOSE,
+    AT_OPEN,
+    AUCTION,
     CLOSING,
     DONE,
     EVENTS_FULL,
     GROW,
+    HIDDEN_QUEUE,
+    MAKER,
     MARKET,
+    PRE_OPEN,
     R_MARKET,
     R_NO_ROOM,
-    ROOM,
-    cancel_unplaced,
-    far_room,
-    no_room,
-)  # fmt: skip
-from serl.exchange.kernel.rulebook.meeting import (
-    HIDDEN_QUEUE,
     R_NOT_REDUCING,
+    R_REMAINDER,
+    RESTED,
+    SEEN,
+)
+from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced
+from serl.exchange.kernel.rulebook.meeting import (
     after_fill,
     better,
     fill_resting,
@@ -29,8 +32,9 @@ from serl.exchange.kernel.rulebook.meeting import (
     not_reducing,
     note_trade,
     settle_cash,
-)  # fmt: skip
+)
 from serl.exchange.kernel.rulebook.orders import FIRST, limit_of, mark, move, open_of, unlist
+from serl.exchange.kernel.rulebook.room import far_room, no_room
 from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import (
     ASK,
@@ -42,12 +46,7 @@ from serl.exchange.kernel.state import (
     MATCH_ID,
     State,
 )  # fmt: skip
-from serl.exchange.records import LAST_TICKS, EventFlag, Phase, Reason, TimeInForce
-
-AUCTION = int(EventFlag.AUCTION)
-PRE_OPEN = int(Phase.PRE_OPEN)
-AT_OPEN = int(TimeInForce.AT_OPEN)
-R_REMAINDER = int(Reason.AUCTION_REMAINDER)
+from serl.exchange.records import LAST_TICKS
 
 
 @inlined

@@ -4,26 +4,68 @@ from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.matching import SEEN
-from serl.exchange.kernel.rulebook.auction import AT_OPEN, PRE_OPEN, collects
-from serl.exchange.kernel.rulebook.incoming import (
+from serl.exchange.kernel.names import (
     ALL_OR_NONE,
     AT_CLOSE,
+    AT_OPEN,
     CLOSED,
     CLOSING,
+    CONDITIONAL,
     CONTINUOUS,
+    DECREMENT,
     FOK,
+    GTT,
+    HIDDEN_QUEUE,
     HIDE,
     IOC,
     MARKET,
     MID,
+    OPENING,
+    POST_ONLY,
+    PRE_OPEN,
+    R_BAND,
+    R_FIXED,
+    R_FLAGS,
+    R_HALTED,
+    R_KILLED,
+    R_LIMIT_NOTIONAL,
+    R_LIMIT_ORDERS,
+    R_LIMIT_POSITION,
+    R_LIMIT_PRICE,
+    R_LIMIT_QTY,
+    R_PHASE,
+    R_PRICE,
+    R_QTY,
+    R_REDUCE,
+    R_SIDE,
+    R_TERMS,
+    R_TIF,
+    REDUCE_ONLY,
+    S_COLLAR,
+    S_KILLED,
+    S_LOTS,
+    S_NOTIONAL,
+    S_ORDERS,
+    S_POSITION,
+    SEEN,
     STOP_QUEUE,
+    T_DISPLAY,
+    T_EXPIRE,
+    T_LINK,
+    T_MIN,
+    T_OFFSET,
+    T_PEG,
+    T_SELF,
+    T_STOP,
+    T_TRAIL,
+    TERMED,
     WAITING,
-    is_full,
-    phase_of,
-)  # fmt: skip
-from serl.exchange.kernel.rulebook.meeting import CONDITIONAL, HIDDEN_QUEUE, R_BAND, REDUCE_ONLY, in_band, reducing_lots
+)
+from serl.exchange.kernel.rulebook.auction import collects
+from serl.exchange.kernel.rulebook.incoming import phase_of
+from serl.exchange.kernel.rulebook.meeting import in_band, reducing_lots
 from serl.exchange.kernel.rulebook.orders import open_of
+from serl.exchange.kernel.rulebook.room import is_full
 from serl.exchange.kernel.state import ASK, BID, ORDERS_MAX, ORDERS_OPEN, PRICE_MAX, QTY_MAX, State
 from serl.exchange.records import (
     BAND_ACTION,
@@ -32,47 +74,13 @@ from serl.exchange.records import (
     TICK_ENTRIES_MAX,
     TICKS,
     CommandFlag,
-    Phase,
-    Reason,
-    SelfTrade,
-    Setting,
     Term,
-    TimeInForce,
 )  # fmt: skip
 
-POST_ONLY, TERMED = int(CommandFlag.POST_ONLY), int(CommandFlag.TERMS)
 KNOWN_FLAGS = int(sum(CommandFlag))
-GTT = int(TimeInForce.GTT)
-OPENING = int(Phase.OPENING)
-T_DISPLAY, T_MIN, T_STOP, T_TRAIL = (
-    int(Term.DISPLAY_LOTS), int(Term.MIN_LOTS), int(Term.STOP_TICKS), int(Term.TRAIL_TICKS)
-)  # fmt: skip
-T_PEG, T_OFFSET, T_EXPIRE, T_LINK, T_SELF = (
-    int(Term.PEG), int(Term.OFFSET_TICKS), int(Term.EXPIRE_NS), int(Term.LINK), int(Term.SELF_TRADE)
-)  # fmt: skip
 GIVEN = len(Term)
 """Column of State.terms with a bit for each that was given."""
 UNKNOWN = 1 << len(Term)
-DECREMENT = int(SelfTrade.DECREMENT)
-S_LOTS, S_NOTIONAL, S_COLLAR = (
-    int(Setting.ORDER_LOTS_MAX), int(Setting.ORDER_NOTIONAL_MAX), int(Setting.COLLAR_TICKS)
-)  # fmt: skip
-S_ORDERS, S_POSITION, S_KILLED = (
-    int(Setting.ORDERS_OPEN_MAX), int(Setting.POSITION_LOTS_MAX), int(Setting.KILLED)
-)  # fmt: skip
-R_SIDE, R_TIF, R_FLAGS, R_TERMS = (
-    int(Reason.BAD_SIDE), int(Reason.BAD_TIME_IN_FORCE), int(Reason.BAD_FLAGS), int(Reason.BAD_TERMS)
-)  # fmt: skip
-R_PHASE, R_QTY, R_PRICE = int(Reason.WRONG_PHASE), int(Reason.BAD_QTY), int(Reason.BAD_PRICE)
-R_LIMIT_QTY, R_LIMIT_NOTIONAL, R_LIMIT_PRICE = (
-    int(Reason.LIMIT_QTY), int(Reason.LIMIT_NOTIONAL), int(Reason.LIMIT_PRICE)
-)  # fmt: skip
-R_LIMIT_ORDERS, R_LIMIT_POSITION, R_REDUCE = (
-    int(Reason.LIMIT_ORDERS), int(Reason.LIMIT_POSITION), int(Reason.REDUCE_ONLY)
-)  # fmt: skip
-R_HALTED, R_KILLED, R_FIXED, R_FULL = (
-    int(Reason.HALTED), int(Reason.KILLED), int(Reason.NOT_REPLACEABLE), int(Reason.BOOK_FULL)
-)  # fmt: skip
 
 
 @inner_inlined

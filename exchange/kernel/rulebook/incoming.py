@@ -3,19 +3,41 @@
 from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
-from serl.exchange.kernel.matching import RESTED, RESTING, SEEN, crosses, emit
-from serl.exchange.kernel.rulebook.meeting import (
+from serl.exchange.kernel.matching import crosses, emit
+from serl.exchange.kernel.names import (
+    ACCEPTED,
+    AT_CLOSE,
+    CANCELLED,
+    CLOSING,
     CONDITIONAL,
+    CONTINUOUS,
+    DONE,
+    EVENTS_FULL,
+    FOK,
+    GROW,
     HIDDEN_QUEUE,
+    HIDE,
+    IOC,
+    MARKET,
+    OWN,
+    PHASED,
+    PRIMARY,
     R_BAND,
+    R_FOK,
+    R_IOC,
+    R_LINKED,
+    R_MARKET,
+    R_NO_ROOM,
     R_NOT_REDUCING,
     REDUCE_ONLY,
-    counterparty,
-    in_band,
-    meet,
-    obtainable,
-    taker_not_reducing,
-)  # fmt: skip
+    RESTED,
+    RESTING,
+    SEEN,
+    STOP_QUEUE,
+    VOLATILITY,
+    WAITING,
+)
+from serl.exchange.kernel.rulebook.meeting import counterparty, in_band, meet, obtainable, taker_not_reducing
 from serl.exchange.kernel.rulebook.orders import (
     drop,
     enlist,
@@ -27,7 +49,8 @@ from serl.exchange.kernel.rulebook.orders import (
     open_of,
     put,
 )
-from serl.exchange.kernel.rulebook.telling import CANCELLED, R_LINKED, cancel_linked, tell, unlink_pair, veil
+from serl.exchange.kernel.rulebook.room import far_room, is_full, pegs_room
+from serl.exchange.kernel.rulebook.telling import cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
     ACTIVE,
@@ -40,7 +63,6 @@ from serl.exchange.kernel.state import (
     EXPIRE,
     FLAGS,
     LEFT,
-    LEVELS_MAX,
     LIMIT,
     LINK,
     MIN,
@@ -52,7 +74,6 @@ from serl.exchange.kernel.state import (
     PEGS,
     PRICE,
     PRICE_MAX,
-    QUEUES,
     RULED,
     SELF_TRADE,
     SHARE_OF,
@@ -63,43 +84,20 @@ from serl.exchange.kernel.state import (
     TOTAL,
     TRAIL,
     TRAILS,
-    WANTS_FAR,
     State,
 )  # fmt: skip
 from serl.exchange.records import (
     ACCOUNT_SELF_TRADE,
     BAND_ACTION,
     PHASE,
-    CommandFlag,
-    EventKind,
-    Phase,
-    Queue,
-    Reason,
-    Setting,
-    TimeInForce,
 )  # fmt: skip
-from serl.exchange.records import Peg as PegKind
 
-DONE, EVENTS_FULL, GROW = 0, 1, 2
 ROOM = 12
 """Events that a step may make."""
 FROM_NEW, FROM_REPLACE, FROM_QUEUE = 0, 1, 2
 """Incoming by a command, or out of a queue: then it may find no room, and its events answer no command."""
 HELD = -1
 """incoming[CUT] of an order that does not trade now, but may rest."""
-
-CONTINUOUS, CLOSING, CLOSED, VOLATILITY = (
-    int(Phase.CONTINUOUS), int(Phase.CLOSING), int(Phase.CLOSED), int(Phase.VOLATILITY)
-)  # fmt: skip
-STOP_QUEUE, WAITING = int(Queue.STOP), int(Queue.WAITING)
-MARKET, HIDE, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.HIDDEN), int(CommandFlag.ALL_OR_NONE)
-IOC, FOK, AT_CLOSE = int(TimeInForce.IOC), int(TimeInForce.FOK), int(TimeInForce.AT_CLOSE)
-PRIMARY, MID = int(PegKind.PRIMARY), int(PegKind.MID)
-OWN = int(Setting.SELF_TRADE)
-ACCEPTED, PHASED = int(EventKind.ACCEPTED), int(EventKind.PHASED)
-R_IOC, R_FOK, R_MARKET, R_NO_ROOM = (
-    int(Reason.IOC_REMAINDER), int(Reason.FOK_UNFILLABLE), int(Reason.MARKET_REMAINDER), int(Reason.NO_ROOM)
-)  # fmt: skip
 
 
 @inner_inlined
@@ -112,47 +110,6 @@ def phase_of(state: State, symbol: int) -> int:
 def worst(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
-
-
-@inner_inlined
-def far_room(state: State, symbol: int) -> bool:
-    """Whether one more order can rest in any queue of a symbol without more memory."""
-    most, count = 0, state.halted.size
-    for queue in range(QUEUES):
-        book = queue * count + symbol
-        most = max(most, state.far_count[book, BID], state.far_count[book, ASK])
-    return _enough(state, most)
-
-
-@inner_inlined
-def _enough(state: State, levels: int) -> bool:
-    enough = levels + state.window.shape[2] + 1 <= state.far_price.shape[2]
-    if not enough:
-        state.counter[WANTS_FAR] = 1
-    return enough
-
-
-@inner_inlined
-def pegs_room(state: State, symbol: int) -> bool:
-    """The same for all pegged orders of a symbol in WAITING."""
-    book, pegs, slot = WAITING * state.halted.size + symbol, 0, int64(state.lists[symbol, PEGS, 0])
-    while slot >= 0:
-        pegs, slot = pegs + 1, int64(state.extras[slot].next)
-    return _enough(state, max(state.far_count[book, BID], state.far_count[book, ASK]) + pegs)
-
-
-@inner_inlined
-def is_full(state: State, queue: int, symbol: int) -> bool:
-    """Whether a queue has as many price levels as it may."""
-    return state.level_count[queue * state.halted.size + symbol] >= state.counter[LEVELS_MAX]
-
-
-@inner_inlined
-def no_room(state: State, slot: int, queue: int) -> bool:
-    """The same for an order that moves to another price or queue."""
-    order, count = state.orders[slot], state.halted.size
-    own = order.queue == queue and state.levels[order.level].orders == 1
-    return state.level_count[queue * count + int64(order.symbol)] - own >= state.counter[LEVELS_MAX]
 
 
 @inner

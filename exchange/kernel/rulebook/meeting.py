@@ -5,19 +5,28 @@ from typing import Any
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.matching import FILL, MAKER, RESTED, RESTING, SEEN, crosses, emit
-from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
-from serl.exchange.kernel.rulebook.telling import (
+from serl.exchange.kernel.matching import crosses, emit
+from serl.exchange.kernel.names import (
+    BOTH,
     CANCELLED,
+    CONDITIONAL,
+    DECREMENT,
+    FILL,
     HIDDEN,
+    HIDDEN_QUEUE,
+    MAKER,
+    NEWEST,
+    OLDEST,
+    R_NOT_REDUCING,
+    R_SELF_TRADE,
+    REDUCE_ONLY,
     REDUCED,
-    cancel,
-    cancel_linked,
-    take_off,
-    tell,
-    unlink_pair,
-    veil,
-)  # fmt: skip
+    RESTED,
+    RESTING,
+    SEEN,
+)
+from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
+from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, take_off, tell, unlink_pair, veil
 from serl.exchange.kernel.state import (
     BID,
     COMMAND_ID,
@@ -48,18 +57,7 @@ from serl.exchange.records import (
     LAST_TICKS,
     LOW_TICKS,
     MATCHING,
-    CommandFlag,
-    Queue,
-    Reason,
-    SelfTrade,
 )  # fmt: skip
-
-HIDDEN_QUEUE, CONDITIONAL = int(Queue.HIDDEN), int(Queue.CONDITIONAL)
-REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
-NEWEST, OLDEST, BOTH, DECREMENT = (
-    int(SelfTrade.NEWEST), int(SelfTrade.OLDEST), int(SelfTrade.BOTH), int(SelfTrade.DECREMENT)
-)  # fmt: skip
-R_SELF_TRADE, R_NOT_REDUCING, R_BAND = int(Reason.SELF_TRADE), int(Reason.NOT_REDUCING), int(Reason.OUTSIDE_BAND)
 
 
 @inner_inlined

@@ -2,10 +2,11 @@
 
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.matching import SEEN, link_in, rest, side_of, unlink
+from serl.exchange.kernel.matching import link_in, rest, side_of, unlink
+from serl.exchange.kernel.names import SEEN
 from serl.exchange.kernel.state import (
     COUNTING,
-    EXPIRING,
+    EXPIRIES,
     FREE_ORDER,
     NEVER,
     NEXT_EXPIRY,
@@ -169,7 +170,7 @@ def _set(state: State, place: int, slot: int) -> None:
 
 @inner
 def _sink(state: State, place: int) -> None:
-    slot, size = int64(state.heap[place]), state.counter[EXPIRING]
+    slot, size = int64(state.heap[place]), state.counter[EXPIRIES]
     while 2 * place + 1 < size:
         child = 2 * place + 1
         if child + 1 < size and _before(state, int64(state.heap[child + 1]), int64(state.heap[child])):
@@ -195,14 +196,14 @@ def _rise(state: State, place: int) -> None:
 
 @inner_inlined
 def _next_expiry(state: State) -> None:
-    state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRING] > 0 else NEVER
+    state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRIES] > 0 else NEVER
 
 
 @inner
 def join_heap(state: State, slot: int) -> None:
     """The order expires. O(log of those that do)."""
-    place = state.counter[EXPIRING]
-    state.counter[EXPIRING] += 1
+    place = state.counter[EXPIRIES]
+    state.counter[EXPIRIES] += 1
     _set(state, place, slot)
     _rise(state, place)
     _next_expiry(state)
@@ -215,8 +216,8 @@ def leave_heap(state: State, slot: int) -> None:
     if place < 0:
         return
     state.extras[slot].heap_place = -1
-    state.counter[EXPIRING] -= 1
-    last = int64(state.heap[state.counter[EXPIRING]])
+    state.counter[EXPIRIES] -= 1
+    last = int64(state.heap[state.counter[EXPIRIES]])
     if last != slot:
         _set(state, place, last)
         _sink(state, place)

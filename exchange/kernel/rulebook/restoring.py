@@ -4,11 +4,9 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, int64
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.matching import SEEN
-from serl.exchange.kernel.rulebook.checks import S_ORDERS, S_POSITION
-from serl.exchange.kernel.rulebook.incoming import ALL_OR_NONE, FOK, WAITING, far_room
-from serl.exchange.kernel.rulebook.meeting import REDUCE_ONLY
+from serl.exchange.kernel.names import ALL_OR_NONE, FOK, REDUCE_ONLY, S_ORDERS, S_POSITION, SEEN, WAITING
 from serl.exchange.kernel.rulebook.orders import enlist, join_heap, make_special, put
+from serl.exchange.kernel.rulebook.room import far_room
 from serl.exchange.kernel.rulebook.settings import begin_counting, set_ruled
 from serl.exchange.kernel.state import CLOSERS, FREE_LEVEL, FREE_ORDER, PEGS, TRAILS, State
 

@@ -3,8 +3,18 @@
 from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
-from serl.exchange.kernel.rulebook.checks import DECREMENT, S_KILLED, S_ORDERS, S_POSITION
-from serl.exchange.kernel.rulebook.incoming import OWN, phase_of
+from serl.exchange.kernel.names import (
+    DECREMENT,
+    OWN,
+    RULE_ACTION,
+    RULE_LOT,
+    RULE_MATCHING,
+    RULE_TICK,
+    S_KILLED,
+    S_ORDERS,
+    S_POSITION,
+)
+from serl.exchange.kernel.rulebook.incoming import phase_of
 from serl.exchange.kernel.rulebook.orders import mark
 from serl.exchange.kernel.state import COUNTED, COUNTING, PRICE_MAX, QTY_MAX, RULED, State
 from serl.exchange.records import (
@@ -16,11 +26,6 @@ from serl.exchange.records import (
     MATCHING,
     TICK_ENTRIES_MAX,
     TICKS,
-    Rule,
-)  # fmt: skip
-
-RULE_LOT, RULE_TICK, RULE_MATCHING, RULE_ACTION = (
-    int(Rule.LOT), int(Rule.TICK), int(Rule.MATCHING), int(Rule.BAND_ACTION)
 )  # fmt: skip
 
 

@@ -4,43 +4,44 @@ from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.levels import next_price
-from serl.exchange.kernel.rulebook.incoming import (
+from serl.exchange.kernel.names import (
+    BUY,
+    CONDITIONAL,
     CONTINUOUS,
     DONE,
     EVENTS_FULL,
     GROW,
-    ROOM,
+    HIDDEN,
+    HIDDEN_QUEUE,
+    OWN,
+    R_EXPIRED,
+    R_NO_ROOM,
     STOP_QUEUE,
+    TRIGGERED,
     WAITING,
+)
+from serl.exchange.kernel.rulebook.incoming import (
+    ROOM,
     begin,
     cancel_unplaced,
-    far_room,
     go_on,
-    no_room,
     peg_price,
     phase_of,
     take_up,
     worst,
-)  # fmt: skip
-from serl.exchange.kernel.rulebook.meeting import CONDITIONAL, HIDDEN_QUEUE, counterparty, first_slot, obtainable
+)
+from serl.exchange.kernel.rulebook.meeting import counterparty, first_slot, obtainable
 from serl.exchange.kernel.rulebook.orders import FIRST, LAST, move, open_of
-from serl.exchange.kernel.rulebook.telling import HIDDEN, cancel, cancel_linked, tell, unlink_pair
-from serl.exchange.kernel.state import ACTIVE, ASK, BID, EXPIRING, PEGS, SETTLING_AT, TRAILS, UNSETTLED, State
+from serl.exchange.kernel.rulebook.room import far_room, no_room
+from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, tell, unlink_pair
+from serl.exchange.kernel.state import ACTIVE, ASK, BID, EXPIRIES, PEGS, SETTLING_AT, TRAILS, UNSETTLED, State
 from serl.exchange.records import (
     ACCOUNT_SELF_TRADE,
     HIGH_TICKS,
     LAST_TICKS,
     LOW_TICKS,
-    EventKind,
-    Reason,
-    Setting,
-    Side,
 )  # fmt: skip
 
-TRIGGERED = int(EventKind.TRIGGERED)
-R_EXPIRED, R_NO_ROOM = int(Reason.EXPIRED), int(Reason.NO_ROOM)
-OWN = int(Setting.SELF_TRADE)
-BUY = int(Side.BUY)
 NOTHING, TOUCHED, COMES, NO_MEMORY = 0, 1, 2, 3
 """What a step of settling did: none applies; something in place; an order comes to the market; nothing yet, more memory is due."""
 
@@ -209,7 +210,7 @@ def _next_unsettled(state: State) -> int:
 @inner
 def expire(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Cancels what expires up to the command's time: (new count, DONE or EVENTS_FULL)."""
-    while state.counter[EXPIRING] > 0:
+    while state.counter[EXPIRIES] > 0:
         slot = int64(state.heap[0])
         if state.extras[slot].expire_ns > row.time_ns:
             break

@@ -5,16 +5,26 @@ from typing import Any
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.matching import side_of
-from serl.exchange.kernel.rulebook.auction import AT_OPEN, leftover
-from serl.exchange.kernel.rulebook.incoming import AT_CLOSE, DONE, EVENTS_FULL, ROOM
+from serl.exchange.kernel.names import (
+    ACCOUNT,
+    AT_CLOSE,
+    AT_OPEN,
+    DAY,
+    DONE,
+    END_DAY,
+    EVENTS_FULL,
+    MASS_CANCEL,
+    R_DAY,
+    R_KILL,
+    R_MASS,
+)
+from serl.exchange.kernel.rulebook.auction import leftover
+from serl.exchange.kernel.rulebook.incoming import ROOM
 from serl.exchange.kernel.rulebook.meeting import first_slot
 from serl.exchange.kernel.rulebook.telling import cancel
 from serl.exchange.kernel.state import CANCELLED_COUNT, QUEUES, State
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, Reason, TimeInForce
+from serl.exchange.records import ALL_SYMBOLS
 
-MASS_CANCEL, END_DAY, ACCOUNT = int(CommandKind.MASS_CANCEL), int(CommandKind.END_DAY), int(CommandKind.ACCOUNT)
-R_MASS, R_DAY, R_KILL = int(Reason.MASS_CANCEL), int(Reason.DAY_END), int(Reason.KILL)
-DAY = int(TimeInForce.DAY)
 AUCTION_QUEUES = 2
 
 

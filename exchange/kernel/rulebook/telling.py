@@ -4,14 +4,10 @@ from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
-from serl.exchange.kernel.matching import RESTING, SEEN, emit
+from serl.exchange.kernel.matching import emit
+from serl.exchange.kernel.names import CANCELLED, HIDDEN, R_LINKED, REDUCED, RESTING, SEEN
 from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, open_of
 from serl.exchange.kernel.state import ACTIVE, CUT, LINK, ORDER_ID, PARTICIPANT, State
-from serl.exchange.records import EventFlag, EventKind, Reason
-
-HIDDEN = int(EventFlag.HIDDEN)
-CANCELLED, REDUCED = int(EventKind.CANCELLED), int(EventKind.REDUCED)
-R_LINKED = int(Reason.LINKED)
 
 
 @inner_inlined

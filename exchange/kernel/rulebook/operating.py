@@ -1,0 +1,113 @@
+"""What operators and the exchange itself command; a phase begins."""
+
+from typing import Any
+
+from serl.exchange.compiling import inner, inner_inlined, int64
+from serl.exchange.kernel.names import (
+    ACCOUNT,
+    CLOSED,
+    CLOSING,
+    CONTINUOUS,
+    DONE,
+    END_DAY,
+    ENTERING,
+    EVENTS_FULL,
+    GROW,
+    HALT,
+    HALTED,
+    OWN,
+    PHASED,
+    R_FLAGS,
+    R_OPERATOR,
+    R_PHASE,
+    R_SETTING,
+    R_SYMBOL,
+    RESUME,
+    RESUMED,
+    RULE,
+    S_KILLED,
+    SET,
+    SET_PHASE,
+    SETTLING,
+    SWEEPING,
+    TIME,
+    UNCROSS,
+    UNCROSSING,
+)
+from serl.exchange.kernel.rulebook.answering import answer, reject
+from serl.exchange.kernel.rulebook.auction import collects, enter_close
+from serl.exchange.kernel.rulebook.incoming import ROOM, leave_continuous, phase_of
+from serl.exchange.kernel.rulebook.orders import mark
+from serl.exchange.kernel.rulebook.room import pegs_room
+from serl.exchange.kernel.rulebook.settings import set_account, set_rule, set_ruled
+from serl.exchange.kernel.state import (
+    AUCTION_FIRST_TICKS,
+    AUCTION_LOTS,
+    AUCTION_TICKS,
+    STAGE,
+    State,
+)  # fmt: skip
+from serl.exchange.records import (
+    PHASE,
+)  # fmt: skip
+
+
+@inner
+def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+    """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, END_DAY."""
+    kind, symbol, flags = int64(row.kind), int64(row.symbol), int64(row.flags)
+    own = kind == ACCOUNT and flags == OWN and row.order_id == row.participant
+    if not state.operator[row.participant] and not own:
+        return reject(state, row, events, count, R_OPERATOR)
+    if kind != END_DAY and kind != TIME and kind != ACCOUNT and symbol >= state.halted.size:
+        return reject(state, row, events, count, R_SYMBOL)
+    if kind == TIME:
+        return count, DONE
+    if kind == END_DAY:
+        state.counter[STAGE] = SWEEPING
+        return count, DONE
+    if kind == SET_PHASE and flags > CLOSED:
+        return reject(state, row, events, count, R_FLAGS)
+    if kind == UNCROSS and not collects(phase_of(state, symbol)):
+        return reject(state, row, events, count, R_PHASE)
+    if (kind == RULE and not set_rule(state, row)) or (kind == ACCOUNT and not set_account(state, row)):
+        return reject(state, row, events, count, R_SETTING)
+    state.counter[STAGE] = SETTLING
+    if kind == ACCOUNT:
+        if flags == S_KILLED and row.price_ticks != 0:
+            state.counter[STAGE] = SWEEPING
+            return count, DONE
+        return answer(state, row, events, count, SET, row.order_id, row.price_ticks, 0, 0, flags), DONE
+    mark(state, symbol)
+    if kind == RULE:
+        set_ruled(state, symbol)
+        return answer(state, row, events, count, SET, row.order_id, row.price_ticks, 0, 0, flags), DONE
+    if kind == HALT or kind == RESUME:
+        state.halted[symbol] = kind == HALT
+        return answer(state, row, events, count, HALTED if kind == HALT else RESUMED, row.order_id, 0, 0, 0, 0), DONE
+    state.counter[AUCTION_TICKS] = state.counter[AUCTION_FIRST_TICKS] = state.counter[AUCTION_LOTS] = 0
+    ends = collects(phase_of(state, symbol)) and (flags == CONTINUOUS or flags == CLOSED)
+    state.counter[STAGE] = UNCROSSING if kind == UNCROSS or ends else ENTERING
+    return count, DONE
+
+
+@inner_inlined
+def enter(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+    """The new phase begins: (new count, DONE, EVENTS_FULL or GROW)."""
+    symbol = int64(row.symbol)
+    if row.kind == SET_PHASE:
+        if phase_of(state, symbol) == CONTINUOUS and row.flags != CONTINUOUS:
+            if not pegs_room(state, symbol):
+                return count, GROW
+            leave_continuous(state, symbol)
+        state.symbols[symbol, PHASE] = row.flags
+        set_ruled(state, symbol)
+        if row.flags == CLOSING:
+            count, status = enter_close(state, row, events, count, symbol)
+            if status != DONE:
+                return count, status
+    if count + ROOM > events.size:
+        return count, EVENTS_FULL
+    price, lots = state.counter[AUCTION_FIRST_TICKS], state.counter[AUCTION_LOTS]
+    phase = phase_of(state, symbol)
+    return answer(state, row, events, count, PHASED, row.order_id, price, lots, 0, phase), DONE
