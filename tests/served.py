@@ -113,8 +113,8 @@ def start_exchange(
     endpoint: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Iterator[Served]:
-    """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to."""
-    options = ["--symbols", symbols, "--clock", clock]
+    """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to, and says what is "" here."""
+    options = [*(["--symbols", symbols] if symbols else []), *(["--clock", clock] if clock else [])]
     if journal is not None:
         options += ["--journal", str(journal)]
     if config is not None:
