@@ -128,16 +128,18 @@ class Market:
 
     def grow(self) -> None:
         """Makes room for what the compiled code asked for: the full rule book, more orders, more far levels."""
-        state = self.state
-        if state.counter[WANTS_FULL]:
+        state, limits = self.state, self.limits
+        if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
             state.counter[WANTS_FULL] = 0
-            self.state = state = bind(with_queues(state), full_rule_book())
-        if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
-            self.state = state = _grow_orders(state, min(2 * len(state.orders), _capacity(self.limits.orders_open_max)))
-        width = state.window.shape[2]
-        if state.counter[WANTS_FAR] or int(state.far_count.max()) + width + 1 > state.far_price.shape[2]:
+            self.state = bind(with_queues(state), full_rule_book())
+        elif (
+            state.counter[WANTS_FAR]
+            or int(state.far_count.max()) + state.window.shape[2] + 1 > state.far_price.shape[2]
+        ):
             state.counter[WANTS_FAR] = 0
             self.state = _grow_far(state, 2 * state.far_price.shape[2])
+        else:
+            self.state = _grow_orders(state, min(2 * len(state.orders), _capacity(limits.orders_open_max)))
 
     @staticmethod
     def grown(state: State) -> State:
