@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from serl.exchange.config import ExchangeConfig
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
 from tests.agents.execution.test_data import rows as bar_rows
@@ -24,6 +26,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_bot_tutorial_runs() -> None:
     with start_exchange(symbols="DEMO") as served:
         run("tutorials/write-a-bot.md", ENDPOINT=served.endpoint)
+
+
+def test_the_rules_of_a_market_are_written_as_told() -> None:
+    (settings,) = blocks("orders.md", "yaml")
+    config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))
+    assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
+    asks = run("orders.md")["asks"]
+    assert asks["qty_lots"].tolist() == [5]  # type: ignore[index]
 
 
 def test_the_trader_of_your_own_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

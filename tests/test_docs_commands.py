@@ -27,11 +27,11 @@ SERL = [
     if not line.startswith(OTHERS)
 ]
 PYTHON = {
-    "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "realism.md", "researcher.md", "sandbox.md",
+    "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "orders.md", "realism.md", "researcher.md", "sandbox.md",
     "traders.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/write-a-bot.md",
 }  # fmt: skip
 """Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
-YAML = {"traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
+YAML = {"orders.md", "traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
 
 
 def test_every_block_has_a_test() -> None:

@@ -9,8 +9,6 @@ from serl.exchange.kernel.names import (
     AT_CLOSE,
     AT_OPEN,
     CLOSED,
-    CLOSING,
-    CONDITIONAL,
     CONTINUOUS,
     DECREMENT,
     FOK,
@@ -48,7 +46,6 @@ from serl.exchange.kernel.names import (
     S_ORDERS,
     S_POSITION,
     SEEN,
-    STOP_QUEUE,
     T_DISPLAY,
     T_EXPIRE,
     T_LINK,
@@ -59,7 +56,6 @@ from serl.exchange.kernel.names import (
     T_STOP,
     T_TRAIL,
     TERMED,
-    WAITING,
 )
 from serl.exchange.kernel.rulebook.auction import collects
 from serl.exchange.kernel.rulebook.incoming import phase_of
@@ -204,21 +200,6 @@ def rests(state: State, row: Any) -> bool:
     return row.flags & MARKET == 0 or tif == AT_CLOSE or phase_of(state, int64(row.symbol)) != CONTINUOUS
 
 
-@inner_inlined
-def home_of(state: State, row: Any) -> int:
-    """The queue where a NEW would rest, a peg's price aside."""
-    symbol = int64(row.symbol)
-    if term(state, row, T_STOP) | term(state, row, T_TRAIL):
-        return STOP_QUEUE
-    if row.time_in_force == AT_CLOSE and phase_of(state, symbol) != CLOSING:
-        return WAITING
-    if term(state, row, T_PEG):
-        return HIDDEN_QUEUE
-    if row.flags & ALL_OR_NONE or term(state, row, T_MIN):
-        return CONDITIONAL
-    return HIDDEN_QUEUE if row.flags & (HIDE | MARKET) else SEEN
-
-
 @inner
 def over_limits(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
     """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
@@ -286,13 +267,11 @@ def check_new(state: State, row: Any) -> int:
 
 
 @inner
-def no_place(state: State, row: Any) -> bool:
-    """Whether a NEW meets BOOK_FULL."""
+def no_place(state: State, row: Any, queue: int) -> bool:
+    """Whether a NEW that would rest in a queue meets BOOK_FULL."""
     if not rests(state, row):
         return False
-    return state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX] or is_full(
-        state, home_of(state, row), int64(row.symbol)
-    )
+    return state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX] or is_full(state, queue, int64(row.symbol))
 
 
 @inner

@@ -51,6 +51,7 @@ from serl.exchange.kernel.rulebook.incoming import (
     begin,
     can_rest,
     come,
+    home,
     phase_of,
     rest_rest,
     take_up,
@@ -131,7 +132,7 @@ def new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         _load(state, row)
         if row.flags & POST_ONLY and wants_to_trade(state):
             reason = R_CROSS
-        elif no_place(state, row):
+        elif no_place(state, row, home(state)[0]):
             reason = R_FULL
         elif not far_room(state, symbol) or (
             rests(state, row) and (state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0)

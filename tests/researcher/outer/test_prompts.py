@@ -11,5 +11,5 @@ def test_two_markets_and_an_exchange() -> None:
 
 
 def test_only_bars() -> None:
-    text = market_text(Settings(scored_in="bars"), Budget(dynamic_steps=0))
+    text = market_text(Settings().model_copy(update={"scored_in": "bars"}), Budget(dynamic_steps=0))
     assert Settings().dynamic.kind not in text and "exchange" not in text and "bars" in text
