@@ -33,7 +33,7 @@ def test_the_rules_of_a_market_are_written_as_told() -> None:
     config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))
     assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
     asks = run("orders.md")["asks"]
-    assert asks["qty_lots"].tolist() == [5]  # type: ignore[index]
+    assert asks["qty_lots"].tolist() == [5]
 
 
 def test_the_trader_of_your_own_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
