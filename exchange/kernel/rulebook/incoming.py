@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
+from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.matching import crosses, emit
 from serl.exchange.kernel.names import (
     ACCEPTED,
@@ -89,6 +90,8 @@ from serl.exchange.kernel.state import (
 from serl.exchange.records import (
     ACCOUNT_SELF_TRADE,
     BAND_ACTION,
+    BAND_HIGH,
+    BAND_LOW,
     PHASE,
 )  # fmt: skip
 
@@ -278,14 +281,29 @@ def rest_rest(state: State, row: Any, events: Any, count: int, kind: int) -> int
 
 @inner
 def barred(state: State) -> bool:
-    """Whether the rest of the incoming order would stand across another that a band keeps it from."""
+    """Whether the rest of the incoming order would cross another that stands outside a band of action 0."""
     incoming = state.incoming
-    symbol, side, other = incoming[SYMBOL], incoming[SIDE], 1 - incoming[SIDE]
+    symbol, side = incoming[SYMBOL], incoming[SIDE]
     queue, price = home(state)
-    if queue > HIDDEN_QUEUE or phase_of(state, symbol) != CONTINUOUS:
+    if queue > CONDITIONAL or phase_of(state, symbol) != CONTINUOUS or state.symbols[symbol, BAND_ACTION] != 0:
         return False
-    hidden = state.best[HIDDEN_QUEUE * state.halted.size + symbol, other]
-    return crosses(side, price, state.best[symbol, other]) or crosses(side, price, hidden)
+    hidden_book = HIDDEN_QUEUE * state.halted.size + symbol
+    return _crosses_outside(state, symbol, symbol, side, price) or _crosses_outside(
+        state, symbol, hidden_book, side, price
+    )
+
+
+@inner
+def _crosses_outside(state: State, symbol: int, book: int, side: int, limit: int) -> bool:
+    """Whether a limit crosses an order of a book that stands outside the band: before it, or behind it."""
+    other = 1 - side
+    best = state.best[book, other]
+    if not crosses(side, limit, best):
+        return False
+    edge = state.symbols[symbol, BAND_HIGH if side == BID else BAND_LOW]
+    return not in_band(state, symbol, best) or (
+        edge != 0 and crosses(side, limit, next_price(state, book, other, edge))
+    )
 
 
 @inner
