@@ -23,7 +23,7 @@ from serl.exchange.kernel.names import (
     RESTED,
     SEEN,
 )
-from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced
+from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced, worst
 from serl.exchange.kernel.rulebook.meeting import (
     after_fill,
     better,
@@ -177,12 +177,27 @@ def indicative(state: State, symbol: int) -> tuple[int, int, int]:
     return price, volume, imbalance
 
 
+@inner
+def _market_order(state: State, symbol: int, side: int) -> int:
+    """The first market order of a side, which goes before all others; -1 if there is none."""
+    book, price = HIDDEN_QUEUE * state.halted.size + symbol, worst(state, side)
+    if state.best[book, side] != price:
+        return -1
+    slot = first_slot(state, book, side, price)
+    while slot >= 0 and state.orders[slot].flags & MARKET == 0:
+        slot = int64(state.orders[slot].next)
+    return slot
+
+
 @inner_inlined
 def _head(state: State, symbol: int, side: int, price: int) -> int:
     """The first order of a side whose limit allows `price`, -1 if there is none."""
     best = _first(state, symbol, side)
     if best == 0 or better(side, price, best):
         return -1
+    market = _market_order(state, symbol, side)
+    if market >= 0:
+        return market
     book = symbol if best == state.best[symbol, side] else HIDDEN_QUEUE * state.halted.size + symbol
     return first_slot(state, book, side, best)
 

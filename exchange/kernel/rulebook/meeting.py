@@ -316,6 +316,8 @@ def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
         count = cancel(state, row, events, count, slot, 0, R_SELF_TRADE)
     else:
         count = take_off(state, row, events, count, slot, qty, 0, R_SELF_TRADE)
+    if incoming[CUT] != 0:  # the two were linked
+        return count
     if incoming[LEFT] == qty:
         incoming[CUT] = R_SELF_TRADE if incoming[CUT] == 0 else incoming[CUT]
         return count
