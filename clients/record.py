@@ -15,7 +15,7 @@ from serl.exchange.history import named_book
 from serl.exchange.history.day import DayWriter, Reference, SymbolReference
 from serl.exchange.history.named_book import FIRST_NS, ROW, TIME_NS
 from serl.exchange.history.source import flush, make_room
-from serl.exchange.history.tape import HASH, Tape, actions, play_public
+from serl.exchange.history.tape import HASH, Tape, actions, play_public, public
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import Kind
 
@@ -174,6 +174,7 @@ class Recorder:
 
     def _tell(self, rows: Rows) -> None:
         self.tape.update(rows)
+        rows = public(rows)
         action = actions(rows)
         at = 0
         while (at := play_public(self._book, rows, action, at)) < len(rows):

@@ -9,7 +9,7 @@ from pathlib import Path
 from serl.exchange.history.day import Day
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.lobster import EMPTY_PRICE, TICK_UNITS
-from serl.exchange.history.verify import market_of
+from serl.exchange.history.verify import market_of, public_events
 from serl.exchange.history.written import written_whole
 from serl.exchange.records import EventFlag, EventKind, Rows
 
@@ -91,7 +91,7 @@ def write_lobster(day: Day, path: Path, levels: int = 10) -> int:
     lines = _Lines(levels)
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
-        _tell(lines, market.submit(commands[first : first + BLOCK_COMMANDS]))
+        _tell(lines, public_events(market, commands[first : first + BLOCK_COMMANDS]))
     rows = lines.messages.getvalue().count("\n")
     if not rows:
         raise ExportError(f"{path}: nothing happens in this day; LOBSTER has a row for each event and needs one")

@@ -25,16 +25,23 @@ HASH = "tape_sha256"
 """The parameter of a recorded day that holds its tape hash."""
 
 
+def public(events: Rows) -> Rows:
+    """The events that everybody sees, as they are seen: of hidden orders only that they traded, as a PRINT; of an iceberg what is displayed."""
+    kind, flags = events["kind"], events["flags"]
+    unseen = ((flags & _HIDDEN) > 0) & (kind <= _RESTED)
+    printed = unseen & (kind == _FILL) & ((flags & _MAKER) > 0)
+    seen = events[~unseen | printed].copy()
+    seen["kind"][printed[~unseen | printed]] = _PRINT
+    added = ((seen["kind"] == _ACCEPTED) & ((seen["flags"] & _RESTING) > 0)) | (seen["kind"] == _RESTED)
+    seen["leaves_lots"][added] = seen["qty_lots"][added]
+    return seen
+
+
 def actions(events: Rows) -> NDArray[np.int64]:
-    """[event] ADDED .. RESUMED; NOTHING for what the public does not see, or that changes nothing."""
+    """[event of `public`] ADDED .. RESUMED; NOTHING for what changes nothing."""
     kind, flags, lots = events["kind"], events["flags"], events["qty_lots"]
     resting = (flags & _RESTING) > 0
-    unseen = ((flags & _HIDDEN) > 0) & (
-        kind <= _RESTED
-    )  # trades with hidden orders are public, and change no displayed book
     choices = [
-        unseen & (kind == _FILL) & ((flags & _MAKER) > 0),
-        unseen,
         ((kind == _ACCEPTED) & resting) | (kind == _RESTED),
         (kind == _FILL) & ((flags & _MAKER) > 0),
         (((kind == _CANCELLED) & resting) | (kind == _REDUCED) | (kind == _REPLACED)) & (lots > 0),
@@ -42,7 +49,7 @@ def actions(events: Rows) -> NDArray[np.int64]:
         kind == _HALTED,
         kind == _RESUMED,
     ]
-    return np.select(choices, [PRINTED, NOTHING, ADDED, TRADED, TAKEN_OFF, PRINTED, HALTED, RESUMED], NOTHING)
+    return np.select(choices, [ADDED, TRADED, TAKEN_OFF, PRINTED, HALTED, RESUMED], NOTHING)
 
 
 class Tape:
@@ -56,20 +63,20 @@ class Tape:
 
     def update(self, events: Rows) -> None:
         """Takes EVENT rows in their order."""
+        events = public(events)
         action = actions(events)
-        public = events[action != NOTHING]
+        told = events[action != NOTHING]
         action = action[action != NOTHING]
-        if not len(public):
+        if not len(told):
             return
-        lots = public["qty_lots"]
         book = action <= TAKEN_OFF
         halt = action >= HALTED
         columns = [
-            public["time_ns"], action, public["symbol"], np.where(halt, 0, public["side"]), self._named(public, action, book),
-            np.where(halt, 0, public["price_ticks"]), np.where(halt, 0, lots),
+            told["time_ns"], action, told["symbol"], np.where(halt, 0, told["side"]), self._named(told, action, book),
+            np.where(halt, 0, told["price_ticks"]), np.where(halt, 0, told["qty_lots"]),
         ]  # fmt: skip
         self._hash.update(np.stack(columns, 1).astype("<i8").tobytes())
-        self.rows += len(public)
+        self.rows += len(told)
 
     def _named(self, events: Rows, action: NDArray[np.int64], book: NDArray[np.bool_]) -> NDArray[np.int64]:
         names = np.zeros(len(events), np.int64)

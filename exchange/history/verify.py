@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from serl.exchange.history.day import Day, SourceFile
 from serl.exchange.history.depth import depth_view, is_depth
-from serl.exchange.history.errors import SourceError
+from serl.exchange.history.errors import ExportError, SourceError
 from serl.exchange.history.lobster import is_lobster, read_lobster
 from serl.exchange.history.lobster_day import book_view
 from serl.exchange.history.source import source_file
-from serl.exchange.history.tape import HASH, Tape
+from serl.exchange.history.tape import HASH, Tape, public
 from serl.exchange.history.unpacked import head
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
@@ -64,6 +64,14 @@ def market_of(day: Day) -> tuple[Market, Rows]:
     commands["participant"] = HISTORY
     commands["sequence"] = np.arange(1, len(commands) + 1)
     return market, commands
+
+
+def public_events(market: Market, commands: Rows) -> Rows:
+    """What an export tells of commands; ExportError if they hold an auction, which no export has."""
+    events = market.submit(commands)
+    if (events["kind"] == EventKind.PHASED).any():
+        raise ExportError("the day has phases or auctions; only continuous trading is exported")
+    return public(events)
 
 
 def limits_of(day: Day) -> MarketLimits:

@@ -14,7 +14,7 @@ from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.history.day import Day, Reference
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.itch.messages import LENGTHS, PRICE_UNITS, encode, offset, write_int
-from serl.exchange.history.verify import market_of
+from serl.exchange.history.verify import market_of, public_events
 from serl.exchange.history.written import written_whole
 from serl.exchange.records import EventFlag, EventKind
 
@@ -178,7 +178,7 @@ def _write(day: Day, units: Any, file: IO[bytes]) -> int:
         )
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
-        events = market.submit(commands[first : first + BLOCK_COMMANDS])
+        events = public_events(market, commands[first : first + BLOCK_COMMANDS])
         out = np.empty(len(events) * MESSAGE_BYTES_MAX, np.uint8)
         size += file.write(out[: encode_events(events, units, stocks, out)].data)
     return size + file.write(encode({"type": "S", "time_ns": last_ns, "event": "C"}))

@@ -43,6 +43,7 @@ def run(*arguments: object) -> Result:
         (gzip.compress(recording(SNAPSHOT, DIFF).encode()), "Binance depth"),
         (b"DBN\x01", "Databento MBO"),
     ],
+    ids=["itch", "itch.gz", "l3", "l3.xz", "depth", "depth.gz", "dbn"],
 )
 def test_told_by_content(data: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
@@ -54,7 +55,9 @@ def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9]
+    "data",
+    [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9],
+    ids=["empty", "zero", "text", "table", "text.gz", "parquet", "bytes"],
 )
 def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
