@@ -30,7 +30,7 @@ from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
 from serl.exchange.journal.segment import Segment, read_head
 from serl.exchange.libzmq import POLL_ITEM
-from serl.exchange.market import Market, MarketLimits, full_rule_book
+from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
 
@@ -99,13 +99,11 @@ class Core:
     def warm(self) -> None:
         """Compiles or loads what is called between two turns of the loop, so that nobody waits for it later."""
         self.settle()
-        if self.config.needs_full_rule_book:
-            full_rule_book()
         journal_rows(self.gate, self.arrays[0], self.arrays[1], self.arrays[0][:0])
         index_sessions(self.gate)
         clock_now_ns(self.gate)
         read_order(self.gate.message, 0, np.zeros(1, COMMAND)[0])
-        Market.warm()
+        Market.warm(self.config.needs_full_rule_book)
 
     def make_room(self, need: int) -> None:
         """Does what the compiled code asked for: a new event segment, a larger market, a new command segment."""

@@ -147,12 +147,18 @@ class Market:
         return _grow_orders(state, 2 * len(state.orders))
 
     @staticmethod
-    def warm() -> None:
-        """Compiles or loads what any market calls besides executing commands."""
+    def warm(full: bool = False) -> None:
+        """Compiles or loads what any market calls besides executing commands; `full`, one with the full rule book too."""
         market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
         market.book()
         market.state_hash()
         Market.grown(market.state)
+        if full:
+            from serl.exchange.kernel.rulebook.auction import indicative
+
+            market.state = bind(with_queues(market.state), full_rule_book())
+            indicative(market.state, 0)
+            list_specials(market.state, np.zeros(0, SPECIAL))
 
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""
