@@ -15,12 +15,11 @@ from serl.exchange.records import CommandKind, Phase, Rows, Side, command
 from serl.exchange.terms import Terms, order
 from tests.exchange.history.test_lobster_export import verified
 
-SELL = {"side": Side.SELL, "time_in_force": 1}
 ROWS = [
     order(1, side=Side.BUY, qty_lots=7, price_ticks=90, time_in_force=1),
-    order(2, Terms(display_lots=4), qty_lots=10, price_ticks=102, **SELL),
-    order(4, Terms(hidden=True), qty_lots=5, price_ticks=100, **SELL),
-    order(5, qty_lots=9, price_ticks=103, **SELL),
+    order(2, Terms(display_lots=4), qty_lots=10, price_ticks=102, side=Side.SELL, time_in_force=1),
+    order(4, Terms(hidden=True), qty_lots=5, price_ticks=100, side=Side.SELL, time_in_force=1),
+    order(5, qty_lots=9, price_ticks=103, side=Side.SELL, time_in_force=1),
     order(6, side=Side.BUY, qty_lots=8, price_ticks=100, time_in_force=1),  # 5 hidden lots, the rest stays
     order(7, side=Side.BUY, qty_lots=6, price_ticks=102, time_in_force=2),  # a part and a half of the iceberg
     command(CommandKind.CANCEL, command_id=8, order_id=3),
