@@ -161,7 +161,7 @@ class Replayer:
         """Sets the clock to where the replay really begins, when all before it is in the book."""
         while self.progress.answered < self.progress.sent:
             self._listen(0.2)
-        set_clock(self.endpoint, self.token, time_ns)
+        set_clock(self.endpoint, self.token, time_ns, run=True)
 
     def _promise(self, time_ns: int) -> None:
         self.client.words.say(msgpack.packb([Kind.PROMISE, time_ns]))
@@ -170,8 +170,8 @@ class Replayer:
         """The market time that is due now; None for as fast as it goes."""
         first_ns = int(self.rows[self._fast_until]["time_ns"]) if self._fast_until < len(self.rows) else 0
         if self.kind == "scaled":
-            if self._fast_until:
-                set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]))
+            if self._fast_until:  # held: however long it takes, time is not past the beginning then
+                set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]), run=False)
             return self._follow_clock(RemoteClock())
         if self.speed is None:
             return None
@@ -216,14 +216,14 @@ class Replayer:
         self.client.close()
 
 
-def set_clock(endpoint: str, token: str, time_ns: int) -> int:
-    """Sets a scaled clock and lets it run; the time it was set to."""
+def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
+    """Sets a scaled clock and lets it run or holds it; the time it was set to."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.linger = 0
     try:
         socket.connect(socket_endpoints(endpoint)["admin"])
-        socket.send(msgpack.packb([Kind.CLOCK, 1, token, time_ns, 1]))
+        socket.send(msgpack.packb([Kind.CLOCK, 1, token, time_ns, int(run)]))
         if not socket.poll(5000):
             raise ExchangeAway(f"{endpoint}: its admin socket does not answer")
         reply = msgpack.unpackb(socket.recv())

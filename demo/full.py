@@ -141,7 +141,7 @@ class Scene:
         self.start("market", "agents", "start", *hosts, "--connect", self.endpoint)
         yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
         yield from self._logged_in(2 + HOSTS)
-        set_clock(self.endpoint, "", time_of_day_ns(OPEN))
+        set_clock(self.endpoint, "", time_of_day_ns(OPEN), run=True)
 
     def _research(self) -> Steps:
         """After the market has opened: it takes all the processor that it gets."""

@@ -111,7 +111,7 @@ def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
                 queries.say(132, 1)
                 sessions = queries.hear()[5]["sessions"]
                 time.sleep(0.1)
-        set_clock(exchange.endpoint, "", population.open_ns)
+        set_clock(exchange.endpoint, "", population.open_ns, run=True)
         began = time.monotonic()
         output, _ = run.communicate(timeout=60)
         assert run.returncode == 0, output
