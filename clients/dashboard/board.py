@@ -15,7 +15,7 @@ class Cursor:
 
     symbol: str = ""
     generation: int = -1
-    book: tuple[int, bool | None] = (-2, None)
+    book: tuple[object, ...] = ()
     trades: int = 0
     columns: int = 0
     traders: dict[str, Any] | None = None
@@ -23,7 +23,7 @@ class Cursor:
 
     def look_at(self, symbol: str) -> None:
         """From now on at another symbol, of which nothing was seen."""
-        self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (-2, None), 0, 0
+        self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (), 0, 0
         self.traders = None
 
 
@@ -71,9 +71,8 @@ class Board:
             cursor.look_at(view.name)
             cursor.generation = self.generation
             found["fresh"] = True
-        state = (view.book.sequence, view.halted)
-        if cursor.book != state:
-            cursor.book = state
+        if cursor.book != view.state:
+            cursor.book = view.state
             found["book"] = view.ladder()
         trades = view.trades.since(cursor.trades, TRADES_A_FRAME)
         columns = view.columns.since(cursor.columns)

@@ -84,10 +84,13 @@ class Link(threading.Thread):
 
     def _sample(self) -> None:
         """A column of each symbol, and a look at the exchange."""
-        for view in self._topics.values():
+        followed = set(self._topics.values())
+        for view in followed:
             if not self._vitals.away and not view.book.needs_snapshot:
                 view.sample(self._vitals.time_ns)
-        self._vitals.gaps = sum(view.book.gaps for view in set(self._topics.values()))
+            if view.collects:
+                self._ask_indicative(view)
+        self._vitals.gaps = sum(view.book.gaps for view in followed)
         self._sockets.ask(self._on_statistics, Kind.STATISTICS)
         mids = {view.number: _mid(view) for view in self._board.views.values()}
         self._board.put("exchange", self._vitals.shown())
@@ -161,13 +164,20 @@ class Link(threading.Thread):
                 view.take_trades(reply[5])
 
         def on_status(reply: list[Any], took_s: float) -> None:
-            if reply[0] != Kind.ERROR and view.halted is None:
-                view.halted = bool(reply[5][0])
+            if reply[0] != Kind.ERROR and view.phase is None:
+                view.take_status(reply[5])
 
         self._sockets.ask(on_book, Kind.L2, view.number, 0)
         self._sockets.ask(on_status, Kind.STATUS, view.number)
         if first:
             self._sockets.ask(on_trades, Kind.TRADES, view.number, TRADES)
+
+    def _ask_indicative(self, view: SymbolView) -> None:
+        def on_indicative(reply: list[Any], took_s: float) -> None:
+            if reply[0] != Kind.ERROR:
+                view.take_indicative(reply[5])
+
+        self._sockets.ask(on_indicative, Kind.INDICATIVE, view.number)
 
     # what operators ask for
 

@@ -6,13 +6,15 @@ import numpy as np
 
 from serl.clients.book import L2Book
 from serl.clients.dashboard.ring import Ring
-from serl.exchange.records import EVENT, EventFlag, EventKind
+from serl.exchange.records import EVENT, EventFlag, EventKind, Phase
 
 CHANNELS = ("l2", "trade", "status", "rows")
 """Of the feed; the first makes the book, the last the order flow."""
 L2, TRADE, STATUS, ROWS = 113, 115, 116, 118
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
+PRINTED, CROSSED = 1, 2
+"""off_book of a trade: outside the book; in an auction, where no side was the aggressor."""
 SECOND_NS = 1_000_000_000
 DAY_S = 86_400
 
@@ -29,6 +31,9 @@ class SymbolView:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
         self.book = L2Book()
         self.halted: bool | None = None
+        self.phase: Phase | None = None
+        #: [price_ticks, volume_lots, imbalance_lots] of an auction that were held now; None before the exchange has said it
+        self.indicative: list[int] | None = None
         #: what each kind of trader sends, as Flow shows it; another object whenever it has changed
         self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
@@ -53,13 +58,34 @@ class SymbolView:
             self.take_trades(items)
             self._traded.extend(items)
         elif kind == STATUS:
-            self.halted = bool(items[0])
+            self.take_status(items)
+
+    def take_status(self, items: list[int]) -> None:
+        """[halted, phase] as on the feed."""
+        self.halted, self.phase = bool(items[0]), Phase(items[1])
+        if not self.collects:
+            self.indicative = None
+
+    @property
+    def collects(self) -> bool:
+        """Whether orders are collected for an auction."""
+        return self.phase is not None and Phase.PRE_OPEN <= self.phase <= Phase.CLOSING
+
+    def take_indicative(self, items: list[int]) -> None:
+        """As the exchange answers it; an answer that comes when the auction is over says nothing."""
+        if self.collects:
+            self.indicative = items
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Another one whenever the ladder is another."""
+        return self.book.sequence, self.halted, self.phase, self.indicative
 
     def take_trades(self, items: list[list[int]]) -> None:
         """Trades as on the feed, oldest first."""
         for match_id, time_ns, *rest in items[-TRADES:]:
             self.trades.append([match_id, time_of_day_s(time_ns), *rest])
-        on_book = [price for _, _, price, _, _, off_book in items if not off_book]
+        on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
         self._last_ticks = on_book[-1] if on_book else self._last_ticks
 
     def sample(self, time_ns: int) -> None:
@@ -74,6 +100,7 @@ class SymbolView:
                 "bid": bids[0][0] if bids else None,
                 "ask": asks[0][0] if asks else None,
                 "last": self._last_ticks or None,
+                "indicative": (self.indicative or [0])[0] or None,
                 "traded": traded_by_price(self._traded),
                 "imbalance": imbalance(bids, asks),
                 "flow": order_flow(b"".join(self._rows)),
@@ -84,9 +111,9 @@ class SymbolView:
         self._begin_column()
 
     def restart(self) -> None:
-        """Another process is the exchange now: its time may be another, the book comes anew, what it said of halts is void."""
+        """Another process is the exchange now: its time may be another, the book comes anew, what it said of halts and phases is void."""
         self.book = L2Book()
-        self.halted = None
+        self.halted = self.phase = self.indicative = None
         self._column_ns = -1
         self.columns.clear()
         self.trades.clear()
@@ -95,15 +122,18 @@ class SymbolView:
     def ladder(self) -> dict[str, Any]:
         """The top of the book now."""
         bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
-        return {"bids": bids, "asks": asks, "sequence": self.book.sequence, "halted": self.halted, "last": self._last_ticks or None}  # fmt: skip
+        return {
+            "bids": bids, "asks": asks, "sequence": self.book.sequence, "last": self._last_ticks or None,
+            "halted": self.halted, "phase": None if self.phase is None else self.phase.name.lower(), "indicative": self.indicative,
+        }  # fmt: skip
 
 
 def traded_by_price(trades: list[list[int]]) -> list[list[int]]:
-    """[price_ticks, lots bought by aggressors, lots sold by them] of each price at which the book traded."""
+    """[price_ticks, lots bought by aggressors, lots sold by them, lots of auctions] of each price at which the book traded."""
     found: dict[int, list[int]] = {}
     for _, _, price, qty, aggressor, off_book in trades:
-        if not off_book:
-            found.setdefault(price, [price, 0, 0])[1 + aggressor] += qty
+        if off_book != PRINTED:
+            found.setdefault(price, [price, 0, 0, 0])[3 if off_book == CROSSED else 1 + aggressor] += qty
     return sorted(found.values())
 
 

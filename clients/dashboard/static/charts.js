@@ -2,6 +2,7 @@
 import { colour, compact, timeOfDay } from "./format.js";
 
 const uPlot = window.uPlot;
+const SHORTEST_S = 10;
 /** Times of day, each once: an axis of less than some seconds has several splits in one. */
 export const time = { values: (_, splits) => splits.map((value, index) => (index && Math.floor(value) === Math.floor(splits[index - 1]) ? "" : timeOfDay(value))), space: 90 };
 export const axisCompact = { values: (_, splits) => splits.map((value) => (Math.abs(value) < 10 && value % 1 ? value.toFixed(1) : compact(value))) };
@@ -28,7 +29,7 @@ export class Chart {
         padding: [8, Object.keys(axes).length > 1 ? 0 : 10, x.show === false ? 8 : 0, 0],
         cursor: { y: false, points: { size: 6 } },
         legend: { live: true },
-        scales: { x: { time: false }, ...scales },
+        scales: { x: { time: false, range: wholeTime }, ...scales },
         axes: [{ ...axis, size: 24, ...x }, ...sides],
         bands,
         series: [{ label: "", value: (_, value) => (value == null ? "" : (x.value ?? timeOfDay)(value)) }, ...series.map((one) => paintable(one))],
@@ -60,6 +61,11 @@ export class Chart {
     this.data = data;
     this.plot.setData(data);
   }
+}
+
+/** All seconds of the data; a first moment alone has a width too. */
+function wholeTime({ data: [times] }) {
+  return times.length ? [Math.min(times[0], times.at(-1) - SHORTEST_S), times.at(-1)] : [null, null];
 }
 
 function paintable(one) {

@@ -26,6 +26,12 @@ export class Grid {
   }
 }
 
+/** A phase of a symbol's day as people write it; nothing while it trades. */
+export const phaseText = (phase) => (!phase || phase === "continuous" ? "" : phase.replace("_", "-"));
+
+/** What there is of the texts. */
+export const joined = (...texts) => texts.filter(Boolean).join(" · ");
+
 export function timeOfDay(seconds, decimals = 0) {
   if (seconds == null || !Number.isFinite(seconds)) return "--:--:--";
   const whole = Math.floor(seconds);

@@ -111,7 +111,7 @@ export class HeatMap {
   }
 
   lines(pen) {
-    for (const [name, key] of [["buy", "bid"], ["sell", "ask"]]) {
+    for (const [name, key] of [["buy", "bid"], ["sell", "ask"], ["violet", "indicative"]]) {
       pen.strokeStyle = colour(name);
       pen.lineWidth = 1.25;
       pen.beginPath();
@@ -131,17 +131,17 @@ export class HeatMap {
     }
   }
 
-  /** Trades: a circle at each price of a column, its area the lots, its colour the side that took more. */
+  /** Trades: a circle at each price of a column, its area the lots, its colour the side that took more, or an auction. */
   dots(pen) {
-    const most = Math.max(1, ...this.shown.flatMap((column) => column.traded.map(([, bought, sold]) => bought + sold)));
+    const most = Math.max(1, ...this.shown.flatMap((column) => column.traded.map(([, ...lots]) => lots.reduce((sum, one) => sum + one))));
     pen.strokeStyle = colour("panel");
     pen.lineWidth = 0.75;
-    const [buy, sell] = [colour("buy-dot"), colour("sell-dot")];
+    const [buy, sell, auction] = [colour("buy-dot"), colour("sell-dot"), colour("violet")];
     this.shown.forEach((column, index) => {
-      for (const [price, bought, sold] of column.traded) {
+      for (const [price, bought, sold, crossed] of column.traded) {
         pen.beginPath();
-        pen.arc(this.x(index) + COLUMN_PX / 2, this.y(price), 1 + 6 * Math.sqrt((bought + sold) / most), 0, 2 * Math.PI);
-        pen.fillStyle = bought >= sold ? buy : sell;
+        pen.arc(this.x(index) + COLUMN_PX / 2, this.y(price), 1 + 6 * Math.sqrt((bought + sold + crossed) / most), 0, 2 * Math.PI);
+        pen.fillStyle = crossed > bought + sold ? auction : bought >= sold ? buy : sell;
         pen.fill();
         pen.stroke();
       }

@@ -1,5 +1,5 @@
 // The depth ladder: fixed rows, asks above bids, a bar for the lots of each level.
-import { compact, count, make } from "./format.js";
+import { compact, count, joined, make, phaseText } from "./format.js";
 
 const LEVELS = 14;
 
@@ -23,6 +23,7 @@ export class Ladder {
     build("ask", this.asks);
     build("bid", this.bids);
     this.middle = make("div", "row middle");
+    this.middle.append(make("span"), make("span"));
     element.append(...this.asks.toReversed(), this.middle, ...this.bids);
   }
 
@@ -31,10 +32,23 @@ export class Ladder {
     const most = Math.max(1, ...shown.map((level) => level[1]));
     this.fill(this.asks, book.asks, most, grid);
     this.fill(this.bids, book.bids, most, grid);
-    const [bid, ask] = [book.bids[0]?.[0], book.asks[0]?.[0]];
-    const spread = bid != null && ask != null ? ask - bid : null;
-    this.middle.textContent = book.halted ? "halted" : spread == null ? "one side is empty" : `spread ${grid.price(spread)} · ${count.format(spread)} tick${spread === 1 ? "" : "s"}`;
+    const [price, volume, surplus] = book.indicative ?? [0, 0, 0];
+    this.mark(this.asks, (ask) => ask <= price);
+    this.mark(this.bids, (bid) => price && bid >= price);
+    const phase = phaseText(book.phase);
+    const first = joined(book.halted && "halted", phase, price && grid.price(price)) || spread(book, grid);
+    const second = price ? `${compact(volume)} lots · ${left(surplus)}` : book.indicative ? "nothing crosses" : "";
+    [first, second].forEach((text, index) => {
+      this.middle.children[index].textContent = text;
+    });
+    this.middle.title = price ? "What an auction now would trade: its price, its lots, and the side on which lots are left at that price" : "";
     this.middle.classList.toggle("halted", book.halted === true);
+    this.middle.classList.toggle("phase", phase !== "");
+  }
+
+  /** Levels that an auction now would trade at. */
+  mark(rows, trades) {
+    for (const row of rows) row.classList.toggle("trades", row.dataset.price !== "" && Boolean(trades(Number(row.dataset.price))));
   }
 
   fill(rows, levels, most, grid) {
@@ -50,4 +64,15 @@ export class Ladder {
       row.style.setProperty("--share", level ? (level[1] / most).toFixed(3) : "0");
     });
   }
+}
+
+function spread({ bids: [bid], asks: [ask] }, grid) {
+  if (!bid || !ask) return "one side is empty";
+  const ticks = ask[0] - bid[0];
+  return `spread ${grid.price(ticks)} · ${count.format(ticks)} tick${ticks === 1 ? "" : "s"}`;
+}
+
+/** Lots that an auction leaves: more to buy, or more to sell. */
+function left(surplus) {
+  return surplus ? `${compact(Math.abs(surplus))} more to ${surplus > 0 ? "buy" : "sell"}` : "both sides even";
 }

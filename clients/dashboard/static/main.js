@@ -2,13 +2,13 @@
 import { Connection } from "./connection.js";
 import { drawAccount } from "./account.js";
 import { Executions } from "./executions.js";
-import { facts, Grid, make, timeOfDay } from "./format.js";
+import { facts, Grid, joined, make, phaseText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
 import { Store } from "./store.js";
-import { Tape } from "./tape.js";
+import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
 import { Vitals } from "./vitals.js";
 
@@ -96,12 +96,11 @@ function drawBook(now) {
   const [bid, ask] = [store.book.bids[0], store.book.asks[0]];
   const last = element("last");
   last.textContent = now.price(store.book.last);
-  const side = store.trades.at(-1)?.[4];
-  last.className = `last ${side === 0 ? "buy" : side === 1 ? "sell" : ""}`;
+  last.className = `last ${store.trades.length ? sideOf(store.trades.at(-1)) : ""}`;
   facts(element("quote"), [
     ["bid", bid ? now.price(bid[0]) : "–", "buy"],
     ["ask", ask ? now.price(ask[0]) : "–", "sell"],
-    ["spread", bid && ask ? now.price(ask[0] - bid[0]) : "–"],
+    store.book.indicative ? ["auction", now.price(store.book.indicative[0] || null), "phase"] : ["spread", bid && ask ? now.price(ask[0] - bid[0]) : "–"],
   ]);
 }
 
@@ -127,8 +126,9 @@ function drawState() {
   const exchange = store.sections.exchange;
   const chip = element("state");
   const halted = store.book?.halted === true;
+  const phase = phaseText(store.book?.phase);
   const held = exchange?.clock?.kind === "scaled" && !exchange.clock.running;
-  const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", "halted"] : held ? ["held", "held"] : ["live", exchange.clock?.kind ?? "live"];
+  const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", joined("halted", phase)] : held ? ["held", joined("held", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
   chip.className = `chip ${frozen ? "frozen" : name}`;
   chip.textContent = frozen ? "frozen" : text;
   const notice = element("notice");

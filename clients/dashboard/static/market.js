@@ -1,22 +1,26 @@
 // The charts of the market: price and volume, spread and imbalance, order flow.
 import { bars, axisCompact, Chart, steps } from "./charts.js";
 
+/** Steps of an axis of ticks. */
+const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
 export class MarketCharts {
   constructor(root) {
     this.grid = null;
     this.most = 1;
     const price = (_, value) => (value == null ? "" : this.grid.price(value));
-    const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58 };
+    const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58, incrs: WHOLE };
     this.price = new Chart(root("price"), {
       series: [
         { label: "bought", stroke: "buy-soft", fill: "buy-soft", paths: bars, scale: "lots" },
         { label: "sold", stroke: "sell-soft", fill: "sell-soft", paths: bars, scale: "lots" },
+        { label: "auctions", stroke: "violet", fill: "violet", paths: bars, scale: "lots" },
         { label: "last", stroke: "amber", scale: "price", paths: steps, width: 0.75, value: price },
         { label: "mid", stroke: "accent", scale: "price", value: price },
+        { label: "indicative", stroke: "violet", scale: "price", dash: [4, 3], value: price },
       ],
       axes: { price: prices, lots: { ...axisCompact, size: 52 } },
-      scales: { lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
+      scales: { price: { range: aroundPrices }, lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
     });
     this.spread = new Chart(root("spread"), {
       series: [
@@ -42,8 +46,8 @@ export class MarketCharts {
     this.grid = grid;
     const times = columns.map((column) => column.t);
     const pick = (value) => columns.map(value);
-    const both = (column) => column.bid != null && column.ask != null;
-    this.price.set([times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null))]);
+    const both = (column) => column.bid != null && column.ask != null && column.bid < column.ask; // a book that collects may be crossed
+    this.price.set([times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => lots(c, 3) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null)), pick((c) => c.indicative)]);
     this.spread.set([times, pick((c) => c.imbalance), pick((c) => (both(c) ? c.ask - c.bid : null))]);
     this.most = usual(columns.flatMap((c) => Object.values(c.flow)));
     const flow = (name, sign) => pick((c) => sign * c.flow[name]);
@@ -51,7 +55,7 @@ export class MarketCharts {
   }
 }
 
-/** Lots that a column's aggressors bought (1) or sold (2). */
+/** Lots that a column's aggressors bought (1) or sold (2), or that auctions traded (3). */
 function lots(column, which) {
   return column.traded.reduce((sum, row) => sum + row[which], 0);
 }
@@ -60,4 +64,10 @@ function lots(column, which) {
 function usual(values) {
   const sorted = values.toSorted((a, b) => a - b);
   return 1.1 * Math.max(1, sorted[Math.floor((sorted.length - 1) * 0.995)] ?? 1);
+}
+
+/** A scale of ticks: some of them above and below what is shown. */
+function aroundPrices(_, low, high) {
+  const margin = Math.max(2, Math.ceil((high - low) * 0.1));
+  return low == null ? [null, null] : [low - margin, high + margin];
 }

@@ -2,6 +2,7 @@
 import { count, make, timeOfDay } from "./format.js";
 
 const ROWS = 60;
+const [PRINTED, CROSSED] = [1, 2];
 
 export class Tape {
   constructor(element) {
@@ -22,10 +23,16 @@ export class Tape {
   }
 }
 
-function row([match, time, price, lots, side, offBook], grid) {
-  const element = make("div", `row trade ${side === 0 ? "buy" : "sell"}${offBook ? " off" : ""}`);
+/** The class of a trade: who took, where somebody did. */
+export function sideOf([, , , , side, offBook]) {
+  return offBook === CROSSED ? "phase" : side === 0 ? "buy" : "sell";
+}
+
+function row(trade, grid) {
+  const [match, time, price, lots, , offBook] = trade;
+  const element = make("div", `row trade ${sideOf(trade)}${offBook === PRINTED ? " off" : ""}`);
   element.dataset.match = match;
   element.append(make("span", "time", timeOfDay(time)), make("span", "", count.format(lots)), make("span", "price", grid.price(price)));
-  if (offBook) element.title = "outside the visible book";
+  if (offBook) element.title = offBook === CROSSED ? "in an auction" : "outside the visible book";
   return element;
 }

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter(row => row.dataset.price)
+    .map(row => [Number(row.dataset.price), Number(row.dataset.lots)])"""
 
 
 @dataclass
@@ -63,3 +66,35 @@ def browser() -> Iterator[Any]:
             yield opened
         finally:
             opened.close()
+
+
+class Looked:
+    """A page and what its console said."""
+
+    def __init__(self, opened: Any, address: str, width: int = 1440, height: int = 900, scheme: str = "dark") -> None:
+        self.context = opened.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
+        self.page.wait_for_selector("#state:not(:text('connecting'))")
+
+    def __enter__(self) -> "Looked":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.context.close()
+
+    def levels(self, side: str) -> list[list[int]]:
+        found: list[list[int]] = self.page.evaluate(LEVELS_JS, side)
+        return sorted(found, reverse=side == "bid")
+
+
+def eventually(holds: Any, what: str, seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)

@@ -9,7 +9,7 @@ from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.ring import Ring
 from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
-from serl.exchange.records import EVENT, EventFlag, EventKind
+from serl.exchange.records import EVENT, EventFlag, EventKind, Phase
 
 SECOND_NS = 1_000_000_000
 
@@ -28,6 +28,10 @@ def board_of(*views: SymbolView) -> Board:
 
 def l2(previous: int, sequence: int, *levels: list[int]) -> list[Any]:
     return [113, 1, previous, sequence, 0, list(levels)]
+
+
+def status(sequence: int, phase: Phase) -> list[Any]:
+    return [116, 1, sequence - 1, sequence, 0, [0, phase]]
 
 
 def trades(first: int, count: int) -> list[Any]:
@@ -89,7 +93,7 @@ def test_a_column_says_what_was_traded_since_the_one_before() -> None:
     view.sample(SECOND_NS)
     view.sample(2 * SECOND_NS)
     first, second = view.columns.since(0)
-    assert first["traded"] == [[99, 0, 2], [101, 7, 0]], "prints are outside the book"
+    assert first["traded"] == [[99, 0, 2, 0], [101, 7, 0, 0]], "prints are outside the book"
     assert first["last"] == 101
     assert (first["bid"], first["ask"], first["t"]) == (99, 101, 1.0)
     assert second["traded"] == []
@@ -137,7 +141,27 @@ def test_imbalance_is_between_minus_one_and_one() -> None:
 
 
 def test_traded_by_price_adds_up() -> None:
-    assert traded_by_price([[1, 0, 100, 3, 0, 0], [2, 0, 100, 4, 1, 0]]) == [[100, 3, 4]]
+    in_auction = [3, 0, 100, 5, 0, 2]
+    assert traded_by_price([[1, 0, 100, 3, 0, 0], [2, 0, 100, 4, 1, 0], in_auction]) == [[100, 3, 4, 5]]
+
+
+def test_an_auction_is_shown_while_orders_are_collected_for_it() -> None:
+    view = with_book()
+    board, cursor = board_of(view), Cursor()
+    view.take(status(11, Phase.PRE_OPEN))
+    shown = board.frame(cursor)["book"]
+    assert (shown["phase"], shown["indicative"], shown["halted"]) == ("pre_open", None, False)
+    view.take_indicative([100, 30, -5])
+    assert board.frame(cursor)["book"]["indicative"] == [100, 30, -5]
+    view.take_indicative([100, 30, -5])
+    assert board.frame(cursor) == {}, "the same again is no change"
+    view.sample(SECOND_NS)
+    view.take(status(12, Phase.CONTINUOUS))
+    view.take_indicative([100, 30, -5])
+    view.sample(2 * SECOND_NS)
+    shown = board.frame(cursor)
+    assert shown["book"]["indicative"] is None, "an answer from before the auction came late"
+    assert [column["indicative"] for column in shown["columns"]] == [100, None]
 
 
 def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The dashboard as people see it: a real exchange, a real dashboard, a real browser. Screenshots go to the folder that SERL_SCREENSHOTS names."""
+"""The dashboard as people see it: a real exchange, a real dashboard, a real browser."""
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,18 +10,10 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from tests.clients.dashboard.served import Shown, browser, dashboard
+from tests.clients.dashboard.served import Looked, Shown, dashboard, eventually
 from tests.served import free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
-LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter(row => row.dataset.price)
-    .map(row => [Number(row.dataset.price), Number(row.dataset.lots)])"""
-
-
-@pytest.fixture(scope="module")
-def opened() -> Iterator[Any]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -37,50 +28,11 @@ def shown(opened: Any, endpoint: str) -> Iterator[Shown]:
         yield found
 
 
-@pytest.fixture
-def screenshots(tmp_path: Path) -> Path:
-    folder = Path(os.environ.get("SERL_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-class Looked:
-    """A page and what its console said."""
-
-    def __init__(self, opened: Any, address: str, width: int = 1440, height: int = 900, scheme: str = "dark") -> None:
-        self.context = opened.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(address)
-        self.page.wait_for_selector("#state:not(:text('connecting'))")
-
-    def __enter__(self) -> "Looked":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.context.close()
-
-    def levels(self, side: str) -> list[list[int]]:
-        found: list[list[int]] = self.page.evaluate(LEVELS_JS, side)
-        return sorted(found, reverse=side == "bid")
-
-
 def quote(client: Exchange, symbol: str = "SIM") -> None:
     """A book of six levels a side."""
     for level in range(1, 7):
         client.buy(symbol, 10 * level, 1000 - level)
         client.sell(symbol, 20 * level, 1000 + level)
-
-
-def eventually(holds: Any, what: str, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def book_of(client: Exchange, side: int) -> list[list[int]]:

@@ -1,0 +1,71 @@
+"""Auctions on the page: the phase, what an auction now would trade, and that it goes when the auction is over."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serl.clients.blocking import Exchange, connect
+from serl.clients.replay import set_clock
+from serl.exchange.clock import SAME_TIME
+from serl.exchange.wire import Kind
+from tests.clients.dashboard.served import Looked, dashboard, eventually
+from tests.served import start_exchange
+
+CONFIG: dict[str, object] = {
+    "clock": {"kind": "scaled", "start": "09:29:50", "speed": 10.0, "held": True},
+    "symbols": [{"name": "SIM", "day": [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]}],
+    "full_rule_book": True,
+}
+BUYS = ((10_003, 50), (10_002, 70), (10_001, 40), (9_998, 90), (9_997, 60))
+SELLS = ((9_999, 60), (10_000, 30), (10_001, 80), (10_004, 50), (10_005, 70))
+"""(price_ticks, lots): at 10001 160 lots are bought and 170 sold, more than at any other price."""
+PRICE, AUCTION = "100.01", ["pre-open · 100.01", "160 lots · 10 more to sell"]
+
+
+def collect(buyer: Exchange, seller: Exchange) -> None:
+    for price, qty in BUYS:
+        buyer.buy("SIM", qty, price)
+    for price, qty in SELLS:
+        seller.sell("SIM", qty, price)
+
+
+def middle(looked: Looked) -> list[str]:
+    return [text for text in looked.page.locator("#ladder .middle span").all_inner_texts() if text]
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_an_opening_auction(
+    opened: Any, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
+) -> None:
+    with (
+        start_exchange(symbols="", clock="", config=CONFIG, folder=tmp_path) as served,
+        dashboard(served.endpoint) as shown,
+        connect(served.endpoint, "ann") as ann,
+        connect(served.endpoint, "bob") as bob,
+        Looked(opened, shown.operator, width, height, scheme) as looked,
+    ):
+        page = looked.page
+        page.wait_for_selector("#state:text('held · pre-open')")
+        eventually(lambda: middle(looked) == ["pre-open", "nothing crosses"], "no orders yet")
+        collect(ann, bob)
+        eventually(lambda: middle(looked) == AUCTION, "the auction is shown")
+        assert ann.ask(Kind.INDICATIVE, 0)[5] == [10_001, 160, -10]
+        assert page.inner_text("#quote .phase") == PRICE
+        assert page.locator(".level.trades").count() == 6, "three levels of each side would trade"
+        page.get_by_role("button", name="Halt").click()
+        page.wait_for_selector("#state:text('halted · pre-open')")
+        page.get_by_role("button", name="Resume").click()
+        page.wait_for_selector("#state:text('held · pre-open')")
+        looked.page.screenshot(path=str(screenshots / f"auction-{width}-{scheme}.png"), full_page=True)
+        set_clock(served.endpoint, "", SAME_TIME)
+        page.wait_for_selector("#state:text('scaled')")
+        eventually(lambda: middle(looked) == ["spread 0.03 · 3 ticks"], "nothing is left of the auction")
+        assert page.locator(".level.trades, #quote .phase").count() == 0
+        assert page.inner_text("#last") == PRICE
+        prices = page.locator("#tape .trade.phase .price").all_inner_texts()
+        assert prices and set(prices) == {PRICE}
+        looked.page.screenshot(path=str(screenshots / f"auction-over-{width}-{scheme}.png"), full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert looked.said == []
