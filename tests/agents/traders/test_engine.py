@@ -36,7 +36,7 @@ def check(simulation: Simulation) -> None:
     assert np.array_equal(counts, traders.agents["orders_open"])
 
 
-@pytest.mark.parametrize("name", ["small", "rmsc04", "liquid", "stressed", "hawkes"])
+@pytest.mark.parametrize("name", ["amzn", "small", "rmsc04", "liquid", "stressed", "hawkes"])
 def test_accounts_and_open_orders_agree_with_the_market(name: str) -> None:
     config = load_population(name)
     simulation = Simulation(config, 3)

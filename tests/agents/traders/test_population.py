@@ -12,8 +12,10 @@ from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.words import SECOND_NS
 from tests.agents.traders.stage import ZERO, population
 
-NAMES = ("small", "rmsc04", "liquid", "stressed", "hawkes")
-SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"rmsc04": 5, "stressed": 5}, {"rmsc04": 30, "stressed": 30}
+NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes")
+SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
+OFF_MEDIAN_MAX = {"amzn": 0.01}
+"""A price that nothing holds near a value goes its own ways."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,7 +36,7 @@ def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) ->
     assert np.percentile(spread, 99) <= SPREAD_P99_MAX.get(name, 6)
     value = simulation.crowd.traders.value[0][1 : len(bid) + 1][two_sided]
     off = np.abs((bid + ask)[two_sided] / 2 - value) / value
-    assert np.median(off) < 0.002
+    assert np.median(off) < OFF_MEDIAN_MAX.get(name, 0.002)
     assert np.percentile(off, 99) < 0.05
     simulation.market.validate()
     counts = simulation.day().reference.counts
@@ -90,7 +92,7 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
     (tmp_path / "some.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PopulationError, match="cannot be read as text"):
         load_population(tmp_path / "some.yaml")
-    with pytest.raises(PopulationError, match="neither a file nor one of hawkes, liquid, rmsc04, small, stressed"):
+    with pytest.raises(PopulationError, match="neither a file nor one of amzn, hawkes, liquid, rmsc04, small, stressed"):
         load_population("nowhere.yaml")
 
 
