@@ -2,9 +2,7 @@
 
 import contextlib
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +15,6 @@ from typing import Any
 from serl.exchange.errors import SerlError
 
 SERL = (sys.executable, "-u", "-m", "serl")
-PORTS = 4
 PATIENCE_S = 4
 """How long a process that is told to stop may take: three of them within the time that people wait after Ctrl-C."""
 LOOK_S = 0.02
@@ -25,20 +22,6 @@ LOOK_S = 0.02
 
 class ProcessFailed(SerlError, RuntimeError):
     """A child process ended where it should not have; its last words are in the message."""
-
-
-def free_port() -> int:
-    """A port that is free on loopback together with the next three; below those that connections are given."""
-    for _ in range(1000):
-        port = secrets.randbelow(5000) * PORTS + 10_000
-        with contextlib.ExitStack() as stack:
-            try:
-                for offset in range(PORTS):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + offset))
-            except OSError:
-                continue
-        return port
-    raise ProcessFailed("no four free ports in a row on 127.0.0.1")
 
 
 def end(process: "subprocess.Popen[Any]", patience_s: float) -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serl.clients.dashboard.progress import Progress
-from serl.clients.processes import Child, child, free_port
+from serl.clients.processes import Child, child
 from serl.clients.replay import set_clock
 from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import DemoOrder
 from serl.exchange.config import time_of_day_ns, time_of_day_text
+from serl.exchange.ports import free_port
 
 POPULATION, HOSTS = "liquid", 2
 OPEN = "09:30"

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from serl.clients.processes import child, free_port
+from serl.clients.processes import child
 from serl.demo.order import DemoOrder
+from serl.exchange.ports import free_port
 
 
 def run(day: Path, order: DemoOrder, speed: str, output: Path) -> Iterator[str]:

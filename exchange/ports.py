@@ -1,12 +1,33 @@
-"""Whether a port on loopback is free, and which process has it."""
+"""Which ports on loopback are free, and which process has one that is not."""
 
 import contextlib
 import os
+import secrets
 import socket
 from pathlib import Path
 
+from serl.exchange.errors import SerlError
+
+PORTS = 4
+"""Of an exchange, in a row."""
+
 LISTENING = "0A"
 """The state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)."""
+
+
+class NoFreePort(SerlError, RuntimeError):
+    """Every port is taken."""
+
+
+def free_port() -> int:
+    """A port that is free on loopback together with the next three; below those that connections are given."""
+    for _ in range(1000):
+        port = secrets.randbelow(5000) * PORTS + 10_000
+        if all(port_is_free(port + offset) for offset in range(PORTS)):
+            return port
+    raise NoFreePort(
+        f"no {PORTS} free ports in a row on 127.0.0.1 from 10000 to 30000; stop something that listens there"
+    )
 
 
 def port_is_free(port: int) -> bool:

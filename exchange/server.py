@@ -22,7 +22,7 @@ from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
 from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import Lockstep
-from serl.exchange.ports import owner_of
+from serl.exchange.ports import free_port, owner_of
 from serl.exchange.queries import Queries, answer_all
 from serl.exchange.records import CommandKind, Phase, command
 from serl.exchange.sessions import Sessions
@@ -102,7 +102,7 @@ class Exchange:
                 owner = owner_of(int(endpoint.rpartition(":")[2]))
                 raise PortTaken(
                     f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
-                    "or choose another port with --endpoint tcp://127.0.0.1:PORT"
+                    f"or choose another port, as --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
             sockets[name] = socket
         return sockets

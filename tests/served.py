@@ -13,8 +13,8 @@ import msgpack
 import yaml
 import zmq
 
-from serl.clients.processes import free_port
 from serl.exchange.config import socket_endpoints
+from serl.exchange.ports import free_port
 
 WAIT_MS = 20_000
 

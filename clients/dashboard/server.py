@@ -21,7 +21,7 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import PageAddressTaken
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.pages import MESSAGE_BYTES_MAX, Page
-from serl.exchange.ports import owner_of
+from serl.exchange.ports import free_port, owner_of
 
 STATIC = files("serl.clients.dashboard") / "static"
 HEADERS = {
@@ -107,8 +107,8 @@ def bind(host: str, port: int) -> socket.socket:
         listening.close()
         who = owner_of(port)
         raise PageAddressTaken(
-            f"{host}:{port} cannot be bound ({error}){f': {who} listens there' if who else ''}; choose another port, or let the system choose "
-            "one with --port 0"
+            f"{host}:{port} cannot be bound ({error}){f': {who} listens there' if who else ''}; choose another port, as "
+            f"--port {free_port()}, which is free"
         ) from None
     return listening
 

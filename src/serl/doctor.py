@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from serl.exchange.config import load_config
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import owner_of, port_is_free
+from serl.exchange.ports import free_port, owner_of, port_is_free
 
 PYTHON_MIN = (3, 11)
 DISK_MIN_BYTES = 100 << 20
@@ -162,7 +162,6 @@ def gpu() -> Iterator[Finding]:
 
 def ports() -> Iterator[Finding]:
     """The four ports of an exchange that is started without --endpoint."""
-    from serl.clients.processes import free_port
 
     endpoint = load_config().endpoint
     first = int(endpoint.rpartition(":")[2])

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from serl.clients.processes import ProcessFailed, child, free_port
+from serl.clients.processes import ProcessFailed, child
+from serl.exchange.ports import free_port
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from serl.clients.processes import child, free_port
+from serl.clients.processes import child
+from serl.exchange.ports import free_port
 with child(Path(sys.argv[1]), "own", "exchange", "start", "--symbols", "SIM", "--endpoint", f"tcp://127.0.0.1:{free_port()}") as own:
     print(own.process.pid, flush=True)
     time.sleep(600)

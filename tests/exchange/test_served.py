@@ -204,7 +204,10 @@ def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_named(exchange: Served) -> None:
-    with pytest.raises(AssertionError, match=r"cannot be bound: .* by \w+ \(process \d+\)"):
+    with pytest.raises(
+        AssertionError,
+        match=r"cannot be bound: .* by \w+ \(process \d+\); .*--endpoint tcp://127.0.0.1:\d{5}, which is free",
+    ):
         launch("--symbols", "A", endpoint=exchange.endpoint)
 
 

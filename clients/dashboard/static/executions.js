@@ -46,14 +46,14 @@ class Panel {
   }
 
   draw({ file, order, schedule, fills, filled_lots: filled, average_ticks: average, ended, problem }, nowS, gridOf, midOf) {
-    this.note.textContent = problem || (order ? "" : `waiting for ${file}`);
+    this.note.textContent = problem || (order ? "" : `${file} is not there yet: nothing has begun.`);
     this.note.hidden = !this.note.textContent;
     for (const part of [this.bar, this.list, this.chart.element]) part.hidden = !order;
     if (!order) return;
     const [start, end] = [order.start_ns / 1e9, order.end_ns / 1e9];
     const now = ended ? end : Math.min(Math.max(nowS ?? start, start), end);
     const grid = gridOf(order.symbol);
-    this.title.textContent = `${order.participant}: ${order.policy} ${order.side ? "sells" : "buys"} ${count.format(order.qty_lots)} ${order.symbol}`;
+    this.title.textContent = `${order.participant === order.policy ? "" : `${order.participant}: `}${order.policy} ${order.side ? "sells" : "buys"} ${count.format(order.qty_lots)} ${order.symbol}`;
     this.bar.max = order.qty_lots;
     this.bar.value = filled;
     const behind = due(schedule, now) - filled;

@@ -134,7 +134,7 @@ function drawState() {
   const notice = element("notice");
   const { failed } = store.sections;
   notice.hidden = !failed && (name !== "away" || !exchange);
-  notice.textContent = failed ? failed : connection.open ? `No exchange answers at ${exchange?.endpoint}. What is shown is how it was; the page goes on when the exchange is back.` : "The dashboard does not answer. The page goes on when it is back.";
+  notice.textContent = failed ? failed : connection.open ? `No exchange answers at ${exchange?.endpoint}. ${exchange?.clock ? "What is shown is how it was; the" : "The"} page goes on when the exchange is ${exchange?.clock ? "back" : "there"}.` : "The dashboard does not answer. The page goes on when it is back.";
   if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
   document.body.classList.toggle("stale", name === "away");
 }

@@ -8,17 +8,21 @@ export class MarketCharts {
   constructor(root) {
     this.grid = null;
     this.most = 1;
+    this.withAuctions = false;
     const price = (_, value) => (value == null ? "" : this.grid.price(value));
     const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58, incrs: WHOLE };
+    this.trading = [
+      { label: "bought", stroke: "buy-soft", fill: "buy-soft", paths: bars, scale: "lots" },
+      { label: "sold", stroke: "sell-soft", fill: "sell-soft", paths: bars, scale: "lots" },
+      { label: "last", stroke: "amber", scale: "price", paths: steps, width: 0.75, value: price },
+      { label: "mid", stroke: "accent", scale: "price", value: price },
+    ];
+    this.auctions = [
+      { label: "auctions", stroke: "violet", fill: "violet", paths: bars, scale: "lots" },
+      { label: "indicative", stroke: "violet", scale: "price", dash: [4, 3], value: price },
+    ];
     this.price = new Chart(root("price"), {
-      series: [
-        { label: "bought", stroke: "buy-soft", fill: "buy-soft", paths: bars, scale: "lots" },
-        { label: "sold", stroke: "sell-soft", fill: "sell-soft", paths: bars, scale: "lots" },
-        { label: "auctions", stroke: "violet", fill: "violet", paths: bars, scale: "lots" },
-        { label: "last", stroke: "amber", scale: "price", paths: steps, width: 0.75, value: price },
-        { label: "mid", stroke: "accent", scale: "price", value: price },
-        { label: "indicative", stroke: "violet", scale: "price", dash: [4, 3], value: price },
-      ],
+      series: this.trading,
       axes: { price: prices, lots: { ...axisCompact, size: 52 } },
       scales: { price: { range: aroundPrices }, lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
     });
@@ -42,12 +46,22 @@ export class MarketCharts {
     });
   }
 
+  /** A market that never has an auction needs no words for it. */
+  showAuctions(some) {
+    if (some === this.withAuctions) return;
+    this.withAuctions = some;
+    this.price.setSeries(some ? [...this.trading, ...this.auctions] : this.trading);
+  }
+
   draw(columns, grid) {
     this.grid = grid;
     const times = columns.map((column) => column.t);
     const pick = (value) => columns.map(value);
     const both = (column) => column.bid != null && column.ask != null && column.bid < column.ask; // a book that collects may be crossed
-    this.price.set([times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => lots(c, 3) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null)), pick((c) => c.indicative)]);
+    const prices = [times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null))];
+    const auctions = [pick((c) => lots(c, 3) || null), pick((c) => c.indicative)];
+    this.showAuctions(auctions.flat().some((value) => value !== null));
+    this.price.set(this.withAuctions ? [...prices, ...auctions] : prices);
     this.spread.set([times, pick((c) => c.imbalance), pick((c) => (both(c) ? c.ask - c.bid : null))]);
     this.most = usual(columns.flatMap((c) => Object.values(c.flow)));
     const flow = (name, sign) => pick((c) => sign * c.flow[name]);

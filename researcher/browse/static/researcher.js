@@ -69,6 +69,7 @@ function draw(run) {
   element("state").textContent = run.stopped ? "ended" : "not ended";
   element("state").title = run.stopped ?? "";
   tree.draw(run.candidates);
+  if (!run.candidates.length) element("tree").replaceChildren(make("p", "note", run.stopped ? "The run has no candidates." : "No candidates yet: the first ones are being written."));
   const column = (name, rows = run.iterations) => rows.map((row) => row[name] ?? null);
   pa.set([column("iteration"), column("high_bps"), column("low_bps"), column("pa_bps"), column("ema_bps"), column("best_so_far_bps")]);
   drawTuning(run.iterations);

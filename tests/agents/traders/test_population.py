@@ -92,7 +92,9 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
     (tmp_path / "some.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(PopulationError, match="cannot be read as text"):
         load_population(tmp_path / "some.yaml")
-    with pytest.raises(PopulationError, match="neither a file nor one of amzn, hawkes, liquid, rmsc04, small, stressed"):
+    with pytest.raises(
+        PopulationError, match="neither a file nor one of amzn, hawkes, liquid, rmsc04, small, stressed"
+    ):
         load_population("nowhere.yaml")
 
 
