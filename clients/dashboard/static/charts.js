@@ -14,7 +14,8 @@ export class Chart {
     this.options = { series, axes, x, scales, height, bands };
     this.data = [[], ...series.map(() => [])];
     document.addEventListener("theme", () => this.build());
-    new ResizeObserver(() => this.fit()).observe(element);
+    this.observer = new ResizeObserver(() => this.fit());
+    this.observer.observe(element);
     this.build();
   }
 
@@ -38,6 +39,7 @@ export class Chart {
       this.element,
     );
     this.legend = this.element.querySelector(".u-legend");
+    this.observer.observe(this.legend);
     this.fit();
   }
 

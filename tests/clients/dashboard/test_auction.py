@@ -67,5 +67,8 @@ def test_an_opening_auction(
         prices = page.locator("#tape .trade.phase .price").all_inner_texts()
         assert prices and set(prices) == {PRICE}
         looked.page.screenshot(path=str(screenshots / f"auction-over-{width}-{scheme}.png"), full_page=True)
+        chart = page.locator("#price")
+        plot, legend = chart.locator(".u-wrap").bounding_box(), chart.locator(".u-legend").bounding_box()
+        assert abs(plot["height"] + legend["height"] - chart.bounding_box()["height"]) < 5, "the plot fills its place"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert looked.said == []
