@@ -217,7 +217,7 @@ class Replayer:
 
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
-    """Sets a scaled clock and lets it run or holds it; the time it was set to."""
+    """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     socket = context.socket(zmq.DEALER)
     socket.linger = 0

@@ -17,15 +17,16 @@ from serl.clients.processes import Child, child
 from serl.clients.replay import set_clock
 from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import DemoOrder
+from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
 POPULATION, HOSTS = "liquid", 2
-OPEN = "09:30"
+OPEN, CLOSE = "09:30", "16:00"
 EXECUTIONS = "twap", "learnt"
 LOOK_S = 0.25
 LEAD_S = 10
-"""Between the moment at which the second order is known and its window: the executor has to start."""
+"""Before the window of the second order, so that its policy sees some of the market first."""
 Steps = Iterator[str | None]
 """What to say, or None: a moment has passed."""
 
@@ -170,13 +171,26 @@ class Scene:
             yield "researcher: none of its candidates ended with a score, so there is no policy to execute"
             return
         assert self.watcher is not None
-        start_s = self.watcher.time_ns // SECOND_NS + round(LEAD_S * self.plan.speed)
-        begin_ns = -(-start_s // 60) * 60 * SECOND_NS
-        order = self.plan.order
-        window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(begin_ns + order.duration_ns)}"
+        order, sessions = self.plan.order, self.watcher.sessions
+        begin_ns = self._next_minute_ns()
+        end_ns = begin_ns + order.duration_ns
+        if end_ns > time_of_day_ns(CLOSE):
+            yield f"researcher: it is too late in the market's day to execute what it found; the policy is {policy}"
+            return
+        window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(end_ns)}"
+        set_clock(self.endpoint, "", SAME_TIME, run=False)
         self._execute("learnt", str(policy), dataclasses.replace(order, window=window))
+        yield f"the clock is held until the policy that was found is there to sell, {window}"
+        yield from self._logged_in(sessions + 1)
+        set_clock(self.endpoint, "", SAME_TIME, run=True)
         yield from self._ended("learnt")
         self.executed.append("learnt")
+
+    def _next_minute_ns(self) -> int:
+        """After midnight: the first whole minute that is LEAD_S away."""
+        assert self.watcher is not None
+        earliest_s = self.watcher.time_ns // SECOND_NS + round(LEAD_S * self.plan.speed)
+        return -(-earliest_s // 60) * 60 * SECOND_NS
 
     def _moment(self) -> None:
         """Lets time pass; ProcessFailed if one has ended that should not have."""

@@ -8,6 +8,7 @@ import numpy as np
 from serl.agents.execution.environment.records import FILL, FRAME, LEVELS
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
+from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Rows
 from serl.exchange.wire import Kind
@@ -55,8 +56,7 @@ class ServedMarket:
         now_ns = self.client.session.clock[2] - self.midnight_ns
         if now_ns > start_ns:
             raise TooLate(
-                f"the window began at {start_ns // SECOND_NS} s after midnight, the exchange is at "
-                f"{now_ns // SECOND_NS} s: choose a later window, or start the executor before the replay"
+                f"the window began at {time_of_day_text(start_ns)}, the exchange is at {time_of_day_text(now_ns)}: choose a later window, or start the executor before the replay"
             )
 
     def reset(self, which: Any, episodes: Rows) -> None:

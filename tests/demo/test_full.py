@@ -1,5 +1,6 @@
-"""The demo with traders in processes of their own, and a replayed day; what the researcher adds is in test_research.py."""
+"""The demo with traders in processes of their own, a replayed day, and the execution by the policy that a researcher found."""
 
+import contextlib
 import json
 import subprocess
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from serl.clients.processes import SERL
+from serl.demo.full import Plan, Scene
+from serl.demo.order import DemoOrder
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
 
@@ -38,6 +41,34 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "output" / "demo.json").read_text())
     assert numbers["executions"]["twap"]["PA_bps"] is not None
+
+
+def found_policy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a demo says whose researcher has found that TWAP is best."""
+    order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
+    plan = Plan(order, None, 60.0, folder, None, researcher=False)
+    monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
+    with contextlib.ExitStack() as stack:
+        scene = Scene(plan, stack)
+        said = [line for steps in (scene.run(), scene._winner()) for line in steps if line is not None]
+        assert "learnt" in scene.executed or "learnt" not in scene.children
+    return said
+
+
+def test_the_market_waits_for_the_policy_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy takes longer to start a policy than the market takes to its window."""
+    monkeypatch.setattr("serl.demo.full.LEAD_S", 0)
+    said = found_policy(tmp_path, monkeypatch)
+    assert any(line.startswith("the clock is held until the policy") for line in said)
+    (report,) = (tmp_path / "learnt").glob("*.json")
+    assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
+
+
+def test_a_policy_that_is_found_after_the_market_is_only_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")
+    assert found_policy(tmp_path, monkeypatch)[-1].endswith(
+        "too late in the market's day to execute what it found; the policy is twap"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ const steps = { values: (_, splits) => splits.map((value) => (Number.isInteger(v
 const plain = { values: (_, splits) => splits.map((value) => String(Number(value.toPrecision(3)))) };
 const figure = (_, value) => (value == null ? "" : value.toPrecision(4));
 const dots = { show: true, size: 7 };
-const scales = { x: { time: false, range: (_, low, high) => [low - 0.5, Math.max(high, low + 1) + 0.5] } };
+const ends = { show: true, size: 4, stroke: colour("accent") };
+const scales = { x: { time: false, range: ({ data: [[first = 1, ...more]] }) => [first - 0.5, Math.max(first + 1, ...more) + 0.5] } };
 
 const tree = new Tree(element("tree"), showCandidate);
 const pa = new Chart(element("pa"), {
   series: [
-    { label: "high", stroke: "accent-soft", width: 1, value: figure },
-    { label: "low", stroke: "accent-soft", width: 1, value: figure },
+    { label: "high", stroke: "accent-soft", width: 1, points: ends, value: figure },
+    { label: "low", stroke: "accent-soft", width: 1, points: ends, value: figure },
     { label: "best of the iteration", stroke: "accent", points: dots, value: figure },
     { label: "running mean", stroke: "violet", value: figure },
     { label: "best so far", stroke: "amber", width: 1, value: figure },

@@ -59,7 +59,7 @@ def test_an_opening_auction(
         page.get_by_role("button", name="Resume").click()
         page.wait_for_selector("#state:text('held · pre-open')")
         looked.page.screenshot(path=str(screenshots / f"auction-{width}-{scheme}.png"), full_page=True)
-        set_clock(served.endpoint, "", SAME_TIME)
+        set_clock(served.endpoint, "", SAME_TIME, run=True)
         page.wait_for_selector("#state:text('scaled')")
         eventually(lambda: middle(looked) == ["spread 0.03 · 3 ticks"], "nothing is left of the auction")
         assert page.locator(".level.trades, #quote .phase").count() == 0
