@@ -1,6 +1,7 @@
 """The demo on a terminal: what happens in lines, and below them, where there is a terminal, the market as it moves."""
 
 import contextlib
+import os
 import time
 
 import click
@@ -20,6 +21,9 @@ NARROW = 40
 def show(plan: Plan) -> None:
     """Runs the demo and says how it goes."""
     console, began = Console(), time.perf_counter()
+    os.environ["COLUMNS"] = str(
+        console.width
+    )  # the tables of our children go to files, and from there to this terminal
     with contextlib.ExitStack() as stack:
         scene = Scene(plan, stack)
         live = stack.enter_context(_live(console))

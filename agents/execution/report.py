@@ -153,13 +153,13 @@ def _hours(times_ns: Any) -> Any:
 def _title(order: ParentOrder, summary: dict[str, Any]) -> str:
     return (
         f"{summary['policy']} {order.side.name.lower()} {order.qty_lots:,} {order.symbol}: "
-        f"PA {text(summary['PA_bps'])} bps, IS {text(summary['IS_bps'])} bps, {summary['fills']} fills"
+        f"PA {bps(summary['PA_bps'])}, IS {bps(summary['IS_bps'])}, {summary['fills']} fills"
     )
 
 
-def text(value: float | None) -> str:
-    """A number for people, n/a for None."""
-    return "n/a" if value is None else f"{value:+.2f}"
+def bps(value: float | None) -> str:
+    """Basis points for people, n/a for None."""
+    return "n/a" if value is None else f"{value:+.2f} bps"
 
 
 def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
@@ -175,9 +175,9 @@ def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
         ("average price", price(summary["average_price_ticks"])),
         ("market VWAP (without us)", f"{price(summary['market_vwap_ticks'])} over {summary['market_trades']:,} trades"),
         ("arrival mid", price(summary["arrival_mid_ticks"])),
-        ("PA (against VWAP)", f"{text(summary['PA_bps'])} bps"),
-        ("PA_twap (against TWAP in process)", f"{text(summary['PA_twap_bps'])} bps"),
-        ("IS (against arrival)", f"{text(summary['IS_bps'])} bps"),
+        ("PA (against VWAP)", bps(summary["PA_bps"])),
+        ("PA_twap (against TWAP in process)", bps(summary["PA_twap_bps"])),
+        ("IS (against arrival)", bps(summary["IS_bps"])),
         ("participation", "n/a" if share is None else f"{share:.2%}"),
         ("AFI / FFR", f"{summary['AFI']:.4f} / {summary['FFR']:.4f}"),
     ]
