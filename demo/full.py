@@ -22,11 +22,12 @@ from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
 POPULATION, HOSTS = "liquid", 2
-OPEN, CLOSE = "09:30", "16:00"
+OPEN, LATE, CLOSE = "09:30", "15:00", "16:00"
+"""The market's day; at LATE it waits for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
 LOOK_S = 0.25
-LEAD_S = 10
-"""Before the window of the second order, so that its policy sees some of the market first."""
+LEAD_S = 300
+"""Of the market's time before the window of the second order: its policy sees some of the market first."""
 Steps = Iterator[str | None]
 """What to say, or None: a moment has passed."""
 
@@ -84,7 +85,7 @@ class Scene:
         yield from self._ended("twap")
         self.executed.append("twap")
         if self.plan.researcher:
-            yield from self._ended("researcher")
+            yield from self._researched()
             yield from self._winner()
 
     def _forget(self) -> None:
@@ -153,6 +154,17 @@ class Scene:
         self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
         yield "researcher: a language model designs learning algorithms beside all this"
 
+    def _researched(self) -> Steps:
+        """Until the researcher has ended, however long it takes: the market is there for what it finds."""
+        assert self.watcher is not None
+        while not self.children["researcher"].ended and self.watcher.time_ns < time_of_day_ns(LATE):
+            self._moment()
+            yield None
+        if not self.children["researcher"].ended:
+            set_clock(self.endpoint, "", SAME_TIME, run=False)
+            yield "the clock is held until the researcher has ended"
+        yield from self._ended("researcher")
+
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
         self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
@@ -189,7 +201,7 @@ class Scene:
     def _next_minute_ns(self) -> int:
         """After midnight: the first whole minute that is LEAD_S away."""
         assert self.watcher is not None
-        earliest_s = self.watcher.time_ns // SECOND_NS + round(LEAD_S * self.plan.speed)
+        earliest_s = self.watcher.time_ns // SECOND_NS + LEAD_S
         return -(-earliest_s // 60) * 60 * SECOND_NS
 
     def _moment(self) -> None:

@@ -43,32 +43,31 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
     assert numbers["executions"]["twap"]["PA_bps"] is not None
 
 
-def found_policy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a demo says whose researcher has found that TWAP is best."""
-    order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
-    plan = Plan(order, None, 60.0, folder, None, researcher=False)
-    monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
-    with contextlib.ExitStack() as stack:
-        scene = Scene(plan, stack)
-        said = [line for steps in (scene.run(), scene._winner()) for line in steps if line is not None]
-        assert "learnt" in scene.executed or "learnt" not in scene.children
-    return said
-
-
-def test_the_market_waits_for_the_policy_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy takes longer to start a policy than the market takes to its window."""
+def test_the_market_waits_for_the_research_and_for_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is busy takes longer to research than a market's day, and longer to start a policy than the way to its window."""
+    monkeypatch.setattr("serl.demo.full.LATE", "09:34")
     monkeypatch.setattr("serl.demo.full.LEAD_S", 0)
-    said = found_policy(tmp_path, monkeypatch)
-    assert any(line.startswith("the clock is held until the policy") for line in said)
-    (report,) = (tmp_path / "learnt").glob("*.json")
-    assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
-
-
-def test_a_policy_that_is_found_after_the_market_is_only_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")
-    assert found_policy(tmp_path, monkeypatch)[-1].endswith(
-        "too late in the market's day to execute what it found; the policy is twap"
-    )
+    monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
+    order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
+    with contextlib.ExitStack() as stack:
+        scene = Scene(Plan(order, None, 60.0, tmp_path, None, researcher=False), stack)
+        list(scene.run())
+        scene.start("researcher", "doctor")
+        assert next(filter(None, scene._researched())) == "the clock is held until the researcher has ended"
+        assert scene.watcher is not None
+        scene.watcher.look(1.0)
+        held_ns = scene.watcher.time_ns
+        scene.watcher.look(1.0)
+        assert scene.watcher.time_ns == held_ns
+        said = [line for line in scene._winner() if line is not None]
+        assert said[0].startswith("the clock is held until the policy that was found is there")
+        (report,) = (tmp_path / "learnt").glob("*.json")
+        assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
+        monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")
+        too_late = "researcher: it is too late in the market's day to execute what it found; the policy is twap"
+        assert [line for line in scene._winner() if line is not None] == [too_late]
 
 
 @pytest.mark.parametrize(
