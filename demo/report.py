@@ -62,4 +62,4 @@ def _research(plan: Plan) -> tuple[dict[str, Any], str]:
     return {
         "iterations": found["iterations"],
         "best": found["best"],
-    }, text + f'<p><a href="{path.name}">Its report</a></p>'
+    }, text + f'<p><a href="{path.name}">The report of the research</a></p>'

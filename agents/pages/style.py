@@ -21,6 +21,7 @@ th:first-child, td:first-child, .words th, .words td { text-align: left; }
 small { color: var(--soft); } .yes { color: var(--yes); } .no { color: var(--no); }
 img, svg { display: block; max-width: 100%; height: auto; margin: .8rem 0; background: #fff; border-radius: 6px; }
 pre { background: var(--head); padding: .8rem; overflow-x: auto; border-radius: 6px; font-size: .82rem; } code { font-size: .95em; }
+p { overflow-wrap: anywhere; } a { color: var(--accent); }
 summary { cursor: pointer; color: var(--accent); }
 @media print { body { max-width: none; } .wide { overflow: visible; } }
 """

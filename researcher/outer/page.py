@@ -78,6 +78,7 @@ def curve(rows: Sequence[dict[str, Any]]) -> str:
     axes.plot(steps, [row["ema_bps"] for row in scored], "-", label="running mean")
     axes.step(steps, [row["best_so_far_bps"] for row in scored], "--", where="post", label="best so far")
     axes.set(xlabel="iteration", ylabel="PA, bps")
+    axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False)
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})

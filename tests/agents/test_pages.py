@@ -11,6 +11,7 @@ import pytest
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin, command_line, origin_here
 from serl.agents.pages.page import page, png, table, write, write_with_picture
+from tests.clients.dashboard.served import browser
 
 VOID = {"meta", "img", "br"}
 ORIGIN = Origin("serl law <here>", "goog.yaml sha256 ab12", 7, {"python": "3.11"}, "2026-01-02 03:04 UTC")
@@ -74,6 +75,19 @@ def contrast(one: str, other: str) -> float:
 
     dark, light = sorted((luminance(one), luminance(other)))
     return (light + 0.05) / (dark + 0.05)
+
+
+def test_on_a_phone_tables_scroll_and_the_page_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    long_path = f"<p>Policy: <code>/{'folder/' * 12}{'x' * 80}.safetensors</code></p>"
+    wide = table([f"column {number}" for number in range(12)], [["1.23456"] * 12])
+    path.write_text(
+        page("A name that is rather long " + "y" * 60, ORIGIN, [long_path, wide, "<pre>" + "z" * 200 + "</pre>"])
+    )
+    with browser() as opened:
+        shown = opened.new_page(viewport={"width": 390, "height": 844})
+        shown.goto(path.as_uri())
+        assert shown.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_nothing_to_show_is_said() -> None:
