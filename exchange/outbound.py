@@ -1,5 +1,6 @@
 """Reports and market data on their way to participants with a latency; what everybody else hears does not pass here."""
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -48,65 +49,70 @@ class Line:
         return self._waiting[0][0] if self._waiting else NEVER
 
 
+@dataclasses.dataclass
+class _Hearer:
+    """A session whose reports take their time, and its last report that is in the line and that was sent."""
+
+    slot: int
+    line: Line
+    taken: int
+    sent: int
+
+
 class Reports:
     """The reports of sessions with a latency: taken from the events, sent when they are due."""
 
     def __init__(self, gate: Gate, send: Callable[[int, bytes], bool]) -> None:
         self._gate = gate
         self._send = send
-        self._lines: dict[int, Line] = {}
-        #: the last report of a participant that is in its line, and the last that was sent
-        self._taken: dict[int, int] = {}
-        self._sent: dict[int, int] = {}
-        self._slots: dict[int, int] = {}
+        self._hearers: dict[int, _Hearer] = {}
 
     def open(self, slot: int, participant: int, delays: Delays, missed: Rows, done: int) -> None:
-        """A session whose reports up to `done` are those it missed; later ones come with `take`."""
-        self._lines[participant], self._slots[participant] = Line(delays), slot
-        self._taken[participant] = -1
-        self._sent[participant] = done - len(missed)
-        self._put(participant, missed)
-        self._taken[participant] = done
+        """A session that is to hear again what it missed, its last reports up to `done`, and then what `take` brings."""
+        last_heard = done - len(missed)
+        self._hearers[participant] = hearer = _Hearer(slot, Line(delays), last_heard, last_heard)
+        _put(hearer, missed)
 
     def close(self, participant: int) -> None:
         """A session is over; what was on its way is sent again when the participant comes back."""
-        for each in (self._lines, self._slots, self._taken, self._sent):
-            each.pop(participant, None)
+        self._hearers.pop(participant, None)
 
     def heard(self, participant: int, report: int) -> bool:
         """Whether a report has been sent."""
-        return report <= self._sent.get(participant, report)
+        hearer = self._hearers.get(participant)
+        return hearer is None or report <= hearer.sent
 
     def take(self, events: Rows) -> None:
         """Puts the events of such participants into their lines."""
-        for participant in self._lines:
-            self._put(participant, events[events["participant"] == participant])
-
-    def _put(self, participant: int, own: Rows) -> None:
-        own = own[own["report"] > self._taken[participant]]
-        if len(own):
-            self._lines[participant].put(own["time_ns"], own["sequence"], np.split(own, len(own)))
-            self._taken[participant] = int(own[-1]["report"])
+        for participant, hearer in self._hearers.items():
+            _put(hearer, events[events["participant"] == participant])
 
     def release(self, now_ns: int) -> None:
         """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
         gate = self._gate
-        for participant, line in self._lines.items():
-            slot = self._slots[participant]
-            items = line.take(now_ns)
+        for hearer in self._hearers.values():
+            items = hearer.line.take(now_ns)
             for first in range(0, len(items), REPORTS_MAX):
                 rows = np.concatenate(items[first : first + REPORTS_MAX])
-                message = wire.reports(rows, bool(gate.as_rows[slot]))
-                if gate.status[slot] != LIVE or not self._send(int(gate.route[slot]), message):
-                    gate.status[slot] = SLOW
+                message = wire.reports(rows, bool(gate.as_rows[hearer.slot]))
+                live = gate.status[hearer.slot] == LIVE
+                if not live or not self._send(int(gate.route[hearer.slot]), message):
+                    gate.status[hearer.slot] = SLOW
                     gate.counter[CUT] += 1
                     break
-                self._sent[participant] = int(rows[-1]["report"])
+                hearer.sent = int(rows[-1]["report"])
 
     @property
     def next_ns(self) -> int:
         """When the next report is due."""
-        return min((line.next_ns for line in self._lines.values()), default=NEVER)
+        return min((hearer.line.next_ns for hearer in self._hearers.values()), default=NEVER)
+
+
+def _put(hearer: _Hearer, own: Rows) -> None:
+    own = own[own["report"] > hearer.taken]
+    if len(own):
+        hearer.line.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
+        hearer.taken = int(own[-1]["report"])
 
 
 class Copies:

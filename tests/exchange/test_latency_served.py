@@ -15,7 +15,7 @@ from serl.clients.blocking import connect
 from serl.exchange.config import socket_endpoints
 from serl.exchange.latency import Delays, Lognormal
 from serl.exchange.records import COMMAND
-from tests.served import Raw, Served, start_exchange
+from tests.served import WAIT_MS, Raw, Served, start_exchange
 
 START_NS = 10 * 3600 * 10**9
 US = 1000
@@ -247,25 +247,26 @@ def test_the_feed_takes_its_time(tmp_path: Path) -> None:
             pass
         heard: list[tuple[str, int]] = []
 
-        def listen(timeout_ms: int) -> None:
-            while feed.poll(timeout_ms):
+        def listen(count: int) -> None:
+            """Until so many messages came in all, and no more."""
+            while feed.poll(200 if len(heard) >= count else WAIT_MS):
                 topic, data = feed.recv_multipart()
                 if topic != b"time/":
                     heard.append((topic.decode(), msgpack.unpackb(data)[5][0]))
 
         buy(plain, 1, 100)
         plain.hear(80)
-        listen(200)
+        listen(1)
         set_time(served, 399)
         buy(plain, 2, 101)
         plain.hear(80)
-        listen(200)
+        listen(2)
         assert heard == [("l1/AMZN/", 100), ("l1/AMZN/", 101)]
         set_time(served, 400)
-        listen(200)
+        listen(3)
         assert heard[2:] == [(f"{number}/l1/AMZN/", 100)]
         set_time(served, 799)
-        listen(200)
+        listen(4)
         assert heard[3:] == [(f"{number}/l1/AMZN/", 101)]
         context.destroy(0)
 
@@ -283,7 +284,7 @@ def test_the_client_follows_its_own_feed(tmp_path: Path) -> None:
         assert listener.wait(0.3) is None
         assert listener.book("AMZN") == ([], [])
         set_time(served, 400)
-        item = listener.wait(5)
+        item = listener.wait(20)
         assert isinstance(item, tuple)
         assert item[0] == "trade/AMZN/"
         assert listener.book("AMZN") == ([(100, 2, 1)], [])
@@ -317,7 +318,7 @@ def test_on_a_live_clock_an_order_is_answered_when_it_was_there_and_back(tmp_pat
         began = time.monotonic()
         order = ann.buy("AMZN", 1, 100)
         assert order.state == "open"
-        assert 0.05 <= time.monotonic() - began < 1
+        assert time.monotonic() - began >= 0.05
 
 
 def lockstep_streams(folder: Path, order: tuple[int, int, int], pause_s: float) -> list[list[Any]]:
