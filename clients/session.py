@@ -100,6 +100,8 @@ class Session:
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
         self.operator = False
+        #: what our topics of the feed begin with: our number where the feed takes its time to us
+        self.topic_prefix = ""
         #: arrival time that orders carry (lockstep: the last grant)
         self.time_ns = 0
         #: commands without an answer, by id: sent again after a reconnect
@@ -191,9 +193,10 @@ class Session:
         raise Refused(code, text)
 
     def _welcome(self, message: list[Any]) -> None:
-        _, _, _, _, next_report, last_command_id, symbols, clock, limits, operator = message
+        _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message
         self.live = True
         self.limits, self.clock, self.operator = limits, clock, operator
+        self.topic_prefix = f"{participant}/" if limits.get("feed_delayed") else ""
         self.instruments = {
             name: Instrument(number, name, Decimal(tick), Decimal(lot)) for number, name, tick, lot in symbols
         }

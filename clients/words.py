@@ -84,7 +84,7 @@ class Words:
             self._replies[reply[3] if reply[0] == Kind.ERROR else reply[1]] = reply
         while self.feed.poll(0):
             topic, data = self.feed.recv_multipart()
-            self._take_feed(topic.decode(), msgpack.unpackb(data))
+            self._take_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         silence_s = float(self.session.limits.get("silence_s", 30.0))
         if self.session.live and time.monotonic() - self._said_s > silence_s / 3:
             self.say(msgpack.packb([Kind.PING, 0]))
@@ -175,7 +175,12 @@ class Words:
         return reply
 
     def book(self, symbol: str, depth: int) -> Steps:
-        """(bids, asks) as levels: from the feed where it is followed, else from a snapshot."""
+        """(bids, asks) as levels: from the feed where it is followed, else from a snapshot.
+
+        Where the feed takes its time to us it is followed from the first call on: a snapshot tells what we cannot know yet.
+        """
+        if self.session.topic_prefix and f"l2/{symbol}/" not in self.books:
+            yield from self.follow(symbol, "l2")
         follower = self.books.get(f"l2/{symbol}/")
         if follower is None:
             reply = yield from self.ask(Kind.L2, self.session.instrument(symbol).number, depth)
@@ -201,7 +206,7 @@ class Words:
     def subscribe(self, channel: str, symbol: str) -> None:
         """Asks for a channel (l1, l2, l3, trade, status) of a symbol; messages come with `wait`."""
         self.session.instrument(symbol)
-        self.feed.subscribe(f"{channel}/{symbol}/".encode())
+        self.feed.subscribe(f"{self.session.topic_prefix}{channel}/{symbol}/".encode())
         self.feed.subscribe(b"time/")
         self._subscribed = True
 

@@ -5,6 +5,7 @@ scaled    nanoseconds after midnight, `speed` times as fast as the machine's; ca
 lockstep  nanoseconds after midnight, as far as the participants' promises reach
 """
 
+import math
 import time
 
 from serl.exchange.config import ClockConfig
@@ -52,6 +53,11 @@ class Clock:
     def now_ns(self) -> int:
         """Exchange time."""
         return int(clock_now_ns(self._gate))
+
+    def machine_ns_until(self, time_ns: int) -> float:
+        """Nanoseconds of the machine until a time of the exchange, not below 0; infinite while the clock is held."""
+        left_ns = max(0, time_ns - self.now_ns())
+        return math.inf if self._gate.clock[CLOCK_HELD] and left_ns else left_ns / self.speed
 
     def set(self, time_ns: int, run: bool) -> None:
         """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; ConfigError if it is another clock or

@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.records import CASH_MAX, TICK_ENTRIES_MAX, SelfTrade, Setting
 
 SOCKETS = ("orders", "feed", "queries", "admin")
@@ -70,7 +71,9 @@ class SymbolConfig(_Section):
 
 
 class AccountConfig(_Section):
-    """Limits of a participant, by its name; 0 is none. docs/orders.md, Accounts."""
+    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency instead of everybody's."""
+
+    latency: LatencyConfig | None = None
 
     self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
     order_lots_max: int = Field(0, ge=0)
@@ -79,8 +82,15 @@ class AccountConfig(_Section):
     orders_open_max: int = Field(0, ge=0)
     position_lots_max: int = Field(0, ge=0)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether it says more than a latency."""
+        return self.model_fields_set != {"latency"}
+
     def settings(self) -> list[tuple[Setting, int]]:
-        """As ACCOUNT commands take them."""
+        """As ACCOUNT commands take them; none of an account that has only a latency."""
+        if not self.has_limits:
+            return []
         values = self.model_dump() | {"self_trade": SelfTrade[self.self_trade.upper()]}
         return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
 
@@ -152,6 +162,7 @@ class ExchangeConfig(_Section):
 
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
     accounts: dict[str, AccountConfig] = {}
+    latency: DefaultLatencyConfig = DefaultLatencyConfig()
     time_zone: str = "UTC"
     full_rule_book: bool = False
     endpoint: str = "tcp://127.0.0.1:5570"
@@ -165,7 +176,13 @@ class ExchangeConfig(_Section):
     def needs_full_rule_book(self) -> bool:
         """Whether it is to be loaded at the start, rather than by the first order that needs it."""
         plain = all(symbol == SymbolConfig(**symbol.reference) for symbol in self.symbols)
-        return self.full_rule_book or bool(self.accounts) or not plain
+        limited = any(account.has_limits for account in self.accounts.values())
+        return self.full_rule_book or limited or not plain
+
+    @property
+    def latencies(self) -> dict[str, LatencyConfig]:
+        """The latencies of participants that have one of their own, by name."""
+        return {name: account.latency for name, account in self.accounts.items() if account.latency is not None}
 
     @field_validator("time_zone")
     @classmethod

@@ -84,6 +84,10 @@ class Control:
     def _last_command_id(self, slot: int) -> int:
         return int(self._core.market.state.last_command_id[int(self._gate.participant[slot])])
 
+    def _sent_id(self, slot: int) -> int:
+        """The last command that was taken, be it still on its way."""
+        return max(self._last_command_id(slot), int(self._gate.sent_id[int(self._gate.participant[slot])]))
+
     def _order(self, slot: int, message: list[Any], data: bytes) -> None:
         """An order that was not taken: says why, or answers a duplicate with what was answered before."""
         row = np.zeros(1, COMMAND)
@@ -96,11 +100,12 @@ class Control:
 
     def _explain(self, slot: int, rows: Rows) -> None:
         command_id = int(rows[0]["command_id"])
+        staged = self._lockstep is not None or self._gate.delayed[slot]
+        if staged and self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
+            raise Refusal(
+                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+            )
         if self._lockstep is not None:
-            if self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
-                raise Refusal(
-                    "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
-                )
             earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
             if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
                 raise Refusal(
@@ -108,7 +113,7 @@ class Control:
                     f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
                     "or time runs back from row to row",
                 )
-        elif command_id <= self._last_command_id(slot):
+        elif command_id <= self._sent_id(slot):
             self._answer_again(slot, command_id)
             return
         rate = self._gate.rate[0]
@@ -117,8 +122,14 @@ class Control:
         )
 
     def _answer_again(self, slot: int, command_id: int) -> None:
-        rows = self._core.journal.answers(int(self._gate.participant[slot]), command_id, self._gate)
+        """Sends the stored reports of a command; nothing while they, or the command itself, are on their way."""
+        if command_id > self._last_command_id(slot):
+            return
+        participant = int(self._gate.participant[slot])
+        rows = self._core.journal.answers(participant, command_id, self._gate)
         first = int(rows[0]["report"]) if len(rows) else 0
+        if not self._sessions.reports.heard(participant, first):
+            return
         message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
         self._sessions.send(int(self._gate.route[slot]), message)
 
@@ -133,7 +144,7 @@ class Control:
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
             raise Refusal("malformed", "command_id > 0 that grows from row to row is due")
-        known = int(np.searchsorted(ids, self._last_command_id(slot), side="right"))
+        known = int(np.searchsorted(ids, self._sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
             self._explain(slot, rows)
             return

@@ -74,6 +74,11 @@ class Core:
         """The number of the last journaled command."""
         return int(self.gate.counter[NEXT_SEQUENCE]) - 1
 
+    @property
+    def time_ns(self) -> int:
+        """When the last command was executed."""
+        return int(self.gate.counter[NOW])
+
     def attach(self) -> None:
         """Takes the arrays of the current segments for the compiled code."""
         commands, events = self.journal.commands, self.journal.events

@@ -1,5 +1,6 @@
 """Market data: from event rows to feed messages, encoded in compiled code, one message a topic and turn."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgpack
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
+from serl.exchange.latency import Delays
+from serl.exchange.outbound import Copies
 from serl.exchange.records import EVENT, PHASE, EventFlag, EventKind, Rows
 
 CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118}
@@ -146,8 +149,16 @@ def public_rows(events: Any, order: Any, out: Any) -> int:
 class Feed:
     """Publishes what the event rows say to those who subscribed; encodes nothing that nobody wants."""
 
-    def __init__(self, socket: "zmq.Socket[bytes]", names: list[str], epoch: int, sequence: int) -> None:
+    def __init__(
+        self,
+        socket: "zmq.Socket[bytes]",
+        names: list[str],
+        epoch: int,
+        sequence: int,
+        delays: Callable[[int], Delays | None],
+    ) -> None:
         self._socket = socket
+        self.copies = Copies(socket.send_multipart, delays)
         self._names = names
         self._epoch = epoch
         self._prefixes: dict[bytes, int] = {}
@@ -186,9 +197,10 @@ class Feed:
             self._prefixes[prefix] = count
             if count <= 0:
                 del self._prefixes[prefix]
+        prefixes = self.copies.follow(self._prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):
-                wanted = any(topic.startswith(prefix) for prefix in self._prefixes)
+                wanted = any(topic.startswith(prefix) for prefix in prefixes)
                 if wanted and not self._wanted[channel, symbol]:
                     self._previous[channel, symbol] = sequence
                 self._wanted[channel, symbol] = wanted
@@ -259,7 +271,9 @@ class Feed:
         previous = int(self._previous[channel, symbol])
         head = b"\x96" + b"".join(map(msgpack.packb, (kind, self._epoch, previous, sequence, time_ns)))
         self._previous[channel, symbol] = sequence
-        self._socket.send_multipart([self._topics[channel][symbol], head + items])
+        topic, body = self._topics[channel][symbol], head + items
+        self._socket.send_multipart([topic, body])
+        self.copies.put(topic, sequence, time_ns, body)
         self.messages += 1
 
     def publish_time(self, sequence: int, time_ns: int) -> None:

@@ -1,8 +1,7 @@
 """The lockstep clock: time goes as far as every participant promises that nothing of theirs arrives before.
 
-Conservative parallel discrete-event simulation (Chandy and Misra): commands wait in the gate's staging rows and are
-executed in (arrival time, participant, command id) order up to the smallest promise, so that the tape does not depend
-on which process was faster.
+Conservative parallel discrete-event simulation (Chandy and Misra): commands wait until they arrive (`Inbound`) and are
+executed in their order up to the smallest promise, so that the tape does not depend on which process was faster.
 """
 
 from collections.abc import Callable
@@ -12,7 +11,8 @@ import numpy as np
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
-from serl.exchange.gateway.gate import LIVE, STAGED
+from serl.exchange.gateway.gate import LIVE
+from serl.exchange.inbound import Inbound
 from serl.exchange.wire import Kind, Refusal, pack
 
 END_NS = 1 << 62
@@ -26,6 +26,7 @@ class Lockstep:
         self,
         core: Core,
         clock: Clock,
+        inbound: Inbound,
         send: Callable[[int, bytes], bool],
         publish: Callable[[int], None],
         participants: int,
@@ -33,11 +34,14 @@ class Lockstep:
         self._core = core
         self._gate = core.gate
         self._clock = clock
+        self._inbound = inbound
         self._send = send
         self._publish = publish
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
         self.daytime: Daytime | None = None
+        #: nobody promised anything but the end: what is on its way out is there
+        self.ended = False
         #: participants that must have promised before time moves at all
         self._missing = participants
 
@@ -67,6 +71,7 @@ class Lockstep:
             return
         self._missing = 0
         until_ns = min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS)
+        self.ended = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:
             self._execute_until(until_ns)
         if until_ns < END_NS:
@@ -78,30 +83,16 @@ class Lockstep:
 
     def _execute_until(self, until_ns: int) -> None:
         """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""
-        staged = self._gate.staged[: int(self._gate.counter[STAGED])]
-        last_ns = until_ns - 1 if until_ns < END_NS else int(staged["time_ns"].max(initial=self.time_ns))
+        last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
         if self.daytime is not None:
-            self.daytime.run(last_ns, self._execute_rows)
-        self._execute_rows(until_ns)
-
-    def _execute_rows(self, until_ns: int) -> None:
-        staged = int(self._gate.counter[STAGED])
-        if not staged:
-            return
-        rows = self._gate.staged[:staged]
-        np.maximum(rows["time_ns"], self.time_ns, out=rows["time_ns"])
-        due = rows["time_ns"] < until_ns
-        ready = rows[due]
-        if not len(ready):
-            return
-        order = np.lexsort((ready["command_id"], ready["participant"], ready["time_ns"]))
-        later = rows[~due]
-        self._gate.staged[: len(later)] = later
-        self._gate.counter[STAGED] = len(later)
-        self._core.submit(ready[order])
+            self.daytime.run(last_ns, self._execute_commands)
+        self._execute_commands(until_ns)
         if until_ns == END_NS:
-            self.time_ns = int(ready["time_ns"].max())
+            self.time_ns = max(self.time_ns, self._core.time_ns)
             self._clock.step(self.time_ns)
+
+    def _execute_commands(self, until_ns: int) -> None:
+        self._inbound.execute(until_ns, self.time_ns)
 
     def _grant(self, slots: list[int]) -> None:
         self._publish(self.time_ns)

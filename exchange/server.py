@@ -18,10 +18,11 @@ from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.feed import Feed
-from serl.exchange.gateway.gate import CUT, EVENTS, MESSAGES, STAGED
-from serl.exchange.gateway.loop import FEED, MESSAGE, OTHER_SOCKET, TIMER
+from serl.exchange.gateway.gate import CUT, DUE, EVENTS, MESSAGES
+from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
+from serl.exchange.inbound import Inbound
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
-from serl.exchange.lockstep import Lockstep
+from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, owner_of
 from serl.exchange.queries import Queries, answer_all
 from serl.exchange.records import CommandKind, Phase, command
@@ -50,13 +51,16 @@ class Exchange:
         self.clock = Clock(self.core.gate, config.clock)
         self.core.socket = self._sockets["orders"].underlying
         self.core.before_rotation = self._publish
-        self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"])
+        self.inbound = Inbound(self.core, self.clock)
+        self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"], self.inbound)
         names = [symbol.name for symbol in config.symbols]
-        self.feed = Feed(self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence)
+        self.feed = Feed(
+            self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays
+        )
         self.lockstep = None
         if config.clock.kind == "lockstep":
             self.lockstep = Lockstep(
-                self.core, self.clock, self.sessions.send, self._publish_time, config.clock.participants
+                self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
             )
         self.daytime = Daytime(self.core, config, self.sessions.own_participant, self.clock.now_ns())
         if self.lockstep is not None:
@@ -136,15 +140,17 @@ class Exchange:
         next_check = next_time = 0.0
         while not self._stopping:
             need = self._turn()
+            if need == DEPARTED:
+                self.inbound.depart()
+            if self.lockstep is None:
+                self._execute_due()
             if need == MESSAGE:
                 self.control.take_pending()
             elif need == OTHER_SOCKET:
                 self._other_sockets()
-            elif need not in (TIMER, FEED):
+            elif need not in (TIMER, FEED, DEPARTED, DUE_FIRST):
                 self.core.make_room(need)
-            if self.lockstep is None:
-                self.daytime.run(self.clock.now_ns())
-            elif self.core.gate.counter[STAGED]:
+            if self.lockstep is not None and self.inbound.waiting:
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
@@ -159,10 +165,21 @@ class Exchange:
         """One call of the compiled loop."""
         idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
         if self.lockstep is None:
-            due_ns = (self.daytime.next_ns - self.clock.now_ns()) / self.clock.speed
-            idle_ns = int(max(0, min(idle_ns, due_ns)))
+            due_ns = min(self.inbound.next_ns, self.daytime.next_ns)
+            self.core.gate.counter[DUE] = due_ns
+            next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.copies.next_ns)
+            idle_ns = int(min(idle_ns, self.clock.machine_ns_until(next_ns)))
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
+
+    def _execute_due(self) -> None:
+        """Live and scaled clocks: commands that have arrived and what the calendar has due, in order."""
+        now_ns = self.clock.now_ns()
+        self.daytime.run(now_ns, self._execute_commands)
+        self._execute_commands(now_ns + 1)
+
+    def _execute_commands(self, until_ns: int) -> None:
+        self.inbound.execute(until_ns, self.core.time_ns)
 
     def _busy(self) -> bool:
         """Whether messages came since the last turn."""
@@ -183,7 +200,11 @@ class Exchange:
             self._segment, self._published = events, 0
         stop = int(counter[EVENTS])
         self.feed.publish(self.core.market.state, events.rows, self._published, stop)
+        self.sessions.reports.take(events.rows[self._published : stop])
         self._published = stop
+        now_ns = END_NS if self.lockstep is not None and self.lockstep.ended else self.clock.now_ns()
+        self.feed.copies.release(now_ns)
+        self.sessions.reports.release(now_ns)
 
     def _publish_time(self, time_ns: int) -> None:
         self._publish()

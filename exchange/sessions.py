@@ -6,29 +6,36 @@ from typing import Any
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 
 from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.gate import CUT, FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, Reason, command
+from serl.exchange.inbound import Inbound
+from serl.exchange.latency import Delays, Latencies
+from serl.exchange.outbound import REPORTS_MAX, Reports
+from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.wire import Kind, Refusal, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
-REPLAY_EVENTS = 512
-"""Events of one message when reports are sent again."""
 
 
 class Sessions:
     """The sessions of one exchange, in the gate's arrays; slots are found by ZeroMQ routing number."""
 
-    def __init__(self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]") -> None:
+    def __init__(
+        self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]", inbound: Inbound
+    ) -> None:
         self._core = core
         self._gate = core.gate
         self._clock = clock
         self._config = config
         self._socket = socket
+        self._inbound = inbound
+        self._latencies = Latencies(config.latency, config.latencies)
+        self.reports = Reports(core.gate, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._cancel: dict[int, bool] = {}
         self._goodbye: list[tuple[int, bytes]] = []
@@ -70,7 +77,7 @@ class Sessions:
             raise Refusal("duplicate_login", "this connection is logged in already; say BYE first")
         self._check_login(name, token)
         participant = self._numbers.get(name)
-        current = -1 if participant is None else int(self._gate.session_of[participant])
+        current = -1 if participant is None else self._slot_where(self._gate.participant == participant)
         if current >= 0:
             if options.get("replace") is not True:
                 raise Refusal(
@@ -137,6 +144,7 @@ class Sessions:
         gate.promise_ns[slot] = gate.last_time_ns[slot] = -1
         gate.tokens[slot] = max(gate.rate[0], 1.0)
         index_sessions(gate)
+        self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
             options.get("cancel_on_disconnect") is True
         )
@@ -151,9 +159,11 @@ class Sessions:
         if 0 <= last_report <= done:
             missed = self._core.journal.reports(participant, last_report, gate, self._config.limits.replay_reports_max)
         next_report = done + 1 if missed is None else last_report + 1
+        delays = self.feed_delays(participant)
+        limits = self.limits if delays is None else {**self.limits, "feed_delayed": 1}
         welcome = pack(
             Kind.WELCOME, wire.VERSION, self._core.journal.epoch, participant, next_report,
-            int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), self.limits,
+            int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), limits,
             self._is_operator(participant),
         )  # fmt: skip
         route = int(gate.route[slot])
@@ -162,13 +172,22 @@ class Sessions:
             self.refuse(route, Refusal(
                 "replay_gone", f"reports after {last_report} are not kept (there are {done}); going on at {next_report}"
             ))  # fmt: skip
-        elif missed is not None:
-            for first in range(0, len(missed), REPLAY_EVENTS):
-                if not self.send(route, wire.reports(missed[first : first + REPLAY_EVENTS], bool(gate.as_rows[slot]))):
-                    gate.status[slot] = SLOW  # ended at the next check; it goes on from there when it comes again
-                    gate.counter[CUT] += 1
-                    break
+        if missed is None:
+            missed = np.zeros(0, EVENT)
+        if delays is not None:
+            self.reports.open(slot, participant, delays, missed, done)
+            return
+        for first in range(0, len(missed), REPORTS_MAX):
+            if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gate.as_rows[slot]))):
+                gate.status[slot] = SLOW  # ended at the next check; it goes on from there when it comes again
+                gate.counter[CUT] += 1
+                break
         gate.session_of[participant] = slot
+
+    def feed_delays(self, participant: int) -> Delays | None:
+        """What reports and the feed take to a participant; None if they are there at once, or there is no such participant."""
+        known = self._core.journal.participants
+        return self._latencies.feed(known[participant]["name"]) if participant < len(known) else None
 
     def symbols(self) -> list[list[Any]]:
         """The `symbols` of WELCOME and INFO."""
@@ -178,7 +197,11 @@ class Sessions:
         ]
 
     def _slot_of_route(self, route: int) -> int:
-        slots = np.flatnonzero((self._gate.route == route) & (self._gate.status != FREE))
+        return self._slot_where(self._gate.route == route)
+
+    def _slot_where(self, matches: NDArray[np.bool_]) -> int:
+        """The session of which this holds, -1 if it holds of none."""
+        slots = np.flatnonzero(matches & (self._gate.status != FREE))
         return int(slots[0]) if len(slots) else -1
 
     def end(self, slot: int, code: str, text: str) -> None:
@@ -188,28 +211,29 @@ class Sessions:
         route = int(gate.route[slot])
         goodbye = pack(Kind.GOODBYE, code, text)
         gate.session_of[participant] = -1
+        self.reports.close(participant)
         gate.status[slot] = FREE
         gate.promise_ns[slot] = -1
         index_sessions(gate)
         if not self.send(route, goodbye):
             self._goodbye.append((route, goodbye))  # its pipe is full: said as soon as there is room
         entry = self._core.journal.participants[participant]
-        if entry["cancel_on_disconnect"]:
-            self.cancel_all(participant)
-            entry["cancel_on_disconnect"] = False
+        if entry["cancel_on_disconnect"] and not self._inbound.follow(self._cancel_all(participant)):
+            self._core.submit(self._cancel_all(participant))
+            entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
             self._core.journal.save_participants()
 
-    def cancel_all(self, participant: int) -> None:
+    def _cancel_all(self, participant: int) -> Rows:
         """The exchange's own mass cancel for a participant that is gone."""
         cancel = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, reason=Reason.DISCONNECT)
         cancel["time_ns"] = self._clock.now_ns()
-        self._core.submit(cancel)
+        return cancel
 
     def after_restart(self) -> None:
         """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
         for participant, entry in enumerate(self._core.journal.participants):
             if entry["cancel_on_disconnect"]:
-                self.cancel_all(participant)
+                self._core.submit(self._cancel_all(participant))
 
     def check(self) -> list[int]:
         """Heartbeats, and the end of sessions that are slow, silent or gone; the slots that ended."""

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import yaml
 
-from serl.exchange.config import ExchangeConfig
+from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
+from serl.exchange.latency import Latencies
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
 from tests.served import start_exchange
@@ -34,6 +35,21 @@ def test_the_rules_of_a_market_are_written_as_told() -> None:
     assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
     asks = run("orders.md")["asks"]
     assert asks["qty_lots"].tolist() == [5]
+
+
+def test_latencies_are_written_as_told(folder: Path) -> None:
+    (settings,) = blocks("latency.md", "yaml")
+    (folder / "measured.txt").write_text("40\n")
+    (folder / "mine.yaml").write_text(settings.text)
+    config = load_config(folder / "mine.yaml")
+    latencies, first = Latencies(config.latency, config.latencies), np.array([1])
+    told: dict[str, list[int | None]] = {}
+    for name in ("colocated", "home", "here", "anybody"):
+        both = (latencies.orders(name), latencies.feed(name))
+        told[name] = [None if delays is None else int(delays.draw_ns(first)[0]) for delays in both]
+    (drawn, *rest) = told.pop("anybody")
+    assert told == {"colocated": [5000, 3000], "home": [40_000, None], "here": [None, None]}
+    assert drawn is not None and drawn >= 80_000 and rest == [120_000]
 
 
 def test_the_trader_of_your_own_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ PYTHON = {
     "traders.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/write-a-bot.md",
 }  # fmt: skip
 """Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
-YAML = {"orders.md", "traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
+YAML = {"latency.md", "orders.md", "traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
 
 
 def test_every_block_has_a_test() -> None:

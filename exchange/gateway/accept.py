@@ -10,8 +10,10 @@ from serl.exchange.gateway.gate import (
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,
+    DUE,
     EVENTS,
     EXECUTED,
+    FRESH,
     LIVE,
     LOCKSTEP_CLOCK,
     NEXT_SEQUENCE,
@@ -28,7 +30,7 @@ from serl.exchange.kernel.commands import DONE, execute, look_ahead
 from serl.exchange.records import COMMAND
 
 # What `accept` made of a message
-TAKEN, FOR_PYTHON, NO_ROOM = 0, 1, 2
+TAKEN, FOR_PYTHON, NO_ROOM, ON_ITS_WAY, AFTER_DUE = 0, 1, 2, 3, 4
 # How `advance` ended
 IDLE, FULL_EVENTS, GROW, FULL_OUT = 0, 1, 2, 3
 
@@ -52,11 +54,11 @@ def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int
 
 
 @inlined
-def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
-    """Takes `count` decoded rows that lie at APPENDED of the journal (or at STAGED, in lockstep)."""
+def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
+    """Keeps `count` decoded rows that lie at STAGED until their time: in lockstep what they state, else now and a latency."""
     participant = gate.participant[session]
+    first = gate.counter[STAGED]
     if gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
-        first = gate.counter[STAGED]
         earliest = max(gate.promise_ns[session], gate.last_time_ns[session])
         for index in range(first, first + count):
             row = gate.staged[index]
@@ -65,8 +67,27 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
             earliest = row.time_ns
             row.participant = participant
         gate.last_time_ns[session] = earliest
-        gate.counter[STAGED] += count
+    else:
+        previous = max(last_command_id[participant], gate.sent_id[participant])
+        for index in range(first, first + count):
+            row = gate.staged[index]
+            if row.command_id <= previous:
+                return FOR_PYTHON
+            previous = row.command_id
+            row.participant = participant
+            row.time_ns = now_ns
+        gate.sent_id[participant] = previous
+    gate.counter[STAGED] += count
+    if gate.delayed[session] == 0:
         return TAKEN
+    gate.counter[FRESH] += count
+    return ON_ITS_WAY
+
+
+@inlined
+def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
+    """Takes `count` decoded rows that lie at APPENDED of the journal."""
+    participant = gate.participant[session]
     previous = last_command_id[participant]
     for index in range(gate.counter[APPENDED], gate.counter[APPENDED] + count):
         if commands[index].command_id <= previous:
@@ -117,37 +138,45 @@ def accept(
     buffer: Any,
     monotonic_ns: int,
 ) -> int:
-    """Takes one message of a live session: TAKEN, FOR_PYTHON (anything but fresh, well-formed orders) or NO_ROOM.
+    """Takes one message of a live session.
 
-    A message that is not TAKEN has changed nothing. row_bytes is `commands` as bytes (rows, ROW_BYTES).
-    A rate limit counts what is TAKEN; what only takes orders out is free.
+    TAKEN: journaled, or staged in lockstep. ON_ITS_WAY: staged, and Python adds the latency. FOR_PYTHON: anything but
+    fresh, well-formed orders. NO_ROOM: in the journal. AFTER_DUE: what waits has come due and is executed first.
+    A message that is neither TAKEN nor ON_ITS_WAY has changed nothing. row_bytes is `commands` as bytes (rows, ROW_BYTES).
+    A rate limit counts what is taken; what only takes orders out is free.
     """
     size = buffer.size
     if gate.status[session] != LIVE or size < 3:
         return FOR_PYTHON
     lockstep = gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
-    place = gate.counter[STAGED] if lockstep else gate.counter[APPENDED]
-    target = gate.staged if lockstep else commands
+    staged = lockstep or gate.delayed[session] != 0
+    place = gate.counter[STAGED] if staged else gate.counter[APPENDED]
+    target = gate.staged if staged else commands
     kind = np.int64(buffer[1])
     _heard(gate, session, monotonic_ns)
     price = 0.0 if gate.rate[0] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
     if gate.tokens[session] < price:
         return FOR_PYTHON
-    full = FOR_PYTHON if lockstep else NO_ROOM  # what waits for its time is refused where it has no room
+    full = FOR_PYTHON if staged else NO_ROOM  # what waits for its time is refused where it has no room
     count = 1
     if place >= target.size:
         return full
     if kind == BULK:
         if size > gate.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEAD_BYTES:
             return FOR_PYTHON
-        count = _read_rows(target, gate.staged_bytes if lockstep else row_bytes, place, buffer, size)
+        count = _read_rows(target, gate.staged_bytes if staged else row_bytes, place, buffer, size)
         if count <= 0:
             return FOR_PYTHON if count == 0 else full
     elif not read_order(buffer, size, target[place]):
         return FOR_PYTHON
     now_ns = 0 if lockstep else clock_now_ns(gate)
-    result = _take(gate, last_command_id, commands, words, session, count, now_ns)
-    if result == TAKEN:
+    if not lockstep and now_ns >= gate.counter[DUE]:
+        return AFTER_DUE
+    if staged:
+        result = _stage(gate, last_command_id, session, count, now_ns)
+    else:
+        result = _take(gate, last_command_id, commands, words, session, count, now_ns)
+    if result == TAKEN or result == ON_ITS_WAY:
         gate.tokens[session] -= price
     return result
 

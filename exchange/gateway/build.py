@@ -3,7 +3,8 @@
 import numpy as np
 
 from serl.exchange.config import LimitsConfig
-from serl.exchange.gateway.gate import BULK_ROWS_MAX, COUNTERS, HEAD_BYTES, PENDING_SESSION, Gate
+from serl.exchange.gateway.gate import BULK_ROWS_MAX, COUNTERS, DUE, HEAD_BYTES, PENDING_SESSION, Gate
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import COMMAND
 
 
@@ -20,6 +21,8 @@ def new_gate(limits: LimitsConfig) -> Gate:
         status=np.zeros(sessions, np.uint8),
         participant=np.zeros(sessions, np.int32),
         session_of=np.full(participants, -1, np.int32),
+        delayed=np.zeros(sessions, np.uint8),
+        sent_id=np.zeros(participants, np.int64),
         as_rows=np.zeros(sessions, np.uint8),
         first_report=np.zeros(sessions, np.int64),
         waiting=np.zeros(sessions, np.int64),
@@ -41,4 +44,5 @@ def new_gate(limits: LimitsConfig) -> Gate:
     )
     gate.counter[PENDING_SESSION] = -1
     gate.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
+    gate.counter[DUE] = NEVER
     return gate

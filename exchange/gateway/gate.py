@@ -20,7 +20,7 @@ EXECUTED = 1  # rows of the command segment that are executed
 EVENTS = 2  # rows of the event segment that are written
 REPORTED = 3  # rows of the event segment whose reports are encoded
 NEXT_SEQUENCE = 4  # journal sequence of the next command
-STAGED = 5  # lockstep: rows that wait for their time
+STAGED = 5  # rows that wait for their time: in lockstep, and of sessions with a latency
 DIRTY = 6  # sessions with something to send
 PENDING_SIZE = 7  # bytes of the message that waits for Python
 PENDING_SESSION = 8  # its session, -1 = nobody
@@ -30,7 +30,9 @@ MESSAGES = 11  # orders messages received, all in all
 CUT = 12  # sessions cut for slowness since the last look
 SALT = 13  # of the journal's row checks: a row that was not journaled cannot pass for one
 BULK_ROWS_MAX = 14  # of one message
-COUNTERS = 16
+FRESH = 15  # the last of the staged rows, whose latency is yet to be added
+DUE = 16  # live and scaled clocks: exchange time before which nothing waits to be executed
+COUNTERS = 17
 
 # Gate.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -49,7 +51,9 @@ class Gate(NamedTuple):
     route: NDArray[np.int64]  # (S,) routing number of a session
     status: NDArray[np.uint8]  # (S,)
     participant: NDArray[np.int32]  # (S,)
-    session_of: NDArray[np.int32]  # (P,) live session of a participant, -1 = none
+    session_of: NDArray[np.int32]  # (P,) live session that hears of a participant's events at once, -1 = none
+    delayed: NDArray[np.uint8]  # (S,) commands have a latency
+    sent_id: NDArray[np.int64]  # (P,) last command that went its way to the exchange, with a latency
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
     first_report: NDArray[np.int64]  # (S,) of what waits
     waiting: NDArray[np.int64]  # (S,) events that wait
@@ -59,10 +63,10 @@ class Gate(NamedTuple):
     last_in_ns: NDArray[np.int64]  # (S,) monotonic time of the last message
     last_out_ns: NDArray[np.int64]  # (S,)
     promise_ns: NDArray[np.int64]  # (S,) lockstep
-    last_time_ns: NDArray[np.int64]  # (S,) lockstep: arrival of the session's last command
+    last_time_ns: NDArray[np.int64]  # (S,) lockstep: time that the session's last command stated
     tokens: NDArray[np.float64]  # (S,) of the message rate limit
     rate: NDArray[np.float64]  # (1,) messages a second and session, 0 = no limit
-    staged: NDArray[np.void]  # COMMAND rows, lockstep
+    staged: NDArray[np.void]  # COMMAND rows that wait for their time
     staged_bytes: NDArray[np.uint8]  # the same memory
     clock: NDArray[np.int64]  # (8,)
     message: NDArray[np.uint8]  # (M,) the message that waits for Python

@@ -6,7 +6,18 @@ import numpy as np
 from numba import njit
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.gateway.accept import FOR_PYTHON, FULL_OUT, IDLE, NO_ROOM, TAKEN, accept, advance, append
+from serl.exchange.gateway.accept import (
+    AFTER_DUE,
+    FOR_PYTHON,
+    FULL_OUT,
+    IDLE,
+    NO_ROOM,
+    ON_ITS_WAY,
+    TAKEN,
+    accept,
+    advance,
+    append,
+)  # fmt: skip
 from serl.exchange.gateway.gate import (
     APPENDED,
     CUT,
@@ -40,7 +51,17 @@ from serl.exchange.libzmq import (
 )  # fmt: skip
 
 # Why the loop went back to Python
-TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED = 0, 1, 2, 3, 4, 5, 6
+TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED, DEPARTED, DUE_FIRST = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+)
 # Values of PENDING_SIZE for messages that are refused unread
 BAD_FRAMES, TOO_LARGE = -2, -3
 TURN_EVENTS = 16_384
@@ -132,7 +153,7 @@ def journal_rows(gate: Gate, commands: Any, words: Any, rows: Any) -> None:
 
 @inlined
 def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
-    """Takes the message in gate.message, as `accept` says; it stays there if it is not TAKEN."""
+    """Takes the message in gate.message, as `accept` says; it stays there if it is neither TAKEN nor ON_ITS_WAY."""
     session = find_session(gate, gate.counter[PENDING_ROUTE])
     gate.counter[PENDING_SESSION] = session
     size = gate.counter[PENDING_SIZE]
@@ -140,7 +161,7 @@ def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
         return FOR_PYTHON
     commands, words, row_bytes, _, _ = journal
     result = accept(gate, market.last_command_id, commands, words, row_bytes, session, gate.message[:size], now_ns)
-    if result == TAKEN:
+    if result == TAKEN or result == ON_ITS_WAY:
         gate.counter[PENDING_SIZE] = 0
     return result
 
@@ -164,6 +185,10 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
             return done, MESSAGE
         if result == NO_ROOM:
             return done, JOURNAL_ROOM
+        if result == AFTER_DUE:
+            return done, DUE_FIRST
+        if result == ON_ITS_WAY:
+            return done, DEPARTED
         status = settle(gate, market, journal, socket, now_ns)
         if status != IDLE:
             return done, EVENT_ROOM + status - 1
@@ -176,7 +201,8 @@ def serve(
 ) -> int:
     """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed; says why it came back.
 
-    journal = (commands, words, command bytes, events, event bytes); poll = POLL_ITEM rows, the orders socket first.
+    journal = (commands, words, command bytes, events, event bytes); poll = POLL_ITEM rows, the orders socket first: the
+    others are looked at in each call, however soon the deadline is. limit: messages between two looks, 0 = take none.
     """
     published = gate.counter[EVENTS]
     clock = gate.clock[6:8]
@@ -191,11 +217,14 @@ def serve(
             return status
         if has_feed and gate.counter[EVENTS] != published:
             return FEED
-        if now_ns >= deadline_ns:
+        if limit == 0:
             return TIMER
-        wait_ms = 0 if done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
+        over = now_ns >= deadline_ns
+        wait_ms = 0 if over or done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
         if zmq_poll(poll.ctypes.data, np.int32(poll.size), wait_ms) < 0 and zmq_errno() != EAGAIN:
             return TIMER
         for index in range(1, poll.size):
             if poll[index].revents != 0:
                 return OTHER_SOCKET
+        if over:
+            return TIMER

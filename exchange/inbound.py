@@ -1,0 +1,90 @@
+"""Commands that wait for the time of their arrival: all in lockstep, those of participants with a latency on every clock."""
+
+import numpy as np
+
+from serl.exchange.clock import Clock
+from serl.exchange.core import Core
+from serl.exchange.gateway.gate import FRESH, STAGED
+from serl.exchange.kernel.state import NEVER
+from serl.exchange.latency import Delays
+from serl.exchange.records import COMMAND, Rows
+
+
+class Inbound:
+    """The gate's staged rows, executed in (arrival time, participant, command id) order."""
+
+    def __init__(self, core: Core, clock: Clock) -> None:
+        self._core = core
+        self._gate = core.gate
+        self._clock = clock
+        self._delays: dict[int, Delays] = {}
+        self._arrived_ns: dict[int, int] = {}
+        #: what the exchange itself sends for a participant whose session is over: it has room where the staged rows have none
+        self._own = np.zeros(0, COMMAND)
+
+    def open(self, slot: int, participant: int, delays: Delays | None) -> None:
+        """The commands of a new session take these delays from now on."""
+        self._gate.delayed[slot] = delays is not None
+        if delays is None:
+            self._delays.pop(participant, None)
+        else:
+            self._delays[participant] = delays
+
+    def depart(self) -> None:
+        """Adds its latency to the message that was staged last; it arrives behind everything its participant sent before."""
+        staged, fresh = int(self._gate.counter[STAGED]), int(self._gate.counter[FRESH])
+        self._gate.counter[FRESH] = 0
+        self._delay(self._gate.staged[staged - fresh : staged])
+
+    def follow(self, row: Rows) -> bool:
+        """Sends a row of the exchange behind the commands of its participant; False if that has no latency: then nothing was done."""
+        participant = int(row[0]["participant"])
+        if participant not in self._delays:
+            return False
+        self._arrived_ns[participant] = self._arrived_ns.get(participant, 0) + 1  # it has no id to come last by
+        self._delay(row)
+        self._own = np.append(self._own, row)
+        return True
+
+    def _delay(self, rows: Rows) -> None:
+        participant = int(rows[0]["participant"])
+        sent_ns = np.maximum(rows["time_ns"], self._clock.now_ns())
+        arrival_ns = sent_ns + self._delays[participant].draw_ns(rows["command_id"])
+        arrival_ns[0] = max(arrival_ns[0], self._arrived_ns.get(participant, 0))
+        rows["time_ns"] = np.maximum.accumulate(arrival_ns)
+        self._arrived_ns[participant] = int(rows[-1]["time_ns"])
+
+    def _staged(self) -> Rows:
+        return self._gate.staged[: int(self._gate.counter[STAGED])]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything does."""
+        return bool(self._gate.counter[STAGED]) or len(self._own) > 0
+
+    @property
+    def next_ns(self) -> int:
+        """When the next command arrives; NEVER if none is on its way. O(waiting)."""
+        if not self.waiting:
+            return NEVER
+        return int(min(self._staged()["time_ns"].min(initial=NEVER), self._own["time_ns"].min(initial=NEVER)))
+
+    def last_ns(self, initial_ns: int) -> int:
+        """When the last command arrives, not before initial_ns."""
+        return int(self._own["time_ns"].max(initial=self._staged()["time_ns"].max(initial=initial_ns)))
+
+    def execute(self, until_ns: int, earliest_ns: int) -> None:
+        """Executes what arrives before until_ns; what arrived before earliest_ns counts as arriving then."""
+        if not self.waiting:
+            return
+        rows = self._staged()
+        np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
+        due, own_due = rows["time_ns"] < until_ns, self._own["time_ns"] < until_ns
+        ready = np.concatenate((rows[due], self._own[own_due]))
+        if not len(ready):
+            return
+        later = rows[~due]
+        self._gate.staged[: len(later)] = later
+        self._gate.counter[STAGED] = len(later)
+        self._own = self._own[~own_due]
+        self._core.submit(ready[np.lexsort((ready["command_id"], ready["participant"], ready["time_ns"]))])

@@ -1,0 +1,159 @@
+"""Reports and market data on their way to participants with a latency; what everybody else hears does not pass here."""
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange import wire
+from serl.exchange.gateway.gate import CUT, LIVE, SLOW, Gate
+from serl.exchange.kernel.state import NEVER
+from serl.exchange.latency import Delays
+from serl.exchange.records import Rows
+
+REPORTS_MAX = 512
+"""Events of one message."""
+NUMBER_DIGITS_MAX = 5
+"""No participant has a longer number."""
+
+
+class Line:
+    """What goes in comes out in order, each after its delay and none before what went in earlier."""
+
+    def __init__(self, delays: Delays) -> None:
+        self._delays = delays
+        self._waiting: deque[tuple[int, Any]] = deque()
+        self._last_ns = 0
+
+    def put(self, time_ns: NDArray[np.int64], sequences: NDArray[np.int64], items: Iterable[Any]) -> None:
+        """Items of events that happened at time_ns (at least one); their sequences key the draws."""
+        due_ns = time_ns + self._delays.draw_ns(sequences)
+        due_ns[0] = max(due_ns[0], self._last_ns)
+        due_ns = np.maximum.accumulate(due_ns)
+        self._last_ns = int(due_ns[-1])
+        self._waiting.extend(zip(due_ns.tolist(), items, strict=True))
+
+    def take(self, now_ns: int) -> list[Any]:
+        """What is there at a time."""
+        items = []
+        while self._waiting and self._waiting[0][0] <= now_ns:
+            items.append(self._waiting.popleft()[1])
+        return items
+
+    @property
+    def next_ns(self) -> int:
+        """When the next item is there; NEVER if none is on its way."""
+        return self._waiting[0][0] if self._waiting else NEVER
+
+
+@dataclasses.dataclass
+class _Hearer:
+    """A session whose reports take their time, and its last report that is in the line and that was sent."""
+
+    slot: int
+    line: Line
+    taken: int
+    sent: int
+
+
+class Reports:
+    """The reports of sessions with a latency: taken from the events, sent when they are due."""
+
+    def __init__(self, gate: Gate, send: Callable[[int, bytes], bool]) -> None:
+        self._gate = gate
+        self._send = send
+        self._hearers: dict[int, _Hearer] = {}
+
+    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, done: int) -> None:
+        """A session that is to hear again what it missed, its last reports up to `done`, and then what `take` brings."""
+        last_heard = done - len(missed)
+        self._hearers[participant] = hearer = _Hearer(slot, Line(delays), last_heard, last_heard)
+        _put(hearer, missed)
+
+    def close(self, participant: int) -> None:
+        """A session is over; what was on its way is sent again when the participant comes back."""
+        self._hearers.pop(participant, None)
+
+    def heard(self, participant: int, report: int) -> bool:
+        """Whether a report has been sent."""
+        hearer = self._hearers.get(participant)
+        return hearer is None or report <= hearer.sent
+
+    def take(self, events: Rows) -> None:
+        """Puts the events of such participants into their lines."""
+        for participant, hearer in self._hearers.items():
+            _put(hearer, events[events["participant"] == participant])
+
+    def release(self, now_ns: int) -> None:
+        """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
+        gate = self._gate
+        for hearer in self._hearers.values():
+            items = hearer.line.take(now_ns)
+            for first in range(0, len(items), REPORTS_MAX):
+                rows = np.concatenate(items[first : first + REPORTS_MAX])
+                message = wire.reports(rows, bool(gate.as_rows[hearer.slot]))
+                live = gate.status[hearer.slot] == LIVE
+                if not live or not self._send(int(gate.route[hearer.slot]), message):
+                    gate.status[hearer.slot] = SLOW
+                    gate.counter[CUT] += 1
+                    break
+                hearer.sent = int(rows[-1]["report"])
+
+    @property
+    def next_ns(self) -> int:
+        """When the next report is due."""
+        return min((hearer.line.next_ns for hearer in self._hearers.values()), default=NEVER)
+
+
+def _put(hearer: _Hearer, own: Rows) -> None:
+    own = own[own["report"] > hearer.taken]
+    if len(own):
+        hearer.line.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
+        hearer.taken = int(own[-1]["report"])
+
+
+class Copies:
+    """The feed once more for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
+
+    def __init__(self, publish: Callable[[list[bytes]], object], delays: Callable[[int], Delays | None]) -> None:
+        self._publish = publish
+        self._delays = delays
+        self._lines: dict[int, Line] = {}
+
+    def follow(self, prefixes: Iterable[bytes]) -> list[bytes]:
+        """Notes who subscribed. The prefixes as they would be without a latency; those of nobody's are left out."""
+        plain, numbers = [], set()
+        for prefix in prefixes:
+            number, _, rest = prefix.partition(b"/")
+            if not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
+                plain.append(prefix)
+            elif self._open(int(number)):
+                plain.append(rest)
+                numbers.add(int(number))
+        self._lines = {number: line for number, line in self._lines.items() if number in numbers}
+        return plain
+
+    def _open(self, number: int) -> bool:
+        delays = self._delays(number)
+        if delays is not None:
+            self._lines.setdefault(number, Line(delays))
+        return delays is not None
+
+    def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
+        """Sends a message of the feed on its ways."""
+        for number, line in self._lines.items():
+            line.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
+
+    def release(self, now_ns: int) -> None:
+        """Publishes what is due."""
+        for line in self._lines.values():
+            for message in line.take(now_ns):
+                self._publish(message)
+
+    @property
+    def next_ns(self) -> int:
+        """When the next message is due."""
+        return min((line.next_ns for line in self._lines.values()), default=NEVER)

@@ -1,0 +1,136 @@
+"""Models of latency: what is drawn, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.exchange.config import load_config
+from serl.exchange.errors import ConfigError
+from serl.exchange.latency import Constant, Delays, Empirical, Latencies, Lognormal
+from serl.exchange.outbound import Line
+
+DRAWS = 200_000
+NUMBERS = np.arange(1, DRAWS + 1)
+
+
+def draws_us(model: Constant | Lognormal | Empirical, seed: int = 7, name: str = "ann") -> "np.ndarray[Any, Any]":
+    return Delays(model, seed, "orders", name).draw_ns(NUMBERS) / 1000
+
+
+def test_a_constant_is_one() -> None:
+    assert set(draws_us(Constant(kind="constant", delay_us=12.5))) == {12.5}
+
+
+def test_lognormal_draws_have_their_median_and_sigma() -> None:
+    logs = np.log(draws_us(Lognormal(kind="lognormal", median_us=300, sigma=0.5)))
+    assert np.median(logs) == pytest.approx(np.log(300), abs=4 * 0.5 * 1.2533 / DRAWS**0.5)
+    assert logs.std() == pytest.approx(0.5, rel=4 / (2 * DRAWS) ** 0.5)
+    shifted = (logs - np.log(300)) / 0.5
+    assert np.mean(shifted**3) == pytest.approx(0, abs=4 * (15 / DRAWS) ** 0.5)
+    assert np.mean(shifted**4) == pytest.approx(3, abs=4 * (96 / DRAWS) ** 0.5)
+    assert abs(np.corrcoef(logs[1:], logs[:-1])[0, 1]) < 4 / DRAWS**0.5
+
+
+def test_a_floor_lifts_what_is_below_and_leaves_the_median() -> None:
+    drawn = draws_us(Lognormal(kind="lognormal", median_us=300, sigma=0.5, floor_us=200))
+    assert drawn.min() == 200
+    assert np.median(drawn) == pytest.approx(300, rel=0.01)
+
+
+def test_a_file_is_drawn_from_with_replacement(tmp_path: Path) -> None:
+    file = tmp_path / "delays.txt"
+    file.write_text("100\n100.5\n7e2\n100\n")
+    values, counts = np.unique(draws_us(Empirical(kind="empirical", file=file)), return_counts=True)
+    assert values.tolist() == [100, 100.5, 700]
+    assert counts / DRAWS == pytest.approx(np.array([0.5, 0.25, 0.25]), abs=0.01)
+
+
+def test_a_draw_depends_on_what_is_delayed_and_on_nothing_else() -> None:
+    model = Lognormal(kind="lognormal", median_us=300, sigma=0.5)
+    whole = draws_us(model)
+    single = [Delays(model, 7, "orders", "ann").draw_ns(np.array([number]))[0] for number in (1, 500, 90)]
+    assert single == [round(whole[number - 1] * 1000) for number in (1, 500, 90)]
+    other = [
+        draws_us(model, seed=8),
+        draws_us(model, name="bob"),
+        Delays(model, 7, "feed", "ann").draw_ns(NUMBERS) / 1000,
+    ]
+    for drawn in other:
+        assert abs(np.corrcoef(np.log(whole), np.log(drawn))[0, 1]) < 4 / DRAWS**0.5
+
+
+def test_a_line_keeps_the_order() -> None:
+    line = Line(Delays(Lognormal(kind="lognormal", median_us=300, sigma=2), 1, "feed", "ann"))
+    times_ns = np.arange(1000) * 1000
+    line.put(times_ns[:500], np.arange(500), range(500))
+    line.put(times_ns[500:], np.arange(500, 1000), range(500, 1000))
+    seen: list[int] = []
+    while len(seen) < 1000:
+        now_ns = line.next_ns
+        assert line.take(now_ns - 1) == []
+        items = line.take(now_ns)
+        assert items
+        assert all(times_ns[item] <= now_ns for item in items)
+        seen += items
+    assert seen == list(range(1000))
+
+
+def test_an_account_has_its_own_latency_or_everybodys() -> None:
+    config = load_config(
+        overrides={
+            "latency": {"seed": 3, "orders": {"kind": "constant", "delay_us": 50}},
+            "accounts": {"near": {"latency": {}}, "far": {"latency": {"feed": {"kind": "constant", "delay_us": 900}}}},
+        }
+    )
+    latencies = Latencies(config.latency, config.latencies)
+    given = {name: (latencies.orders(name), latencies.feed(name)) for name in ("near", "far", "other")}
+    drawn = {
+        name: [None if each is None else int(each.draw_ns(NUMBERS[:1])[0]) for each in both]
+        for name, both in given.items()
+    }
+    assert drawn == {"near": [None, None], "far": [None, 900_000], "other": [50_000, None]}
+    assert not config.needs_full_rule_book
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        ({"kind": "constant", "delay_us": -1}, "delay_us"),
+        ({"kind": "constant", "delay_us": float("nan")}, "delay_us"),
+        ({"kind": "constant", "delay_us": 4e9}, "delay_us"),
+        ({"kind": "constant"}, "delay_us"),
+        ({"kind": "lognormal", "median_us": 0, "sigma": 1}, "median_us"),
+        ({"kind": "lognormal", "median_us": 10, "sigma": -1}, "sigma"),
+        ({"kind": "lognormal", "median_us": 10, "sigma": float("inf")}, "sigma"),
+        ({"kind": "lognormal", "median_us": 10, "sigma": 1, "floor_us": -2}, "floor_us"),
+        ({"kind": "gamma", "delay_us": 1}, "constant"),
+        ({"kind": "empirical"}, "file"),
+        ({"delay_us": 1}, "kind"),
+    ],
+)
+def test_models_that_cannot_be_are_told(model: dict[str, object], word: str) -> None:
+    for where in ({"latency": {"orders": model}}, {"accounts": {"ann": {"latency": {"feed": model}}}}):
+        with pytest.raises(ConfigError, match=word):
+            load_config(overrides=where)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("", "is empty"), ("5\nnan\n", ":2:.*'nan'"), ("5\n6\n-1\n", ":3:.*'-1'"), ("5\n\n6\n", ":2:.*''"), ("fast\n", ":1:.*'fast'"), ("inf\n", ":1:")],
+)  # fmt: skip
+def test_lines_that_are_no_delay_are_told_by_number(text: str, word: str, tmp_path: Path) -> None:
+    file = tmp_path / "delays.txt"
+    file.write_text(text)
+    config = load_config(
+        overrides={"accounts": {"ann": {"latency": {"orders": {"kind": "empirical", "file": str(file)}}}}}
+    )
+    with pytest.raises(ConfigError, match=f"delays.txt{word}" if word.startswith(":") else word):
+        Latencies(config.latency, config.latencies)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    config = load_config(overrides={"latency": {"feed": {"kind": "empirical", "file": str(tmp_path / "none.txt")}}})
+    with pytest.raises(ConfigError, match=r"none.txt: .* cannot be read"):
+        Latencies(config.latency, config.latencies)
