@@ -24,7 +24,7 @@ def long_share(amount: int, part: int, whole: int) -> int:
     return amount // whole * part + share
 
 
-@inlined
+@compiled
 def share_of(amount: int, part: int, whole: int) -> int:
     """amount x part / whole, rounded toward 0, for 0 <= part <= whole < 2^62."""
     size = abs(amount)
@@ -40,14 +40,14 @@ def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
     """A fill of `lots` (below 0: sold) for the balances of one account and symbol."""
     before = balance[POSITION]
     after = before + lots
-    if before == 0 or (before > 0) == (lots > 0):
+    balance[POSITION] = after
+    balance[CASH] -= notional
+    if before == 0 or (before ^ lots) >= 0:
         balance[COST] += notional
-    elif after == 0 or (after > 0) == (lots > 0):
+    elif after == 0 or (after ^ lots) >= 0:
         balance[COST] = after * price
     else:
         balance[COST] -= share_of(balance[COST], abs(lots), abs(before))
-    balance[POSITION] = after
-    balance[CASH] -= notional
 
 
 @compiled

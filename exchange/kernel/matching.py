@@ -193,10 +193,9 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
                 state, row, events, count, FILL, taker, symbol, side, order_id, 0, row.command_id, price,
                 qty, left, 0, 0, match_id,
             )  # fmt: skip
-            if side == BID:
-                settle_trade(state, symbol, taker, maker, price, qty, TAKER_FEE, MAKER_FEE)
-            else:
-                settle_trade(state, symbol, maker, taker, price, qty, MAKER_FEE, TAKER_FEE)
+            buyer, seller = (taker, maker) if side == BID else (maker, taker)
+            bought, sold = (TAKER_FEE, MAKER_FEE) if side == BID else (MAKER_FEE, TAKER_FEE)
+            settle_trade(state, symbol, buyer, seller, price, qty, bought, sold)
             if leaves == 0:
                 take_out(state, slot)
             else:
