@@ -44,7 +44,7 @@ def operation(
         return [Operation(CommandKind.UNCROSS, symbol)]
     if which < 0.45:
         return [Operation(CommandKind.TIME)]
-    if which < 0.48:
+    if which < 0.46:
         where = symbol if draw(0, 2) else ALL_SYMBOLS
         return [Operation(CommandKind.PURGE, where, draw(-1, participants), draw(0, 3))]
     if which < 0.7:
