@@ -12,7 +12,7 @@ from serl.exchange.config import time_of_day_text
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
+def stopped_by_signals() -> Iterator[threading.Event]:
     """Set by SIGINT and SIGTERM, which otherwise could end the program between an event and its commands. What is ignored stays so."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -50,7 +50,7 @@ def record(connect: str, output: Path, symbols: str | None, seconds: float, curv
 
     console = Console()
     gap = None
-    with day_writer(output) as writer, _stopped_by_signals() as stop:
+    with day_writer(output) as writer, stopped_by_signals() as stop:
         recorder = Recorder(connect, writer, tuple(symbols.split(",")) if symbols else (), curve)
         click.echo(f"recording {connect}; Ctrl-C ends the file")
         try:

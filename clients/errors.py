@@ -56,3 +56,7 @@ class ReportGap(SerlError, RuntimeError):
 
 class FeedGap(SerlError, RuntimeError):
     """Messages of the feed are missing: what came after them would be a market that never was."""
+
+
+class NotEvents(SerlError, ValueError):
+    """A file that is to be gone on with holds something else."""

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,8 @@ OPERATIONS = {
     "intraday": (20, 3), "volatility": (20, 4), "closing": (20, 5), "closed": (20, 6),
 }  # fmt: skip
 """CommandKind, and the Phase."""
+HALT_REASONS = ["operator", "news", "volatility", "technical", "regulatory"]
+"""HaltReason, from 1 on."""
 
 
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
@@ -162,7 +165,45 @@ OPERATIONS = {
 @click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
 @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def operate(what: str, symbol: int, connect: str, token: str) -> None:
+@click.option("--reason", type=click.Choice(HALT_REASONS), help="Of a halt: everybody is told.")
+def operate(what: str, symbol: int, connect: str, token: str, reason: str | None) -> None:
     """Ends the day (cancels DAY orders), halts or resumes a symbol, brings it into a phase of the day, or holds an auction now."""
-    _ask(connect, "admin", 163, 1, token, *OPERATIONS[what][:1], symbol, *OPERATIONS[what][1:])
+    kind, *flags = OPERATIONS[what]
+    if reason is not None:
+        if what != "halt":
+            raise ConfigError(f"--reason is for halt; got {what}")
+        flags = [HALT_REASONS.index(reason) + 1]
+    _ask(connect, "admin", 163, 1, token, kind, symbol, *flags)
     click.echo(f"{what}: done")
+
+
+@exchange.command("purge", epilog="Example: serl exchange purge alice --side sell")
+@click.argument("participant")
+@click.option("--symbol", type=int, help="Symbol number. [all]")
+@click.option("--side", type=click.Choice(["buy", "sell"]), help="[both]")
+@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
+def purge(participant: str, symbol: int | None, side: str | None, connect: str, token: str) -> None:
+    """Cancels the open orders of a participant."""
+    where, flags = 0xFFFF if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
+    click.echo(f"{_ask(connect, 'admin', 165, 1, token, participant, where, flags)[5]} orders cancelled")
+
+
+@exchange.command("account", epilog="Example: serl exchange account alice")
+@click.argument("participant")
+@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@click.option("--token", default="", help="The participant's token or an operator's, where the exchange has tokens.")
+def account(participant: str, connect: str, token: str) -> None:
+    """Prints what a participant holds and has made, by symbol, in ticks x lots; open positions are worth the last trade."""
+    from serl.exchange.account import Account
+    from serl.exchange.records import MICRO
+
+    names = {number: name for number, name, *_ in _ask(connect, "queries", 128, 1)[5][1]}
+    click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
+    for symbol, last_ticks, *balances in _ask(connect, "queries", 136, 2, token, participant)[5]:
+        held = Account.of(balances)
+        fees = Decimal(held.fees_microticks) / MICRO
+        click.echo(
+            f"{names[symbol]:12}{held.position_lots:14,}{held.cash_ticks:20,}{held.realised_ticks:20,}"
+            f"{held.unrealised_ticks(last_ticks):20,}{fees:20,}"
+        )

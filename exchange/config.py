@@ -1,5 +1,6 @@
 """Settings of the exchange: configs/exchange.yaml, overlaid by the user's file and the command line."""
 
+import hmac
 import ipaddress
 import re
 from decimal import Decimal, InvalidOperation
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
-from serl.exchange.records import CASH_MAX, TICK_ENTRIES_MAX, SelfTrade, Setting
+from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -38,6 +39,21 @@ class PhaseConfig(_Section):
         return value
 
 
+class FeesConfig(_Section):
+    """Of a fill: microticks a lot and millionths of the notional; below 0: rebates. docs/orders.md, Fees."""
+
+    maker_microticks: int = 0
+    maker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+    taker_microticks: int = 0
+    taker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+    auction_microticks: int = 0
+    auction_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
+
+    def rules(self) -> list[tuple[Rule, int]]:
+        """As RULE commands take them."""
+        return [(Rule[name.upper()], value) for name, value in self]
+
+
 class SymbolConfig(_Section):
     """Reference data and rules of one symbol; docs/orders.md explains the rules."""
 
@@ -53,6 +69,7 @@ class SymbolConfig(_Section):
     band_low_ticks: int = Field(0, ge=0)
     band_high_ticks: int = Field(0, ge=0)
     band_action: Literal["reject", "auction"] = "reject"
+    fees: FeesConfig = FeesConfig()
 
     @property
     def reference(self) -> dict[str, str]:
@@ -124,6 +141,18 @@ class LoginConfig(_Section):
     tokens: dict[str, str] = {}
     operators: list[str] = []
     curve_keys: Path | None = None
+
+    def is_operator(self, token: object) -> bool:
+        """Whether an operator's token was given; any will do where there are no tokens."""
+        return not self.tokens or any(self._is_of(name, token) for name in self.operators)
+
+    def may_see(self, name: str, token: object) -> bool:
+        """Whether it was the participant's own token, or an operator's."""
+        return self._is_of(name, token) or self.is_operator(token)
+
+    def _is_of(self, name: str, token: object) -> bool:
+        own = self.tokens.get(name)
+        return own is not None and isinstance(token, str) and hmac.compare_digest(own.encode(), token.encode())
 
 
 class LimitsConfig(_Section):
@@ -283,6 +312,14 @@ def _check(config: ExchangeConfig) -> None:
         raise ConfigError(
             f"limits: qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
         )
+    most = FEE_LOTS_MAX // config.limits.qty_lots_max
+    for symbol in config.symbols:
+        for rule, value in symbol.fees.rules():
+            if abs(value) > most:
+                raise ConfigError(
+                    f"symbols.{symbol.name}.fees.{rule.name.lower()}: -{most} to {most} (2^62 / qty_lots_max) is due, so that a fee "
+                    f"cannot overflow; got {value}"
+                )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
         raise ConfigError(
             f"limits.message_bytes_max: {config.limits.bulk_rows_max} bulk rows need "

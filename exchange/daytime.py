@@ -139,8 +139,10 @@ def _rules(symbol: SymbolConfig, number: int) -> list[Rows]:
         (Rule.BAND_LOW, symbol.band_low_ticks, 0), (Rule.BAND_HIGH, symbol.band_high_ticks, 0),
         (Rule.BAND_ACTION, int(symbol.band_action == "auction"), 0),
     ]  # fmt: skip
+    said += [(rule, value, 0) for rule, value in symbol.fees.rules()]
     plain = SymbolConfig(name=symbol.name)
     usual = [plain.lot_multiple, 0, plain.band_low_ticks, plain.band_high_ticks, 0]
+    usual += [value for _, value in plain.fees.rules()]
     changed = [rule for rule, value in zip(said, usual, strict=True) if rule[1] != value]
     changed += [(Rule.TICK, multiple, start) for start, multiple in sorted(symbol.tick_table.items())]
     return [

@@ -13,7 +13,7 @@ from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
 from serl.exchange.outbound import Copies
-from serl.exchange.records import EVENT, PHASE, EventFlag, EventKind, Rows
+from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 
 CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118}
 _KINDS = tuple(CHANNELS.values())
@@ -283,8 +283,12 @@ class Feed:
 
 
 def status_of(state: Any, symbol: int) -> list[int]:
-    """[halted, phase] of a symbol."""
-    return [int(state.halted[symbol]), int(state.symbols[symbol, PHASE])]
+    """[halted, phase, HaltReason] of a symbol; the reason of an interruption by the band is VOLATILITY."""
+    halted, phase, reason = (
+        int(value) for value in (state.halted[symbol], *state.symbols[symbol, [PHASE, HALT_REASON]])
+    )
+    interrupted = phase == Phase.VOLATILITY and not halted
+    return [halted, phase, int(HaltReason.VOLATILITY) if interrupted else reason]
 
 
 def _level_one(state: Any, symbol: Any) -> bytes:

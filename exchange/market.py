@@ -10,6 +10,7 @@ from functools import cache
 
 import numpy as np
 
+from serl.exchange.account import Account
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.handle import bind
@@ -38,11 +39,15 @@ from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
 from serl.exchange.records import (
     CASH_MAX,
     EVENT,
+    FEE_COLUMNS,
+    HALT_REASON,
+    HAS_FEES,
     HIGH_TICKS,
     LAST_TICKS,
     LEVEL,
     LOT,
     LOW_TICKS,
+    MAKER_FEE,
     ORDER,
     PHASE,
     SPECIAL,
@@ -189,6 +194,10 @@ class Market:
         price, volume, imbalance = indicative(self.state, symbol)
         return int(price), int(volume), int(imbalance)
 
+    def account(self, participant: int, symbol: int = 0) -> Account:
+        """What a participant has made of its trades in a symbol: position, cash, profit, fees."""
+        return Account.of(self.state.balances[participant, symbol])
+
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""
         state = self.state
@@ -199,8 +208,7 @@ class Market:
             counters=state.counter[list(COUNTED_PLACES)],
             last_command_id=state.last_command_id[:used].copy(),
             report=state.report[:used].copy(),
-            position_lots=state.position_lots[:used].copy(),
-            cash_ticks=state.cash_ticks[:used].copy(),
+            balances=state.balances[:used].copy(),
             halted=state.halted.copy(),
             symbols=state.symbols.copy(),
             accounts=state.accounts[:used].copy(),
@@ -217,8 +225,7 @@ class Market:
         used = len(snapshot.report)
         state.last_command_id[:used] = snapshot.last_command_id
         state.report[:used] = snapshot.report
-        state.position_lots[:used] = snapshot.position_lots
-        state.cash_ticks[:used] = snapshot.cash_ticks
+        state.balances[:used] = snapshot.balances
         state.halted[:] = snapshot.halted
         state.symbols[:], state.accounts[:used], state.terms[:used] = (
             snapshot.symbols,
@@ -257,7 +264,8 @@ class Market:
 def _is_plain(snapshot: Snapshot) -> bool:
     """Whether the plain rules are all that is needed to go on."""
     rules = snapshot.symbols.copy()
-    rules[:, [LAST_TICKS, HIGH_TICKS, LOW_TICKS]] = 0
+    rules[:, [LAST_TICKS, HIGH_TICKS, LOW_TICKS, HALT_REASON, HAS_FEES]] = 0
+    rules[:, MAKER_FEE : MAKER_FEE + FEE_COLUMNS] = 0
     rules[:, LOT] -= 1
     special = (
         snapshot.orders["time_in_force"].max(initial=0) > TimeInForce.FOK

@@ -10,10 +10,11 @@ import zmq
 
 from serl.exchange import wire
 from serl.exchange.clock import Clock
+from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.feed import status_of
 from serl.exchange.gateway.gate import MESSAGES
-from serl.exchange.records import EventFlag, EventKind
+from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -21,10 +22,13 @@ from serl.exchange.wire import Kind, Refusal, pack
 class Queries:
     """Answers the queries socket."""
 
-    def __init__(self, core: Core, clock: Clock, sessions: Sessions, socket: "zmq.Socket[bytes]") -> None:
+    def __init__(
+        self, core: Core, clock: Clock, sessions: Sessions, login: LoginConfig, socket: "zmq.Socket[bytes]"
+    ) -> None:
         self._core = core
         self._clock = clock
         self._sessions = sessions
+        self._login = login
         self._socket = socket
         self._started = time.monotonic()
 
@@ -51,8 +55,10 @@ class Queries:
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
+        if kind == Kind.ACCOUNT:
+            return self._account(*wire.expect(message, "[136, request, token, name]", int, str, str)[1:])
         if kind not in forms:
-            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 135")
+            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 136")
         form = forms[Kind(kind)]
         wire.expect(message, form, *[int] * form.count(","))
         if kind == Kind.INFO:
@@ -74,6 +80,15 @@ class Queries:
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
+
+    def _account(self, token: str, name: str) -> list[list[int]]:
+        """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
+        if not self._login.may_see(name, token):
+            raise Refusal("login", f"no participant {name[:80]!r} with this token; an operator's does, too")
+        state = self._core.market.state
+        balances = state.balances[self._sessions.number(name)]
+        traded = np.flatnonzero(balances.any(axis=1)).tolist()
+        return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
         """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""

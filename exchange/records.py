@@ -24,7 +24,7 @@ class CommandKind(IntEnum):
     MASS_CANCEL = 5  # every order of the participant; in symbol, or everywhere with symbol = ALL_SYMBOLS
     TERM = 6  # one more term for the participant's next NEW with flag TERMS: flags = Term, price_ticks = value
     END_DAY = 16  # cancels every DAY order
-    HALT = 17
+    HALT = 17  # flags = HaltReason
     RESUME = 18
     PRINT = 19  # a trade outside the visible book (hidden order, cross): published, changes nothing
     PHASE = 20  # flags = Phase
@@ -32,6 +32,7 @@ class CommandKind(IntEnum):
     TIME = 22  # time has passed: what expires by time_ns does
     ACCOUNT = 23  # order_id = participant, flags = Setting, price_ticks = value
     RULE = 24  # flags = Rule, price_ticks = value
+    PURGE = 25  # a mass cancel for participant order_id
 
 
 class Side(IntEnum):
@@ -119,6 +120,17 @@ class Phase(IntEnum):
     CLOSED = 6
 
 
+class HaltReason(IntEnum):
+    """Why a symbol is halted."""
+
+    NONE = 0  # none was given, or it is not halted
+    OPERATOR = 1
+    NEWS = 2
+    VOLATILITY = 3
+    TECHNICAL = 4
+    REGULATORY = 5
+
+
 class Setting(IntEnum):
     """Of an account."""
 
@@ -140,6 +152,12 @@ class Rule(IntEnum):
     BAND_LOW = 3
     BAND_HIGH = 4
     BAND_ACTION = 5
+    MAKER_MICROTICKS = 6  # fee of a lot
+    MAKER_PPM = 7  # of the notional
+    TAKER_MICROTICKS = 8
+    TAKER_PPM = 9
+    AUCTION_MICROTICKS = 10
+    AUCTION_PPM = 11
 
 
 class EventKind(IntEnum):
@@ -153,7 +171,7 @@ class EventKind(IntEnum):
     REPLACED = 6
     RESTED = 7
     PRINT = 8
-    HALTED = 9
+    HALTED = 9  # flags = HaltReason
     RESUMED = 10
     MASS_CANCELLED = 11
     DAY_ENDED = 12
@@ -218,10 +236,17 @@ class Reason(IntEnum):
     NO_ROOM = 44
     KILL = 45
     NOT_REDUCING = 46
+    PURGED = 47  # by an operator
 
 
 CASH_MAX = 1 << 53
 """Ticks x lots of the largest trade: a float holds that exactly, and 64 bits the sum of a thousand of them."""
+
+FEE_PPM_MAX = 1_000_000
+"""All of the notional."""
+FEE_LOTS_MAX = 1 << 62
+"""Microticks x lots of the largest trade's fee by the lot."""
+MICRO = 1_000_000
 
 ALL_SYMBOLS = 0xFFFF
 """COMMAND.symbol of a mass cancel that means every symbol."""
@@ -317,9 +342,16 @@ SPECIAL = np.dtype(
 """An order that is not displayed, or has a display, expiry or link: by symbol, queue, side, price from best to worst, then time."""
 
 # Columns of Snapshot.symbols: what the market knows of a symbol besides its orders
-PHASE, LAST_TICKS, HIGH_TICKS, LOW_TICKS, LOT, MATCHING, BAND_LOW, BAND_HIGH, BAND_ACTION, TICKS = range(10)
+PHASE, LAST_TICKS, HIGH_TICKS, LOW_TICKS, LOT, MATCHING, BAND_LOW, BAND_HIGH, BAND_ACTION, HALT_REASON = range(10)
+HAS_FEES, MAKER_FEE, TAKER_FEE, AUCTION_FEE = 10, 11, 13, 15  # fees: microticks a lot, then ppm of the notional
+FEE_COLUMNS = 6
+TICKS = 17
 TICK_ENTRIES_MAX = 8
 SYMBOL_COLUMNS = TICKS + 2 * TICK_ENTRIES_MAX  # (from price, multiple) each, by price; zeros where there is none
+
+# Places of Snapshot.balances: what an account has made of its trades in a symbol
+POSITION, CASH, COST, FEE, FEE_MICRO = range(5)  # lots; ticks x lots; the rest of FEE in microticks x lots, below MICRO
+BALANCES = 5
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""

@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from serl.exchange.account import Account
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import MarketLimits
 from serl.exchange.records import (
@@ -28,7 +29,7 @@ from serl.exchange.records import (
     TimeInForce,
 )  # fmt: skip
 from serl.exchange.reference_auction import change_phase, hold_auction, price_of
-from serl.exchange.reference_book import Command, Order
+from serl.exchange.reference_book import FEES, Command, Order
 from serl.exchange.reference_checks import check_any, check_change, check_new, check_operation, loses_priority
 from serl.exchange.reference_match import come_to_market
 from serl.exchange.reference_settle import expire, settle
@@ -67,6 +68,7 @@ class ReferenceMarket(State):
             CommandKind.TIME: lambda c: None,
             CommandKind.ACCOUNT: self._set_account,
             CommandKind.RULE: self._set_rule,
+            CommandKind.PURGE: self._purge,
         }
 
     def grant_operator(self, participant: int) -> None:
@@ -183,17 +185,22 @@ class ReferenceMarket(State):
         count = 0
         for order in list(orders):
             if order.key in self.open:
-                self.cancel(
-                    order, reason, c.command_id if order.participant == c.participant and reason != Reason.KILL else 0
-                )
+                own = order.participant == c.participant and reason not in (Reason.KILL, Reason.PURGED)
+                self.cancel(order, reason, c.command_id if own else 0)
                 count += 1
         return count
 
     def _mass_cancel(self, c: Command) -> None:
+        self._cancel_those_of(c.participant, c, c.reason & 0xFF or Reason.MASS_CANCEL)
+
+    def _purge(self, c: Command) -> None:
+        self._cancel_those_of(c.order_id, c, Reason.PURGED)
+
+    def _cancel_those_of(self, participant: int, c: Command, reason: int) -> None:
         sides = ((0, 1), (0,), (1,))[c.flags]
         symbols = range(len(self.books)) if c.symbol == ALL_SYMBOLS else (c.symbol,)
-        gone = [o for o in self.resting() if o.participant == c.participant and o.symbol in symbols and o.side in sides]
-        count = self._cancel_all(c, gone, c.reason & 0xFF or Reason.MASS_CANCEL)
+        gone = [o for o in self.resting() if o.participant == participant and o.symbol in symbols and o.side in sides]
+        count = self._cancel_all(c, gone, reason)
         self.tell(EventKind.MASS_CANCELLED, qty_lots=count)
 
     # -- operators ------------------------------------------------------------------------------------------------
@@ -205,8 +212,9 @@ class ReferenceMarket(State):
     def _halt(self, c: Command) -> None:
         book = self.books[c.symbol]
         book.halted = c.kind == CommandKind.HALT
+        book.halt_reason = c.flags if book.halted else 0
         book.unsettled = True
-        self.tell(EventKind.HALTED if book.halted else EventKind.RESUMED)
+        self.tell(EventKind.HALTED if book.halted else EventKind.RESUMED, flags=book.halt_reason)
 
     def _print(self, c: Command) -> None:
         self.match_id += 1
@@ -233,6 +241,8 @@ class ReferenceMarket(State):
         book = self.books[c.symbol]
         if c.flags == Rule.TICK:
             book.ticks[c.order_id] = c.price_ticks
+        elif c.flags in FEES:
+            book.fees[Rule(c.flags)] = c.price_ticks
         else:
             setattr(book, RULE_NAMES[Rule(c.flags)], c.price_ticks)
         book.unsettled = True
@@ -256,6 +266,10 @@ class ReferenceMarket(State):
     def indicative(self, symbol: int) -> tuple[int, int, int]:
         """(price_ticks, volume_lots, demand - supply there in lots) of an auction now; zeros where nothing would trade."""
         return price_of(self.books[symbol])
+
+    def account(self, participant: int, symbol: int = 0) -> Account:
+        """What a participant has made of its trades in a symbol."""
+        return self.balances[participant, symbol].account()
 
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""

@@ -1,6 +1,6 @@
 """Phases and auctions of the reference market."""
 
-from serl.exchange.records import CommandFlag, EventKind, Phase, Queue, Reason, Side, TimeInForce
+from serl.exchange.records import CommandFlag, EventKind, Phase, Queue, Reason, Rule, Side, TimeInForce
 from serl.exchange.reference_book import COLLECTING, MARKET, Book, Order
 from serl.exchange.reference_match import exchange_lots, leave_continuous, part_from, renew
 from serl.exchange.reference_state import AUCTION, MAKER, State, unseen
@@ -106,7 +106,8 @@ def _first(book: Book, side: int) -> Order | None:
 
 def _match(state: State, buy: Order, sell: Order, price_ticks: int) -> int:
     lots = min(buy.open_lots, sell.open_lots)
-    exchange_lots(state, sell, buy, lots, price_ticks)
+    fees = dict.fromkeys((sell, buy), Rule.AUCTION_MICROTICKS)
+    exchange_lots(state, state.books[sell.symbol], fees, lots, price_ticks)
     for order, flags in ((sell, MAKER | AUCTION), (buy, AUCTION)):
         state.tell(
             EventKind.FILL, order, price_ticks=price_ticks, qty_lots=lots, match_id=state.match_id,

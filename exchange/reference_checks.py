@@ -2,9 +2,12 @@
 
 from serl.exchange.records import (
     ALL_SYMBOLS,
+    FEE_LOTS_MAX,
+    FEE_PPM_MAX,
     TICK_ENTRIES_MAX,
     CommandFlag,
     CommandKind,
+    HaltReason,
     Phase,
     Queue,
     Reason,
@@ -28,6 +31,7 @@ SYMBOL_KINDS = frozenset(
         CommandKind.PHASE, CommandKind.UNCROSS, CommandKind.RULE,
     }
 )  # fmt: skip
+CANCELLING = frozenset({CommandKind.MASS_CANCEL, CommandKind.PURGE})
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
 SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1}
 """Of the settings that are not just 0 or more."""
@@ -40,7 +44,7 @@ def check_any(state: State, c: Command) -> Reason:
     own_setting = c.kind == CommandKind.ACCOUNT and c.order_id == c.participant and c.flags == Setting.SELF_TRADE
     if c.kind in OPERATOR_KINDS and c.participant not in state.operators and not own_setting:
         return Reason.NOT_PERMITTED
-    named = c.kind in SYMBOL_KINDS or (c.kind == CommandKind.MASS_CANCEL and c.symbol != ALL_SYMBOLS)
+    named = c.kind in SYMBOL_KINDS or (c.kind in CANCELLING and c.symbol != ALL_SYMBOLS)
     return Reason.UNKNOWN_SYMBOL if named and c.symbol >= len(state.books) else Reason.NONE
 
 
@@ -131,7 +135,8 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
     if new and _could_rest(book, order) and 0 < account[Setting.ORDERS_OPEN_MAX] <= len(own):
         return Reason.LIMIT_ORDERS
     alike = [other for other in own if other is not order and (other.symbol, other.side) == (order.symbol, order.side)]
-    position = state.position_lots[order.participant, order.symbol] * (1 if order.side == Side.BUY else -1)
+    held = state.balances[order.participant, order.symbol].position_lots
+    position = held if order.side == Side.BUY else -held
     reached = position + sum(other.left_lots for other in alike) + open_lots
     return Reason.LIMIT_POSITION if 0 < account[Setting.POSITION_LOTS_MAX] < reached else Reason.NONE
 
@@ -207,7 +212,9 @@ def check_change(state: State, c: Command) -> Reason:
 def check_operation(state: State, c: Command) -> Reason:
     """Of all other kinds."""
     match c.kind:
-        case CommandKind.MASS_CANCEL if c.flags > 2:
+        case CommandKind.MASS_CANCEL | CommandKind.PURGE if c.flags > 2:
+            return Reason.BAD_FLAGS
+        case CommandKind.HALT if c.flags > max(HaltReason):
             return Reason.BAD_FLAGS
         case CommandKind.PHASE if c.flags > Phase.CLOSED:
             return Reason.BAD_FLAGS
@@ -215,6 +222,8 @@ def check_operation(state: State, c: Command) -> Reason:
             return Reason.WRONG_PHASE
         case CommandKind.PRINT:
             return _check_print(state, c)
+        case CommandKind.PURGE if not 0 <= c.order_id < state.limits.participants_max:
+            return Reason.BAD_SETTING
         case CommandKind.ACCOUNT if not _is_setting(state, c):
             return Reason.BAD_SETTING
         case CommandKind.RULE if not _is_rule(state, c):
@@ -248,4 +257,8 @@ def _is_rule(state: State, c: Command) -> bool:
             return c.price_ticks in prices
         case Rule.MATCHING | Rule.BAND_ACTION:
             return c.price_ticks in (0, 1)
+        case Rule.MAKER_PPM | Rule.TAKER_PPM | Rule.AUCTION_PPM:
+            return abs(c.price_ticks) <= FEE_PPM_MAX
+        case Rule.MAKER_MICROTICKS | Rule.TAKER_MICROTICKS | Rule.AUCTION_MICROTICKS:
+            return abs(c.price_ticks) <= FEE_LOTS_MAX // state.limits.qty_lots_max
     return False

@@ -8,6 +8,7 @@ from serl.exchange.records import (
     Phase,
     Queue,
     Reason,
+    Rule,
     SelfTrade,
     Side,
     TimeInForce,
@@ -160,7 +161,8 @@ def _prevent(state: State, order: Order, other: Order, mode: int) -> None:
 
 def _match(state: State, order: Order, other: Order, lots: int) -> None:
     price = other.queue_ticks
-    exchange_lots(state, other, order, lots, price)
+    fees = {other: Rule.MAKER_MICROTICKS, order: Rule.TAKER_MICROTICKS}
+    exchange_lots(state, state.books[order.symbol], fees, lots, price)
     fill = {"price_ticks": price, "qty_lots": lots, "match_id": state.match_id}
     state.tell(EventKind.FILL, other, command_id=0, flags=MAKER | unseen(other), **fill)
     state.tell(EventKind.FILL, order, **fill)
@@ -175,17 +177,16 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
             state.end_link(order)
 
 
-def exchange_lots(state: State, one: Order, other: Order, lots: int, price_ticks: int) -> None:
-    """The new match between two orders: their open lots, positions and cash, and the symbol's last trade."""
-    book = state.books[one.symbol]
+def exchange_lots(state: State, book: Book, fees: dict[Order, Rule], lots: int, price_ticks: int) -> None:
+    """The new match between two orders, each with its fee: their open lots and balances, and the symbol's last trade."""
     state.match_id += 1
-    for order in (one, other):
+    for order in sorted(fees, key=lambda order: order.side):
         order.open_lots -= lots
         if order.min_lots > order.open_lots:
             order.min_lots = order.open_lots
-        account, bought = (order.participant, order.symbol), lots if order.side == Side.BUY else -lots
-        state.position_lots[account] += bought
-        state.cash_ticks[account] -= bought * price_ticks
+        balances = state.balances[order.participant, order.symbol]
+        balances.trade(lots if order.side == Side.BUY else -lots, price_ticks)
+        balances.fees_microticks += book.fee_microticks(fees[order], lots, price_ticks)
     book.high_ticks = max(book.high_ticks, price_ticks)
     book.low_ticks = min(book.low_ticks or price_ticks, price_ticks)
     book.last_ticks = price_ticks

@@ -2,19 +2,31 @@
 
 import numpy as np
 
+from serl.exchange.account import Account
 from serl.exchange.records import (
     ACCOUNT_COLUMNS,
     ACCOUNT_SELF_TRADE,
+    BALANCES,
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
+    CASH,
+    COST,
+    FEE,
+    FEE_COLUMNS,
+    FEE_MICRO,
+    HALT_REASON,
+    HAS_FEES,
     HIGH_TICKS,
     LAST_TICKS,
     LOT,
     LOW_TICKS,
+    MAKER_FEE,
     MATCHING,
+    MICRO,
     ORDER,
     PHASE,
+    POSITION,
     SPECIAL,
     SYMBOL_COLUMNS,
     TERM_COLUMNS,
@@ -22,13 +34,15 @@ from serl.exchange.records import (
     Queue,
     Rows,
 )  # fmt: skip
-from serl.exchange.reference_book import Book, Order
+from serl.exchange.reference_account import Balances
+from serl.exchange.reference_book import FEES, Book, Order
 from serl.exchange.reference_state import State
 from serl.exchange.snapshot import Snapshot, participants_used
 
 COLUMNS = {
     "phase": PHASE, "last_ticks": LAST_TICKS, "high_ticks": HIGH_TICKS, "low_ticks": LOW_TICKS, "lot": LOT,
     "matching": MATCHING, "band_low": BAND_LOW, "band_high": BAND_HIGH, "band_action": BAND_ACTION,
+    "halt_reason": HALT_REASON,
 }  # fmt: skip
 ORDER_NAMES, SPECIAL_NAMES = ORDER.names or (), SPECIAL.names or ()
 
@@ -56,18 +70,16 @@ def snapshot(state: State) -> Snapshot:
     last_command_id, report = np.array(state.last_command_id, np.int64), np.array(state.report, np.int64)
     accounts = np.array(state.accounts, np.int64).reshape(-1, ACCOUNT_COLUMNS)
     used = participants_used(last_command_id, report, accounts)
-    balances = np.zeros((2, state.limits.participants_max, len(state.names)), np.int64)
-    for amounts, kept in zip(balances, (state.position_lots, state.cash_ticks), strict=True):
-        for account, balance in kept.items():
-            amounts[account] = balance
+    balances = np.zeros((state.limits.participants_max, len(state.names), BALANCES), np.int64)
+    for account, kept in state.balances.items():
+        balances[account] = _balances_row(kept)
     return Snapshot(
         orders=order_rows(state),
         specials=special_rows(state),
         counters=np.array([state.event_sequence, state.match_id, state.order_number, state.command_sequence], np.int64),
         last_command_id=last_command_id[:used],
         report=report[:used],
-        position_lots=balances[0, :used],
-        cash_ticks=balances[1, :used],
+        balances=balances[:used],
         halted=np.array([book.halted for book in state.books], np.uint8),
         symbols=np.array([_symbol_row(book) for book in state.books], np.int64),
         accounts=accounts[:used],
@@ -77,10 +89,18 @@ def snapshot(state: State) -> Snapshot:
     )
 
 
+def _balances_row(kept: Balances) -> list[int]:
+    row = [0] * BALANCES
+    row[POSITION], row[CASH], row[COST] = kept.position_lots, kept.cash_ticks, kept.cost_ticks
+    row[FEE], row[FEE_MICRO] = divmod(kept.fees_microticks, MICRO)
+    return row
+
+
 def _symbol_row(book: Book) -> list[int]:
     row = [0] * SYMBOL_COLUMNS
     for name, column in COLUMNS.items():
         row[column] = getattr(book, name)
+    row[HAS_FEES], row[MAKER_FEE : MAKER_FEE + FEE_COLUMNS] = any(book.fees.values()), book.fees.values()
     for place, entry in enumerate(sorted(book.ticks.items())):
         row[TICKS + 2 * place : TICKS + 2 * place + 2] = entry
     return row
@@ -110,9 +130,8 @@ def restore_state(state: State, taken: Snapshot) -> None:
     for name in ("last_command_id", "report", "accounts"):
         rows = getattr(taken, name).tolist()
         getattr(state, name)[: len(rows)] = rows
-    for name in ("position_lots", "cash_ticks"):
-        kept = getattr(taken, name)
-        getattr(state, name).update({account: int(kept[account]) for account in np.ndindex(kept.shape)})
+    for participant, symbol in np.ndindex(taken.balances.shape[:2]):
+        state.balances[participant, symbol] = Balances(*Account.of(taken.balances[participant, symbol]))
     for participant, row in enumerate(taken.terms.tolist()):
         state.terms[participant] = {
             term: row[term] if term < TERM_COLUMNS - 1 else 0 for term in range(TERM_COLUMNS) if row[-1] >> term & 1
@@ -121,5 +140,6 @@ def restore_state(state: State, taken: Snapshot) -> None:
         book.halted, book.unsettled = bool(halted), False
         for name, column in COLUMNS.items():
             setattr(book, name, row[column])
+        book.fees = dict(zip(FEES, row[MAKER_FEE:], strict=False))
         entries = zip(row[TICKS::2], row[TICKS + 1 :: 2], strict=True)
         book.ticks = {start: multiple for start, multiple in entries if multiple}

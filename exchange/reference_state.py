@@ -17,6 +17,7 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )  # fmt: skip
+from serl.exchange.reference_account import Balances
 from serl.exchange.reference_book import MARKET, ON_ITS_WAY, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
@@ -41,8 +42,7 @@ class State:
         self.report = [0] * limits.participants_max
         self.accounts = [[0] * len(Setting) for _ in range(limits.participants_max)]
         self.terms: defaultdict[int, dict[int, int]] = defaultdict(dict)  # participant -> term -> value: not used yet
-        self.position_lots: defaultdict[tuple[int, int], int] = defaultdict(int)  # (participant, symbol)
-        self.cash_ticks: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.balances: defaultdict[tuple[int, int], Balances] = defaultdict(Balances)  # (participant, symbol)
         self.event_sequence = self.match_id = self.order_number = self.command_sequence = 0
         self.command, self.answers = NO_COMMAND, 0
         self.cancelled_at: set[tuple[int, int, int, int]] = (
@@ -94,7 +94,7 @@ class State:
 
     def reduces(self, order: Order) -> bool:
         """Whether what is open of an order brings the position nearer to 0."""
-        position = self.position_lots[order.participant, order.symbol]
+        position = self.balances[order.participant, order.symbol].position_lots
         return order.left_lots <= (-position if order.side == Side.BUY else position)
 
     def is_full(self, symbol: int, queue: int) -> bool:

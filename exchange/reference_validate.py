@@ -24,10 +24,10 @@ def validate(state: State) -> None:
     numbers = [order.order_number for order in resting.values()]
     assert len(set(numbers)) == len(numbers), "two orders have one order_number"
     assert max(numbers, default=0) <= state.order_number, "an order_number was not given out yet"
-    for name in ("position_lots", "cash_ticks"):
-        balances: dict[tuple[int, int], int] = getattr(state, name)
-        for symbol in range(len(state.books)):
-            total = sum(balance for account, balance in balances.items() if account[1] == symbol)
+    for symbol in range(len(state.books)):
+        kept = [balances for account, balances in state.balances.items() if account[1] == symbol]
+        for name in ("position_lots", "cash_ticks"):
+            total = sum(getattr(balances, name) for balances in kept)
             assert total == 0, f"{name} of symbol {symbol} must sum to zero over participants, got {total}"
 
 

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import zmq
 
-from serl.exchange import wire
+from serl.exchange.admin import Admin
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
@@ -24,10 +23,8 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, owner_of
-from serl.exchange.queries import Queries, answer_all
-from serl.exchange.records import CommandKind, Phase, command
+from serl.exchange.queries import Queries
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
 
 
 class PortTaken(SerlError, RuntimeError):
@@ -66,7 +63,8 @@ class Exchange:
         if self.lockstep is not None:
             self.lockstep.daytime = self.daytime
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
-        self.queries = Queries(self.core, self.clock, self.sessions, self._sockets["queries"])
+        self.queries = Queries(self.core, self.clock, self.sessions, config.login, self._sockets["queries"])
+        self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
         self._published = int(self.core.gate.counter[EVENTS])
         self._segment = self.core.journal.events
         self._poll_sockets()
@@ -190,7 +188,7 @@ class Exchange:
 
     def _other_sockets(self) -> None:
         self.queries.answer()
-        answer_all(self._sockets["admin"], self._admin)
+        self.admin.answer()
         self.feed.take_subscriptions(self.core.event_sequence)
 
     def _publish(self) -> None:
@@ -215,66 +213,6 @@ class Exchange:
         for slot in self.sessions.check():
             if self.lockstep is not None:
                 self.lockstep.leave(slot)
-
-    def _admin(self, message: list[Any]) -> bytes:
-        kind, request = message[0], message[1]
-        token = message[2] if len(message) > 2 else None
-        self._check_admin(token)
-        result: Any = 1
-        if kind == Kind.STOP:
-            self.stop("admin STOP")
-        elif kind == Kind.CLOCK:
-            _, _, time_ns, run = wire.expect(message, "[161, request, token, time_ns, run]", int, str, int, int)
-            self._set_clock(lambda: self.clock.set(time_ns, bool(run)))
-        elif kind == Kind.SPEED:
-            _, _, speed_micro = wire.expect(message, "[164, request, token, speed_millionths]", int, str, int)
-            self._set_clock(lambda: self.clock.set_speed(speed_micro / 1e6))
-        elif kind == Kind.SNAPSHOT:
-            self.core.save_snapshot()
-            result = self.core.command_sequence
-        elif kind == Kind.OPERATE:
-            form = "[163, request, token, kind, symbol] or, with a phase, [163, request, token, kind, symbol, phase]"
-            _, _, asked, symbol, *flags = wire.expect(
-                message, form, int, str, *[int] * min(3, max(2, len(message) - 3))
-            )
-            self._operate(asked, symbol, *flags)
-        else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 164")
-        return pack(
-            kind + wire.REPLY, request, self.core.journal.epoch, self.core.event_sequence, self.clock.now_ns(), result
-        )
-
-    def _set_clock(self, change: Callable[[], None]) -> None:
-        try:
-            change()
-        except ConfigError as error:
-            raise Refusal("clock", str(error)) from None
-
-    def _check_admin(self, token: Any) -> None:
-        login = self.config.login
-        allowed = [login.tokens[name] for name in login.operators if name in login.tokens]
-        if login.tokens and token not in allowed:
-            raise Refusal("not_permitted", "the token of an operator is due")
-
-    def _operate(self, kind: int, symbol: int, phase: int = 0) -> None:
-        if kind not in (
-            CommandKind.END_DAY,
-            CommandKind.HALT,
-            CommandKind.RESUME,
-            CommandKind.PHASE,
-            CommandKind.UNCROSS,
-        ):
-            raise Refusal(
-                "malformed", f"END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21) is due; got {kind}"
-            )
-        if not 0 <= phase <= max(Phase):
-            raise Refusal("malformed", f"a phase from 0 to {max(Phase)} is due; got {phase}")
-        if not 0 <= symbol < len(self.config.symbols):
-            raise Refusal(
-                "unknown_symbol", f"a symbol number from 0 to {len(self.config.symbols) - 1} is due; got {symbol}"
-            )
-        number = self.sessions.own_participant()
-        self.core.submit(command(kind, symbol=symbol, flags=phase, participant=number, time_ns=self.clock.now_ns()))
 
     def _close(self) -> None:
         for slot in self.sessions.live():

@@ -128,6 +128,12 @@ class Sessions:
             self._core.journal.save_participants()
         return self._numbers[name]
 
+    def number(self, name: str) -> int:
+        """The number of a participant that has been here; Refusal `login` if there is none of this name."""
+        if name not in self._numbers:
+            raise Refusal("login", f"no participant {name[:80]!r} has logged in yet")
+        return self._numbers[name]
+
     def _is_operator(self, participant: int) -> bool:
         return bool(self._core.market.state.operator[participant])
 

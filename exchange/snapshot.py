@@ -18,8 +18,7 @@ class Snapshot:
     counters: NDArray[np.int64]  # (4,) last event sequence, match id, order number, command sequence
     last_command_id: NDArray[np.int64]  # (P,)
     report: NDArray[np.int64]  # (P,) number of the last report
-    position_lots: NDArray[np.int64]  # (P, S)
-    cash_ticks: NDArray[np.int64]  # (P, S) ticks x lots
+    balances: NDArray[np.int64]  # (P, S, BALANCES)
     halted: NDArray[np.uint8]  # (S,)
     symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)

@@ -5,7 +5,7 @@ import numpy as np
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, State
-from serl.exchange.records import PHASE, Phase, Queue
+from serl.exchange.records import CASH, FEE_MICRO, MICRO, PHASE, POSITION, Phase, Queue
 
 
 def validate(state: State) -> None:
@@ -30,9 +30,15 @@ def validate(state: State) -> None:
     )
     _validate_table(state, open_slots)
     _validate_free(state, len(open_slots))
-    for name in ("position_lots", "cash_ticks"):
-        totals = getattr(state, name).sum(axis=0)
-        assert not totals.any(), f"{name} must sum to zero over participants, got {totals}"
+    _validate_balances(state)
+
+
+def _validate_balances(state: State) -> None:
+    totals = state.balances.sum(axis=0)
+    for name, place in (("positions", POSITION), ("cash", CASH)):
+        assert not totals[:, place].any(), f"{name} must sum to zero over participants, got {totals[:, place]}"
+    rest = state.balances[..., FEE_MICRO]
+    assert ((rest >= 0) & (rest < MICRO)).all(), "the rest of a fee is a whole tick or more"
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:

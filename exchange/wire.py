@@ -36,11 +36,14 @@ class Kind(IntEnum):
     HASH = 133
     STATUS = 134
     INDICATIVE = 135
+    ACCOUNT = 136
     STOP = 160
     CLOCK = 161
     SNAPSHOT = 162
     OPERATE = 163
     SPEED = 164
+    PURGE = 165
+    DROP_COPY = 166
 
 
 REPLY = 16
@@ -59,7 +62,7 @@ ORDER_FORMS = {
     5: "[5, command_id, symbol, time_ns] or [5, command_id, symbol, flags, time_ns]",
     6: "[6, command_id, term, value, time_ns]",
     16: "[16, command_id, time_ns]",
-    17: "[17, command_id, symbol, time_ns]",
+    17: "[17, command_id, symbol, time_ns] or [17, command_id, symbol, reason, time_ns]",
     18: "[18, command_id, symbol, time_ns]",
     19: "[19, command_id, symbol, side, qty_lots, price_ticks, time_ns]",
     20: "[20, command_id, symbol, phase, time_ns]",
@@ -67,6 +70,7 @@ ORDER_FORMS = {
     22: "[22, command_id, time_ns]",
     23: "[23, command_id, participant, setting, value, time_ns]",
     24: "[24, command_id, symbol, rule, value, from_ticks, time_ns]",
+    25: "[25, command_id, participant, symbol, flags, time_ns]",
 }
 
 

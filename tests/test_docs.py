@@ -33,8 +33,11 @@ def test_the_rules_of_a_market_are_written_as_told() -> None:
     (settings,) = blocks("orders.md", "yaml")
     config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))
     assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
-    asks = run("orders.md")["asks"]
-    assert asks["qty_lots"].tolist() == [5]
+    told = run("orders.md")
+    assert told["asks"]["qty_lots"].tolist() == [5]
+    account = told["account"]
+    assert (account.position_lots, account.cash_ticks, account.realised_ticks) == (25, -6250, 0)
+    assert account.unrealised_ticks(260) == 250
 
 
 def test_latencies_are_written_as_told(folder: Path) -> None:

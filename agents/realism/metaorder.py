@@ -175,7 +175,7 @@ def replay_impact(
         parent = ParentOrder(name, side, qty_lots, start_ns, end_ns, interval_ns)
         path, market = follow(with_parent(commands, parent))
         signed = -parent.sign * (path.mid_at(grid) - base)
-        filled = abs(int(market.state.position_lots[EXECUTOR, 0]))
+        filled = abs(market.account(EXECUTOR).position_lots)
         end = int(np.searchsorted(grid, end_ns, side="right")) - 1
         after = path.time_ns[path.own][:, np.newaxis] + lags + 1
         child = -parent.sign * (path.mid_at(after) - without.mid_at(after)).mean(axis=0)

@@ -19,6 +19,7 @@ from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import Refused
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
+from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.wire import Kind
 
 TURN_MESSAGES = 500
@@ -181,9 +182,17 @@ class Link(threading.Thread):
 
     # what operators ask for
 
-    def operate(self, symbol: str, kind: int) -> "Future[str]":
-        """HALT (17) or RESUME (18) of a symbol."""
-        return self._later(lambda done: self._admin(done, Kind.OPERATE, kind, self._view(symbol).number))
+    def halt(self, symbol: str) -> "Future[str]":
+        """Halts a symbol; everybody is told that its operator did."""
+        return self._operate(symbol, CommandKind.HALT, HaltReason.OPERATOR)
+
+    def resume(self, symbol: str) -> "Future[str]":
+        """Lets a symbol trade again."""
+        return self._operate(symbol, CommandKind.RESUME)
+
+    def _operate(self, symbol: str, *command: int) -> "Future[str]":
+        kind, *flags = command
+        return self._later(lambda done: self._admin(done, Kind.OPERATE, kind, self._view(symbol).number, *flags))
 
     def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
         """Sets a scaled clock (None: it stays where it is) and lets it run or holds it."""

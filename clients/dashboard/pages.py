@@ -14,7 +14,7 @@ from serl.clients.dashboard.errors import NotSent
 from serl.clients.dashboard.link import Link
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import SerlError
-from serl.exchange.records import CommandKind, Side
+from serl.exchange.records import Side
 
 FRAME_S = 0.05
 UNSEEN_MAX = 2
@@ -100,7 +100,7 @@ class Page:
             raise NotSent(f"no action {kind!r}; there are {', '.join(ACTIONS)}")
         symbol = str(message["symbol"])
         if kind != "order":
-            return link.operate(symbol, CommandKind.HALT if kind == "halt" else CommandKind.RESUME)
+            return link.halt(symbol) if kind == "halt" else link.resume(symbol)
         side = _within(message["side"], int, Side.BUY, Side.SELL, "side")
         qty_lots = _within(message["qty_lots"], int, 1, WHOLE_MAX, "lots")
         price = message["price_ticks"]

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.clients.book import L2Book
 from serl.clients.dashboard.ring import Ring
-from serl.exchange.records import EVENT, EventFlag, EventKind, Phase
+from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 CHANNELS = ("l2", "trade", "status", "rows")
 """Of the feed; the first makes the book, the last the order flow."""
@@ -32,6 +32,7 @@ class SymbolView:
         self.book = L2Book()
         self.halted: bool | None = None
         self.phase: Phase | None = None
+        self.reason = HaltReason.NONE
         #: [price_ticks, volume_lots, imbalance_lots] of an auction that were held now; None before the exchange has said it
         self.indicative: list[int] | None = None
         #: what each kind of trader sends, as Flow shows it; another object whenever it has changed
@@ -61,8 +62,8 @@ class SymbolView:
             self.take_status(items)
 
     def take_status(self, items: list[int]) -> None:
-        """[halted, phase] as on the feed."""
-        self.halted, self.phase = bool(items[0]), Phase(items[1])
+        """[halted, phase, reason] as on the feed."""
+        self.halted, self.phase, self.reason = bool(items[0]), Phase(items[1]), HaltReason(items[2])
         if not self.collects:
             self.indicative = None
 
@@ -79,7 +80,7 @@ class SymbolView:
     @property
     def state(self) -> tuple[object, ...]:
         """Another one whenever the ladder is another."""
-        return self.book.sequence, self.halted, self.phase, self.indicative
+        return self.book.sequence, self.halted, self.phase, self.reason, self.indicative
 
     def take_trades(self, items: list[list[int]]) -> None:
         """Trades as on the feed, oldest first."""
@@ -125,6 +126,7 @@ class SymbolView:
         return {
             "bids": bids, "asks": asks, "sequence": self.book.sequence, "last": self._last_ticks or None,
             "halted": self.halted, "phase": None if self.phase is None else self.phase.name.lower(), "indicative": self.indicative,
+            "reason": self.reason.name.lower() if self.reason else None,
         }  # fmt: skip
 
 

@@ -150,7 +150,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
         price, at = read_int(buffer, at, size)
     elif (kind == 5 or kind == 17 or kind == 18 or kind == 21) and arity == 4:
         symbol, at = read_int(buffer, at, size)
-    elif (kind == 5 or kind == 20) and arity == 5:
+    elif (kind == 5 or kind == 17 or kind == 20) and arity == 5:
         symbol, at = read_int(buffer, at, size)
         flags, at = read_int(buffer, at, size)
     elif kind == 6 and arity == 5:
@@ -160,6 +160,10 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
         order_id, at = read_int(buffer, at, size)
         flags, at = read_int(buffer, at, size)
         price, at = read_int(buffer, at, size)
+    elif kind == 25 and arity == 6:
+        order_id, at = read_int(buffer, at, size)
+        symbol, at = read_int(buffer, at, size)
+        flags, at = read_int(buffer, at, size)
     elif kind == 24 and arity == 7:
         symbol, at = read_int(buffer, at, size)
         flags, at = read_int(buffer, at, size)

@@ -193,6 +193,22 @@ class Journal:
             for stop in range(len(rows), 0, -PIECE_ROWS):
                 yield rows[max(0, stop - PIECE_ROWS) : stop]
 
+    def following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
+        """The EVENT rows behind that one, in order, at most `limit`; None if the first of them is not kept.
+
+        Fewer where a file ends. O(limit).
+        """
+        self._write_finished()
+        for path in reversed(self.segments("events")):
+            place = sequence + 1 - int(path.stem.partition("-")[2])
+            if place >= 0:
+                stop = place + limit
+                if path == self.events.path:
+                    return self.events.rows[place : min(stop, int(gate.counter[EVENTS]))]
+                rows = read_rows(path, EVENT)[place:stop]
+                return rows[: _used(rows, sequence + 1)] if len(rows) else None
+        return None
+
     def reports(self, participant: int, after: int, gate: Gate, limit: int) -> Rows | None:
         """The participant's EVENT rows with report > after, in order; None if they are more than `limit`.
 

@@ -17,6 +17,7 @@ from serl.exchange.kernel.names import (
     NEW,
     POST_ONLY,
     PRINT,
+    PURGE,
     R_KIND,
     R_OPERATOR,
     R_ORDER,
@@ -26,7 +27,6 @@ from serl.exchange.kernel.names import (
     REDUCE,
     REPLACE,
     RESUME,
-    RULE,
     SET_PHASE,
     TERM,
     TERMED,
@@ -142,7 +142,7 @@ def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) 
         if row.flags != 0 or state.extras.size > 0:
             return _fully(state, commands, index, events, count, EXECUTE)
         return mass_cancel(state, row, events, count)
-    if kind == TERM or SET_PHASE <= kind <= RULE or (END_DAY <= kind <= RESUME and state.extras.size > 0):
+    if kind == TERM or SET_PHASE <= kind <= PURGE or (END_DAY <= kind <= RESUME and state.extras.size > 0):
         return _fully(state, commands, index, events, count, EXECUTE)
     if not END_DAY <= kind <= PRINT:
         return reject(state, row, events, count, R_KIND), DONE

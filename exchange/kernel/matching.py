@@ -4,6 +4,7 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel import ids
+from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
 from serl.exchange.kernel.names import FILL, MAKER, RESTED, RESTING, SEEN, STOP_QUEUE
 from serl.exchange.kernel.state import (
@@ -24,7 +25,7 @@ from serl.exchange.kernel.state import (
     TOTAL,
     State,
 )  # fmt: skip
-from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS
+from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS, MAKER_FEE, TAKER_FEE
 
 
 @inlined
@@ -192,11 +193,9 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
                 state, row, events, count, FILL, taker, symbol, side, order_id, 0, row.command_id, price,
                 qty, left, 0, 0, match_id,
             )  # fmt: skip
-            signed = qty if side == BID else -qty
-            state.position_lots[taker, symbol] += signed
-            state.position_lots[maker, symbol] -= signed
-            state.cash_ticks[taker, symbol] -= signed * price
-            state.cash_ticks[maker, symbol] += signed * price
+            buyer, seller = (taker, maker) if side == BID else (maker, taker)
+            bought, sold = (TAKER_FEE, MAKER_FEE) if side == BID else (MAKER_FEE, TAKER_FEE)
+            settle_trade(state, symbol, buyer, seller, price, qty, bought, sold)
             if leaves == 0:
                 take_out(state, slot)
             else:

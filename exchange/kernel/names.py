@@ -5,6 +5,7 @@ from serl.exchange.records import (
     CommandKind,
     EventFlag,
     EventKind,
+    HaltReason,
     Peg,
     Phase,
     Queue,
@@ -39,6 +40,9 @@ SET_PHASE = int(CommandKind.PHASE)
 UNCROSS = int(CommandKind.UNCROSS)
 TIME = int(CommandKind.TIME)
 ACCOUNT = int(CommandKind.ACCOUNT)
+PURGE = int(CommandKind.PURGE)
+
+HALT_REASON_MAX = int(max(HaltReason))
 
 RESTING = int(EventFlag.RESTING)
 AUCTION = int(EventFlag.AUCTION)
@@ -115,12 +119,14 @@ R_LIMIT_ORDERS = int(Reason.LIMIT_ORDERS)
 R_LIMIT_POSITION = int(Reason.LIMIT_POSITION)
 R_REDUCE = int(Reason.REDUCE_ONLY)
 R_KILLED = int(Reason.KILLED)
+R_PURGED = int(Reason.PURGED)
 R_FIXED = int(Reason.NOT_REPLACEABLE)
 
 RULE_LOT = int(Rule.LOT)
 RULE_TICK = int(Rule.TICK)
 RULE_MATCHING = int(Rule.MATCHING)
 RULE_ACTION = int(Rule.BAND_ACTION)
+RULE_FEES = int(Rule.MAKER_MICROTICKS)
 
 NEWEST = int(SelfTrade.NEWEST)
 OLDEST = int(SelfTrade.OLDEST)

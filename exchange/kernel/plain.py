@@ -16,6 +16,7 @@ from serl.exchange.kernel.names import (
     FOK,
     GROW,
     HALT,
+    HALT_REASON_MAX,
     HALTED,
     IOC,
     MARKET,
@@ -71,7 +72,7 @@ from serl.exchange.kernel.state import (
     TOTAL,
     State,
 )  # fmt: skip
-from serl.exchange.records import ALL_SYMBOLS
+from serl.exchange.records import ALL_SYMBOLS, HALT_REASON
 
 NEEDS_GROWTH = -1
 
@@ -336,8 +337,12 @@ def operate(state: State, row: Any, events: Any, count: int) -> int:
             state, row, events, count, PRINTED, participant, symbol, side, row.order_id, 0, row.command_id,
             row.price_ticks, row.qty_lots, 0, 0, 0, state.counter[MATCH_ID],
         ))  # fmt: skip
-    state.halted[symbol] = row.kind == HALT
-    kind = HALTED if row.kind == HALT else RESUMED
+    halts = row.kind == HALT
+    why = int64(row.flags) if halts else 0
+    if why > HALT_REASON_MAX:
+        return reject(state, row, events, count, R_FLAGS)
+    state.halted[symbol], state.symbols[symbol, HALT_REASON] = halts, why
     return int64(emit(
-        state, row, events, count, kind, participant, symbol, side, row.order_id, 0, row.command_id, 0, 0, 0, 0, 0, 0,
+        state, row, events, count, HALTED if halts else RESUMED, participant, symbol, side, row.order_id, 0,
+        row.command_id, 0, 0, 0, 0, why, 0,
     ))  # fmt: skip

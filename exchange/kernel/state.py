@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.records import ACCOUNT_COLUMNS, LOT, SYMBOL_COLUMNS, TERM_COLUMNS, Queue
+from serl.exchange.records import ACCOUNT_COLUMNS, BALANCES, LOT, SYMBOL_COLUMNS, TERM_COLUMNS, Queue
 
 SLOT = np.dtype(
     [
@@ -118,8 +118,7 @@ class State(NamedTuple):
     last_command_id: NDArray[np.int64]  # (P,)
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
-    position_lots: NDArray[np.int64]  # (P, S)
-    cash_ticks: NDArray[np.int64]  # (P, S) ticks x lots
+    balances: NDArray[np.int64]  # (P, S, BALANCES)
     scratch: NDArray[np.int32]  # (2 W,)
     watched: NDArray[np.int64]  # (S,) special orders, + RULED; 0: the plain rules are all there is to it
     limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0
@@ -147,8 +146,7 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         last_command_id=np.zeros(participants, np.int64),
         report=np.zeros(participants, np.int64),
         operator=np.zeros(participants, np.uint8),
-        position_lots=np.zeros((participants, symbols), np.int64),
-        cash_ticks=np.zeros((participants, symbols), np.int64),
+        balances=np.zeros((participants, symbols, BALANCES), np.int64),
         scratch=np.zeros(2 * window, np.int32),
         watched=np.zeros(symbols, np.int64),
         limited=np.zeros(participants, np.uint8),

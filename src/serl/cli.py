@@ -14,6 +14,7 @@ COMMANDS = {
     "day": ("serl.exchange.history.cli:day", "Import and look at days of market history."),
     "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
     "record": ("serl.clients.cli_record:record", "Write what happens on a running exchange to a day file."),
+    "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of a participant, or of all, to a file."),
     "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
     "data": ("serl.agents.execution.cli_data:data", "How data is split into training, validation and test."),
     "volume-curve": ("serl.agents.execution.cli:volume_curve", "When a day's volume is traded: what VWAP needs."),

@@ -6,6 +6,7 @@ from enum import IntEnum
 from serl.exchange.records import (
     CommandKind,
     EventKind,
+    HaltReason,
     Phase,
     Reason,
     Rows,
@@ -15,11 +16,11 @@ from serl.exchange.records import (
     Term,
 )
 
-COUNTED: tuple[type[IntEnum], ...] = (CommandKind, EventKind, Reason, Term, Phase, Setting, Rule, SelfTrade)
+COUNTED: tuple[type[IntEnum], ...] = (CommandKind, EventKind, Reason, Term, Phase, HaltReason, Setting, Rule, SelfTrade)
 
 
 class Coverage:
-    """How often each member of each enumeration was seen: kinds, reasons and phases in events, the others in commands."""
+    """How often each member of each enumeration was seen: kinds, reasons, phases and halts in events, the others in commands."""
 
     def __init__(self) -> None:
         self.seen: dict[type[IntEnum], Counter[int]] = {kind: Counter() for kind in COUNTED}
@@ -30,6 +31,7 @@ class Coverage:
         self.seen[EventKind].update(events["kind"].tolist())
         self.seen[Reason].update(events["reason"].tolist())
         self.seen[Phase].update(events["flags"][events["kind"] == EventKind.PHASED].tolist())
+        self.seen[HaltReason].update(events["flags"][events["kind"] == EventKind.HALTED].tolist())
         terms, accounts = (commands[commands["kind"] == kind] for kind in (CommandKind.TERM, CommandKind.ACCOUNT))
         self.seen[Term].update(terms["flags"].tolist())
         self.seen[Setting].update(accounts["flags"].tolist())

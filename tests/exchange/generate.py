@@ -189,6 +189,8 @@ class Generator:
             kind, symbol, reason = self._rare(-which / profile.rare, symbol, how)
             if kind in (CommandKind.HALT, CommandKind.RESUME, CommandKind.PRINT, CommandKind.END_DAY):
                 participant = OPERATOR
+            if kind == CommandKind.HALT:
+                flags = int(spare * 7)
         elif (which := which - profile.cancel - profile.reduce - profile.replace) < 0 and self.live:
             kind = int(CommandKind.CANCEL)
             participant, order_id = self.live[int(target * len(self.live))]
@@ -257,7 +259,7 @@ class Generator:
             (qty, (0, -1, limits.qty_lots_max + 1, -(2**63))[int(spare * 4)]),
             (price, (0, -1, limits.price_ticks_max + 1, 2**63 - 1)[int(spare * 4)]),
             (symbol, (SYMBOLS, SYMBOLS + 1, ALL_SYMBOLS - 1, ALL_SYMBOLS)[int(spare * 4)]),
-            (kind, (0, 7, 15, 25, 255)[int(spare * 5)]),
+            (kind, (0, 7, 15, 26, 255)[int(spare * 5)]),
             (kind, (16, 17, 18, 19)[int(spare * 4)]),
             (side, (2, 3, 255)[int(spare * 3)]),
             (tif, (4, 7, 255)[int(spare * 3)]),

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from serl.exchange.records import CommandKind, Phase, Rule, SelfTrade, Setting
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, Phase, Rule, SelfTrade, Setting
 from tests.exchange.generate_orders import Draw
 
 COLLECTING = tuple(phase for phase in Phase if Phase.CONTINUOUS < phase < Phase.CLOSED)
@@ -44,9 +44,12 @@ def operation(
         return [Operation(CommandKind.UNCROSS, symbol)]
     if which < 0.45:
         return [Operation(CommandKind.TIME)]
+    if which < 0.46:
+        where = symbol if draw(0, 2) else ALL_SYMBOLS
+        return [Operation(CommandKind.PURGE, where, draw(-1, participants), draw(0, 3))]
     if which < 0.7:
         return _account(draw(0, participants - 1), Setting(draw(0, int(max(Setting)))), draw, near_ticks)
-    return _rule(symbol, Rule(draw(0, int(max(Rule)))), draw, mid_ticks, int(near_ticks))
+    return _rule(symbol, Rule(draw(0, int(Rule.MAKER_MICROTICKS))), draw, mid_ticks, int(near_ticks))
 
 
 def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) -> list[Operation]:
@@ -75,6 +78,9 @@ def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) 
     if rule == Rule.TICK:
         start = 1000 * draw(0, 9)
         return [made(draw(1, 3), start), made(1, start)]
+    if rule == Rule.MAKER_MICROTICKS:
+        rule = Rule(draw(rule, int(max(Rule))))
+        return [made(draw(-3000, 3000) * (1 if rule % 2 else 997))]
     if rule == Rule.MATCHING:
         return [made(draw(0, 1))]
     if rule == Rule.BAND_ACTION:

@@ -4,7 +4,7 @@ A command: `p1 c2 NEW buy 10@100 gtc post`, `p1 c3 CANCEL o2`, `p9 c1 HALT s1`; 
 s = symbol, t = time_ns; any field can be given by name (`side=2`). A NEW is DAY unless it says otherwise.
 Terms stand in their NEW: `p1 c20 NEW buy 10@100 display=3 link=5 stp=oldest`. Each becomes a TERM command in front of it, in the order of
 `Term`; these have the command ids directly below the NEW's (here 17, 18, 19), which have to be left free.
-`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: what is set, and its value.
+`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: what is set, and its value. `HALT NEWS`.
 An event: `p1 FILL c4 o4 #0 s0 sell 10@100 leaves 0 m1`, with a reason and flags where there are some. Nothing of it is left out but
 the times and sequences, which `assert_numbered` checks.
 """
@@ -20,6 +20,7 @@ from serl.exchange.records import (
     CommandKind,
     EventFlag,
     EventKind,
+    HaltReason,
     Peg,
     Phase,
     Reason,
@@ -48,6 +49,7 @@ NAMED_VALUES = {
     **{f"stp={each.name.lower()}": int(each) for each in SelfTrade},
 }
 NAMES_OF_FLAGS: dict[CommandKind, Any] = {
+    CommandKind.HALT: HaltReason,
     CommandKind.PHASE: Phase,
     CommandKind.RULE: Rule,
     CommandKind.ACCOUNT: Setting,
@@ -118,6 +120,8 @@ def show(event: Any) -> str:
         words.append(Reason(event["reason"]).name)
     if kind == EventKind.PHASED:
         words.append(Phase(event["flags"]).name)
+    elif kind == EventKind.HALTED:
+        words += [HaltReason(event["flags"]).name] if event["flags"] else []
     elif kind == EventKind.SET:
         words.append(f"flags={event['flags']}")
     else:

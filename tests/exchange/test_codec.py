@@ -41,6 +41,8 @@ def test_what_is_no_integer_is_refused(data: bytes) -> None:
         ("94 05 0b cd ff ff 00", {"kind": 5, "command_id": 11, "symbol": 65535}),
         ("93 10 0c 00", {"kind": 16, "command_id": 12}),
         ("94 11 0d 02 00", {"kind": 17, "command_id": 13, "symbol": 2}),
+        ("95 11 0d 02 04 00", {"kind": 17, "command_id": 13, "symbol": 2, "flags": 4}),
+        ("96 19 0d 07 cd ff ff 02 00", {"kind": 25, "command_id": 13, "order_id": 7, "symbol": 65535, "flags": 2}),
         ("94 12 0e 02 00", {"kind": 18, "command_id": 14, "symbol": 2}),
         ("97 13 0f 02 00 05 64 7b", {"kind": 19, "command_id": 15, "symbol": 2, "qty_lots": 5, "price_ticks": 100,
                                      "time_ns": 123}),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from serl.exchange.market import Market
-from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, EventKind, Reason, Rows, command
+from serl.exchange.records import ALL_SYMBOLS, COMMAND, HAS_FEES, CommandKind, EventKind, Reason, Rows, Rule, command
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
@@ -20,6 +20,7 @@ COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "1000000"))
 STREAMS = list(enumerate(itertools.islice(itertools.cycle(PROFILES), 8)))
 BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
+FEE_RULES = [rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS]
 PLAIN_REJECTIONS = {reason for reason in Reason if 0 < reason <= Reason.STALE_COMMAND_ID}
 PLAIN_EVENTS = {kind for kind in EventKind if kind <= EventKind.DAY_ENDED}
 WHOLE: dict[str, set[IntEnum]] = {
@@ -31,7 +32,24 @@ WHOLE: dict[str, set[IntEnum]] = {
 
 def markets_of(profile: str) -> tuple[Market, ReferenceMarket]:
     limits = PROFILES[profile].limits
-    compiled, reference = Market(SYMBOLS, limits=limits), ReferenceMarket(SYMBOLS, limits=limits)
+    return with_operator(Market(SYMBOLS, limits=limits), ReferenceMarket(SYMBOLS, limits=limits))
+
+
+def markets_with_fees(profile: str) -> tuple[Market, ReferenceMarket]:
+    """Restored, so that the plain rule book is all there is as long as nothing else needs more."""
+    limits = PROFILES[profile].limits
+    market = markets_of(profile)[1]
+    for symbol, rule in itertools.product(range(SYMBOLS), FEE_RULES):
+        value = (-1) ** rule * 1237 * (symbol + rule)
+        market.submit(command(CommandKind.RULE, symbol=symbol, flags=rule, price_ticks=value, participant=OPERATOR))
+    taken = market.snapshot()
+    assert taken.symbols[:, HAS_FEES].all()
+    return with_operator(
+        Market.restore(taken, SYMBOLS, limits=limits), ReferenceMarket.restore(taken, SYMBOLS, limits=limits)
+    )
+
+
+def with_operator(compiled: Market, reference: ReferenceMarket) -> tuple[Market, ReferenceMarket]:
     for market in (compiled, reference):
         market.grant_operator(OPERATOR)
     return compiled, reference
@@ -64,13 +82,14 @@ def assert_equal_events(compiled: Rows, reference: Rows, commands: Rows, first_s
 
 @pytest.mark.parametrize(("seed", "profile"), STREAMS)
 def test_generated_commands_give_the_same_events_and_state(seed: int, profile: str) -> None:
-    compiled, reference = markets_of(profile)
+    compiled, reference = markets_with_fees(profile)
     generator, sizes = Generator(seed, PROFILES[profile]), np.random.default_rng(1000 + seed)
     coverage = Coverage()
     sent, deepest, total = 0, 0, max(1000, COMMANDS // len(STREAMS))
     for batch in itertools.count(1):
         commands, events = send_to_reference(reference, generator, min(total - sent, int(sizes.choice(BATCH_SIZES))))
-        assert_equal_events(compiled.submit(commands), events, commands, sent + 1)
+        first = reference.command_sequence - len(commands) + 1
+        assert_equal_events(compiled.submit(commands), events, commands, first)
         sent += len(commands)
         deepest = max(deepest, len(reference.open))
         coverage.add(commands, events)
@@ -111,8 +130,7 @@ def test_restored_markets_go_on_alike(profile: str) -> None:
             Market.restore(taken[1], SYMBOLS, limits=limits),
             ReferenceMarket.restore(taken[0], SYMBOLS, limits=limits),
         )
-        for market in (compiled, reference):
-            market.grant_operator(OPERATOR)
+        for market in with_operator(compiled, reference):
             market.validate()
             assert market.state_hash() == taken[0].digest() == taken[1].digest()
 

@@ -257,12 +257,12 @@ def test_operators_halt_resume_end_the_day_and_stop(tmp_path: Path, login: dict[
         follow_status(alice, served, token)
         alice.buy("AMZN", 1, 99, time_in_force=TimeInForce.DAY)
         operate(served, token, HALT)
-        assert next_status(alice) == [1, 0]
+        assert next_status(alice) == [1, 0, 0]
         with pytest.raises(Rejected, match="HALTED"):
             alice.buy("AMZN", 1, 98)
         assert alice.buy("GOOG", 1, 98).state == "open"
         operate(served, token, RESUME)
-        assert next_status(alice) == [0, 0]
+        assert next_status(alice) == [0, 0, 0]
         assert alice.buy("AMZN", 1, 98).state == "open"
         operate(served, token, END_DAY)
         assert alice.book("AMZN", 0) == ([(98, 1, 1)], [])
@@ -360,10 +360,10 @@ def test_a_scaled_clock_goes_on_from_where_it_is_at_another_speed(tmp_path: Path
 
 def test_whether_a_symbol_is_halted_can_be_asked(tmp_path: Path) -> None:
     with limited(tmp_path) as served:
-        assert ask(served, "queries", 134, 1)[5] == [0, 0]
+        assert ask(served, "queries", 134, 1)[5] == [0, 0, 0]
         ask(served, "admin", 163, "", 17, 1)
-        assert ask(served, "queries", 134, 1)[5] == [1, 0]
-        assert ask(served, "queries", 134, 0)[5] == [0, 0]
+        assert ask(served, "queries", 134, 1)[5] == [1, 0, 0]
+        assert ask(served, "queries", 134, 0)[5] == [0, 0, 0]
         assert ask(served, "queries", 134, 9)[:2] == [97, "unknown_symbol"]
 
 

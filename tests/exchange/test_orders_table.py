@@ -255,7 +255,7 @@ CHECKS: list[tuple[str, Reason]] = [
     ("p1 c8 kind=0", Reason.UNKNOWN_KIND),
     ("p1 c8 kind=7 s9", Reason.UNKNOWN_KIND),
     ("p1 c8 kind=15 o1", Reason.UNKNOWN_KIND),
-    ("p9 c8 kind=25", Reason.UNKNOWN_KIND),
+    ("p9 c8 kind=26", Reason.UNKNOWN_KIND),
     ("p9 c8 kind=255", Reason.UNKNOWN_KIND),
     ("p1 c8 END_DAY", Reason.NOT_PERMITTED),
     ("p1 c8 HALT s9", Reason.NOT_PERMITTED),
@@ -324,7 +324,7 @@ def test_first_check_that_fails_gives_the_reason_and_changes_nothing(
     assert show(events[0]).startswith(answer)
     assert show(events[0]).endswith(f" {sent[0]['qty_lots']}@{sent[0]['price_ticks']} leaves 0 {reason.name}")
     after = market.snapshot()
-    for name in ("orders", "position_lots", "cash_ticks", "halted"):
+    for name in ("orders", "balances", "halted"):
         kept = min(len(getattr(before, name)), len(getattr(after, name)))
         assert (getattr(after, name)[:kept] == getattr(before, name)[:kept]).all(), name
     used = 0 if reason == Reason.STALE_COMMAND_ID else 8

@@ -7,7 +7,7 @@ import pytest
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import MarketLimits
-from serl.exchange.records import COMMAND, LEVEL, CommandKind, Queue, Side, Term, command
+from serl.exchange.records import CASH, COMMAND, COST, LEVEL, POSITION, CommandKind, Queue, Side, Term, command
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all
 
@@ -64,8 +64,9 @@ def test_orders_are_canonical() -> None:
 
 def test_positions_and_cash() -> None:
     snapshot = traded().snapshot()
-    assert snapshot.position_lots.tolist() == [[0, 0], [-10, 0], [-2, 0], [12, 0]]
-    assert snapshot.cash_ticks.tolist() == [[0, 0], [1010, 0], [202, 0], [-1212, 0]]
+    assert snapshot.balances[..., POSITION].tolist() == [[0, 0], [-10, 0], [-2, 0], [12, 0]]
+    assert snapshot.balances[..., CASH].tolist() == [[0, 0], [1010, 0], [202, 0], [-1212, 0]]
+    assert snapshot.balances[..., COST].tolist() == [[0, 0], [-1010, 0], [-202, 0], [1212, 0]]
     assert snapshot.last_command_id.tolist() == [0, 2, 1, 2]
     assert snapshot.report.tolist() == [0, 3, 2, 4]
     assert snapshot.counters.tolist() == [9, 2, 4, 5]
@@ -133,7 +134,7 @@ def test_validate_sees_what_is_broken() -> None:
     lost.open.popitem()
     with pytest.raises(AssertionError, match="can be cancelled"):
         lost.validate()
-    unbalanced.cash_ticks[1, 0] += 1
+    unbalanced.balances[1, 0].cash_ticks += 1
     with pytest.raises(AssertionError, match="sum to zero"):
         unbalanced.validate()
     next(worn.books[0].seen[Side.SELL].orders()).open_lots = 0

@@ -50,7 +50,7 @@ RULES: list[Case] = [
         p9 SET c4 o0 #0 s0 buy 0@1 leaves 0 flags=5"""),
     ("values out of range", "",
         "p9 c1 RULE LOT 0; p9 c2 RULE TICK 0; p9 c3 RULE TICK 1 o-1; p9 c4 RULE MATCHING 2; "
-        "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=6 1; p9 c8 RULE BAND_HIGH 10001; "
+        "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=12 1; p9 c8 RULE BAND_HIGH 10001; "
         "p9 c9 RULE LOT 1001; p9 c10 RULE TICK 1 o10001; p1 c1 RULE LOT 1", """
         p9 REJECTED c1 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
         p9 REJECTED c2 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING

@@ -10,7 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import (
     ALL_SYMBOLS,
+    CASH,
     PHASE,
+    POSITION,
     CommandFlag,
     CommandKind,
     EventFlag,
@@ -231,8 +233,7 @@ class BothMarkets(RuleBasedStateMachine):
     def states_are_valid_and_equal(self) -> None:
         compiled, reference = (market.snapshot() for market in self.markets)
         assert compiled.digest() == reference.digest()
-        assert not compiled.position_lots.sum(axis=0).any()
-        assert not compiled.cash_ticks.sum(axis=0).any()
+        assert not compiled.balances[..., [POSITION, CASH]].sum(axis=0).any()
         for market in self.markets:
             market.validate()
 

@@ -29,6 +29,9 @@ export class Grid {
 /** A phase of a symbol's day as people write it; nothing while it trades. */
 export const phaseText = (phase) => (!phase || phase === "continuous" ? "" : phase.replace("_", "-"));
 
+/** That a book is halted, and why; nothing while it is not. */
+export const haltText = (book) => (book?.halted !== true ? "" : book.reason ? `halted: ${book.reason}` : "halted");
+
 /** What there is of the texts. */
 export const joined = (...texts) => texts.filter(Boolean).join(" · ");
 

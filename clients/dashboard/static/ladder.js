@@ -1,5 +1,5 @@
 // The depth ladder: fixed rows, asks above bids, a bar for the lots of each level.
-import { compact, count, joined, make, phaseText } from "./format.js";
+import { compact, count, haltText, joined, make, phaseText } from "./format.js";
 
 const LEVELS = 14;
 
@@ -36,7 +36,7 @@ export class Ladder {
     this.mark(this.asks, (ask) => ask <= price);
     this.mark(this.bids, (bid) => price && bid >= price);
     const phase = phaseText(book.phase);
-    const first = joined(book.halted && "halted", phase, price && grid.price(price)) || spread(book, grid);
+    const first = joined(haltText(book), phase, price && grid.price(price)) || spread(book, grid);
     const second = price ? `${compact(volume)} lots · ${left(surplus)}` : book.indicative ? "nothing crosses" : "";
     [first, second].forEach((text, index) => {
       this.middle.children[index].textContent = text;

@@ -2,7 +2,7 @@
 import { Connection } from "./connection.js";
 import { drawAccount } from "./account.js";
 import { Executions } from "./executions.js";
-import { facts, Grid, joined, make, phaseText, timeOfDay } from "./format.js";
+import { facts, Grid, haltText, joined, make, phaseText, timeOfDay } from "./format.js";
 import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
 import { MarketCharts } from "./market.js";
@@ -125,10 +125,10 @@ function drawSymbols() {
 function drawState() {
   const exchange = store.sections.exchange;
   const chip = element("state");
-  const halted = store.book?.halted === true;
+  const halted = haltText(store.book);
   const phase = phaseText(store.book?.phase);
   const held = exchange?.clock?.kind === "scaled" && !exchange.clock.running;
-  const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", joined("halted", phase)] : held ? ["held", joined("held", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
+  const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", joined(halted, phase)] : held ? ["held", joined("held", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
   chip.className = `chip ${frozen ? "frozen" : name}`;
   chip.textContent = frozen ? "frozen" : text;
   const notice = element("notice");

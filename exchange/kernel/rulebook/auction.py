@@ -3,6 +3,7 @@
 from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, inner, inner_inlined, int64
+from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.levels import better_price, find_level, next_price
 from serl.exchange.kernel.names import (
     AT_CLOSE,
@@ -31,7 +32,6 @@ from serl.exchange.kernel.rulebook.meeting import (
     first_slot,
     not_reducing,
     note_trade,
-    settle_cash,
 )
 from serl.exchange.kernel.rulebook.orders import FIRST, limit_of, mark, move, open_of, unlist
 from serl.exchange.kernel.rulebook.room import far_room, no_room
@@ -46,7 +46,7 @@ from serl.exchange.kernel.state import (
     MATCH_ID,
     State,
 )  # fmt: skip
-from serl.exchange.records import LAST_TICKS
+from serl.exchange.records import AUCTION_FEE, LAST_TICKS
 
 
 @inlined
@@ -212,7 +212,7 @@ def _pair(state: State, row: Any, events: Any, count: int, sell: int, buy: int, 
     state.counter[AUCTION_LOTS] += qty
     count = fill_resting(state, row, events, count, sell, price, qty, MAKER | AUCTION)
     count = fill_resting(state, row, events, count, buy, price, qty, AUCTION)
-    settle_cash(state, buyer, seller, symbol, price, qty)
+    settle_trade(state, symbol, buyer, seller, price, qty, AUCTION_FEE, AUCTION_FEE)
     note_trade(state, symbol, price)
     sell_link = unlink_pair(state, sell)
     if sell_link == other.order_id and seller == buyer:

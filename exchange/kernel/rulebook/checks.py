@@ -67,6 +67,7 @@ from serl.exchange.records import (
     BAND_ACTION,
     LAST_TICKS,
     LOT,
+    POSITION,
     TICK_ENTRIES_MAX,
     TICKS,
     CommandFlag,
@@ -223,7 +224,7 @@ def over_position(state: State, participant: int, symbol: int, side: int, held: 
     most = state.accounts[participant, S_POSITION]
     if most == 0:
         return False
-    position = state.position_lots[participant, symbol]
+    position = state.balances[participant, symbol, POSITION]
     due = state.open_lots[participant, symbol, side] - held + left
     return (position if side == BID else -position) + due > most
 

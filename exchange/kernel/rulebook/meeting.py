@@ -4,6 +4,7 @@ from typing import Any
 
 from serl.exchange.compiling import inner, inner_inlined, int64
 from serl.exchange.kernel import ids
+from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import crosses, emit
 from serl.exchange.kernel.names import (
@@ -56,7 +57,10 @@ from serl.exchange.records import (
     HIGH_TICKS,
     LAST_TICKS,
     LOW_TICKS,
+    MAKER_FEE,
     MATCHING,
+    POSITION,
+    TAKER_FEE,
 )  # fmt: skip
 
 
@@ -84,7 +88,7 @@ def in_band(state: State, symbol: int, price: int) -> bool:
 @inner_inlined
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
-    position = state.position_lots[participant, symbol]
+    position = state.balances[participant, symbol, POSITION]
     return max(0, -position if side == BID else position)
 
 
@@ -214,15 +218,6 @@ def note_trade(state: State, symbol: int, price: int) -> None:
     known[LOW_TICKS] = price if known[LOW_TICKS] == 0 else min(known[LOW_TICKS], price)
 
 
-@inner_inlined
-def settle_cash(state: State, buyer: int, seller: int, symbol: int, price: int, qty: int) -> None:
-    """Shares to the buyer, cash to the seller."""
-    state.position_lots[buyer, symbol] += qty
-    state.position_lots[seller, symbol] -= qty
-    state.cash_ticks[buyer, symbol] -= qty * price
-    state.cash_ticks[seller, symbol] += qty * price
-
-
 @inner
 def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, price: int, qty: int, flags: int) -> int:
     """The fill of an order in a queue; its lots are off, but it is still there, even if nothing is left."""
@@ -286,9 +281,9 @@ def trade(state: State, row: Any, events: Any, count: int, slot: int, qty: int) 
         incoming[LEFT], 0, 0, state.counter[MATCH_ID],
     ))  # fmt: skip
     if side == BID:
-        settle_cash(state, taker, maker, symbol, price, qty)
+        settle_trade(state, symbol, taker, maker, price, qty, TAKER_FEE, MAKER_FEE)
     else:
-        settle_cash(state, maker, taker, symbol, price, qty)
+        settle_trade(state, symbol, maker, taker, price, qty, MAKER_FEE, TAKER_FEE)
     note_trade(state, symbol, price)
     link = unlink_pair(state, slot)
     count = after_fill(state, row, events, count, slot)

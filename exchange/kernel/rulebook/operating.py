@@ -14,9 +14,11 @@ from serl.exchange.kernel.names import (
     EVENTS_FULL,
     GROW,
     HALT,
+    HALT_REASON_MAX,
     HALTED,
     OWN,
     PHASED,
+    PURGE,
     R_FLAGS,
     R_OPERATOR,
     R_PHASE,
@@ -48,26 +50,31 @@ from serl.exchange.kernel.state import (
     State,
 )  # fmt: skip
 from serl.exchange.records import (
+    ALL_SYMBOLS,
+    HALT_REASON,
     PHASE,
 )  # fmt: skip
 
 
 @inner
 def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
-    """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, END_DAY."""
+    """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, PURGE, END_DAY."""
     kind, symbol, flags = int64(row.kind), int64(row.symbol), int64(row.flags)
     own = kind == ACCOUNT and flags == OWN and row.order_id == row.participant
     if not state.operator[row.participant] and not own:
         return reject(state, row, events, count, R_OPERATOR)
-    if kind != END_DAY and kind != TIME and kind != ACCOUNT and symbol >= state.halted.size:
+    everywhere = kind == END_DAY or kind == TIME or kind == ACCOUNT or (kind == PURGE and symbol == ALL_SYMBOLS)
+    if symbol >= state.halted.size and not everywhere:
         return reject(state, row, events, count, R_SYMBOL)
     if kind == TIME:
         return count, DONE
     if kind == END_DAY:
         state.counter[STAGE] = SWEEPING
         return count, DONE
-    if kind == SET_PHASE and flags > CLOSED:
+    if (kind == SET_PHASE and flags > CLOSED) or (kind == HALT and flags > HALT_REASON_MAX):
         return reject(state, row, events, count, R_FLAGS)
+    if kind == PURGE:
+        return _purge(state, row, events, count)
     if kind == UNCROSS and not collects(phase_of(state, symbol)):
         return reject(state, row, events, count, R_PHASE)
     if (kind == RULE and not set_rule(state, row)) or (kind == ACCOUNT and not set_account(state, row)):
@@ -83,12 +90,31 @@ def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         set_ruled(state, symbol)
         return answer(state, row, events, count, SET, row.order_id, row.price_ticks, 0, 0, flags), DONE
     if kind == HALT or kind == RESUME:
-        state.halted[symbol] = kind == HALT
-        return answer(state, row, events, count, HALTED if kind == HALT else RESUMED, row.order_id, 0, 0, 0, 0), DONE
+        return _halt(state, row, events, count), DONE
     state.counter[AUCTION_TICKS] = state.counter[AUCTION_FIRST_TICKS] = state.counter[AUCTION_LOTS] = 0
     ends = collects(phase_of(state, symbol)) and (flags == CONTINUOUS or flags == CLOSED)
     state.counter[STAGE] = UNCROSSING if kind == UNCROSS or ends else ENTERING
     return count, DONE
+
+
+@inner_inlined
+def _purge(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+    """Checks a PURGE; the stage that follows cancels."""
+    if row.flags > 2:
+        return reject(state, row, events, count, R_FLAGS)
+    if not 0 <= row.order_id < state.accounts.shape[0]:
+        return reject(state, row, events, count, R_SETTING)
+    state.counter[STAGE] = SWEEPING
+    return count, DONE
+
+
+@inner_inlined
+def _halt(state: State, row: Any, events: Any, count: int) -> int:
+    """HALT and RESUME."""
+    symbol, halts = int64(row.symbol), row.kind == HALT
+    why = int64(row.flags) if halts else 0
+    state.halted[symbol], state.symbols[symbol, HALT_REASON] = halts, why
+    return answer(state, row, events, count, HALTED if halts else RESUMED, row.order_id, 0, 0, 0, why)
 
 
 @inner_inlined

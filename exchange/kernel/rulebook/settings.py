@@ -7,6 +7,7 @@ from serl.exchange.kernel.names import (
     DECREMENT,
     OWN,
     RULE_ACTION,
+    RULE_FEES,
     RULE_LOT,
     RULE_MATCHING,
     RULE_TICK,
@@ -22,7 +23,12 @@ from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
+    FEE_COLUMNS,
+    FEE_LOTS_MAX,
+    FEE_PPM_MAX,
+    HAS_FEES,
     LOT,
+    MAKER_FEE,
     MATCHING,
     TICK_ENTRIES_MAX,
     TICKS,
@@ -85,7 +91,22 @@ def set_rule(state: State, row: Any) -> bool:
             return False
         known[BAND_LOW + which - RULE_MATCHING - 1] = value
     else:
+        return _set_fee(state, symbol, which - RULE_FEES, value)
+    return True
+
+
+@inner_inlined
+def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
+    """One of the fees in the order of Rule: of a lot and of the notional in turn."""
+    known = state.symbols[symbol]
+    most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counter[QTY_MAX]
+    if which >= FEE_COLUMNS or not -most <= value <= most:
         return False
+    known[MAKER_FEE + which] = value
+    known[HAS_FEES] = 0
+    for column in range(MAKER_FEE, MAKER_FEE + FEE_COLUMNS):
+        if known[column] != 0:
+            known[HAS_FEES] = 1
     return True
 
 

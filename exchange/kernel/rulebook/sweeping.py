@@ -1,4 +1,4 @@
-"""Many cancels at once: by account, by the end of the day, by a kill, behind an auction."""
+"""Many cancels at once: by account, by an operator, by the end of the day, by a kill, behind an auction."""
 
 from typing import Any
 
@@ -14,9 +14,11 @@ from serl.exchange.kernel.names import (
     END_DAY,
     EVENTS_FULL,
     MASS_CANCEL,
+    PURGE,
     R_DAY,
     R_KILL,
     R_MASS,
+    R_PURGED,
 )
 from serl.exchange.kernel.rulebook.auction import leftover
 from serl.exchange.kernel.rulebook.incoming import ROOM
@@ -32,10 +34,11 @@ AUCTION_QUEUES = 2
 def _why(state: State, row: Any, slot: int, phase: int) -> int:
     """Why the command cancels an order, 0 if it does not."""
     order = state.orders[slot]
-    if row.kind == MASS_CANCEL:
-        if order.participant != row.participant or (row.flags != 0 and order.side != row.flags - 1):
+    if row.kind == MASS_CANCEL or row.kind == PURGE:
+        participant = row.order_id if row.kind == PURGE else int64(row.participant)
+        if order.participant != participant or (row.flags != 0 and order.side != row.flags - 1):
             return 0
-        return int64(row.reason) & 0xFF or R_MASS
+        return R_PURGED if row.kind == PURGE else (int64(row.reason) & 0xFF or R_MASS)
     if row.kind == END_DAY:
         tif = order.time_in_force
         return R_DAY if tif == DAY or tif == AT_OPEN or tif == AT_CLOSE else 0
@@ -60,7 +63,7 @@ def _sweep_side(
             if reason != 0:
                 if count + ROOM > events.size:
                     return count, EVENTS_FULL, False
-                own = row.kind != ACCOUNT and row.kind <= END_DAY and order.participant == row.participant
+                own = row.kind <= END_DAY and order.participant == row.participant
                 linked = order.special and state.extras[slot].link != 0
                 count = cancel(state, row, events, count, slot, row.command_id if own else 0, reason)
                 state.counter[CANCELLED_COUNT] += 1
@@ -78,7 +81,7 @@ def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[
     first, last = 0, symbols
     if row.kind != END_DAY and row.kind != ACCOUNT and row.symbol != ALL_SYMBOLS:
         first, last = int64(row.symbol), int64(row.symbol) + 1
-    if row.kind > END_DAY and row.kind != ACCOUNT:
+    if row.kind > END_DAY and row.kind != ACCOUNT and row.kind != PURGE:
         queues = AUCTION_QUEUES
     for symbol in range(first, last):
         for queue in range(queues):

@@ -55,7 +55,7 @@ def test_an_opening_auction(
         assert page.inner_text("#quote .phase") == PRICE
         assert page.locator(".level.trades").count() == 6, "three levels of each side would trade"
         page.get_by_role("button", name="Halt").click()
-        page.wait_for_selector("#state:text('halted · pre-open')")
+        page.wait_for_selector("#state:text('halted: operator · pre-open')")
         page.get_by_role("button", name="Resume").click()
         page.wait_for_selector("#state:text('held · pre-open')")
         looked.page.screenshot(path=str(screenshots / f"auction-{width}-{scheme}.png"), full_page=True)

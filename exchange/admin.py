@@ -1,0 +1,134 @@
+"""What operators ask for over the admin socket: the clock, phases and halts, purges, a copy of everybody's events."""
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from serl.exchange import wire
+from serl.exchange.clock import Clock
+from serl.exchange.config import LoginConfig
+from serl.exchange.core import Core
+from serl.exchange.errors import ConfigError
+from serl.exchange.queries import answer_all
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, command
+from serl.exchange.sessions import Sessions
+from serl.exchange.wire import Kind, Refusal, pack
+
+OPERATE_FORM = (
+    "[163, request, token, kind, symbol] or, with a phase or reason, [163, request, token, kind, symbol, flags]"
+)
+FLAGS_MAX = {
+    CommandKind.END_DAY: 0,
+    CommandKind.HALT: int(max(HaltReason)),
+    CommandKind.RESUME: 0,
+    CommandKind.PHASE: int(max(Phase)),
+    CommandKind.UNCROSS: 0,
+}
+"""Of the commands that OPERATE gives."""
+DROP_COPY_ROWS = 16_384
+"""Events that one request for a drop copy looks at."""
+
+
+class Admin:
+    """Answers the admin socket; `stop(reason)` ends the exchange."""
+
+    def __init__(
+        self,
+        core: Core,
+        clock: Clock,
+        sessions: Sessions,
+        login: LoginConfig,
+        socket: "zmq.Socket[bytes]",
+        stop: Callable[[str], None],
+    ) -> None:
+        self._core, self._clock, self._sessions = core, clock, sessions
+        self._login, self._socket, self._stop = login, socket, stop
+
+    def answer(self) -> None:
+        """Answers everything that waits."""
+        answer_all(self._socket, self._reply)
+
+    def _reply(self, message: list[Any]) -> bytes:
+        if not self._login.is_operator(message[2] if len(message) > 2 else None):
+            raise Refusal("not_permitted", "the token of an operator is due")
+        result = self._result(message[0], message)
+        core, now_ns = self._core, self._clock.now_ns()
+        return pack(message[0] + wire.REPLY, message[1], core.journal.epoch, core.event_sequence, now_ns, result)
+
+    def _result(self, kind: int, message: list[Any]) -> Any:
+        if kind == Kind.STOP:
+            self._stop("admin STOP")
+        elif kind == Kind.CLOCK:
+            _, _, time_ns, run = wire.expect(message, "[161, request, token, time_ns, run]", int, str, int, int)
+            self._set_clock(lambda: self._clock.set(time_ns, bool(run)))
+        elif kind == Kind.SPEED:
+            _, _, speed_micro = wire.expect(message, "[164, request, token, speed_millionths]", int, str, int)
+            self._set_clock(lambda: self._clock.set_speed(speed_micro / 1e6))
+        elif kind == Kind.SNAPSHOT:
+            self._core.save_snapshot()
+            return self._core.command_sequence
+        elif kind == Kind.OPERATE:
+            integers = [int] * min(3, max(2, len(message) - 3))
+            self._operate(*wire.expect(message, OPERATE_FORM, int, str, *integers)[2:])
+        elif kind == Kind.PURGE:
+            form = "[165, request, token, name, symbol, flags]"
+            return self._purge(*wire.expect(message, form, int, str, str, int, int)[2:])
+        elif kind == Kind.DROP_COPY:
+            form = "[166, request, token, name, after]"
+            return self._drop_copy(*wire.expect(message, form, int, str, str, int)[2:])
+        else:
+            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 166")
+        return 1
+
+    def _set_clock(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except ConfigError as error:
+            raise Refusal("clock", str(error)) from None
+
+    def _operate(self, kind: int, symbol: int, flags: int = 0) -> None:
+        if kind not in FLAGS_MAX:
+            kinds = "END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21)"
+            raise Refusal("malformed", f"{kinds} is due; got {kind}")
+        most = FLAGS_MAX[CommandKind(kind)]
+        if not 0 <= flags <= most:
+            raise Refusal("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
+        self._submit(kind, self._symbol(symbol), flags)
+
+    def _purge(self, name: str, symbol: int, flags: int) -> int:
+        """How many orders were cancelled."""
+        if not 0 <= flags <= 2:
+            raise Refusal("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
+        where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
+        own = self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))
+        for rows in self._core.journal.backward(self._core.gate):
+            answers = rows[(rows["participant"] == own) & (rows["kind"] == EventKind.MASS_CANCELLED)]
+            if len(answers):
+                return int(answers[-1]["qty_lots"])
+        raise AssertionError("a PURGE is answered by MASS_CANCELLED")
+
+    def _drop_copy(self, name: str, after: int) -> list[Any]:
+        """[sequence to ask from next, EVENT rows]; of everybody without a name."""
+        last = self._core.event_sequence
+        if not 0 <= after <= last:
+            raise Refusal("replay_gone", f"events up to {last} are here, you ask from {after}: it is another journal")
+        rows = self._core.journal.following(after, DROP_COPY_ROWS, self._core.gate)
+        if rows is None:
+            raise Refusal("replay_gone", f"event {after + 1} is not kept any more; ask from a later one")
+        upto = int(rows[-1]["sequence"]) if len(rows) else after
+        if name:
+            rows = rows[rows["participant"] == self._sessions.number(name)]
+        return [upto, rows.tobytes()]
+
+    def _symbol(self, symbol: int) -> int:
+        if not 0 <= symbol < len(self._core.symbols):
+            most = len(self._core.symbols) - 1
+            raise Refusal("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
+        return symbol
+
+    def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0) -> int:
+        """Gives a command of the exchange itself; the participant that it belongs to."""
+        own, now_ns = self._sessions.own_participant(), self._clock.now_ns()
+        self._core.submit(command(kind, symbol=symbol, flags=flags, order_id=order_id, participant=own, time_ns=now_ns))
+        return own

@@ -1,0 +1,312 @@
+"""Accounts, purges, halts with a reason and drop copies on a served exchange: over its sockets and by the command line."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.clients.blocking import Exchange, connect
+from serl.clients.drop_copy import drop_copy
+from serl.clients.errors import NotEvents, Refused
+from serl.clients.event_file import FIELDS, EventFile
+from serl.exchange.account import Account
+from serl.exchange.admin import DROP_COPY_ROWS
+from serl.exchange.config import load_config
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    COMMAND,
+    EVENT,
+    CommandKind,
+    EventKind,
+    HaltReason,
+    Phase,
+    Reason,
+    Rows,
+    TimeInForce,
+)
+from serl.exchange.wire import Kind
+from tests.served import Raw, Served, start_exchange
+
+TOKENS = {"tokens": {"alice": "secret", "bob": "word", "root": "key"}, "operators": ["root"]}
+FEES = {"maker_ppm": -20, "taker_ppm": 50, "taker_microticks": 3}
+SYMBOLS = [{"name": "AMZN", "fees": FEES}, {"name": "GOOG"}]
+HALT, RESUME = int(CommandKind.HALT), int(CommandKind.RESUME)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Alice has bought 5 AMZN at 100 from a resting order of Bob's."""
+    config: dict[str, Any] = {"login": TOKENS, "symbols": SYMBOLS}
+    with start_exchange(symbols="", config=config, folder=tmp_path_factory.mktemp("operations")) as exchange:
+        with connect(exchange.endpoint, "bob", "word") as bob, connect(exchange.endpoint, "alice", "secret") as alice:
+            bob.sell("AMZN", 5, 100)
+            alice.buy("AMZN", 5, 100)
+        yield exchange
+
+
+@pytest.fixture
+def alice(served: Served) -> Iterator[Exchange]:
+    with connect(served.endpoint, "alice", "secret") as client:
+        yield client
+        client.mass_cancel()
+
+
+def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
+    with Raw(served.endpoint, socket) as raw:
+        raw.say(kind, 1, *values)
+        return raw.hear()
+
+
+def serl(served: Served, *words: str) -> str:
+    """What a command of the command line says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", *words, "--connect", served.endpoint, "--token", "key"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+# -- accounts -----------------------------------------------------------------------------------------------------
+
+
+def test_an_account_has_its_fees(served: Served) -> None:
+    ((symbol, last_ticks, *balances),) = ask(served, "queries", Kind.ACCOUNT, "secret", "alice")[5]
+    assert (symbol, last_ticks) == (0, 100)
+    assert Account.of(balances) == Account(5, -500, 500, 500 * 50 + 5 * 3)
+    ((_, _, *balances),) = ask(served, "queries", Kind.ACCOUNT, "key", "bob")[5]
+    assert Account.of(balances) == Account(-5, 500, -500, -500 * 20)
+
+
+@pytest.mark.parametrize(
+    ("token", "name"), [("", "alice"), ("word", "alice"), ("secret", "nobody"), ("", "root"), ("key", "nobody")]
+)
+def test_accounts_are_for_their_owner_and_operators(served: Served, token: str, name: str) -> None:
+    assert ask(served, "queries", Kind.ACCOUNT, token, name)[:2] == [97, "login"]
+
+
+@pytest.mark.parametrize("values", [[], ["key"], ["key", 1], [1, "alice"], [None, "alice"], ["key", "alice", 0]])
+def test_a_question_for_an_account_has_two_texts(served: Served, values: list[Any]) -> None:
+    assert ask(served, "queries", Kind.ACCOUNT, *values)[:2] == [97, "malformed"]
+
+
+def test_the_command_line_prints_an_account(served: Served) -> None:
+    line = serl(served, "exchange", "account", "alice").splitlines()[-1]
+    assert line.split() == ["AMZN", "5", "-500", "0", "0", "0.025015"]
+
+
+def test_fees_that_could_overflow_are_no_configuration() -> None:
+    most = 2**62 // 1_000_000
+    good = load_config(overrides={"symbols": [{"name": "A", "fees": {"auction_microticks": -most}}]})
+    assert good.needs_full_rule_book
+    for fees in ({"auction_microticks": -most - 1}, {"maker_ppm": 1_000_001}, {"maker": 1}):
+        with pytest.raises(ConfigError, match="fees"):
+            load_config(overrides={"symbols": [{"name": "A", "fees": fees}]})
+
+
+# -- purges and halts ---------------------------------------------------------------------------------------------
+
+
+def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
+    alice.buy("AMZN", 1, 50)
+    alice.sell("AMZN", 1, 150)
+    alice.buy("GOOG", 1, 50)
+    assert ask(served, "admin", Kind.PURGE, "key", "alice", 0, 1)[5] == 1
+    assert ask(served, "admin", Kind.PURGE, "key", "bob", ALL_SYMBOLS, 0)[5] == 0
+    assert alice.book("AMZN") == ([], [(150, 1, 1)])
+    assert serl(served, "exchange", "purge", "alice", "--side", "buy") == "1 orders cancelled\n"
+    assert serl(served, "exchange", "purge", "alice", "--symbol", "0") == "1 orders cancelled\n"
+    assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
+    with drop_copy(served.endpoint, token="key", participant="alice") as copy:
+        told = np.concatenate(list(copy.pieces()))
+    assert told["reason"][-3:].tolist() == [Reason.PURGED] * 3
+    assert "no participant 'nobody'" in serl(served, "exchange", "purge", "nobody")
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (["secret", "alice", 0, 0], "not_permitted"),
+        (["key", "nobody", 0, 0], "login"),
+        (["key", "alice", 2, 0], "unknown_symbol"),
+        (["key", "alice", 0, 3], "malformed"),
+        (["key", "alice", 0, -1], "malformed"),
+        (["key", "alice", 0], "malformed"),
+    ],
+)
+def test_purges_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+    assert ask(served, "admin", Kind.PURGE, *values)[:2] == [97, code]
+
+
+def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange) -> None:
+    alice.buy("GOOG", 1, 50)
+    with Raw(served.endpoint) as root:
+        root.say(64, 1, 1, "root", "key", -1, {})
+        welcome = root.hear(96)
+        number = number_of(served, "alice")
+        root.say(25, welcome[5] + 1, number, ALL_SYMBOLS, 0, 0)
+        (event,) = root.hear(80)[2]
+    assert (event[0], event[3], event[7]) == (EventKind.MASS_CANCELLED, number, 1)
+
+
+def test_everybody_is_told_why_trading_is_halted(served: Served, alice: Exchange) -> None:
+    alice.subscribe("status", "GOOG")
+    assert serl(served, "exchange", "operate", "halt", "--symbol", "1", "--reason", "news") == "halt: done\n"
+    assert ask(served, "queries", Kind.STATUS, 1)[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
+    assert ask(served, "queries", Kind.STATUS, 0)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+    assert status_of_feed(alice) == [1, Phase.CONTINUOUS, HaltReason.NEWS]
+    ask(served, "admin", Kind.OPERATE, "key", RESUME, 1)
+    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+    assert "--reason is for halt" in serl(served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news")
+
+
+def test_an_interruption_has_its_reason(served: Served) -> None:
+    phase = int(CommandKind.PHASE)
+    ask(served, "admin", Kind.OPERATE, "key", phase, 1, int(Phase.VOLATILITY))
+    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.VOLATILITY, HaltReason.VOLATILITY]
+    ask(served, "admin", Kind.OPERATE, "key", phase, 1, int(Phase.CONTINUOUS))
+    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+
+
+@pytest.mark.parametrize("values", [[HALT, 0, 6], [HALT, 0, -1], [RESUME, 0, 1], [16, 0, 1]])
+def test_flags_that_an_operation_does_not_have(served: Served, values: list[int]) -> None:
+    assert ask(served, "admin", Kind.OPERATE, "key", *values)[:2] == [97, "malformed"]
+
+
+def status_of_feed(client: Exchange) -> list[int]:
+    while True:
+        item = client.wait(20)
+        assert item is not None, "no status message"
+        if isinstance(item, tuple) and item[0] == "status/GOOG/":
+            return list(item[1][5])
+
+
+# -- drop copies --------------------------------------------------------------------------------------------------
+
+
+def everything(endpoint: str, after: int = 0, **options: Any) -> Rows:
+    with drop_copy(endpoint, token="key", after=after, **options) as copy:
+        return np.concatenate([np.zeros(0, EVENT), *copy.pieces()])
+
+
+def number_of(served: Served, name: str) -> int:
+    return int(everything(served.endpoint, participant=name)["participant"][0])
+
+
+def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
+    everybody = everything(served.endpoint)
+    assert everybody["sequence"].tolist() == list(range(1, len(everybody) + 1))
+    own = everything(served.endpoint, participant="alice")
+    assert len(own) and (own == everybody[everybody["participant"] == number_of(served, "alice")]).all()
+    assert own["report"].tolist() == list(range(1, len(own) + 1))
+    with drop_copy(served.endpoint, token="key", participant="alice", after=len(everybody)) as copy:
+        assert list(copy.pieces()) == []
+        alice.buy("GOOG", 1, 40)
+        ((event,),) = copy.pieces()
+        assert event["kind"] == EventKind.ACCEPTED
+        assert copy.sequence == event["sequence"]
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        (["secret", "", 0], "not_permitted"),
+        (["key", "nobody", 0], "login"),
+        (["key", "", -1], "replay_gone"),
+        (["key", "", 10**9], "replay_gone"),
+        (["key", ""], "malformed"),
+    ],
+)
+def test_drop_copies_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+    assert ask(served, "admin", Kind.DROP_COPY, *values)[:2] == [97, code]
+
+
+def orders(first_id: int, count: int) -> Rows:
+    rows = np.zeros(count, COMMAND)
+    rows["kind"], rows["time_in_force"], rows["qty_lots"], rows["price_ticks"] = CommandKind.NEW, TimeInForce.GTC, 1, 90
+    rows["command_id"] = first_id + np.arange(count)
+    return rows
+
+
+def test_a_drop_copy_goes_on_behind_files_and_restarts(tmp_path: Path) -> None:
+    """More events than one answer has and one file of the journal holds; a file that is gone is said to be."""
+    journal = tmp_path / "journal"
+    config: dict[str, object] = {"journal": {"segment_rows": 8192}}
+    count = DROP_COPY_ROWS + 5000
+    with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
+        with Raw(exchange.endpoint) as raw:
+            raw.login("ann")
+            for first in range(1, count, 1000):
+                raw.say(Kind.BULK, orders(first, 1000).tobytes())
+                while raw.hear(80)[2][-1][2] < first + 999:
+                    pass
+        before = everything(exchange.endpoint)
+        assert len(before) >= count
+    with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
+        after = everything(exchange.endpoint, after=100)
+        assert (after[: len(before) - 100] == before[100:]).all()
+        sorted(journal.glob("events-*.rows"))[0].unlink()
+        with pytest.raises(Refused, match="not kept"):
+            everything(exchange.endpoint)
+
+
+# -- in a file ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
+def test_the_command_line_goes_on_where_its_file_ends(
+    served: Served, alice: Exchange, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    assert "events more" in serl(served, "drop-copy", "--once", "-o", str(path))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])  # it was killed in the middle of a line
+    alice.buy("GOOG", 1, 41)
+    serl(served, "drop-copy", "--once", "-o", str(path))
+    assert path.read_bytes().startswith(whole)
+    rows = everything(served.endpoint)
+    assert sequences(path) == rows["sequence"].tolist()
+    assert len(path.read_text().splitlines()) == len(rows) + (path.suffix == ".csv")
+
+
+def sequences(path: Path) -> list[int]:
+    text = path.read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half there
+    if path.suffix == ".csv":
+        return [int(line.split(",")[FIELDS.index("sequence")]) for line in lines[1:]]
+    return [json.loads(line)["sequence"] for line in lines]
+
+
+def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exchange, tmp_path: Path) -> None:
+    path = tmp_path / "alice.jsonl"
+    words = ["drop-copy", "--participant", "alice", "--every-s", "0.05", "-o", str(path), "--connect", served.endpoint]
+    following = subprocess.Popen(
+        [sys.executable, "-m", "serl", *words, "--token", "key"], stdout=subprocess.PIPE, text=True
+    )
+    alice.buy("GOOG", 1, 42)
+    due = everything(served.endpoint, participant="alice")["sequence"].tolist()
+    deadline = time.monotonic() + 30
+    while not path.exists() or sequences(path)[-1:] != due[-1:]:
+        assert time.monotonic() < deadline, "it does not follow"
+        time.sleep(0.05)
+    following.send_signal(signal.SIGINT)
+    assert f"{len(due)} events more, up to {due[-1]}" in following.communicate(timeout=20)[0]
+    assert following.returncode == 0
+    assert sequences(path) == due
+
+
+@pytest.mark.parametrize("text", ["an essay\n", "an essay", "{}\n", "a,b\n1,2\n", "[1]\n", "1\n"])
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(NotEvents, match="choose another file"):
+        EventFile(path)
+    assert path.read_text() == text
