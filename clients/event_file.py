@@ -22,7 +22,11 @@ class EventFile:
     def __init__(self, path: Path) -> None:
         self.path, self._is_csv = path, path.suffix == ".csv"
         self._file = path.open("ab+")
-        self.sequence = self._last_sequence()
+        try:
+            self.sequence = self._last_sequence()
+        except NotEvents:
+            self._file.close()
+            raise
         if self._is_csv and self._file.tell() == 0:
             self._file.write((",".join(FIELDS) + "\n").encode())
 

@@ -9,7 +9,7 @@ from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.ring import Ring
 from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
-from serl.exchange.records import EVENT, EventFlag, EventKind, Phase
+from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
 
@@ -31,7 +31,7 @@ def l2(previous: int, sequence: int, *levels: list[int]) -> list[Any]:
 
 
 def status(sequence: int, phase: Phase) -> list[Any]:
-    return [116, 1, sequence - 1, sequence, 0, [0, phase]]
+    return [116, 1, sequence - 1, sequence, 0, [0, phase, HaltReason.NONE]]
 
 
 def trades(first: int, count: int) -> list[Any]:
