@@ -10,6 +10,7 @@ from numba import njit
 from benchmarks.stream import make
 from serl.exchange.gateway.codec import read_int, write_int
 from serl.exchange.libzmq import zmq_recv, zmq_send
+from serl.exchange.wire import Kind
 
 ACCEPTED = 1
 SEED = 1
@@ -25,6 +26,14 @@ def login(endpoint: str, name: str, rows: bool = False) -> tuple["zmq.Socket[byt
     welcome = msgpack.unpackb(socket.recv())
     assert welcome[0] == 96, welcome
     return socket, welcome
+
+
+def answer(socket: "zmq.Socket[bytes]") -> list[Any]:
+    """The next message that is about orders; a session that was idle has heartbeats before it."""
+    while True:
+        message: list[Any] = msgpack.unpackb(socket.recv())
+        if message[0] != Kind.HEARTBEAT:
+            return message
 
 
 @njit(cache=True)

@@ -15,6 +15,7 @@ import zmq
 
 from benchmarks import client
 from serl.exchange.records import EVENT, EventKind
+from serl.exchange.wire import Kind
 
 SINGLE_COUNT, BULK_COUNT, PYTHON_COUNT = 500_000, 2_000_000, 100_000
 WINDOW, BULK_ROWS = 256, 1024
@@ -73,8 +74,8 @@ def _bulk(barrier: Any, endpoint: str, name: str, symbol: int, count: int) -> No
         while sent < len(messages) and sent * BULK_ROWS - acknowledged < 32 * BULK_ROWS:
             socket.send(messages[sent], copy=False)
             sent += 1
-        kind, _, rows = msgpack.unpackb(socket.recv())
-        assert kind == 81
+        kind, _, rows = client.answer(socket)
+        assert kind == Kind.REPORT_ROWS
         acknowledged = max(acknowledged, int(np.frombuffer(rows, EVENT)["command_id"].max()) - first + 1)
     barrier.wait()
 
@@ -90,7 +91,7 @@ def _python(barrier: Any, endpoint: str, name: str, symbol: int, count: int) -> 
         while sent < count and sent - acknowledged < WINDOW:
             socket.send(pack([1, next_id + sent, symbol, sent & 1, 1, 10_000, 1, 0, 0]))
             sent += 1
-        for event in msgpack.unpackb(socket.recv())[2]:
+        for event in client.answer(socket)[2]:
             acknowledged += event[0] == EventKind.ACCEPTED
     barrier.wait()
 
@@ -162,7 +163,7 @@ def _latency(endpoint: str, ping_endpoint: str) -> dict[str, float]:
         nonlocal next_id
         order.send(msgpack.packb([1, next_id, 3, 0, 1, 9_000, 2, 0, 0]))  # IOC: rests nowhere, answered at once
         next_id += 1
-        msgpack.unpackb(order.recv())
+        client.answer(order)
 
     bare, ours = [], []
     for _ in range(ROUNDS):
