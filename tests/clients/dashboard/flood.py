@@ -61,7 +61,7 @@ def answer(queries: "zmq.Socket[bytes]", sequence: int, began: float) -> None:
             Kind.INFO: [1, [[0, "SIM", "0.01", "1"]], ["live", 1.0, 0, 0], {"qty_lots_max": 1}],
             Kind.L2: [[[99, now_ms(), 1]], [[101, 7, 1]]],
             Kind.TRADES: [],
-            Kind.STATUS: [0, 0],
+            Kind.STATUS: [0, 0, 0],
             Kind.STATISTICS: {"commands": 0, "events": 0, "messages": 0, "orders_open": 0, "sessions": 0, "uptime_s": time.monotonic() - began},
         }[kind]  # fmt: skip
         queries.send_multipart([route, msgpack.packb([kind + REPLY, request, 1, sequence, time.time_ns(), result])])

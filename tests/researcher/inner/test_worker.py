@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,16 @@ from serl.agents.learning.training import CHECKPOINT
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import WORDS, AbandonedError, abandon, work
 from serl.researcher.sandbox.verdict import Outcome
+
+
+@pytest.fixture(autouse=True)
+def new_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """None that a test in another folder has left: it would not find the jobs of these."""
+    idle: list[Any] = []
+    monkeypatch.setattr("serl.researcher.inner.worker._idle", idle)
+    yield
+    for worker in idle:
+        worker._stop()
 
 
 def request(function: str, **arguments: Any) -> dict[str, Any]:
