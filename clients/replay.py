@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 
 import msgpack
 import numpy as np
-import zmq
 
+from serl.clients.admin import admin
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
-from serl.clients.errors import ExchangeAway, Refused
 from serl.clients.session import Grant
-from serl.exchange.config import socket_endpoints
 from serl.exchange.errors import SerlError
 from serl.exchange.history.day import Day
 from serl.exchange.records import EventKind, Reason, Rows
@@ -218,17 +216,6 @@ class Replayer:
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
     """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    socket = context.socket(zmq.DEALER)
-    socket.linger = 0
-    try:
-        socket.connect(socket_endpoints(endpoint)["admin"])
-        socket.send(msgpack.packb([Kind.CLOCK, 1, token, time_ns, int(run)]))
-        if not socket.poll(5000):
-            raise ExchangeAway(f"{endpoint}: its admin socket does not answer")
-        reply = msgpack.unpackb(socket.recv())
-    finally:
-        context.destroy(0)
-    if reply[0] == Kind.ERROR:
-        raise Refused(reply[1], reply[2])
+    with admin(endpoint, token) as asker:
+        asker.ask(Kind.CLOCK, time_ns, int(run))
     return time_ns

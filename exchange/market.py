@@ -161,7 +161,8 @@ class Market:
         if full:
             from serl.exchange.kernel.rulebook.auction import indicative
 
-            market.state = bind(with_queues(market.state), full_rule_book())
+            market.state.counter[WANTS_FULL] = 1
+            market.grow()
             indicative(market.state, 0)
             list_specials(market.state, np.zeros(0, SPECIAL))
 

@@ -115,6 +115,7 @@ class SymbolView:
         """Another process is the exchange now: its time may be another, the book comes anew, what it said of halts and phases is void."""
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
+        self.reason = HaltReason.NONE
         self._column_ns = -1
         self.columns.clear()
         self.trades.clear()
