@@ -1,9 +1,9 @@
 """Phases and auctions of the reference market."""
 
 from serl.exchange.records import CommandFlag, EventKind, Phase, Queue, Reason, Rule, Side, TimeInForce
-from serl.exchange.reference_book import COLLECTING, MARKET, Book, Order
-from serl.exchange.reference_match import exchange_lots, leave_continuous, part_from, renew
-from serl.exchange.reference_state import AUCTION, MAKER, State, unseen
+from serl.exchange.reference.book import COLLECTING, MARKET, Book, Order
+from serl.exchange.reference.match import exchange_lots, leave_continuous, part_from, renew
+from serl.exchange.reference.state import AUCTION, MAKER, State, unseen
 
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 AUCTION_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN))

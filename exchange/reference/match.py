@@ -13,8 +13,8 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )
-from serl.exchange.reference_book import MARKET, Book, Order, QueueSide
-from serl.exchange.reference_state import MAKER, RESTING, UNSEEN, State, unseen
+from serl.exchange.reference.book import MARKET, Book, Order, QueueSide
+from serl.exchange.reference.state import MAKER, RESTING, UNSEEN, State, unseen
 
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 SILENT = 0

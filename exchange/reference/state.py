@@ -17,8 +17,8 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
 )  # fmt: skip
-from serl.exchange.reference_account import Balances
-from serl.exchange.reference_book import MARKET, ON_ITS_WAY, Book, Command, Key, Order
+from serl.exchange.reference.account import Balances
+from serl.exchange.reference.book import MARKET, ON_ITS_WAY, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
 RESTING, MAKER, UNSEEN, AUCTION = (

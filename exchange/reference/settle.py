@@ -1,9 +1,9 @@
 """Settling of the reference market: what happens by itself behind a command, and before it when time has passed."""
 
 from serl.exchange.records import EventKind, Phase, Queue, Reason, Side
-from serl.exchange.reference_book import Book, Order
-from serl.exchange.reference_match import SILENT, come_to_market, would_trade
-from serl.exchange.reference_state import State, unseen
+from serl.exchange.reference.book import Book, Order
+from serl.exchange.reference.match import SILENT, come_to_market, would_trade
+from serl.exchange.reference.state import State, unseen
 
 
 def expire(state: State) -> None:

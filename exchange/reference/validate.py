@@ -1,9 +1,9 @@
 """What must hold of a reference market between two commands."""
 
 from serl.exchange.records import ACCOUNT_COLUMNS, Phase, Queue, Side, TimeInForce
-from serl.exchange.reference_book import ALL_OR_NONE, MARKET, Book, Order, QueueSide
-from serl.exchange.reference_settle import pending
-from serl.exchange.reference_state import HIDDEN, State
+from serl.exchange.reference.book import ALL_OR_NONE, MARKET, Book, Order, QueueSide
+from serl.exchange.reference.settle import pending
+from serl.exchange.reference.state import HIDDEN, State
 
 
 def validate(state: State) -> None:

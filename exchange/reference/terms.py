@@ -1,8 +1,8 @@
 """Which flags and terms of a NEW go together: the section Which combinations of docs/orders.md."""
 
 from serl.exchange.records import CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
-from serl.exchange.reference_book import Book, Command
-from serl.exchange.reference_state import State
+from serl.exchange.reference.book import Book, Command
+from serl.exchange.reference.state import State
 
 POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
 ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TERMS

@@ -18,10 +18,10 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from serl.exchange.reference_book import COLLECTING, MARKET, Book, Command, Order
-from serl.exchange.reference_match import would_trade
-from serl.exchange.reference_state import State
-from serl.exchange.reference_terms import first_stop, flags_are_bad, terms_are_bad
+from serl.exchange.reference.book import COLLECTING, MARKET, Book, Command, Order
+from serl.exchange.reference.match import would_trade
+from serl.exchange.reference.state import State
+from serl.exchange.reference.terms import first_stop, flags_are_bad, terms_are_bad
 
 KINDS = frozenset(map(int, CommandKind))
 OPERATOR_KINDS = frozenset(int(kind) for kind in CommandKind if kind >= CommandKind.END_DAY)

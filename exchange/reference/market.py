@@ -2,8 +2,8 @@
 
 Dicts and lists, no cleverness: an order is an object, a price level a dict of orders in time priority, a side of a queue
 its levels and their sorted prices. Some hundred times slower than `Market`, with the same results to the last bit.
-The files beside this one: `reference_state` (what is known, and its changes), `reference_terms` and `reference_checks` (what is
-accepted), `reference_match` (incoming orders), `reference_settle`, `reference_auction`, `reference_snapshot`, `reference_validate`.
+The files beside this one: `state` (what is known, and its changes), `terms` and `checks` (what is
+accepted), `match` (incoming orders), `settle`, `auction`, `snapshot`, `validate`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,15 +28,15 @@ from serl.exchange.records import (
     Setting,
     TimeInForce,
 )  # fmt: skip
-from serl.exchange.reference_auction import change_phase, hold_auction, price_of
-from serl.exchange.reference_book import FEES, Command, Order
-from serl.exchange.reference_checks import check_any, check_change, check_new, check_operation, loses_priority
-from serl.exchange.reference_match import come_to_market
-from serl.exchange.reference_settle import expire, settle
-from serl.exchange.reference_snapshot import order_rows, restore_state, snapshot, special_rows
-from serl.exchange.reference_state import RESTING, UNSEEN, State, unseen
-from serl.exchange.reference_terms import UNKNOWN
-from serl.exchange.reference_validate import validate
+from serl.exchange.reference.auction import change_phase, hold_auction, price_of
+from serl.exchange.reference.book import FEES, Command, Order
+from serl.exchange.reference.checks import check_any, check_change, check_new, check_operation, loses_priority
+from serl.exchange.reference.match import come_to_market
+from serl.exchange.reference.settle import expire, settle
+from serl.exchange.reference.snapshot import order_rows, restore_state, snapshot, special_rows
+from serl.exchange.reference.state import RESTING, UNSEEN, State, unseen
+from serl.exchange.reference.terms import UNKNOWN
+from serl.exchange.reference.validate import validate
 from serl.exchange.snapshot import Snapshot
 
 CHANGING = frozenset({CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE})

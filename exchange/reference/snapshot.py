@@ -34,9 +34,9 @@ from serl.exchange.records import (
     Queue,
     Rows,
 )  # fmt: skip
-from serl.exchange.reference_account import Balances
-from serl.exchange.reference_book import FEES, Book, Order
-from serl.exchange.reference_state import State
+from serl.exchange.reference.account import Balances
+from serl.exchange.reference.book import FEES, Book, Order
+from serl.exchange.reference.state import State
 from serl.exchange.snapshot import Snapshot, participants_used
 
 COLUMNS = {
