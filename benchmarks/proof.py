@@ -52,9 +52,17 @@ def one(
         run.research(config, folder, database, evaluator)
         if database.fact("test") is None and report.best(database):
             tester(database, config)
-        return report.summary(database, config)
+        return report.summary(database, config) | {"scored": scored(database)}
     finally:
         database.close()
+
+
+def scored(database: Database) -> list[float]:
+    """PA on validation of every candidate of a run that has one, in bps."""
+    return [
+        row["pa_bps"]
+        for row in database.rows("SELECT pa_bps FROM candidates WHERE stage = 'done' ORDER BY iteration, slot")
+    ]
 
 
 def proof(base: OuterConfig, ways: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = report.score_test) -> list[dict[str, Any]]:  # fmt: skip
@@ -72,7 +80,8 @@ def row_of(way: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     test = [one["test"]["score"]["pa_bps"] for one in found if one["test"]]
     return {
         "way": way, "seeds": len(found), "scored": len(best),
-        "validation": interval(best), "test": interval(test),
+        "validation": interval(best), "test": interval(test), "test_by_seed": test,
+        "single": spread([pa_bps for one in found for pa_bps in one["scored"]]),
         "best_so_far": [interval(column) for column in _columns(found)],
         "valid_first": interval([one["valid"][0]["valid_at_once"] for one in found if one["valid"]]),
         "valid_last": interval([one["valid"][-1]["valid_at_once"] for one in found if one["valid"]]),
@@ -95,13 +104,22 @@ def interval(values: Sequence[float]) -> list[float] | None:
     return [float(np.mean(values)), *map(float, np.quantile(draws, [0.025, 0.975]))]
 
 
+def spread(values: Sequence[float]) -> list[float] | None:
+    """Mean and standard deviation; None of fewer than two."""
+    return [float(np.mean(values)), float(np.std(values, ddof=1))] if len(values) > 1 else None
+
+
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """As a table."""
-    lines = [f"{'way':8} seeds  {'best on validation, bps':28} {'its test, bps':28} valid: untuned, last  hours"]
+    """As a table; one candidate: mean and standard deviation of PA on validation over all of a way."""
+    lines = [
+        f"{'way':8} seeds  {'best on validation, bps':22} {'its test, bps':22} {'by seed':19} {'one candidate':14} valid: untuned, last  hours"
+    ]
     for row in rows:
+        by_seed = " ".join(f"{pa_bps:+.2f}" for pa_bps in row["test_by_seed"])
+        single = "none" if row["single"] is None else "{:+.2f}, {:.2f}".format(*row["single"])
         lines.append(
-            f"{row['way']:8} {row['scored']:2}/{row['seeds']:<2}  {_shown(row['validation']):28} {_shown(row['test']):28} "
-            f"{_share(row['valid_first'])}, {_share(row['valid_last']):14} {row['hours']:.2f}"
+            f"{row['way']:8} {row['scored']:2}/{row['seeds']:<2}  {_shown(row['validation']):22} {_shown(row['test']):22} "
+            f"{by_seed:19} {single:14} {_share(row['valid_first'])}, {_share(row['valid_last']):14} {row['hours']:.2f}"
         )
     return "\n".join(lines)
 

@@ -106,7 +106,8 @@ def start(config: Path | None, **given: Any) -> None:
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
 
 
-def _ask(endpoint: str, socket: str, *message: Any) -> Any:
+def _ask(endpoint: str, socket: str, kind: str, *arguments: Any) -> Any:
+    """What the exchange answers to a `Kind`, by its name, on one of its sockets."""
     import zmq
 
     from serl.exchange.config import socket_endpoints
@@ -118,7 +119,7 @@ def _ask(endpoint: str, socket: str, *message: Any) -> Any:
     dealer.linger = 0
     try:
         dealer.connect(socket_endpoints(endpoint)[socket])
-        dealer.send(pack(*message))
+        dealer.send(pack(Kind[kind], 1, *arguments))
         if not dealer.poll(2000):
             raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`")
         reply = unpack(dealer.recv())
@@ -133,8 +134,8 @@ def _ask(endpoint: str, socket: str, *message: Any) -> Any:
 @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
 def status(connect: str) -> None:
     """Prints symbols, clock and counts of a running exchange."""
-    info = _ask(connect, "queries", 128, 1)
-    counts = _ask(connect, "queries", 132, 2)[5]
+    info = _ask(connect, "queries", "INFO")
+    counts = _ask(connect, "queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
     click.echo(f"epoch {info[2]}, clock {clock[0]} x {clock[1]:g} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
@@ -147,33 +148,37 @@ def status(connect: str) -> None:
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
 def stop(connect: str, token: str) -> None:
     """Stops a running exchange cleanly."""
-    _ask(connect, "admin", 160, 1, token)
+    _ask(connect, "admin", "STOP", token)
     click.echo("stopping")
 
 
-OPERATIONS = {
-    "end-day": (16,), "halt": (17,), "resume": (18,), "uncross": (21,), "continuous": (20, 0), "pre-open": (20, 1), "opening": (20, 2),
-    "intraday": (20, 3), "volatility": (20, 4), "closing": (20, 5), "closed": (20, 6),
-}  # fmt: skip
-"""CommandKind, and the Phase."""
+OPERATIONS = ["end-day", "halt", "resume", "uncross"]
+"""Names of a CommandKind; as all names here in small letters, and looked up when a command runs: `--help` loads nothing."""
+PHASES = ["continuous", "pre-open", "opening", "intraday", "volatility", "closing", "closed"]
+"""Names of a Phase."""
 HALT_REASONS = ["operator", "news", "volatility", "technical", "regulatory"]
-"""HaltReason, from 1 on."""
+"""Names of a HaltReason."""
+
+
+def _number(names: Any, name: str) -> int:
+    return int(names[name.upper().replace("-", "_")])
 
 
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
-@click.argument("what", type=click.Choice(list(OPERATIONS)))
+@click.argument("what", type=click.Choice([*OPERATIONS, *PHASES]))
 @click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
 @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Of a halt: everybody is told.")
 def operate(what: str, symbol: int, connect: str, token: str, reason: str | None) -> None:
     """Ends the day (cancels DAY orders), halts or resumes a symbol, brings it into a phase of the day, or holds an auction now."""
-    kind, *flags = OPERATIONS[what]
-    if reason is not None:
-        if what != "halt":
-            raise ConfigError(f"--reason is for halt; got {what}")
-        flags = [HALT_REASONS.index(reason) + 1]
-    _ask(connect, "admin", 163, 1, token, kind, symbol, *flags)
+    from serl.exchange.records import CommandKind, HaltReason, Phase
+
+    if reason is not None and what != "halt":
+        raise ConfigError(f"--reason is for halt; got {what}")
+    flags = _number(Phase, what) if what in PHASES else _number(HaltReason, reason or "none")
+    kind = CommandKind.PHASE if what in PHASES else _number(CommandKind, what)
+    _ask(connect, "admin", "OPERATE", token, int(kind), symbol, flags)
     click.echo(f"{what}: done")
 
 
@@ -185,8 +190,10 @@ def operate(what: str, symbol: int, connect: str, token: str, reason: str | None
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
 def purge(participant: str, symbol: int | None, side: str | None, connect: str, token: str) -> None:
     """Cancels the open orders of a participant."""
-    where, flags = 0xFFFF if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
-    click.echo(f"{_ask(connect, 'admin', 165, 1, token, participant, where, flags)[5]} orders cancelled")
+    from serl.exchange.records import ALL_SYMBOLS
+
+    where, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
+    click.echo(f"{_ask(connect, 'admin', 'PURGE', token, participant, where, flags)[5]} orders cancelled")
 
 
 @exchange.command("account", epilog="Example: serl exchange account alice")
@@ -198,9 +205,9 @@ def account(participant: str, connect: str, token: str) -> None:
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
-    names = {number: name for number, name, *_ in _ask(connect, "queries", 128, 1)[5][1]}
+    names = {number: name for number, name, *_ in _ask(connect, "queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
-    for symbol, last_ticks, *balances in _ask(connect, "queries", 136, 2, token, participant)[5]:
+    for symbol, last_ticks, *balances in _ask(connect, "queries", "ACCOUNT", token, participant)[5]:
         held = Account.of(balances)
         fees = Decimal(held.fees_microticks) / MICRO
         click.echo(

@@ -89,6 +89,8 @@ def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
     low, high = random["validation"][1:]
     assert low <= random["validation"][0] <= high
     assert len(random["best_so_far"]) == 2
+    assert random["test_by_seed"] == [2.0] * 3
+    assert random["single"][0] <= random["validation"][0] and default["single"] == [0.0, 0.0]
     assert "random" in proof.text(rows)
     assert proof.interval([]) is None
 
