@@ -77,13 +77,21 @@ def visible() -> tuple[Path, ...]:
     sites = map(Path, site.getsitepackages())
     wanted = [*LIBRARIES, Path(sys.prefix), Path(sys.base_prefix), *sites, package, *(room.resolve() for room in rooms)]
     if sys.base_prefix == "/usr":  # all of /usr would bring shells and what else is installed
-        wanted = [path for path in wanted if path != Path("/usr")] + [Path(sys.executable).resolve()]
+        wanted = [path for path in wanted if path != Path("/usr")] + links(Path(sys.executable))
     found = sorted({path.absolute() for path in wanted if path.exists()}, key=lambda path: len(path.parts))
     kept: list[Path] = []
     for path in found:
         if not any(path.is_relative_to(other) for other in kept):
             kept.append(path)
     return tuple(kept)
+
+
+def links(path: Path) -> list[Path]:
+    """A path, and what it leads to link by link: a virtual environment's python leads to /usr/bin/python3, that to python3.11, and jobs need each."""
+    found = [path]
+    while found[-1].is_symlink():
+        found.append(found[-1].parent / found[-1].readlink())
+    return found
 
 
 def _mounts(paths: Sequence[Path]) -> list[str]:

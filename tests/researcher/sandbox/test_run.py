@@ -176,6 +176,23 @@ def test_a_sandbox_that_cannot_be_set_up_is_a_refusal(folder: Path, monkeypatch:
     assert not list(folder.iterdir())
 
 
+def test_every_link_on_the_way_to_an_interpreter_is_followed(tmp_path: Path) -> None:
+    # as Debian's: a virtual environment's python -> python3 -> /usr/bin/python3 -> python3.11
+    system, own = tmp_path / "system", tmp_path / "own"
+    system.mkdir()
+    own.mkdir()
+    (system / "python3.11").touch()
+    (system / "python3").symlink_to("python3.11")
+    (own / "python3").symlink_to(system / "python3")
+    (own / "python").symlink_to("python3")
+    assert bubblewrap.links(own / "python") == [
+        own / "python",
+        own / "python3",
+        system / "python3",
+        system / "python3.11",
+    ]
+
+
 def test_filters_are_of_known_machines() -> None:
     for machine, (architecture, calls) in seccomp.MACHINES.items():
         program = seccomp.program(machine)
