@@ -7,16 +7,21 @@ DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: test lint demo bench docs clean
+.PHONY: test lint compile demo bench docs clean
 
-test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# what is compiled once beside the checks is not compiled by each of the tests' processes for itself
+test: $(DEV)
+	$(MAKE) --no-print-directory -j2 lint compile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
+
+compile: $(DEV)
+	$(BIN)/serl exchange compile
 
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))

@@ -106,6 +106,21 @@ def start(config: Path | None, **given: Any) -> None:
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
 
 
+@exchange.command("compile", epilog="Example: serl exchange compile")
+def compile_ahead() -> None:
+    """Compiles all that exchanges run, every order type too, and keeps it: once on a machine, so that nobody waits for it later."""
+    began = time.perf_counter()
+    from serl.exchange.config import load_config
+    from serl.exchange.ports import free_port
+    from serl.exchange.server import Exchange
+
+    click.echo("compiling what this machine has not yet: the first time that takes some minutes", err=True)
+    settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
+    server = Exchange(load_config(None, settings))
+    server.run(lambda: server.stop("all is compiled"))
+    click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
+
+
 def _ask(endpoint: str, socket: str, kind: str, *arguments: Any) -> Any:
     """What the exchange answers to a `Kind`, by its name, on one of its sockets."""
     import zmq

@@ -2,5 +2,24 @@
 
 import signal
 
+import pytest
+
+LONGEST = (
+    "tests/exchange/test_first_answers.py",
+    "tests/test_docs_sessions.py",
+    "tests/researcher/outer/test_whole.py",
+    "tests/demo/",
+)
+"""Begun first, so that no worker is left alone with one of them at the end."""
+
 # A shell ignores Ctrl-C in what it starts in the background, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, and else as they were."""
+    items.sort(
+        key=lambda item: next(
+            (place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST)
+        )
+    )
