@@ -31,7 +31,6 @@ from serl.researcher.sandbox.run import Job, run
 from serl.researcher.sandbox.verdict import Verdict
 
 MEMORY_BYTES = 6144 * MIB
-WARM = Budget(static_steps=1, dynamic_steps=1)
 CLAIMED_STEPS_MAX = 10**12
 LOCK = threading.Lock()
 """What is made once is made by one thread while others wait."""
@@ -61,19 +60,19 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
     if not inside:
         return work({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
     with LOCK:
-        _warm(settings.model_dump_json())
+        _warm(settings.model_dump_json(), budget.static_steps > 0, budget.dynamic_steps > 0)
     limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)
     return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
 
 
 @lru_cache(maxsize=8)
-def _warm(text: str) -> None:
-    """Compiles what jobs in the sandbox load, by a job outside of it; ResearcherError if these settings cannot be trained with."""
+def _warm(text: str, static: bool, dynamic: bool) -> None:
+    """Compiles what jobs in the sandbox load, by a job outside of it with the same stages; ResearcherError if these settings cannot be trained with."""
     settings = Settings.model_validate_json(text)
     kinds = (Kind.REWARD, Kind.IMAGINE) if settings.market.data else (Kind.REWARD,)
     trusted = Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds})
     with tempfile.TemporaryDirectory(prefix="serl-warm-") as folder:
-        verdict = train(trusted, settings, WARM, 1.0, Path(folder) / "job")
+        verdict = train(trusted, settings, Budget(int(static), int(dynamic)), 1.0, Path(folder) / "job")
     if not verdict.ok:
         raise ResearcherError(f"these settings cannot be trained with: {verdict.text}")
 
