@@ -86,6 +86,11 @@ def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
         assert tested == ["random-0", "default-0", "random-1", "default-1", "random-2", "default-2"]
     random, default = rows
     assert default["validation"] == [0.0, 0.0, 0.0]
+    seeds = {path.name for path in (tmp_path / "default-2").iterdir()}
+    assert seeds == {"2", "1002", "2002", "3002"}, (
+        "the default is trained as often as the others' candidates, each time anew"
+    )
+    assert len(default["best_so_far"]) == 2
     low, high = random["validation"][1:]
     assert low <= random["validation"][0] <= high
     assert len(random["best_so_far"]) == 2
