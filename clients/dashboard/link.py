@@ -215,6 +215,7 @@ class Link(threading.Thread):
 
     def _later(self, action: "Callable[[Future[str]], None]") -> "Future[str]":
         done: Future[str] = Future()
+        done.set_running_or_notify_cancel()  # a page that closes cannot take it away from this thread
         self._actions.put((action, done))
         return done
 
@@ -233,7 +234,10 @@ class Link(threading.Thread):
                 self._sockets.ask(self._on_info, Kind.INFO)
             done.set_result("done")
 
-        if not self._sockets.ask(answered, kind, self._token, *values):
+        def unanswered() -> None:
+            done.set_exception(NotSent("no answer from the exchange: it may do this yet, when it goes on"))
+
+        if not self._sockets.ask(answered, kind, self._token, *values, unanswered=unanswered):
             raise NotSent("the exchange is away")
 
     def _refusal(self, reply: list[Any], kind: Kind, value: int) -> SerlError:

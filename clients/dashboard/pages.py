@@ -1,13 +1,12 @@
 """One open page: frames to it, no faster than it takes them; its wishes from it."""
 
 import asyncio
-import contextlib
 import hmac
 import json
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from serl.clients.dashboard.board import Board, Cursor
 from serl.clients.dashboard.errors import NotSent
@@ -35,18 +34,16 @@ class Page:
         self._sent = self._seen = 0
 
     async def serve(self) -> None:
-        """Frames out, messages in."""
+        """Frames out, messages in; actions are tasks of their own, since an exchange that is stopped may not answer for seconds."""
         await self._socket.accept()
-        sender = asyncio.create_task(self._send_frames())
         try:
-            while True:
-                await self._take(await self._socket.receive_text())
-        except WebSocketDisconnect:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send_frames())
+                while True:
+                    if (action := await self._take(await self._socket.receive_text())) is not None:
+                        tasks.create_task(self._do(action))
+        except* WebSocketDisconnect:
             pass
-        finally:
-            sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await sender
 
     async def _send_frames(self) -> None:
         while True:
@@ -55,20 +52,28 @@ class Page:
                     frame = self._board.frame(self._cursor)
                 if frame:
                     self._sent += 1
-                    await self._socket.send_text(json.dumps(frame | {"n": self._sent}, separators=(",", ":")))
+                    await self._send(frame | {"n": self._sent})
             await asyncio.sleep(FRAME_S)
 
-    async def _take(self, text: str) -> None:
-        """{"seen": n}, {"symbol": name} or {"do": action, "id", "token", ...}; anything else ends the page's socket."""
+    async def _send(self, frame: dict[str, Any]) -> None:
+        if self._socket.application_state is WebSocketState.CONNECTED:
+            await self._socket.send_text(json.dumps(frame, separators=(",", ":")))
+
+    async def _end(self, reason: str) -> None:
+        await self._socket.close(1003, reason)
+        raise WebSocketDisconnect(1003, reason)
+
+    async def _take(self, text: str) -> dict[str, Any] | None:
+        """{"seen": n}, {"symbol": name} or {"do": action, "id", "token", ...}, which is returned; anything else ends the page's socket."""
         try:
             message = json.loads(text) if len(text) <= MESSAGE_BYTES_MAX else None
         except ValueError:
             message = None
         match message:
             case None:
-                await self._socket.close(1003, "not JSON, or too long")
+                await self._end("not JSON, or too long")
             case {"do": str(), "id": int()}:
-                await self._do(message)
+                return dict(message)
             case {"seen": int(n)}:
                 self._seen = max(self._seen, min(n, self._sent))
             case {"symbol": str(name)}:
@@ -76,7 +81,8 @@ class Page:
                     if name in self._board.views:
                         self._cursor.look_at(name)
             case _:
-                await self._socket.close(1003, "not a message of a page")
+                await self._end("not a message of a page")
+        return None
 
     async def _do(self, message: dict[str, Any]) -> None:
         try:
@@ -87,7 +93,7 @@ class Page:
             text, failed = await asyncio.wrap_future(self._action(message)), False
         except (SerlError, KeyError, TypeError, ValueError) as error:
             text, failed = (str(error) if isinstance(error, SerlError) else "not an action of a page"), True
-        await self._socket.send_text(json.dumps({"done": message["id"], "text": text, "failed": failed}))
+        await self._send({"done": message["id"], "text": text, "failed": failed})
 
     def _action(self, message: dict[str, Any]) -> "Future[str]":
         kind, link = message["do"], self._link

@@ -21,7 +21,7 @@ Answered = Callable[[list[Any], float], None]
 
 
 class Sockets:
-    """Feed, queries and admin of one exchange. Nothing waits; what was asked of an exchange that goes away is forgotten."""
+    """Feed, queries and admin of one exchange. Nothing waits; what is not answered within ANSWER_S is forgotten, and who asked may be told."""
 
     def __init__(self, endpoint: str, curve: Path | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -34,7 +34,7 @@ class Sockets:
         for socket in (self.feed, self._queries, self._admin):
             self._poller.register(socket, zmq.POLLIN)
         self._request = 0
-        self._asked: dict[int, tuple[Answered, float]] = {}
+        self._asked: dict[int, tuple[Answered, float, Callable[[], None] | None]] = {}
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)
@@ -51,29 +51,34 @@ class Sockets:
         """Returns when something has come, or after timeout_ms."""
         self._poller.poll(timeout_ms)
 
-    def ask(self, answered: Answered, kind: int, *values: Any) -> bool:
-        """Asks a query, or an admin request (values: token first); False if nobody is there to be asked."""
+    def ask(self, answered: Answered, kind: int, *values: Any, unanswered: Callable[[], None] | None = None) -> bool:
+        """Asks a query, or an admin request (values: token first); False if nobody is there to be asked.
+
+        One of `answered` and `unanswered` is called if it returns True.
+        """
         self._request += 1
         socket = self._admin if kind >= Kind.STOP else self._queries
         try:
             socket.send(msgpack.packb([int(kind), self._request, *values]), zmq.DONTWAIT)
         except zmq.Again:
             return False
-        self._asked[self._request] = (answered, time.perf_counter())
+        self._asked[self._request] = (answered, time.perf_counter(), unanswered)
         return True
 
     def take_replies(self) -> None:
-        """Tells those who asked."""
+        """Tells those who asked, also those whose answer is late."""
         for socket in (self._queries, self._admin):
             for data in drain(socket):
                 reply = msgpack.unpackb(data, strict_map_key=False)
                 request = reply[3] if reply[0] == Kind.ERROR else reply[1]
                 if request in self._asked:
-                    answered, asked_s = self._asked.pop(request)
+                    answered, asked_s, _ = self._asked.pop(request)
                     answered(reply, time.perf_counter() - asked_s)
         late = time.perf_counter() - ANSWER_S
-        for request in [request for request, (_, asked_s) in self._asked.items() if asked_s < late]:
-            del self._asked[request]
+        for request in [request for request, (_, asked_s, _) in self._asked.items() if asked_s < late]:
+            *_, unanswered = self._asked.pop(request)
+            if unanswered is not None:
+                unanswered()
 
     def feed_messages(self, most: int) -> Iterator[tuple[bytes, list[Any]]]:
         """(topic, message) of what the feed has brought, at most so many."""

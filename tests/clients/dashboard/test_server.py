@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -61,6 +63,15 @@ def receive(socket: ClientConnection, seconds: float, *, seen: bool = True) -> l
             if seen:
                 socket.send(json.dumps({"seen": frame["n"]}))
     return found
+
+
+def done(socket: ClientConnection, frames: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """What came of an action; frames that come before it are added to `frames`."""
+    until = time.monotonic() + seconds
+    while "done" not in (reply := json.loads(socket.recv(until - time.monotonic()))):
+        frames.append(reply)
+        socket.send(json.dumps({"seen": reply["n"]}))
+    return dict(reply)
 
 
 def lag_ms(frame: dict[str, Any]) -> float:
@@ -166,14 +177,32 @@ def test_what_is_no_message_of_a_page_ends_its_socket(shown: Shown) -> None:
 def test_actions_that_cannot_be_are_refused_and_harm_nothing(shown: Shown, action: dict[str, Any], text: str) -> None:
     with page(shown) as socket:
         socket.send(json.dumps({"id": 3, "token": shown.operator.partition("=")[2], **action}))
-        until = time.monotonic() + 10
-        while "done" not in (reply := json.loads(socket.recv(10))):
-            assert time.monotonic() < until
-            socket.send(json.dumps({"seen": reply["n"]}))
+        reply = done(socket, [], 10)
         assert reply["failed"] and text in reply["text"]
         assert any("exchange" in frame and not frame["exchange"]["away"] for _, frame in receive(socket, 1)), (
             "it goes on"
         )
+
+
+def test_an_action_that_a_stopped_exchange_does_not_answer_is_told_and_the_page_goes_on() -> None:
+    with start_exchange(symbols="SIM") as served, dashboard(served.endpoint) as found, page(found) as socket:
+        receive(socket, 1)
+        halt = json.dumps({"do": "halt", "id": 1, "token": found.operator.partition("=")[2], "symbol": "SIM"})
+        frames: list[dict[str, Any]] = []
+        os.kill(served.process.pid, signal.SIGSTOP)
+        try:
+            socket.send(halt)
+            with page(found) as closed:
+                closed.send(halt)
+            told = done(socket, frames, 10)
+        finally:
+            os.kill(served.process.pid, signal.SIGCONT)
+        assert told["failed"] and "no answer" in told["text"]
+        assert any(frame.get("exchange", {}).get("away") for frame in frames), "frames come while it waits"
+        frames = [frame for _, frame in receive(socket, 3)]
+        assert [frame["exchange"]["away"] for frame in frames if "exchange" in frame][-1] is False
+        socket.send(halt)
+        assert done(socket, frames, 10)["text"] == "done"
 
 
 def test_a_halt_from_before_is_shown(shown: Shown) -> None:
