@@ -59,7 +59,7 @@ def serl() -> None:
 
 
 def main() -> None:
-    """Runs the command line; errors of ours are one line on stderr and exit status 2, a signal 128 + its number."""
+    """Runs the command line; errors of ours, and files that cannot be used, are one line on stderr and exit status 2, a signal 128 + its number."""
     unwind_on_signals()
     try:
         _run()
@@ -75,6 +75,11 @@ def _run() -> None:
         serl(standalone_mode=False)
     except SerlError as error:
         click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}; give another path", err=True)
         sys.exit(2)
     except click.ClickException as error:
         error.show()
