@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from serl.clients.dashboard.lines import Lines
+from serl.clients.dashboard.lines import NOT_A_LINE, Lines, number
 
 BARS_MAX = 96
 MEASURES = 4
@@ -31,7 +31,8 @@ class Flow:
         self._problem = ""
 
     def read(self) -> bool:
-        """Takes what is new; whether anything was."""
+        """Takes what is new; whether anything was, or another problem is told."""
+        before = self._told
         for path in sorted(self._folder.glob("*.jsonl")):
             self._files.setdefault(path, Lines(path))
         looks = [one.look() for one in self._files.values()]
@@ -42,12 +43,18 @@ class Flow:
         for line in (line for _, lines in looks for line in lines):
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError):
+            except NOT_A_LINE:
                 self._problem = f"not a line of order flow: {line[:80]!r}"
-        return any(lines for _, lines in looks)
+        return self._told != before or any(lines for _, lines in looks)
+
+    @property
+    def _told(self) -> str:
+        if not self._folder.is_dir():
+            return f"{self._folder} is not there: waiting for `serl agents start --flow {self._folder}`"
+        return self._problem or next((one.problem for one in self._files.values() if one.problem), "")
 
     def _take(self, line: dict[str, Any]) -> None:
-        second = int(line["second"])
+        second = int(number(line["second"]))
         self._first_s = second if self._first_s < 0 else min(self._first_s, second)
         self._last_s = max(self._last_s, second)
         while self._last_s // self._bar_s - self._first_s // self._bar_s >= BARS_MAX:
@@ -55,7 +62,7 @@ class Flow:
         for symbol, kinds in line["sent"].items():
             for kind, counts in kinds.items():
                 bars = self._counts.setdefault(symbol, {}).setdefault(kind, {})
-                _add(bars, second // self._bar_s, counts)
+                _add(bars, second // self._bar_s, [number(count) for count in counts])
 
     def _widen(self) -> None:
         self._bar_s *= 2
@@ -73,7 +80,7 @@ class Flow:
             kind: [[known[bar][measure] if bar in known else 0 for bar in bars] for measure in range(MEASURES)]
             for kind, known in sorted(self._counts.get(symbol, {}).items())
         }
-        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "problem": self._problem}  # fmt: skip
+        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "problem": self._told}  # fmt: skip
 
 
 def _add(bars: Bars, bar: int, counts: list[int]) -> None:

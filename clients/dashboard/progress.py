@@ -9,10 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from serl.clients.dashboard.lines import Lines
+from serl.clients.dashboard.lines import NOT_A_LINE, Lines, number
 
 SECOND_NS = 1_000_000_000
 FILLS_SHOWN = 400
+ORDER_NAMES = "participant", "policy", "symbol"
+ORDER_NUMBERS = "side", "qty_lots", "start_ns", "end_ns"
 
 
 class Progress:
@@ -38,25 +40,28 @@ class Progress:
         for line in lines:
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError):
+            except NOT_A_LINE:
                 self._problem = f"not a line of progress: {line[:80]!r}"
 
     def _take(self, line: dict[str, Any]) -> None:
         if "order" in line:
-            self._order = line["order"]
-            self._schedule = [[time_ns / SECOND_NS, lots] for time_ns, lots in line["schedule"]]
+            order = line["order"]
+            schedule = [[number(time_ns) / SECOND_NS, number(lots)] for time_ns, lots in line["schedule"]]
+            self._order = {name: str(order[name]) for name in ORDER_NAMES} | {name: number(order[name]) for name in ORDER_NUMBERS}  # fmt: skip
+            self._schedule = schedule
         elif "fill" in line:
-            time_ns, price, qty = line["fill"]
+            time_ns, price, qty = map(number, line["fill"])
             self._filled += qty
             self._cash += price * qty
             self._fills = [*self._fills[1 - FILLS_SHOWN :], [time_ns / SECOND_NS, price, qty, self._filled]]
         elif "ended" in line:
-            self._ended = line["ended"]
+            self._ended = {"unfilled_lots": number(line["ended"]["unfilled_lots"])}
 
     def shown(self) -> dict[str, Any]:
         """For the page: times in seconds after midnight, fills as [time_s, price_ticks, qty_lots, lots filled with it]."""
         self._read()
         return {
             "file": self._lines.path.name, "order": self._order, "schedule": self._schedule, "fills": self._fills, "filled_lots": self._filled,
-            "average_ticks": self._cash / self._filled if self._filled else None, "ended": self._ended, "problem": self._problem,
+            "average_ticks": self._cash / self._filled if self._filled else None, "ended": self._ended,
+            "problem": self._problem or self._lines.problem,
         }  # fmt: skip

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+FOLDER = click.Path(file_okay=False, path_type=Path)
+"""It may not be there yet, but it cannot be a file."""
+
 
 @click.command(epilog="Example: serl dashboard --connect tcp://127.0.0.1:5570 --researcher runs/researcher --port 8700")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
@@ -11,11 +14,11 @@ import click
 @click.option("--account", help="Participant whose positions are shown; nobody else may be logged in under its name.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
 @click.option(
-    "--execution", "executions", multiple=True, type=click.Path(path_type=Path),
+    "--execution", "executions", multiple=True, type=click.Path(dir_okay=False, path_type=Path),
     help="File of `serl execute --progress`; may be given more than once.",
 )  # fmt: skip
-@click.option("--flow", type=click.Path(path_type=Path), help="Folder of `serl agents start --flow`.")
-@click.option("--researcher", "run", type=click.Path(path_type=Path), help="Folder of a run: adds its page.")
+@click.option("--flow", type=FOLDER, help="Folder of `serl agents start --flow`.")
+@click.option("--researcher", "run", type=FOLDER, help="Folder of a run: adds its page.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
 @click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
 def dashboard(

@@ -1,9 +1,11 @@
 """What pages are sent: the newest state, bounded, and nothing twice."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
@@ -168,7 +170,16 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "execution.jsonl"
     progress = Progress(path)
     assert progress.shown()["order"] is None
-    order = '{"order": {"symbol": "SIM", "qty_lots": 100}, "schedule": [[0, 0], [10000000000, 100]]}\n'
+    parent = {
+        "participant": "me",
+        "policy": "twap",
+        "symbol": "SIM",
+        "side": 1,
+        "qty_lots": 100,
+        "start_ns": 0,
+        "end_ns": 10**10,
+    }
+    order = json.dumps({"order": parent, "schedule": [[0, 0], [10**10, 100]]}) + "\n"
     path.write_text(order + '{"fill": [1000000000, 50, 10]}\n{"fill": [2000')
     shown = progress.shown()
     assert shown["schedule"] == [[0.0, 0], [10.0, 100]]
@@ -183,3 +194,32 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     assert progress.shown()["filled_lots"] == 0, "another execution began in the file"
     path.write_text(order + "rubbish\n")
     assert "rubbish" in progress.shown()["problem"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"order": 5, "schedule": [[1, 2]]}',
+        '{"order": {"symbol": "SIM", "qty_lots": 100}, "schedule": []}',
+        '{"fill": [NaN, 50, 10]}',
+        f'{{"fill": [1{"0" * 400}, 50, 10]}}',
+        '{"fill": [1, "50", 10]}',
+        '{"ended": 7}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_line_of_progress_is_told_and_changes_nothing(line: str, tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "execution.jsonl")
+    before = progress.shown()
+    (tmp_path / "execution.jsonl").write_text(line + "\n")
+    shown = progress.shown()
+    assert shown.pop("problem").startswith("not a line of progress")
+    assert shown == {name: value for name, value in before.items() if name != "problem"}
+
+
+def test_a_folder_in_the_place_of_a_progress_file_is_told(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "one")
+    (tmp_path / "one").mkdir()
+    assert "Is a directory" in progress.shown()["problem"]
+    (tmp_path / "one").rmdir()
+    assert progress.shown()["problem"] == ""

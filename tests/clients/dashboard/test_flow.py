@@ -3,7 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
 from serl.clients.dashboard.flow import BARS_MAX, Flow
+from serl.researcher.browse.cli import dashboard
 
 OPEN_S = 34_200
 
@@ -61,7 +65,30 @@ def test_files_that_begin_anew_are_a_new_run(tmp_path: Path) -> None:
 
 
 def test_what_is_no_line_is_said(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"second": 1, "sent": 7}\n' + line(OPEN_S))
-    flow = Flow(tmp_path)
+    for bad in ('{"second": 1, "sent": 7}', '{"second": Infinity, "sent": {}}', line(1).replace("10]", "NaN]").strip()):
+        (tmp_path / "a.jsonl").write_text(bad + "\n" + line(OPEN_S))
+        flow = Flow(tmp_path)
+        flow.read()
+        assert "not a line of order flow" in flow.shown("SIM")["problem"]
+        json.dumps(flow.shown("SIM"), allow_nan=False)
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    flow = Flow(tmp_path / "flow")
     flow.read()
-    assert "not a line of order flow" in flow.shown("SIM")["problem"]
+    assert "is not there" in flow.shown("SIM")["problem"]
+    (tmp_path / "flow" / "a.jsonl").mkdir(parents=True)
+    assert flow.read() and "Is a directory" in flow.shown("SIM")["problem"]
+    assert not flow.read(), "said once"
+    (tmp_path / "flow" / "a.jsonl").rmdir()
+    assert flow.read() and flow.shown("SIM")["problem"] == ""
+
+
+@pytest.mark.parametrize(("option", "is_file"), [("--flow", True), ("--researcher", True), ("--execution", False)])
+def test_a_file_for_a_folder_or_the_other_way_is_refused_at_the_start(
+    option: str, is_file: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "one"
+    path.touch() if is_file else path.mkdir()
+    result = CliRunner().invoke(dashboard, [option, str(path)])
+    assert result.exit_code == 2 and f"'{path}' is a {'file' if is_file else 'directory'}" in result.output
