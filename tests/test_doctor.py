@@ -16,6 +16,7 @@ from serl import doctor
 from serl.cli_doctor import doctor as command
 from serl.cli_doctor import show
 from serl.doctor import Finding
+from serl.exchange import config
 from serl.exchange.errors import SerlError
 from serl.exchange.ports import owner_of, port_is_free
 
@@ -35,9 +36,25 @@ def test_this_machine_is_examined_and_told_as_json() -> None:
     told = json.loads(done.stdout)
     states = {check["name"]: check["state"] for check in told["checks"]}
     assert states["python"] == states["libzmq"] == states["packages"] == "ok", "or these tests would not run"
-    assert {"numba cache", "sandbox", "model tiny", "chromium", "gpu", "ports 5570-5573", "disk here"} <= set(states)
+    assert {"numba cache", "sandbox", "model tiny", "chromium", "gpu"} <= set(states)
+    assert {"ports 5570-5573", "port 8700", "disk here"} <= set(states)
     assert all(check["advice"] for check in told["checks"] if check["state"] != "ok")
     assert done.returncode == (0 if told["ok"] else 1)
+
+
+@pytest.mark.parametrize("package", ["packaging", "pydantic", "numba"])
+def test_a_base_package_that_is_missing_is_a_finding(package: str) -> None:
+    hidden = f"import sys; sys.modules[{package!r}] = None; from serl.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", hidden, "doctor"], capture_output=True, text=True)
+    assert done.stderr == "" and "port 8700" in done.stdout
+    assert done.returncode == 1 and re.search(f"!! .*{package}.* -> pip install serl", done.stdout)
+
+
+@pytest.mark.usefixtures("two_checks")
+def test_without_rich_every_check_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich", None)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert len(CliRunner().invoke(command).stdout.splitlines()) == 4
 
 
 @pytest.mark.usefixtures("two_checks")
@@ -89,11 +106,14 @@ def test_a_port_that_is_taken_is_told_with_its_owner(monkeypatch: pytest.MonkeyP
         if sys.platform == "linux":
             assert f"(process {os.getpid()})" in (owner_of(port) or "")
         monkeypatch.setattr(
-            doctor, "load_config", lambda: type("Config", (), {"endpoint": f"tcp://127.0.0.1:{port}"})()
+            config, "load_config", lambda: type("Config", (), {"endpoint": f"tcp://127.0.0.1:{port}"})()
         )
-        (found,) = doctor.ports()
-        assert found.state == "optional" and f"{port} by " in found.found
-        assert "--endpoint tcp://127.0.0.1:" in found.advice
+        monkeypatch.setattr(doctor, "PORT", port)
+        for found, option in zip(
+            (*doctor.ports(), *doctor.page_port()), ("--endpoint tcp://127.0.0.1:", "--port "), strict=True
+        ):
+            assert found.state == "optional" and f"{port} by " in found.found
+            assert option in found.advice
     assert port_is_free(port) and owner_of(port) is None
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from serl.clients.dashboard import PORT
+
 FOLDER = click.Path(file_okay=False, path_type=Path)
 """It may not be there yet, but it cannot be a file."""
 
@@ -20,7 +22,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--flow", type=FOLDER, help="Folder of `serl agents start --flow`.")
 @click.option("--researcher", "run", type=FOLDER, help="Folder of a run: adds its page.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
-@click.option("--port", default=8700, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
 def dashboard(
     connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], flow: Path | None, run: Path | None,
     host: str, port: int,

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
@@ -35,16 +36,17 @@ def doctor(as_json: bool) -> None:
 
 
 def show(findings: "list[Finding]") -> None:
-    """A table on a terminal that is wide enough, lines anywhere else."""
+    """A table on a terminal that is wide enough, lines anywhere else and where the package that draws it is missing."""
+    if find_spec("rich") is None:
+        click.echo("\n".join(map(_line, findings)))
+        return
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
     if not console.is_terminal or console.width < TABLE_COLUMNS:
         for one in findings:
-            advice = f" -> {one.advice}" if one.advice else ""
-            line = f"{MARKS[one.state]} {one.name}: {one.found}{advice}"
-            console.print(line, markup=False, soft_wrap=not console.is_terminal)
+            console.print(_line(one), markup=False, soft_wrap=not console.is_terminal)
         return
     table = Table(title="serl doctor", title_justify="left")
     for head in ("", "check", "found", "what to do"):
@@ -52,6 +54,11 @@ def show(findings: "list[Finding]") -> None:
     for one in findings:
         table.add_row(f"[{COLOURS[one.state]}]{MARKS[one.state]}", one.name, *map(_plain, (one.found, one.advice)))
     console.print(table)
+
+
+def _line(one: "Finding") -> str:
+    advice = f" -> {one.advice}" if one.advice else ""
+    return f"{MARKS[one.state]} {one.name}: {one.found}{advice}"
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What of this machine serl can use, and what to do about the rest."""
+"""What of this machine serl can use, and what to do about the rest. Checks import what they need: a package that is missing is a finding."""
 
 import os
 import platform
@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from packaging.requirements import Requirement
-
-from serl.exchange.config import load_config
+from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import free_port, owner_of, port_is_free
+from serl.exchange.ports import PORTS, free_port, owner_of, port_is_free
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 PYTHON_MIN = (3, 11)
 DISK_MIN_BYTES = 100 << 20
@@ -51,6 +52,8 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """What serl requires, then its extras."""
+    from packaging.requirements import Requirement
+
     try:
         requirements = [Requirement(text) for text in metadata.requires("serl") or ()]
         extras = metadata.metadata("serl").get_all("Provides-Extra") or []
@@ -73,11 +76,11 @@ def packages() -> Iterator[Finding]:
             yield Finding(f"extra {extra}", "ok", "installed")
 
 
-def _applies(requirement: Requirement, extra: str) -> bool:
+def _applies(requirement: "Requirement", extra: str) -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def _lack(requirement: Requirement) -> str:
+def _lack(requirement: "Requirement") -> str:
     """What is wrong with a requirement's package, nothing if it is there."""
     try:
         version = metadata.version(requirement.name)
@@ -92,7 +95,7 @@ def compiled_code() -> Iterator[Finding]:
     try:
         from serl.exchange import libzmq
         from serl.exchange.kernel.commands import execute_batch
-    except (ImportError, RuntimeError) as error:  # numba: RuntimeError if it finds no folder to write to
+    except RuntimeError as error:  # of numba, if it finds no folder to write to
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a folder that you can write to")
         return
     function: Any = execute_batch
@@ -137,10 +140,14 @@ def models() -> Iterator[Finding]:
             yield Finding(name, "ok", str(model.path))
 
 
+def chromium() -> str | None:
+    """The Chromium that browser tests use, or None."""
+    return next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+
+
 def browser() -> Iterator[Finding]:
     """A Chromium for browser tests; any browser shows reports."""
-    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
-    if path:
+    if path := chromium():
         yield Finding("chromium", "ok", path)
     else:
         yield Finding("chromium", "optional", "not found", "apt install chromium; only tests in a browser need it")
@@ -162,17 +169,24 @@ def gpu() -> Iterator[Finding]:
 
 def ports() -> Iterator[Finding]:
     """The four ports of an exchange that is started without --endpoint."""
+    from serl.exchange.config import load_config
 
-    endpoint = load_config().endpoint
-    first = int(endpoint.rpartition(":")[2])
-    taken = [port for port in range(first, first + 4) if not port_is_free(port)]
-    name = f"ports {first}-{first + 3}"
+    first = int(load_config().endpoint.rpartition(":")[2])
+    last = first + PORTS - 1
+    yield _ports(f"ports {first}-{last}", range(first, last + 1), "an exchange", "--endpoint tcp://127.0.0.1:")
+
+
+def page_port() -> Iterator[Finding]:
+    """That of a dashboard that is started without --port."""
+    yield _ports(f"port {PORT}", range(PORT, PORT + 1), "a dashboard", "--port ")
+
+
+def _ports(name: str, numbers: range, user: str, option: str) -> Finding:
+    taken = [port for port in numbers if not port_is_free(port)]
     if not taken:
-        yield Finding(name, "ok", "free")
-        return
+        return Finding(name, "ok", "free")
     by = ", ".join(f"{port} by {owner_of(port) or 'a process of someone else'}" for port in taken)
-    advice = f"an exchange that runs already is fine; for another: --endpoint tcp://127.0.0.1:{free_port()}"
-    yield Finding(name, "optional", f"taken: {by}", advice)
+    return Finding(name, "optional", f"taken: {by}", f"{user} that runs already is fine; for another: {option}{free_port()}")  # fmt: skip
 
 
 def disk() -> Iterator[Finding]:
@@ -199,7 +213,7 @@ def terminal() -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    python, packages, compiled_code, sandbox, models, browser, gpu, ports, disk, terminal,
+    python, packages, compiled_code, sandbox, models, browser, gpu, ports, page_port, disk, terminal,
 )  # fmt: skip
 
 
@@ -209,6 +223,8 @@ def checked() -> list[Finding]:
     for check in CHECKS:
         try:
             found += list(check())
+        except ImportError as error:
+            found.append(Finding(check.__name__, "broken", str(error), "pip install serl"))
         except (SerlError, OSError) as error:
             found.append(Finding(check.__name__, "broken", f"{type(error).__name__}: {error}", "report this"))
     return found

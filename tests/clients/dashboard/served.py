@@ -1,6 +1,5 @@
 """A dashboard process for tests, and a browser to look at it with."""
 
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from serl.doctor import chromium
+
 LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter(row => row.dataset.price)
     .map(row => [Number(row.dataset.price), Number(row.dataset.lots)])"""
 
@@ -58,10 +58,10 @@ def dashboard(endpoint: str, *options: str) -> Iterator[Shown]:
 def browser() -> Iterator[Any]:
     """Headless Chromium; the test is skipped where it or playwright is absent."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-    if CHROMIUM is None:
+    if (path := chromium()) is None:
         pytest.skip("no chromium on this machine (apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield opened
         finally:
