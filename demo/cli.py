@@ -42,6 +42,10 @@ def demo(
         return
     if rate is None:
         raise click.UsageError("--speed max is for --quick: what is to be watched needs a number, like 30")
+    if dashboard:
+        from serl.clients.dashboard.server import bind
+
+        bind("127.0.0.1", port).close()  # a port that is taken is told now, not when the exchange has compiled
     from serl.demo.full import Plan
     from serl.demo.show import show
 

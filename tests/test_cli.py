@@ -1,5 +1,6 @@
 """What the command line says where something cannot be, in one line."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,3 +24,12 @@ def test_a_path_that_cannot_be_used_is_one_line(line: str, named: str, tmp_path:
     assert done.returncode == 2
     (said,) = done.stderr.splitlines()
     assert said.startswith(f"error: {named.replace('FILE', str(file))}: ")
+
+
+def test_a_demo_whose_port_is_taken_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        arguments = ["demo", "--no-researcher", "--port", port, "--output", str(tmp_path)]
+        done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and f"127.0.0.1:{port} cannot be bound" in done.stderr
+    assert list(tmp_path.iterdir()) == []

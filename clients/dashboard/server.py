@@ -1,6 +1,7 @@
 """The web server of the dashboard: static files, a socket for each page, and the rules about who may connect."""
 
 import contextlib
+import errno
 import ipaddress
 import secrets
 import socket
@@ -18,12 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from serl.clients.dashboard.board import Board
-from serl.clients.dashboard.errors import PageAddressTaken
+from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.pages import MESSAGE_BYTES_MAX, Page
 from serl.exchange.ports import free_port, owner_of
 
 STATIC = files("serl.clients.dashboard") / "static"
+OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
+"""What `bind` says of a port that cannot be had; the rest is of hosts."""
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -96,15 +99,19 @@ def application(board: Board, link: Link, admin_token: str, host: str, more: Seq
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; PageAddressTaken says who has the port, as far as that can be known."""
+    """A listening socket; PageAddressTaken says who has the port, as far as that can be known, NoSuchHost that the machine has no such address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
         listening.listen(128)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError) as error:  # TypeError: a host that no name can be
         listening.close()
+        if not isinstance(error, OverflowError) and getattr(error, "errno", None) not in OF_PORTS:
+            raise NoSuchHost(
+                f"{host} is no address of this machine ({error}); --host 127.0.0.1 is for this machine alone, 0.0.0.0 for all its networks"
+            ) from None
         who = owner_of(port)
         raise PageAddressTaken(
             f"{host}:{port} cannot be bound ({error}){f': {who} listens there' if who else ''}; choose another port, as "

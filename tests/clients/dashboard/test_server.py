@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from serl.clients.dashboard.errors import PageAddressTaken
+from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
 from serl.clients.dashboard.server import bind
 from serl.exchange.ports import owner_of
 from tests.clients.dashboard.flood import now_ms
@@ -217,6 +217,12 @@ def test_a_taken_port_names_who_has_it() -> None:
         assert "pytest" in (owner_of(port) or "") or "python" in (owner_of(port) or "")
         with pytest.raises(PageAddressTaken, match=r"listens there; .* --port \d{5}, which is free$"):
             bind("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["nosuchhost.invalid", "192.0.2.1", "::zz", "a\0b"])
+def test_a_host_that_is_not_of_this_machine_is_told_and_no_other_port_is_advised(host: str) -> None:
+    with pytest.raises(NoSuchHost, match=r"is no address of this machine .*--host 127\.0\.0\.1"):
+        bind(host, 0)
 
 
 def test_a_dashboard_waits_for_its_exchange(tmp_path: Path) -> None:
