@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from serl.cli import serl
 
@@ -42,6 +43,16 @@ def test_help_ends_with_an_example_that_can_be_typed(path: tuple[str, ...]) -> N
     assert epilog and epilog.startswith(START), "say epilog='Example: serl ...'"
     called = [parse(shlex.split(line)) for line in epilog.removeprefix(START).split("&&")]
     assert any(one[: len(path)] == path for one in called), "the example is of another command"
+
+
+@pytest.mark.parametrize("path", [(), ("exchange", "start"), ("demo",), ("execute",)], ids=" ".join)
+def test_help_fits_a_terminal_of_24_columns(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "24")
+    text = CliRunner().invoke(serl, [*path, "--help"]).output
+    assert max(map(len, text.splitlines())) <= 24
+    said = "".join(text.split())
+    for option in ALL[path].params:
+        assert all(name in said for name in option.opts if name.startswith("--"))
 
 
 @pytest.mark.parametrize("line", ["serl exchange start --symbol A", "serl execute twap", "serl keys new one two"])

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from serl.help_text import HelpText
 from serl.signals import unwind_on_signals
 
 COMMANDS = {
@@ -32,6 +33,8 @@ COMMANDS = {
     "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),
     "demo": ("serl.demo.cli:demo", "Everything at once: a market, an execution, the researcher, a page to watch them."),
 }
+
+click.Context.formatter_class = HelpText  # of all commands
 
 
 class _Rooms(click.Group):
