@@ -1,8 +1,14 @@
-"""What all tests share."""
+"""What all tests share. Screenshots go to the folder that SERL_SCREENSHOTS names."""
 
+import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.clients.dashboard.served import browser
 
 LONGEST = (
     "tests/exchange/test_first_answers.py",
@@ -23,3 +29,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             (place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST)
         )
     )
+
+
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    """A browser for all tests of a module."""
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    """Where they go."""
+    folder = Path(os.environ.get("SERL_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -13,12 +13,24 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
-from tests.clients.dashboard.served import browser, dashboard
+from tests.clients.dashboard.served import Looked, dashboard
 from tests.researcher.outer.small import score_of
 from tests.served import free_endpoint
 
 HOSTILE = "<img src=x onerror='window.hurt = true'><script>window.hurt = true</script>"
 FIRST = f"def reward(x):\n    # {HOSTILE}\n    return 1\n"
+DOT_PIXELS = 20
+DRAWN_JS = """([chart, name]) => {
+    const pixels = canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    const one = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+    one.getContext("2d").fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+    one.getContext("2d").fillRect(0, 0, 1, 1);
+    const [hue, data] = [pixels(one), pixels(document.querySelector(`#${chart} canvas`))];
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) count += [0, 1, 2].every(index => Math.abs(data[at + index] - hue[index]) < 3) && data[at + 3] > 250;
+    return count;
+}"""
+"""Pixels of a chart that have a colour of the page."""
 SECOND = f"def reward(x):\n    # {HOSTILE}\n    return 2\n"
 
 
@@ -42,13 +54,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     database.add_proposal(1, 0, proposal(FIRST))
     database.add_results(1, "tiny", {0: Result("done", "", score_of(2.0), None, {})})
     database.set_performance(1, 5.0)
-    database.finish(1, Lessons(), model="tiny", pa_bps=2.0, ema_bps=2.0, change_bps=None, seconds=9.0)
+    facts = {"log_p": -11.5, "entropy": 4.5, "loss": 0.9, "kl": 0.0, "gradient_norm": 4.0}
+    database.finish(1, Lessons(facts=facts), model="tiny", pa_bps=2.0, ema_bps=2.0, change_bps=None, seconds=9.0)
     database.add_proposal(2, 0, proposal(SECOND, (1, 0)))
     bad = Verdict(Kind.REWARD, "tiny", 1, "read", "forbidden", HOSTILE)
     database.add_proposal(2, 1, Proposal(None, (draft(None, bad, bad),)))
     database.add_results(2, "tiny", {0: Result("done", "", score_of(-1.0), None, {})})
     database.set_performance(2, 5.0)
-    facts = {"log_p": -9.5, "entropy": 4.0, "kl": 0.1, "gradient_norm": 3.0}
+    facts = {"log_p": -9.5, "entropy": 4.0, "loss": 0.7, "kl": 0.1, "gradient_norm": 3.0}
     database.finish(2, Lessons(facts=facts), model="tiny+1", pa_bps=-1.0, ema_bps=1.7, change_bps=-0.3, seconds=9.0)
     database.close()
     yield tmp_path
@@ -98,14 +111,18 @@ def test_reading_does_not_write(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
-def test_texts_of_models_are_shown_as_texts(folder: Path, width: int, height: int) -> None:
-    with browser() as opened, dashboard(free_endpoint(), "--researcher", str(folder)) as shown:
-        page: Any = opened.new_page(viewport={"width": width, "height": height})
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(shown.address + "researcher")
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_texts_of_models_are_texts_and_charts_are_drawn(
+    opened: Any, folder: Path, screenshots: Path, width: int, height: int, scheme: str
+) -> None:
+    with (
+        dashboard(free_endpoint(), "--researcher", str(folder)) as shown,
+        Looked(opened, shown.address + "researcher", width, height, scheme) as looked,
+    ):
+        page = looked.page
         page.wait_for_selector("#detail pre")
+        page.wait_for_selector(".tuning:not([hidden])")
+        assert page.evaluate("document.documentElement.dataset.theme") == scheme
         assert page.inner_text("#name") == HOSTILE
         assert HOSTILE in page.inner_text("#detail pre")
         page.locator(".node").first.focus()
@@ -116,7 +133,12 @@ def test_texts_of_models_are_shown_as_texts(folder: Path, width: int, height: in
         assert HOSTILE in page.inner_text("#prompts")
         page.locator("#rejected details").first.click()
         assert HOSTILE in page.inner_text("#rejected pre")
+        assert page.locator("#rejected .words").first.is_visible(), "the reason stays beside its example"
         assert page.evaluate("window.hurt") is None
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert said == []
+        assert looked.said == []
+        for chart, hues in {"pa": ("accent", "violet"), "logp": ("accent", "amber"), "kl": ("violet", "amber")}.items():
+            for hue in hues:
+                assert page.evaluate(DRAWN_JS, [chart, hue]) > DOT_PIXELS, f"{chart} in {hue}"
+        page.screenshot(path=str(screenshots / f"researcher-{width}-{scheme}.png"), full_page=True)
