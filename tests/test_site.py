@@ -51,6 +51,8 @@ def test_what_the_comparison_claims_of_serl_has_a_test() -> None:
     text = (DOCS / "comparison.md").read_text()
     notes = dict(re.findall(r"^\[\^(\w+)\]: (.+)$", text, re.MULTILINE))
     assert set(notes) == set(re.findall(r"\[\^(\w+)\](?!:)", text))
+    cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|", text, re.MULTILINE)
+    assert cells and all("[^" in cell or cell == "no" for cell in cells)
     for note in notes.values():
         named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", note)
         assert named
