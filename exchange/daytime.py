@@ -3,22 +3,16 @@
 Its commands carry the time at which they were due, so that a day has the same tape whatever its speed.
 """
 
-import heapq
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from serl.exchange.config import ExchangeConfig, SymbolConfig, time_of_day_ns
+from serl.exchange.calendar import SECOND_NS, Calendar, Due
+from serl.exchange.config import ExchangeConfig, SymbolConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.gate import NOW
-from serl.exchange.kernel.state import NEVER, NEXT_EXPIRY
+from serl.exchange.kernel.state import NEXT_EXPIRY
 from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Rule, command
-
-SECOND_NS = 1_000_000_000
-Due = tuple[int, int, int, int]
-"""(time_ns, symbol, CommandKind, Phase)."""
 
 
 class Daytime:
@@ -26,20 +20,10 @@ class Daytime:
 
     def __init__(self, core: Core, config: ExchangeConfig, own: Callable[[], int], now_ns: int) -> None:
         self._core, self._own = core, own
-        self._symbols = config.symbols
-        self._zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
-        self._due: list[Due] = []
-        for number, symbol in enumerate(config.symbols):
-            for entry in symbol.day:
-                time_ns = time_of_day_ns(entry.at)
-                if self._zone is not None:
-                    time_ns = local_ns(now_ns, time_ns, self._zone)
-                self._due.append((time_ns, number, CommandKind.PHASE, Phase[entry.phase.upper()]))
-            if symbol.auction_every_s:
-                every_ns = round(symbol.auction_every_s * SECOND_NS)
-                self._due.append(((now_ns // every_ns + 1) * every_ns, number, CommandKind.UNCROSS, 0))
-        heapq.heapify(self._due)
-        self._interrupted: set[int] = set()
+        self._calendar = Calendar(config, now_ns)
+        self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
+        self._scheduled = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
+        self._ends_ns: dict[int, int] = {}  # of interruptions by the band, by symbol
 
     def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
         """Sets rules, accounts and the phases of this moment, where they are not as they are to be."""
@@ -50,86 +34,63 @@ class Daytime:
             number = participant(name)
             for setting, value in account.settings():
                 rows.append(command(CommandKind.ACCOUNT, order_id=number, flags=setting, price_ticks=value))
-        phases = {}
-        while self._due and self._due[0][0] <= now_ns:
-            _, number, kind, phase = self._pop()
-            if kind == CommandKind.PHASE:
-                phases[number] = phase
+        phases = {due.symbol: due.phase for due in self._calendar.until(now_ns) if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
+            self._scheduled[number] = phase
             if market.state.symbols[number, PHASE] != phase:
                 rows.append(command(CommandKind.PHASE, symbol=number, flags=phase))
         self._send(rows, now_ns)
 
+    @property
+    def _now_ns(self) -> int:
+        """When the last command was executed."""
+        return int(self._core.gate.counter[NOW])
+
     def _send(self, rows: list[Rows], time_ns: int) -> None:
         if rows:
             sent = np.concatenate(rows)
-            sent["participant"], sent["time_ns"] = self._own(), max(time_ns, int(self._core.gate.counter[NOW]))
+            sent["participant"], sent["time_ns"] = self._own(), max(time_ns, self._now_ns)
             self._core.submit(sent)
 
     @property
     def next_ns(self) -> int:
         """When something is due next."""
         self._note_interruptions()
-        calendar = self._due[0][0] if self._due else NEVER
-        return min(calendar, int(self._core.market.state.counter[NEXT_EXPIRY]))
+        expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
+        return min(self._calendar.next_ns, expiry_ns, *self._ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
         """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
             time_ns = self.next_ns  # what came before may have made something due earlier
-            if self._due and self._due[0][0] <= time_ns:
-                self._do(self._pop())
+            if self._calendar.next_ns <= time_ns:
+                self._do(self._calendar.pop())
             else:
-                self._send([command(CommandKind.TIME)], time_ns)
-
-    def _pop(self) -> Due:
-        """What is due first; on a live clock the same comes again the next day."""
-        due = heapq.heappop(self._due)
-        time_ns, number, kind, phase = due
-        if kind == CommandKind.UNCROSS:
-            every_ns = round(self._symbols[number].auction_every_s * SECOND_NS)
-            heapq.heappush(self._due, (time_ns + every_ns, number, kind, phase))
-        elif self._zone is not None and not (number in self._interrupted and phase == Phase.CONTINUOUS):
-            heapq.heappush(self._due, (next_day_ns(time_ns, self._zone), number, kind, phase))
-        return due
+                self._send(self._ended(time_ns) or [command(CommandKind.TIME)], time_ns)
 
     def _do(self, due: Due) -> None:
-        time_ns, number, kind, phase = due
-        current = int(self._core.market.state.symbols[number, PHASE])
-        if kind == CommandKind.UNCROSS:
-            if current == Phase.INTRADAY:
-                self._send([command(kind, symbol=number)], time_ns)
+        if due.kind == CommandKind.PHASE:
+            self._scheduled[due.symbol] = due.phase
+            self._ends_ns.pop(due.symbol, None)
+        elif self._core.market.state.symbols[due.symbol, PHASE] != Phase.INTRADAY:
             return
-        ends_interruption = number in self._interrupted and phase == Phase.CONTINUOUS
-        self._interrupted.discard(number)
-        if not ends_interruption or current == Phase.VOLATILITY:
-            self._send([command(kind, symbol=number, flags=phase)], time_ns)
+        self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
+
+    def _ended(self, time_ns: int) -> list[Rows]:
+        """PHASE rows of the symbols whose interruption is over; forgotten here, since what follows may be the next interruption."""
+        over = [number for number, end_ns in self._ends_ns.items() if end_ns <= time_ns]
+        for number in over:
+            del self._ends_ns[number]
+        return [command(CommandKind.PHASE, symbol=number, flags=Phase.CONTINUOUS) for number in over]
 
     def _note_interruptions(self) -> None:
-        """A band has stopped a symbol: it goes on after its time."""
+        """A band has stopped a symbol: it goes on after its time, unless the calendar or an operator has another phase for it before."""
         phases = self._core.market.state.symbols[:, PHASE]
-        for number in np.flatnonzero(phases == Phase.VOLATILITY).tolist():
-            if number not in self._interrupted:
-                self._interrupted.add(number)
-                until_ns = int(self._core.gate.counter[NOW]) + round(self._symbols[number].volatility_s * SECOND_NS)
-                heapq.heappush(self._due, (until_ns, number, CommandKind.PHASE, Phase.CONTINUOUS))
-
-
-def local_ns(now_ns: int, time_of_day: int, zone: ZoneInfo) -> int:
-    """A local time of this day (nanoseconds as a clock on the wall shows them after midnight) in nanoseconds since 1970, whatever the clock
-    does to summer time in between."""
-    seconds, rest_ns = divmod(time_of_day, SECOND_NS)
-    today = datetime.fromtimestamp(now_ns // SECOND_NS, zone)
-    shown = datetime(today.year, today.month, today.day) + timedelta(seconds=seconds)
-    return int(shown.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns
-
-
-def next_day_ns(time_ns: int, zone: ZoneInfo) -> int:
-    """The same time on the wall a day later."""
-    seconds, rest_ns = divmod(time_ns, SECOND_NS)
-    shown = datetime.fromtimestamp(seconds, zone).replace(tzinfo=None) + timedelta(days=1)
-    return int(shown.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns
+        stopped = np.flatnonzero((phases == Phase.VOLATILITY) & (self._scheduled != Phase.VOLATILITY)).tolist()
+        self._ends_ns = {
+            number: self._ends_ns.get(number, self._now_ns + self._volatility_ns[number]) for number in stopped
+        }
 
 
 def _rules(symbol: SymbolConfig, number: int) -> list[Rows]:

@@ -3,9 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import ValidationError
@@ -15,7 +13,6 @@ from serl.clients.errors import Rejected
 from serl.clients.replay import set_clock
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
-from serl.exchange.daytime import local_ns, next_day_ns
 from serl.exchange.records import Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
@@ -164,14 +161,6 @@ def test_the_same_tape_in_lockstep_whatever_the_calendar_does(tmp_path: Path) ->
         ann.turn(10 * HOUR_NS)
         until(lambda: len(ann.fills()) == 2, ann)
         assert {fill.time_ns for fill in ann.fills()} == {9 * HOUR_NS + HOUR_NS // 2}
-
-
-def test_local_times_across_summer_time() -> None:
-    zone = ZoneInfo("America/New_York")
-    before = int(datetime(2026, 3, 7, 15, tzinfo=UTC).timestamp()) * 10**9
-    opening = local_ns(before, 9 * HOUR_NS + HOUR_NS // 2, zone)
-    assert datetime.fromtimestamp(opening / 1e9, UTC).hour == 14
-    assert next_day_ns(opening, zone) - opening == 23 * HOUR_NS  # the night of 8 March has an hour less
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""What the days of the symbols have due, in order of time: phases and batch auctions."""
+
+import heapq
+from collections.abc import Iterator
+from datetime import datetime, time, timedelta
+from itertools import count
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from serl.exchange.config import ExchangeConfig, time_of_day_ns
+from serl.exchange.kernel.state import NEVER
+from serl.exchange.records import CommandKind, Phase
+
+SECOND_NS = 1_000_000_000
+
+
+class Due(NamedTuple):
+    """A command that the exchange gives itself."""
+
+    time_ns: int
+    symbol: int
+    kind: CommandKind
+    phase: Phase = Phase.CONTINUOUS
+
+
+class Calendar:
+    """Every entry of each symbol's day: on a live clock each day again, else once."""
+
+    def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
+        zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
+        streams = []
+        for number, symbol in enumerate(config.symbols):
+            for entry in symbol.day:
+                times = days_ns(now_ns, time_of_day_ns(entry.at), zone)
+                streams.append(_phases(times, number, Phase[entry.phase.upper()]))
+            if symbol.auction_every_s:
+                streams.append(_auctions(now_ns, round(symbol.auction_every_s * SECOND_NS), number))
+        self._coming = heapq.merge(*streams)
+        self._next = next(self._coming, None)
+
+    @property
+    def next_ns(self) -> int:
+        """When something is due next; NEVER if nothing is any more."""
+        return NEVER if self._next is None else self._next.time_ns
+
+    def pop(self) -> Due:
+        """What is due next, once."""
+        assert self._next is not None, "nothing is due any more"
+        due, self._next = self._next, next(self._coming, None)
+        return due
+
+    def until(self, time_ns: int) -> Iterator[Due]:
+        """Pops everything due up to a time."""
+        while self.next_ns <= time_ns:
+            yield self.pop()
+
+
+def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
+    """When a clock on the wall shows `of_day_ns` after midnight: today and each day after, in nanoseconds since 1970. A time that is
+    skipped as summer time begins counts as if the clock had not been put forward yet, one that is shown twice as it ends the first time.
+    Without a zone there is one day, from 0 on."""
+    if zone is None:
+        return iter([of_day_ns])
+    seconds, rest_ns = divmod(of_day_ns, SECOND_NS)
+    midnight = datetime.combine(datetime.fromtimestamp(now_ns // SECOND_NS, zone), time())
+    shown = (midnight + timedelta(days=day, seconds=seconds) for day in count())
+    return (int(wall.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns for wall in shown)
+
+
+def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Due]:
+    return (Due(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
+
+
+def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[Due]:
+    return (
+        Due(time_ns, symbol, CommandKind.UNCROSS) for time_ns in count((now_ns // every_ns + 1) * every_ns, every_ns)
+    )

@@ -1,0 +1,173 @@
+"""The calendar beside interruptions by the band, across days, restarts and summer time: an exchange without sockets, told what time it is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from serl.exchange.calendar import days_ns
+from serl.exchange.config import ExchangeConfig, time_of_day_ns
+from serl.exchange.core import Core
+from serl.exchange.daytime import Daytime
+from serl.exchange.gateway.gate import APPENDED
+from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Side, command
+
+SECOND_NS = 10**9
+DAY_NS = 86_400 * SECOND_NS
+MONDAY_NS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp()) * SECOND_NS
+OWN, ANN, BOB = 1, 2, 3
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def at(text: str, midnight_ns: int = 0) -> int:
+    return midnight_ns + time_of_day_ns(text)
+
+
+def entries(*said: str) -> list[dict[str, str]]:
+    """'09:30 continuous' as an entry of a day."""
+    return [dict(zip(("at", "phase"), entry.split(), strict=True)) for entry in said]
+
+
+class Exchange:
+    """A core and its clockwork."""
+
+    def __init__(self, core: Core, config: ExchangeConfig, now_ns: int) -> None:
+        self.core = core
+        core.market.grant_operator(OWN)
+        self.daytime = Daytime(core, config, lambda: OWN, now_ns)
+        self._first = self._appended
+        self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
+        self.daytime.begin(config, self._names.__getitem__, now_ns)
+        self._command_id = core.command_sequence
+
+    @property
+    def _appended(self) -> int:
+        return int(self.core.gate.counter[APPENDED])
+
+    def send(self, kind: CommandKind, time_ns: int, participant: int, **fields: int) -> None:
+        self._command_id += 1
+        row = command(kind, participant=participant, time_ns=time_ns, command_id=self._command_id, **fields)
+        self.core.submit(row)
+
+    def trade(self, time_ns: int, price_ticks: int) -> None:
+        """Ann sells one lot to Bob, if the band lets them."""
+        for participant, side in ((ANN, Side.SELL), (BOB, Side.BUY)):
+            self.send(CommandKind.NEW, time_ns, participant, side=side, qty_lots=1, price_ticks=price_ticks)
+
+    def phase(self, symbol: int = 0) -> int:
+        return int(self.core.market.state.symbols[symbol, PHASE])
+
+    def sent(self, kind: CommandKind) -> Rows:
+        """What the clockwork has sent since this start."""
+        rows: Rows = self.core.arrays[0][self._first : self._appended]
+        return rows[(rows["kind"] == kind) & (rows["participant"] == OWN)]
+
+    def phases(self) -> list[tuple[int, int]]:
+        return [(int(row["time_ns"]), int(row["flags"])) for row in self.sent(CommandKind.PHASE)]
+
+
+@contextmanager
+def exchange(folder: Path, now_ns: int, *symbols: dict[str, object], **said: object) -> Iterator[Exchange]:
+    """From a start at that time to an orderly stop; on a scaled clock, if nothing else is said."""
+    named = [{"name": f"S{number}", **symbol} for number, symbol in enumerate(symbols)]
+    config = ExchangeConfig.model_validate({"clock": {"kind": "scaled"}, "symbols": named, **said})
+    core = Core(config, folder)
+    try:
+        yield Exchange(core, config, now_ns)
+    finally:
+        core.close()
+
+
+BAND: dict[str, object] = {"band_high_ticks": 105, "band_action": "auction", "volatility_s": 300}
+
+
+def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_path: Path) -> None:
+    day = entries("09:30 continuous", "15:55 closing", "16:00 closed")
+    with exchange(tmp_path, at("10:00"), {"day": day, **BAND}) as served:
+        served.trade(at("15:53"), 106)
+        served.daytime.run(at("15:54"))
+        assert served.phase() == Phase.VOLATILITY
+        served.daytime.run(at("17:00"))
+        assert served.phases()[-2:] == [(at("15:55"), Phase.CLOSING), (at("16:00"), Phase.CLOSED)]
+
+
+def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous"), **BAND}) as served:
+        for began in ("11:00", "12:00"):
+            served.trade(at(began), 106)
+            served.daytime.run(at(began) + 299 * SECOND_NS)
+            assert served.phase() == Phase.VOLATILITY
+            served.daytime.run(at(began) + 300 * SECOND_NS)
+            assert served.phases()[-1] == (at(began) + 300 * SECOND_NS, Phase.CONTINUOUS)
+            assert served.phase() == Phase.CONTINUOUS
+
+
+def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), BAND) as served:
+        served.trade(at("11:00"), 106)
+        served.daytime.run(at("11:01"))
+        served.send(CommandKind.PHASE, at("11:02"), OWN, flags=Phase.CLOSED)
+        served.daytime.run(at("12:00"))
+        assert served.phase() == Phase.CLOSED
+
+
+def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says(tmp_path: Path) -> None:
+    day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
+    with exchange(tmp_path, at("11:00"), {"day": day}) as served:
+        served.daytime.run(at("12:15"))
+        assert served.phase() == Phase.VOLATILITY
+        served.daytime.run(at("13:00"))
+        assert served.phases() == [(at("12:00"), Phase.VOLATILITY), (at("12:30"), Phase.CONTINUOUS)]
+    with exchange(tmp_path, at("13:00"), {"day": day}) as served:
+        assert not served.phases()
+
+
+def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_path: Path) -> None:
+    day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
+    for now in ("12:00", "12:10"):
+        with exchange(tmp_path, at(now), {"day": day}) as served:
+            served.daytime.run(at("12:29"))
+            assert served.phase() == Phase.VOLATILITY
+
+
+def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path) -> None:
+    day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous", "16:00 closed")
+    with exchange(tmp_path, at("10:00", MONDAY_NS), {"day": day, **BAND}, clock={"kind": "live"}) as served:
+        served.daytime.run(at("12:28", MONDAY_NS))
+        assert served.phase() == Phase.VOLATILITY
+        tuesday_ns, wednesday_ns = MONDAY_NS + DAY_NS, MONDAY_NS + 2 * DAY_NS
+        served.daytime.run(at("11:58", tuesday_ns))
+        served.trade(at("11:58", tuesday_ns), 106)
+        before = len(served.phases())
+        served.daytime.run(at("10:00", wednesday_ns))
+        assert served.phases()[before:] == [
+            (at("12:00", tuesday_ns), Phase.VOLATILITY),
+            (at("12:30", tuesday_ns), Phase.CONTINUOUS),
+            (at("16:00", tuesday_ns), Phase.CLOSED),
+            (at("09:30", wednesday_ns), Phase.CONTINUOUS),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("eve", "text", "hours_of_utc"),
+    [
+        (datetime(2026, 3, 7, 15), "09:30", [14, 13, 13]),
+        (datetime(2026, 3, 7, 15), "02:30", [7, 7, 6]),  # on 8 March there is no 02:30
+        (datetime(2026, 10, 31, 15), "09:30", [13, 14, 14]),
+        (datetime(2026, 10, 31, 15), "02:30", [6, 7, 7]),
+        (datetime(2026, 10, 31, 15), "01:30", [5, 5, 6]),  # on 1 November there are two
+    ],
+)
+def test_summer_time_moves_no_phase_on_the_wall(eve: datetime, text: str, hours_of_utc: list[int]) -> None:
+    eve_ns = int(eve.replace(tzinfo=UTC).timestamp()) * SECOND_NS
+    times = [
+        datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
+        for time_ns in islice(days_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 3)
+    ]
+    assert [(time.day, time.hour, time.minute) for time in times] == [
+        ((eve.day + later - 1) % 31 + 1, hour, 30) for later, hour in enumerate(hours_of_utc)
+    ]
