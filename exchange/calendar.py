@@ -7,6 +7,7 @@ from itertools import count
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from serl.exchange.clock import DAY_NS
 from serl.exchange.config import ExchangeConfig, time_of_day_ns
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import CommandKind, Phase
@@ -24,7 +25,8 @@ class Due(NamedTuple):
 
 
 class Calendar:
-    """Every entry of each symbol's day: on a live clock each day again, else once."""
+    """Every entry of each symbol's day: on a live clock each day again, else once. It begins yesterday: the phase in which that day ended
+    is this one's until its first entry."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
         zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
@@ -56,14 +58,14 @@ class Calendar:
 
 
 def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
-    """When a clock on the wall shows `of_day_ns` after midnight: today and each day after, in nanoseconds since 1970. A time that is
+    """When a clock on the wall shows `of_day_ns` after midnight: yesterday, today and each day after, in nanoseconds since 1970. A time that is
     skipped as summer time begins counts as if the clock had not been put forward yet, one that is shown twice as it ends the first time.
-    Without a zone there is one day, from 0 on."""
+    Without a zone there is one day, from 0 on, and its yesterday."""
     if zone is None:
-        return iter([of_day_ns])
+        return iter([of_day_ns - DAY_NS, of_day_ns])
     seconds, rest_ns = divmod(of_day_ns, SECOND_NS)
     midnight = datetime.combine(datetime.fromtimestamp(now_ns // SECOND_NS, zone), time())
-    shown = (midnight + timedelta(days=day, seconds=seconds) for day in count())
+    shown = (midnight + timedelta(days=day, seconds=seconds) for day in count(-1))
     return (int(wall.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns for wall in shown)
 
 

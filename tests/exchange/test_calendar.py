@@ -152,6 +152,29 @@ def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path
         ]
 
 
+@pytest.mark.parametrize(("clock", "midnight_ns"), [("scaled", 0), ("lockstep", 0), ("live", MONDAY_NS)])
+def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
+    tmp_path: Path, clock: str, midnight_ns: int
+) -> None:
+    day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
+    with exchange(
+        tmp_path, at("08:00", midnight_ns), {"day": day}, {"day": day[:2]}, {}, clock={"kind": clock}
+    ) as served:
+        assert [served.phase(symbol) for symbol in range(3)] == [Phase.CLOSED, Phase.CONTINUOUS, Phase.CONTINUOUS]
+        served.daytime.run(at("09:26", midnight_ns))
+        assert [served.phase(symbol) for symbol in range(3)] == [Phase.PRE_OPEN, Phase.PRE_OPEN, Phase.CONTINUOUS]
+
+
+@pytest.mark.parametrize("now", ["09:26", "09:30", "12:00", "17:00"])
+def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str) -> None:
+    day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
+    with exchange(tmp_path, at("08:00"), {"day": day}) as served:
+        served.daytime.run(at(now))
+        phase = served.phase()
+    with exchange(tmp_path, at(now), {"day": day}) as served:
+        assert served.phase() == phase and not served.phases()
+
+
 @pytest.mark.parametrize(
     ("eve", "text", "hours_of_utc"),
     [
@@ -166,7 +189,7 @@ def test_summer_time_moves_no_phase_on_the_wall(eve: datetime, text: str, hours_
     eve_ns = int(eve.replace(tzinfo=UTC).timestamp()) * SECOND_NS
     times = [
         datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
-        for time_ns in islice(days_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 3)
+        for time_ns in islice(days_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 1, 4)
     ]
     assert [(time.day, time.hour, time.minute) for time in times] == [
         ((eve.day + later - 1) % 31 + 1, hour, 30) for later, hour in enumerate(hours_of_utc)
