@@ -1,4 +1,4 @@
-"""What the days of the symbols have due, in order of time: phases and batch auctions."""
+"""What the days of the symbols have due, in order of time: phases, batch auctions, the end of the day."""
 
 import heapq
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from serl.exchange.clock import DAY_NS
 from serl.exchange.config import ExchangeConfig, time_of_day_ns
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.records import CommandKind, Phase
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, Phase
 
 SECOND_NS = 1_000_000_000
 
@@ -37,6 +37,11 @@ class Calendar:
                 streams.append(_phases(times, number, Phase[entry.phase.upper()]))
             if symbol.auction_every_s:
                 streams.append(_auctions(now_ns, round(symbol.auction_every_s * SECOND_NS), number))
+        closings = [
+            time_of_day_ns(entry.at) for symbol in config.symbols for entry in symbol.day if entry.phase == "closed"
+        ]
+        if closings:
+            streams.append(_day_ends(days_ns(now_ns, max(closings), zone)))
         self._coming = heapq.merge(*streams)
         self._next = next(self._coming, None)
 
@@ -71,6 +76,11 @@ def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]
 
 def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Due]:
     return (Due(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
+
+
+def _day_ends(times_ns: Iterator[int]) -> Iterator[Due]:
+    """Behind all phases of that time: a closing auction is held before."""
+    return (Due(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
 
 
 def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[Due]:

@@ -1,4 +1,5 @@
-"""The exchange's own clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, orders that expire.
+"""The exchange's own clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, the end of the day,
+orders that expire.
 
 Its commands carry the time at which they were due, so that a day has the same tape whatever its speed.
 """
@@ -11,7 +12,7 @@ from serl.exchange.calendar import SECOND_NS, Calendar, Due
 from serl.exchange.config import ExchangeConfig, SymbolConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.gate import NOW
-from serl.exchange.kernel.state import NEXT_EXPIRY
+from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
 from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Rule, command
 
 
@@ -23,10 +24,12 @@ class Daytime:
         self._calendar = Calendar(config, now_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
         self._scheduled = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
+        self._stopped_ns = self._now_ns  # the last that was done before this start
         self._ends_ns: dict[int, int] = {}  # of interruptions by the band, by symbol
 
     def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
-        """Sets rules, accounts and the phases of this moment, where they are not as they are to be."""
+        """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
+        was stopped."""
         market, rows = self._core.market, []
         for number, symbol in enumerate(config.symbols):
             rows += _rules(symbol, number)
@@ -34,7 +37,11 @@ class Daytime:
             number = participant(name)
             for setting, value in account.settings():
                 rows.append(command(CommandKind.ACCOUNT, order_id=number, flags=setting, price_ticks=value))
-        phases = {due.symbol: due.phase for due in self._calendar.until(now_ns) if due.kind == CommandKind.PHASE}
+        past = list(self._calendar.until(now_ns))
+        ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
+        if ended and market.state.counter[ORDERS_OPEN]:  # before a phase may hold an auction: that day trades no more
+            rows.append(command(CommandKind.END_DAY))
+        phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
             self._scheduled[number] = phase
             if market.state.symbols[number, PHASE] != phase:
@@ -73,7 +80,7 @@ class Daytime:
         if due.kind == CommandKind.PHASE:
             self._scheduled[due.symbol] = due.phase
             self._ends_ns.pop(due.symbol, None)
-        elif self._core.market.state.symbols[due.symbol, PHASE] != Phase.INTRADAY:
+        elif due.kind == CommandKind.UNCROSS and self._core.market.state.symbols[due.symbol, PHASE] != Phase.INTRADAY:
             return
         self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
 

@@ -14,7 +14,7 @@ from serl.exchange.config import ExchangeConfig, time_of_day_ns
 from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
 from serl.exchange.gateway.gate import APPENDED
-from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Side, command
+from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Side, TimeInForce, command
 
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS
@@ -173,6 +173,79 @@ def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str
         phase = served.phase()
     with exchange(tmp_path, at(now), {"day": day}) as served:
         assert served.phase() == phase and not served.phases()
+
+
+def rest(served: Exchange, time_ns: int) -> None:
+    """An order of each time in force that a day ends, and one that stays, in both symbols."""
+    for symbol in range(2):
+        for time_in_force in (TimeInForce.DAY, TimeInForce.AT_CLOSE, TimeInForce.GTC):
+            served.send(
+                CommandKind.NEW, time_ns, ANN, symbol=symbol, qty_lots=1, price_ticks=90, time_in_force=time_in_force
+            )
+
+
+def left(served: Exchange) -> list[int]:
+    market = served.core.market
+    return sorted([*market.orders()["time_in_force"].tolist(), *market.specials()["time_in_force"].tolist()])
+
+
+SESSIONS: list[dict[str, object]] = [
+    {"day": entries("09:30 continuous", "12:00 closed", "13:00 continuous", "16:00 closed")},
+    {"day": entries("09:30 continuous", "15:30 closed")},
+]
+
+
+@pytest.mark.parametrize(("clock", "midnight_ns"), [("scaled", 0), ("live", MONDAY_NS)])
+def test_the_day_ends_when_the_last_symbol_closes(tmp_path: Path, clock: str, midnight_ns: int) -> None:
+    with exchange(tmp_path, at("10:00", midnight_ns), *SESSIONS, clock={"kind": clock}) as served:
+        rest(served, at("10:00", midnight_ns))
+        served.daytime.run(at("15:59", midnight_ns))
+        assert len(left(served)) == 6
+        served.daytime.run(at("16:01", midnight_ns))
+        assert left(served) == 2 * [TimeInForce.GTC]
+        assert served.sent(CommandKind.END_DAY)["time_ns"].tolist() == [at("16:00", midnight_ns)]
+
+
+def test_a_closing_auction_is_held_before_the_day_ends(tmp_path: Path) -> None:
+    with exchange(
+        tmp_path, at("10:00"), {"day": entries("09:30 continuous", "15:55 closing", "16:00 closed")}
+    ) as served:
+        for participant, side in ((ANN, Side.SELL), (BOB, Side.BUY)):
+            served.send(
+                CommandKind.NEW, at("11:00"), participant, side=side, qty_lots=1, price_ticks=90,
+                time_in_force=TimeInForce.AT_CLOSE,
+            )  # fmt: skip
+        served.daytime.run(at("16:00"))
+        assert served.core.market.account(BOB).position_lots == 1
+
+
+def test_a_day_that_ended_while_the_exchange_was_stopped_ends_at_the_start(tmp_path: Path) -> None:
+    live = {"kind": "live"}
+    with exchange(tmp_path, at("14:00", MONDAY_NS), *SESSIONS, clock=live) as served:
+        rest(served, at("14:00", MONDAY_NS))
+    with exchange(tmp_path, at("15:00", MONDAY_NS), *SESSIONS, clock=live) as served:
+        assert len(left(served)) == 6
+    with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
+        assert left(served) == 2 * [TimeInForce.GTC]
+        rest(served, at("10:00", MONDAY_NS + DAY_NS))
+    with exchange(tmp_path, at("11:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
+        assert len(left(served)) == 8
+
+
+def test_no_closing_auction_is_held_a_day_late(tmp_path: Path) -> None:
+    live, symbol = {"kind": "live"}, {"day": entries("09:30 continuous", "15:55 closing", "16:00 closed")}
+    with exchange(tmp_path, at("15:57", MONDAY_NS), symbol, clock=live) as served:
+        served.trade(at("15:57", MONDAY_NS), 100)
+    with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), symbol, clock=live) as served:
+        assert served.phase() == Phase.CONTINUOUS and served.core.market.account(BOB).position_lots == 0
+        assert not left(served)
+
+
+def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous")}, {}) as served:
+        rest(served, at("10:00"))
+        served.daytime.run(at("23:59"))
+        assert len(left(served)) == 6
 
 
 @pytest.mark.parametrize(
