@@ -9,11 +9,12 @@ from collections.abc import Callable
 import numpy as np
 
 from serl.exchange.calendar import SECOND_NS, Calendar, Due
-from serl.exchange.config import ExchangeConfig, SymbolConfig
+from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.gate import NOW
 from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
-from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Rule, command
+from serl.exchange.records import PHASE, CommandKind, Phase, Rows, command
+from serl.exchange.settings import account_rows, rule_rows
 
 
 class Daytime:
@@ -30,13 +31,12 @@ class Daytime:
     def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
         """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
         was stopped."""
-        market, rows = self._core.market, []
+        rows: list[Rows] = []
+        market = self._core.market
         for number, symbol in enumerate(config.symbols):
-            rows += _rules(symbol, number)
-        for name, account in config.accounts.items():
-            number = participant(name)
-            for setting, value in account.settings():
-                rows.append(command(CommandKind.ACCOUNT, order_id=number, flags=setting, price_ticks=value))
+            rows += rule_rows(symbol, number, market.state.symbols[number])
+        accounts = {participant(name): account for name, account in config.accounts.items()}
+        rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.until(now_ns))
         ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
         if ended and market.state.counter[ORDERS_OPEN]:  # before a phase may hold an auction: that day trades no more
@@ -98,22 +98,3 @@ class Daytime:
         self._ends_ns = {
             number: self._ends_ns.get(number, self._now_ns + self._volatility_ns[number]) for number in stopped
         }
-
-
-def _rules(symbol: SymbolConfig, number: int) -> list[Rows]:
-    """RULE rows of what the configuration says; nothing where it says nothing."""
-    said = [
-        (Rule.LOT, symbol.lot_multiple, 0), (Rule.MATCHING, int(symbol.matching == "pro-rata"), 0),
-        (Rule.BAND_LOW, symbol.band_low_ticks, 0), (Rule.BAND_HIGH, symbol.band_high_ticks, 0),
-        (Rule.BAND_ACTION, int(symbol.band_action == "auction"), 0),
-    ]  # fmt: skip
-    said += [(rule, value, 0) for rule, value in symbol.fees.rules()]
-    plain = SymbolConfig(name=symbol.name)
-    usual = [plain.lot_multiple, 0, plain.band_low_ticks, plain.band_high_ticks, 0]
-    usual += [value for _, value in plain.fees.rules()]
-    changed = [rule for rule, value in zip(said, usual, strict=True) if rule[1] != value]
-    changed += [(Rule.TICK, multiple, start) for start, multiple in sorted(symbol.tick_table.items())]
-    return [
-        command(CommandKind.RULE, symbol=number, flags=rule, price_ticks=value, order_id=start)
-        for rule, value, start in changed
-    ]

@@ -1,7 +1,5 @@
-"""The calendar beside interruptions by the band, across days, restarts and summer time: an exchange without sockets, told what time it is."""
+"""The calendar beside interruptions by the band, across days, restarts and summer time."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -10,79 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from serl.exchange.calendar import days_ns
-from serl.exchange.config import ExchangeConfig, time_of_day_ns
-from serl.exchange.core import Core
-from serl.exchange.daytime import Daytime
-from serl.exchange.gateway.gate import APPENDED
-from serl.exchange.records import PHASE, CommandKind, Phase, Rows, Side, TimeInForce, command
+from serl.exchange.config import time_of_day_ns
+from serl.exchange.records import CommandKind, Phase, Side, TimeInForce
+from tests.exchange.clockwork import ANN, BAND, BOB, DAY_NS, MONDAY_NS, OWN, SECOND_NS, Exchange, at, entries, exchange
 
-SECOND_NS = 10**9
-DAY_NS = 86_400 * SECOND_NS
-MONDAY_NS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp()) * SECOND_NS
-OWN, ANN, BOB = 1, 2, 3
 NEW_YORK = ZoneInfo("America/New_York")
-
-
-def at(text: str, midnight_ns: int = 0) -> int:
-    return midnight_ns + time_of_day_ns(text)
-
-
-def entries(*said: str) -> list[dict[str, str]]:
-    """'09:30 continuous' as an entry of a day."""
-    return [dict(zip(("at", "phase"), entry.split(), strict=True)) for entry in said]
-
-
-class Exchange:
-    """A core and its clockwork."""
-
-    def __init__(self, core: Core, config: ExchangeConfig, now_ns: int) -> None:
-        self.core = core
-        core.market.grant_operator(OWN)
-        self.daytime = Daytime(core, config, lambda: OWN, now_ns)
-        self._first = self._appended
-        self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
-        self.daytime.begin(config, self._names.__getitem__, now_ns)
-        self._command_id = core.command_sequence
-
-    @property
-    def _appended(self) -> int:
-        return int(self.core.gate.counter[APPENDED])
-
-    def send(self, kind: CommandKind, time_ns: int, participant: int, **fields: int) -> None:
-        self._command_id += 1
-        row = command(kind, participant=participant, time_ns=time_ns, command_id=self._command_id, **fields)
-        self.core.submit(row)
-
-    def trade(self, time_ns: int, price_ticks: int) -> None:
-        """Ann sells one lot to Bob, if the band lets them."""
-        for participant, side in ((ANN, Side.SELL), (BOB, Side.BUY)):
-            self.send(CommandKind.NEW, time_ns, participant, side=side, qty_lots=1, price_ticks=price_ticks)
-
-    def phase(self, symbol: int = 0) -> int:
-        return int(self.core.market.state.symbols[symbol, PHASE])
-
-    def sent(self, kind: CommandKind) -> Rows:
-        """What the clockwork has sent since this start."""
-        rows: Rows = self.core.arrays[0][self._first : self._appended]
-        return rows[(rows["kind"] == kind) & (rows["participant"] == OWN)]
-
-    def phases(self) -> list[tuple[int, int]]:
-        return [(int(row["time_ns"]), int(row["flags"])) for row in self.sent(CommandKind.PHASE)]
-
-
-@contextmanager
-def exchange(folder: Path, now_ns: int, *symbols: dict[str, object], **said: object) -> Iterator[Exchange]:
-    """From a start at that time to an orderly stop; on a scaled clock, if nothing else is said."""
-    named = [{"name": f"S{number}", **symbol} for number, symbol in enumerate(symbols)]
-    config = ExchangeConfig.model_validate({"clock": {"kind": "scaled"}, "symbols": named, **said})
-    core = Core(config, folder)
-    try:
-        yield Exchange(core, config, now_ns)
-    finally:
-        core.close()
-
-
-BAND: dict[str, object] = {"band_high_ticks": 105, "band_action": "auction", "volatility_s": 300}
 
 
 def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_path: Path) -> None:
@@ -128,8 +58,8 @@ def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says
 
 def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
-    for now in ("12:00", "12:10"):
-        with exchange(tmp_path, at(now), {"day": day}) as served:
+    for start in ("12:00", "12:10"):
+        with exchange(tmp_path, at(start), {"day": day}) as served:
             served.daytime.run(at("12:29"))
             assert served.phase() == Phase.VOLATILITY
 

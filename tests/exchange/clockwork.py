@@ -1,0 +1,79 @@
+"""An exchange without sockets that is told what time it is: a core and its clockwork."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from serl.exchange.config import ExchangeConfig, time_of_day_ns
+from serl.exchange.core import Core
+from serl.exchange.daytime import Daytime
+from serl.exchange.gateway.gate import APPENDED
+from serl.exchange.records import PHASE, CommandKind, Rows, Side, command
+
+SECOND_NS = 10**9
+DAY_NS = 86_400 * SECOND_NS
+MONDAY_NS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp()) * SECOND_NS
+OWN, ANN, BOB = 1, 2, 3
+
+
+def at(text: str, midnight_ns: int = 0) -> int:
+    return midnight_ns + time_of_day_ns(text)
+
+
+def entries(*said: str) -> list[dict[str, str]]:
+    """'09:30 continuous' as an entry of a day."""
+    return [dict(zip(("at", "phase"), entry.split(), strict=True)) for entry in said]
+
+
+class Exchange:
+    """A core and its clockwork."""
+
+    def __init__(self, core: Core, config: ExchangeConfig, now_ns: int) -> None:
+        self.core = core
+        core.market.grant_operator(OWN)
+        self.daytime = Daytime(core, config, lambda: OWN, now_ns)
+        self._first = self._appended
+        self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
+        self.daytime.begin(config, self._names.__getitem__, now_ns)
+        self._command_id = core.command_sequence
+
+    @property
+    def _appended(self) -> int:
+        return int(self.core.gate.counter[APPENDED])
+
+    def send(self, kind: CommandKind, time_ns: int, participant: int, **fields: int) -> None:
+        self._command_id += 1
+        row = command(kind, participant=participant, time_ns=time_ns, command_id=self._command_id, **fields)
+        self.core.submit(row)
+
+    def trade(self, time_ns: int, price_ticks: int) -> None:
+        """Ann sells one lot to Bob, if the band lets them."""
+        for participant, side in ((ANN, Side.SELL), (BOB, Side.BUY)):
+            self.send(CommandKind.NEW, time_ns, participant, side=side, qty_lots=1, price_ticks=price_ticks)
+
+    def phase(self, symbol: int = 0) -> int:
+        return int(self.core.market.state.symbols[symbol, PHASE])
+
+    def sent(self, kind: CommandKind) -> Rows:
+        """What the clockwork has sent since this start."""
+        rows: Rows = self.core.arrays[0][self._first : self._appended]
+        return rows[(rows["kind"] == kind) & (rows["participant"] == OWN)]
+
+    def phases(self) -> list[tuple[int, int]]:
+        return [(int(row["time_ns"]), int(row["flags"])) for row in self.sent(CommandKind.PHASE)]
+
+
+@contextmanager
+def exchange(folder: Path, now_ns: int, *symbols: Mapping[str, object], **said: object) -> Iterator[Exchange]:
+    """From a start at that time to an orderly stop; on a scaled clock, if nothing else is said."""
+    named = [{"name": f"S{number}", **symbol} for number, symbol in enumerate(symbols)]
+    config = ExchangeConfig.model_validate({"clock": {"kind": "scaled"}, "symbols": named, **said})
+    core = Core(config, folder)
+    try:
+        yield Exchange(core, config, now_ns)
+    finally:
+        core.close()
+
+
+BAND: dict[str, object] = {"band_high_ticks": 105, "band_action": "auction", "volatility_s": 300}
