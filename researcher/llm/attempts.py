@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import openai
@@ -9,9 +10,7 @@ import openai
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.errors import EndpointAwayError, EndpointRefusedError
 from serl.researcher.llm.settings import Endpoint
-
-Reply = tuple[Answer, int, int]
-"""Answer, tokens of the prompt, tokens of the completion."""
+from serl.researcher.llm.usage import estimated_answer_tokens, estimated_prompt_tokens
 
 _OWN = ("top_k", "min_p", "grammar", "structured_outputs")
 _STATUS_PASSING = (408, 409, 425)
@@ -19,6 +18,17 @@ _STATUS_PASSING = (408, 409, 425)
 
 class Malformed(Exception):
     """A reply that is no chat completion."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer and what it took."""
+
+    answer: Answer
+    prompt_tokens: int
+    completion_tokens: int
+    estimated: bool
+    """Whether the endpoint left out the counts, which are by length of text then."""
 
 
 def connect(endpoint: Endpoint) -> openai.OpenAI:
@@ -103,11 +113,21 @@ def _reply(connection: openai.OpenAI, request: dict[str, Any]) -> Reply:
         answer = Answer(
             str(message.get("content") or ""), str(choice.get("finish_reason") or "unknown"), _tokens(choice)
         )
-        return answer, int(usage.get("prompt_tokens", 0)), int(usage.get("completion_tokens", 0))
+        return _counted(request, answer, usage.get("prompt_tokens"), usage.get("completion_tokens"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Malformed(
             f"the reply is no chat completion ({type(error).__name__}: {error}): {str(body)[:200]}"
         ) from None
+
+
+def _counted(request: dict[str, Any], answer: Answer, prompt: int | None, completion: int | None) -> Reply:
+    """With the endpoint's counts, or estimates: a budget that counted nothing would never end."""
+    return Reply(
+        answer,
+        int(prompt) if prompt else estimated_prompt_tokens(request),
+        int(completion) if completion is not None else estimated_answer_tokens(answer),
+        not prompt or completion is None,
+    )
 
 
 def _tokens(choice: dict[str, Any]) -> tuple[Token, ...]:

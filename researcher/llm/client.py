@@ -13,6 +13,7 @@ from serl.researcher.llm.errors import BudgetSpentError, LlmError, OfflineMissEr
 from serl.researcher.llm.record import Record, key_of
 from serl.researcher.llm.requests import Message, Sampling, request_of
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
+from serl.researcher.llm.usage import estimated_prompt_tokens
 
 
 class Client:
@@ -83,17 +84,19 @@ class Client:
             raise OfflineMissError(
                 f"offline, and the record has no answer to request {key[:12]}; run it once without --offline"
             )
-        self._require_budget(request["max_tokens"])
+        self._require_budget(request)
         return self._ask(key, request), False
 
-    def _require_budget(self, max_tokens: int) -> None:
-        """A call may not start that could end beyond the budget with its completion alone."""
+    def _require_budget(self, request: dict[str, Any]) -> None:
+        """A call may not start that could end beyond the budget: with its prompt, which is estimated, and the longest completion."""
         tokens_max, usd_max = self.budget.tokens_max, self.budget.usd_max
-        if tokens_max is not None and self.record.tokens + max_tokens > tokens_max:
+        prompt, completion = estimated_prompt_tokens(request), request["max_tokens"]
+        if tokens_max is not None and self.record.tokens + prompt + completion > tokens_max:
             raise BudgetSpentError(
-                f"{self.record.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {max_tokens:,}; raise tokens_max"
+                f"{self.record.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {prompt + completion:,} "
+                f"(about {prompt:,} of its prompt, up to {completion:,} of its answer); raise tokens_max"
             )
-        next_usd = self.endpoint.cost_usd(0, max_tokens)
+        next_usd = self.endpoint.cost_usd(prompt, completion)
         if usd_max is not None and self.record.usd + next_usd > usd_max:
             raise BudgetSpentError(
                 f"{self.record.usd:.4f} of {usd_max:.4f} USD are spent, the next call may take {next_usd:.4f}; raise usd_max"
@@ -108,15 +111,13 @@ class Client:
         line = {"key": key, "time_ns": time.time_ns(), "request": request, "attempts": attempts}
         begun = time.perf_counter()
         try:
-            answer, prompt, completion = ask(self._connection, self.endpoint, request, attempts, self._sleep)
+            reply = ask(self._connection, self.endpoint, request, attempts, self._sleep)
         except LlmError as error:
             self.record.add(line | {"error": f"{type(error).__name__}: {error}", "wall_s": time.perf_counter() - begun})
             raise
         line |= {
-            "answer": asdict(answer),
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "cost_usd": self.endpoint.cost_usd(prompt, completion),
+            **asdict(reply),
+            "cost_usd": self.endpoint.cost_usd(reply.prompt_tokens, reply.completion_tokens),
             "wall_s": round(time.perf_counter() - begun, 4),
         }
         self.record.add(line)

@@ -1,7 +1,8 @@
 """The record of all calls: one JSON object a line, and the cache from which a run is replayed.
 
 A line holds `key` (SHA-256 of the request), `time_ns`, `request`, `attempts` (the failures on the way, named) and either `answer` with
-`prompt_tokens`, `completion_tokens`, `cost_usd`, `wall_s`, or `error`. A line that was cut off by a kill is dropped when the file is opened.
+`prompt_tokens`, `completion_tokens`, `estimated` (whether the endpoint did not count them), `cost_usd`, `wall_s`, or `error`. A line that was
+cut off by a kill is dropped when the file is opened.
 """
 
 import hashlib

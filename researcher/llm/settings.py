@@ -49,5 +49,5 @@ class BudgetConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tokens_max: int | None = Field(None, gt=0, description="prompt and completion")
+    tokens_max: int | None = Field(None, gt=0, description="prompt and completion, those of the next call included")
     usd_max: float | None = Field(None, gt=0)

@@ -155,6 +155,30 @@ def test_a_token_budget_outlives_the_process(tmp_path: Path) -> None:
         assert client(fake, record, budget).complete(ASK, max_tokens=20).cached == 1, "what is recorded is free"
 
 
+@pytest.mark.parametrize("budget", [BudgetConfig(tokens_max=600), BudgetConfig(usd_max=0.006)])
+def test_a_long_prompt_may_not_go_beyond_the_budget(budget: BudgetConfig) -> None:
+    prices: dict[str, Any] = {"usd_per_million_prompt_tokens": 10.0, "usd_per_million_completion_tokens": 10.0}
+    with fake_endpoint(completion(prompt=500, tokens=15)) as fake:
+        asked = client(fake, budget=budget, **prices)
+        with pytest.raises(BudgetSpentError, match="raise (tokens|usd)_max"):
+            asked.complete([{"role": "user", "content": "spread " * 250}], max_tokens=100)
+        with pytest.raises(BudgetSpentError):
+            asked.complete(ASK, schema={"enum": ["spread " * 250]}, max_tokens=100)
+        assert not fake.requests
+        assert asked.complete([{"role": "user", "content": "spread " * 150}], max_tokens=100).prompt_tokens == 500
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}, {"prompt_tokens": 40}])
+def test_a_budget_ends_where_the_endpoint_does_not_count(tmp_path: Path, usage: dict[str, int] | None) -> None:
+    with fake_endpoint({**completion("inventory " * 6), "usage": usage}) as fake:
+        asked = client(fake, tmp_path / "calls.jsonl", BudgetConfig(tokens_max=600))
+        with pytest.raises(BudgetSpentError):
+            for seed in range(100):
+                asked.complete(ASK, max_tokens=100, seed=seed)
+        assert 5 <= len(fake.requests) <= 50
+    assert all(line["estimated"] for line in lines(tmp_path / "calls.jsonl"))
+
+
 def test_a_money_budget() -> None:
     prices: dict[str, Any] = {"usd_per_million_prompt_tokens": 1.0, "usd_per_million_completion_tokens": 10.0}
     with fake_endpoint(completion(prompt=1000, tokens=100)) as fake:
