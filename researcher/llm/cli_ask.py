@@ -6,15 +6,31 @@ from typing import Any
 
 import click
 
+SERVED = "http://127.0.0.1:8080/v1"
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command(epilog="Example: serl llm ask 'Which term of the reward punishes impact?' --record calls.jsonl")
 @click.argument("text")
-@click.option("--url", default="http://127.0.0.1:8080/v1", show_default=True, help="Of an OpenAI-compatible endpoint.")
+@click.option("--url", help=f"Of an OpenAI-compatible endpoint; without it that of serl llm serve, {SERVED}.")
 @click.option("--model", default="tiny", show_default=True)
 @click.option(
-    "--dialect", default="embedded", show_default=True, type=click.Choice(["openai", "llama.cpp", "vllm", "embedded"])
+    "--dialect",
+    type=click.Choice(["openai", "llama.cpp", "vllm", "embedded"]),
+    help="How the endpoint takes schemas and sampling; openai with --url, else embedded.",
+)
+@click.option(
+    "--omit",
+    multiple=True,
+    type=click.Choice(["seed", "temperature", "top_p"]),
+    help="Parameter that the endpoint refuses; may be given again.",
+)
+@click.option(
+    "--token-limit",
+    default="max_tokens",
+    show_default=True,
+    type=click.Choice(["max_tokens", "max_completion_tokens"]),
+    help="Parameter that bounds an answer.",
 )
 @click.option("--schema", type=FILE, help="JSON schema of the answer.")
 @click.option("-n", default=1, show_default=True, type=click.IntRange(min=1), help="Answers.")
@@ -25,15 +41,25 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--record", type=click.Path(path_type=Path, dir_okay=False), help="JSONL of all calls; answers come from it."
 )
 @click.option("--offline", is_flag=True, help="Answer from the record alone.")
-def ask(text: str, url: str, model: str, schema: Path | None, record: Path | None, offline: bool, **how: Any) -> None:
+def ask(
+    text: str, url: str | None, model: str, dialect: str | None, omit: tuple[str, ...], token_limit: str,
+    schema: Path | None, record: Path | None, offline: bool, **how: Any,
+) -> None:  # fmt: skip
     """Asks TEXT and prints the answers."""
     from serl.exchange.errors import ConfigError
     from serl.researcher.llm.client import Client
     from serl.researcher.llm.settings import Endpoint
 
-    if not url.startswith(("http://", "https://")):
+    if url is not None and not url.startswith(("http://", "https://")):
         raise ConfigError(f"--url: http://... or https://... is due, got {url}")
-    endpoint = Endpoint(base_url=url, model=model, dialect=how.pop("dialect"))
+    values = {
+        "base_url": url or SERVED,
+        "model": model,
+        "dialect": dialect or ("openai" if url else "embedded"),
+        "omit": omit,
+        "token_limit": token_limit,
+    }
+    endpoint = Endpoint.model_validate(values)
     try:
         shape = json.loads(schema.read_text()) if schema else None
     except ValueError as error:

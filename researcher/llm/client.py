@@ -90,7 +90,7 @@ class Client:
     def _require_budget(self, request: dict[str, Any]) -> None:
         """A call may not start that could end beyond the budget: with its prompt, which is estimated, and the longest completion."""
         tokens_max, usd_max = self.budget.tokens_max, self.budget.usd_max
-        prompt, completion = estimated_prompt_tokens(request), request["max_tokens"]
+        prompt, completion = estimated_prompt_tokens(request), request[self.endpoint.token_limit]
         if tokens_max is not None and self.record.tokens + prompt + completion > tokens_max:
             raise BudgetSpentError(
                 f"{self.record.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {prompt + completion:,} "

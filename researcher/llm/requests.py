@@ -43,7 +43,7 @@ def request_of(
     body: dict[str, Any] = {
         "model": endpoint.model,
         "messages": [dict(message) for message in messages],
-        "max_tokens": sampling.max_tokens,
+        endpoint.token_limit: sampling.max_tokens,
         **{name: value for name, value in drawn.items() if name not in endpoint.omit},
     }
     if sampling.logprobs:

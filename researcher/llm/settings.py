@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from serl.exchange.errors import ConfigError
 
 Dialect = Literal["openai", "llama.cpp", "vllm", "embedded"]
+Omitted = Literal["seed", "temperature", "top_p"]
+TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
 
 class Endpoint(BaseModel):
@@ -19,8 +21,9 @@ class Endpoint(BaseModel):
     model: str = Field(min_length=1)
     key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key")
     dialect: Dialect = Field("openai", description="how grammars and sampling beyond OpenAI's parameters are said")
-    omit: frozenset[Literal["seed", "temperature", "top_p"]] = Field(
-        frozenset(), description="parameters that the endpoint refuses and is not sent"
+    omit: frozenset[Omitted] = Field(frozenset(), description="parameters that the endpoint refuses and is not sent")
+    token_limit: TokenLimit = Field(
+        "max_tokens", description="parameter that bounds an answer; reasoning models of OpenAI know only the other"
     )
     timeout_s: float = Field(120.0, gt=0, description="of one attempt")
     attempts_max: int = Field(6, ge=1)

@@ -1,5 +1,6 @@
-"""An endpoint that answers as a test says, to see what the client makes of it."""
+"""An endpoint that answers as a test says, to see what the client makes of it. Parameters that the server of its kind does not know are refused."""
 
+import inspect
 import json
 import threading
 from collections.abc import Iterator
@@ -7,7 +8,19 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from openai.resources.chat.completions import Completions
+
 CLOSE = "close"
+OPENAI = frozenset(inspect.signature(Completions.create).parameters) - {"self", "timeout"}
+LLAMA_CPP = OPENAI | {"top_k", "min_p", "grammar"}
+KNOWN = {
+    "openai": OPENAI,
+    "reasoning": OPENAI - {"max_tokens", "temperature", "top_p", "logprobs"},
+    "vllm": OPENAI | {"top_k", "min_p", "structured_outputs"},
+    "llama.cpp": LLAMA_CPP,
+    "embedded": LLAMA_CPP,
+}
+"""Parameters by kind of server; `reasoning`: OpenAI's models of the o-series and from GPT-5 on."""
 
 
 def completion(text: str = "hello", finish: str = "stop", prompt: int = 10, tokens: int = 5) -> dict[str, Any]:
@@ -19,15 +32,15 @@ def completion(text: str = "hello", finish: str = "stop", prompt: int = 10, toke
 class Fake:
     """`replies` are given in turn, the last one for ever: a dict (200), (status, headers, text), or CLOSE."""
 
-    def __init__(self, replies: list[Any]) -> None:
-        self.replies = replies
+    def __init__(self, replies: list[Any], kind: str) -> None:
+        self.replies, self.kind = replies, kind
         self.requests: list[dict[str, Any]] = []
         fake = self
 
         class Exchange(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 fake.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                reply = fake.replies.pop(0) if len(fake.replies) > 1 else fake.replies[0]
+                reply = fake.reply()
                 if reply == CLOSE:
                     self.close_connection = True
                     return
@@ -43,14 +56,21 @@ class Fake:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Exchange)
 
+    def reply(self) -> Any:
+        """To the last request."""
+        if unknown := sorted(self.requests[-1].keys() - KNOWN[self.kind]):
+            error = {"message": f"Unsupported parameter: {', '.join(unknown)}", "code": "unsupported_parameter"}
+            return 400, {}, json.dumps({"error": error})
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/v1"
 
 
 @contextmanager
-def fake_endpoint(*replies: Any) -> Iterator[Fake]:
-    fake = Fake(list(replies))
+def fake_endpoint(*replies: Any, kind: str = "openai") -> Iterator[Fake]:
+    fake = Fake(list(replies), kind)
     thread = threading.Thread(target=fake.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -160,7 +160,7 @@ def test_a_long_prompt_may_not_go_beyond_the_budget(budget: BudgetConfig) -> Non
     prices: dict[str, Any] = {"usd_per_million_prompt_tokens": 10.0, "usd_per_million_completion_tokens": 10.0}
     with fake_endpoint(completion(prompt=500, tokens=15)) as fake:
         asked = client(fake, budget=budget, **prices)
-        with pytest.raises(BudgetSpentError, match="raise (tokens|usd)_max"):
+        with pytest.raises(BudgetSpentError, match=r"raise (tokens|usd)_max"):
             asked.complete([{"role": "user", "content": "spread " * 250}], max_tokens=100)
         with pytest.raises(BudgetSpentError):
             asked.complete(ASK, schema={"enum": ["spread " * 250]}, max_tokens=100)
@@ -202,10 +202,22 @@ def test_a_money_budget() -> None:
     ],
 )
 def test_dialects(dialect: str, asked: dict[str, Any], sent: set[str]) -> None:
-    with fake_endpoint(completion()) as fake:
+    with fake_endpoint(completion(), kind=dialect) as fake:
         client(fake, dialect=dialect).complete(ASK, **asked)
         common = {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
         assert set(fake.requests[0]) - common == sent
+
+
+def test_a_reasoning_model_is_not_sent_what_it_refuses() -> None:
+    with fake_endpoint(completion(), kind="reasoning") as fake:
+        with pytest.raises(EndpointRefusedError, match="max_tokens, temperature, top_p"):
+            client(fake).complete(ASK)
+        settings: dict[str, Any] = {"token_limit": "max_completion_tokens", "omit": ["temperature", "top_p"]}
+        asked = client(fake, budget=BudgetConfig(tokens_max=600), **settings)
+        assert asked.complete(ASK, max_tokens=500).texts == ["hello"]
+        assert fake.requests[-1]["max_completion_tokens"] == 500
+        with pytest.raises(BudgetSpentError):
+            asked.complete(ASK, max_tokens=600, seed=1)
 
 
 def test_what_an_endpoint_refuses_is_not_sent() -> None:
@@ -224,20 +236,16 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert Endpoint(model="any", key_variable="MY_KEY").key() == "secret"
 
 
+def command(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "serl", "llm", "ask", "hi", *options], capture_output=True, text=True)
+
+
 def test_the_command_asks_and_replays(tmp_path: Path) -> None:
     (tmp_path / "shape.json").write_text('{"type": "object"}')
-    options = [
-        "--record",
-        str(tmp_path / "calls.jsonl"),
-        "--schema",
-        str(tmp_path / "shape.json"),
-        "--dialect",
-        "openai",
-    ]
+    options = ["--record", str(tmp_path / "calls.jsonl"), "--schema", str(tmp_path / "shape.json")]
 
     def ask(url: str, *more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "serl", "llm", "ask", "hi", "--url", url, *options, *more]
-        return subprocess.run(command, capture_output=True, text=True)
+        return command("--url", url, *options, *more)
 
     with fake_endpoint(completion("there")) as fake:
         assert ask(fake.url).stdout == "there\n"
@@ -248,3 +256,11 @@ def test_the_command_asks_and_replays(tmp_path: Path) -> None:
     missed = ask("http://nowhere.invalid/v1", "--offline", "--seed", "5")
     assert missed.returncode == 2
     assert "offline, and the record has no answer" in missed.stderr
+
+
+def test_the_command_asks_a_reasoning_model() -> None:
+    with fake_endpoint(completion("there"), kind="reasoning") as fake:
+        refused = command("--url", fake.url)
+        assert refused.returncode == 2 and "Unsupported parameter" in refused.stderr
+        options = ["--token-limit", "max_completion_tokens", "--omit", "temperature", "--omit", "top_p"]
+        assert command("--url", fake.url, *options).stdout == "there\n"

@@ -91,7 +91,9 @@ def test_it_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
-    database, config, _, asked = ran(tmp_path, [completion(REWARD)], candidates=9, llm_budget={"tokens_max": 440})
+    database, config, _, asked = ran(
+        tmp_path, [completion(REWARD, prompt=1000, tokens=400)], candidates=9, llm_budget={"tokens_max": 4900}
+    )
     assert "tokens are spent" in summary(database, config)["stopped"]
     assert len(asked) == 3
     assert database.slots(1) == {0, 1, 2}
