@@ -80,11 +80,11 @@ class Client:
         key = key_of(request)
         if found := self.record.find(key):
             return found, True
+        self._require_budget(request)  # first, so that a run that ended on its budget is replayed to the same end
         if self.offline:
             raise OfflineMissError(
                 f"offline, and the record has no answer to request {key[:12]}; run it once without --offline"
             )
-        self._require_budget(request)
         return self._ask(key, request), False
 
     def _require_budget(self, request: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class Record:
 
     def __len__(self) -> int:
         return len(self._answers)
+
+    @property
+    def answered(self) -> Collection[dict[str, Any]]:
+        """The lines with an answer."""
+        return self._answers.values()
 
     def find(self, key: str) -> dict[str, Any] | None:
         """The line with the answer to a request, if there is one."""

@@ -144,7 +144,8 @@ class DekProposer:
 
     def _draft(self, kind: Kind, iteration: int, rng: np.random.Generator) -> Draft:
         prompt = self._prompt(kind, iteration, rng)
-        share = self._tuning.config.uniform_share if self._tuning and self._config.form == "spec" else 0.0
+        tuned = self._config.tuned  # by the settings: replayed, there is no tuner
+        share = tuned.uniform_share if tuned and self._config.form == "spec" else 0.0
         if rng.random() < share:
             return drawn(kind, rng, prompt)
         return written(self._author, kind, prompt, rng)

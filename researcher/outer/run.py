@@ -14,6 +14,7 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.errors import require_researcher
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client
+from serl.researcher.llm.replayed import ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig
@@ -106,25 +107,29 @@ def proposing(
     require_researcher("openai")
     if config.form == "code":
         bubblewrap.available()  # better now than after the first answer
-    if config.endpoint is not None:
-        client = Client(config.endpoint, config.llm_budget, folder / RECORD, offline=offline)
-        yield (
-            _proposer(
-                config, database, Author(client, config.form, config.repairs_max, config.answer_tokens, False), None
-            ),
-            None,
-        )
+    if config.endpoint is not None or offline:
+        yield _proposer(config, database, _author(config, _client(config, folder, offline)), None), None
         return
     with served_model(
         config.model, threads=config.server_threads, context_tokens=CONTEXT_TOKENS * (1 if config.form == "spec" else 4)
     ) as served:
-        client = Client(served.endpoint, config.llm_budget, folder / RECORD, offline=offline)
-        author = Author(client, config.form, config.repairs_max, config.answer_tokens, config.tuned is not None)
+        author = _author(config, Client(served.endpoint, config.llm_budget, folder / RECORD))
         tuning = None
         if config.tuned is not None:
             tuning = LowLevelTuning(config.tuned, config.form, config.model, folder / TUNING, served, database)
             tuning.resume(database.iterations_done, author)
         yield _proposer(config, database, author, tuning), served
+
+
+def _client(config: OuterConfig, folder: Path, offline: bool) -> Client:
+    """Of an endpoint elsewhere, or of the record of what the embedded one has said."""
+    if config.endpoint is not None:
+        return Client(config.endpoint, config.llm_budget, folder / RECORD, offline=offline)
+    return ReplayedClient(config.model, config.llm_budget, folder / RECORD)
+
+
+def _author(config: OuterConfig, client: Client) -> Author:
+    return Author(client, config.form, config.repairs_max, config.answer_tokens, config.tuned is not None)
 
 
 def _proposer(config: OuterConfig, database: Database, author: Author, tuning: LowLevelTuning | None) -> Proposer:

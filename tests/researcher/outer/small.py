@@ -10,6 +10,7 @@ from serl.researcher.llm.settings import Endpoint
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer.config import OuterConfig, parse_config
+from serl.researcher.outer.database import Database
 
 REWARD = example(Kind.REWARD, "spec")
 
@@ -45,3 +46,11 @@ class Arithmetic:
     def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
         self.asked += [candidate.key for candidate in candidates]
         return [Result("done", "", score_of(pa_of(candidate)), None, {}) for candidate in candidates]
+
+
+def content(database: Database) -> list[Any]:
+    """What a run has found; equal where two runs went the same way."""
+    tables = ("modules", "candidates", "verdicts", "instructions")
+    rows = [tuple(row) for table in tables for row in database.rows(f"SELECT * FROM {table} ORDER BY rowid")]
+    times = [tuple(row)[:5] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")]
+    return [*rows, *times]

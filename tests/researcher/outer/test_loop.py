@@ -9,13 +9,12 @@ import pytest
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.outer import run
 from serl.researcher.outer.config import Convergence, OuterConfig
-from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.loop import OuterLoop, converged, followed
 from serl.researcher.outer.proposers import RandomProposer
 from serl.researcher.outer.records import Lessons, Proposal
 from serl.researcher.outer.report import summary
-from tests.researcher.outer.small import Arithmetic, config_of, score_of
+from tests.researcher.outer.small import Arithmetic, config_of, content, score_of
 
 
 class Killed(BaseException):
@@ -46,13 +45,6 @@ class Mortal:
     def evaluate(self, candidates: Any, folder: Path) -> list[Result]:
         self._live()
         return self.arithmetic(candidates, folder)
-
-
-def content(database: Database) -> list[Any]:
-    tables = ("modules", "candidates", "verdicts", "instructions")
-    rows = [tuple(row) for table in tables for row in database.rows(f"SELECT * FROM {table} ORDER BY rowid")]
-    times = [tuple(row)[:5] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")]
-    return [*rows, *times]
 
 
 def test_a_kill_at_any_point_changes_nothing(tmp_path: Path) -> None:

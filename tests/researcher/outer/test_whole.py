@@ -1,6 +1,7 @@
 """All of it for real: the tiny model writes, candidates are trained and scored on a served exchange, weights and prompts learn."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.report import write_report
 from serl.researcher.tuning.base import dequantised_folder
 from serl.researcher.tuning.tuner import KIND, Tuner
-from tests.researcher.outer.small import Arithmetic
+from tests.researcher.outer.small import Arithmetic, content
 
 pytestmark = pytest.mark.skipif(
     not dequantised_folder(MODELS["tiny"].path).exists(),
@@ -126,4 +127,13 @@ def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
     assert [json.loads(row["facts"])["step"] for row in rows] == [1, 2]
     assert rows[1]["model"].startswith("tiny+"), "the tuned model served the second iteration"
     assert len(arithmetic.asked) == len(set(arithmetic.asked))
+
+    monkeypatch.setenv("SERL_MODELS", "/nowhere")
+    again_folder = tmp_path / "again"
+    again_folder.mkdir()
+    shutil.copy(tmp_path / run.RECORD, again_folder)
+    replayed = run.begin(again_folder, longer, "test", resume=False)
+    run.research(longer, again_folder, replayed, Arithmetic(), offline=True)
+    assert content(replayed) == content(database)
+    replayed.close()
     database.close()
