@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from serl.researcher.llm.cli_ask import ask
+from serl.researcher.llm.cli_export import export
 
 if TYPE_CHECKING:
     from serl.researcher.llm.models import Model
@@ -17,6 +18,7 @@ def llm() -> None:
 
 
 llm.add_command(ask)
+llm.add_command(export)
 
 
 @llm.command("list", epilog="Example: serl llm list")

@@ -42,9 +42,9 @@ class LowLevelTuning:
 
     def resume(self, iteration: int, author: Author) -> None:
         """Back to the state after `iteration`, served; the newest state up to there counts, because not every iteration updates."""
-        states = [path for path in sorted(self._folder.glob("after-*.safetensors")) if _number(path) <= iteration]
-        if states:
-            self._tuner.resume(states[-1])
+        saved = [path for path in states(self._folder) if _number(path) <= iteration]
+        if saved:
+            self._tuner.resume(saved[-1])
             self._serve(author)
 
     def learn(self, iteration: int, author: Author) -> dict[str, Any]:
@@ -109,8 +109,13 @@ class LowLevelTuning:
 
     def _forget(self) -> None:
         """Two states are enough to go on from."""
-        for path in sorted(self._folder.glob("after-*.safetensors"))[:-2]:
+        for path in states(self._folder)[:-2]:
             path.unlink()
+
+
+def states(folder: Path) -> list[Path]:
+    """The states of a tuner that a run has kept, the newest last."""
+    return sorted(folder.glob("after-*.safetensors"))
 
 
 def _number(path: Path) -> int:

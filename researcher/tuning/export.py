@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from serl.researcher.errors import require_researcher
+from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.tuner import Tuner
 
@@ -45,11 +46,17 @@ def export_peft(tuner: Tuner, folder: Path) -> None:
 
     TuningError where norms were tuned: vLLM would leave them out without a word; merge then, or tune with `norms: false`.
     """
-    if tuner.config.norms:
-        raise TuningError(
-            "norms: an adapter in peft's format cannot bring them to vLLM; use export_merged, or tune with norms: false"
-        )
+    require_fits_peft(tuner.config)
     tuner.model.save_pretrained(folder)
+
+
+def require_fits_peft(config: TuningConfig) -> None:
+    """TuningError where norms were tuned."""
+    if config.norms:
+        raise TuningError(
+            "norms: were tuned too, and vLLM leaves them out of an adapter in peft's format; use export_merged "
+            "(serl llm export --to merged), or tune with norms: false"
+        )
 
 
 def export_merged(tuner: Tuner, folder: Path) -> None:
