@@ -88,9 +88,10 @@ class SymbolConfig(_Section):
 
 
 class AccountConfig(_Section):
-    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency instead of everybody's."""
+    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency and message rate instead of everybody's."""
 
     latency: LatencyConfig | None = None
+    messages_per_s_max: float | None = Field(None, ge=0)
 
     self_trade: Literal["none", "newest", "oldest", "both", "decrement"] = "none"
     order_lots_max: int = Field(0, ge=0)
@@ -101,11 +102,12 @@ class AccountConfig(_Section):
 
     @property
     def has_limits(self) -> bool:
-        """Whether it says more than a latency."""
-        return self.model_fields_set != {"latency"}
+        """Whether it says more than a latency and a message rate, which the order book knows nothing of."""
+        said = self.model_fields_set
+        return not said or not said <= {"latency", "messages_per_s_max"}
 
     def settings(self) -> list[tuple[Setting, int]]:
-        """As ACCOUNT commands take them; none of an account that has only a latency."""
+        """As ACCOUNT commands take them; none where has_limits is not."""
         if not self.has_limits:
             return []
         values = self.model_dump() | {"self_trade": SelfTrade[self.self_trade.upper()]}
@@ -212,6 +214,12 @@ class ExchangeConfig(_Section):
     def latencies(self) -> dict[str, LatencyConfig]:
         """The latencies of participants that have one of their own, by name."""
         return {name: account.latency for name, account in self.accounts.items() if account.latency is not None}
+
+    def messages_per_s_max(self, name: str) -> float:
+        """The message rate that a participant's sessions are held to; 0 is none."""
+        account = self.accounts.get(name)
+        own = None if account is None else account.messages_per_s_max
+        return self.limits.messages_per_s_max if own is None else own
 
     @field_validator("time_zone")
     @classmethod

@@ -116,7 +116,7 @@ class Control:
         elif command_id <= self._sent_id(slot):
             self._answer_again(slot, command_id)
             return
-        rate = self._gate.rate[0]
+        rate = self._gate.rate[slot]
         raise Refusal(
             "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
         )

@@ -148,7 +148,8 @@ class Sessions:
         gate.filled[slot] = HEAD_BYTES
         gate.last_in_ns[slot] = gate.last_out_ns[slot] = now
         gate.promise_ns[slot] = gate.last_time_ns[slot] = -1
-        gate.tokens[slot] = max(gate.rate[0], 1.0)
+        gate.rate[slot] = self._config.messages_per_s_max(self.name(slot))
+        gate.tokens[slot] = max(gate.rate[slot], 1.0)
         index_sessions(gate)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
@@ -166,7 +167,9 @@ class Sessions:
             missed = self._core.journal.reports(participant, last_report, gate, self._config.limits.replay_reports_max)
         next_report = done + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
-        limits = self.limits if delays is None else {**self.limits, "feed_delayed": 1}
+        limits = {**self.limits, "messages_per_s_max": float(gate.rate[slot])}
+        if delays is not None:
+            limits["feed_delayed"] = 1
         welcome = pack(
             Kind.WELCOME, wire.VERSION, self._core.journal.epoch, participant, next_report,
             int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), limits,

@@ -101,7 +101,7 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
 @inlined
 def _heard(gate: Gate, session: int, now_ns: int) -> None:
     """Notes that the session spoke, and gives it what its rate limit allows for the time since it last did."""
-    rate = gate.rate[0]
+    rate = gate.rate[session]
     waited_s = (now_ns - gate.last_in_ns[session]) * 1e-9
     gate.tokens[session] = min(max(rate, 1.0), gate.tokens[session] + waited_s * rate)
     gate.last_in_ns[session] = now_ns
@@ -154,7 +154,7 @@ def accept(
     target = gate.staged if staged else commands
     kind = np.int64(buffer[1])
     _heard(gate, session, monotonic_ns)
-    price = 0.0 if gate.rate[0] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
+    price = 0.0 if gate.rate[session] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
     if gate.tokens[session] < price:
         return FOR_PYTHON
     full = FOR_PYTHON if staged else NO_ROOM  # what waits for its time is refused where it has no room

@@ -34,7 +34,7 @@ def new_gate(limits: LimitsConfig) -> Gate:
         promise_ns=np.zeros(sessions, np.int64),
         last_time_ns=np.zeros(sessions, np.int64),
         tokens=np.zeros(sessions, np.float64),
-        rate=np.full(1, limits.messages_per_s_max, np.float64),
+        rate=np.zeros(sessions, np.float64),
         staged=staged,
         staged_bytes=staged.view(np.uint8),
         clock=np.zeros(8, np.int64),

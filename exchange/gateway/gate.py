@@ -65,7 +65,7 @@ class Gate(NamedTuple):
     promise_ns: NDArray[np.int64]  # (S,) lockstep
     last_time_ns: NDArray[np.int64]  # (S,) lockstep: time that the session's last command stated
     tokens: NDArray[np.float64]  # (S,) of the message rate limit
-    rate: NDArray[np.float64]  # (1,) messages a second and session, 0 = no limit
+    rate: NDArray[np.float64]  # (S,) messages a second, 0 = no limit
     staged: NDArray[np.void]  # COMMAND rows that wait for their time
     staged_bytes: NDArray[np.uint8]  # the same memory
     clock: NDArray[np.int64]  # (8,)

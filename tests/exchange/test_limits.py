@@ -192,6 +192,27 @@ def test_too_many_messages_are_throttled_and_cancels_are_free(tmp_path: Path) ->
         assert [event[KIND] for event in taken] == [EventKind.CANCELLED] * 6
 
 
+@pytest.mark.parametrize(("name", "rate", "taken"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)])
+def test_an_account_may_have_a_message_rate_of_its_own(rates: Served, name: str, rate: float, taken: int) -> None:
+    with Raw(rates.endpoint) as raw:
+        welcome = raw.login(name)
+        assert welcome[8]["messages_per_s_max"] == rate
+        for command_id in range(1, 9):
+            raw.say(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
+        events, refused = hear_answers(raw, 8)
+        assert (len(events), len(refused)) == (taken, 8 - taken)
+        assert all(refusal[1] == "throttled" and f"more than {rate:g} messages" in refusal[2] for refusal in refused)
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Five messages a second for those who have no rate of their own."""
+    accounts = {"quick": 20, "slow": 2, "free": 0}
+    own = {name: {"messages_per_s_max": rate} for name, rate in accounts.items()}
+    with limited(tmp_path_factory.mktemp("rates"), limits={"messages_per_s_max": 5}, accounts=own) as served:
+        yield served
+
+
 def test_cancels_do_not_use_up_what_orders_may(tmp_path: Path) -> None:
     with limited(tmp_path, limits={"messages_per_s_max": 0.5}) as served, Raw(served.endpoint) as raw:
         raw.login("busy")
