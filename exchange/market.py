@@ -5,6 +5,7 @@ events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, pric
 """
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -37,7 +38,9 @@ from serl.exchange.kernel.state import (
 )  # fmt: skip
 from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
 from serl.exchange.records import (
+    ALL_SYMBOLS,
     CASH_MAX,
+    COMMAND,
     EVENT,
     FEE_COLUMNS,
     HALT_REASON,
@@ -52,6 +55,7 @@ from serl.exchange.records import (
     PHASE,
     SPECIAL,
     CommandFlag,
+    Phase,
     Rows,
     TimeInForce,
 )  # fmt: skip
@@ -61,6 +65,10 @@ from serl.exchange.validate import validate
 COUNTED_PLACES = (EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE)
 FIRST_ORDERS = 4096
 EVENT_ROWS = 4096
+SYMBOLS_MAX = ALL_SYMBOLS
+"""Numbers below ALL_SYMBOLS, which none of them is."""
+PARTICIPANTS_MAX = 1 << 16
+"""As many as COMMAND.participant tells apart."""
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
 
 
@@ -76,7 +84,12 @@ class MarketLimits:
     participants_max: int = 256
 
     def __post_init__(self) -> None:
-        """ConfigError where the limits do not go together."""
+        """ConfigError where a limit is below 1 or the limits do not go together."""
+        for name, value in dataclasses.asdict(self).items():
+            if value < 1:
+                raise ConfigError(f"{name}: a number from 1 is due, got {value}")
+        if self.participants_max > PARTICIPANTS_MAX:
+            raise ConfigError(f"participants_max: at most {PARTICIPANTS_MAX} is due, got {self.participants_max}")
         if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):
             raise ConfigError(f"window_ticks: a power of two from 128 is due, got {self.window_ticks}")
         largest = self.qty_lots_max * self.price_ticks_max
@@ -87,10 +100,13 @@ class MarketLimits:
 
 
 class Market:
-    """Order books of several symbols and the accounts of their participants."""
+    """Order books of several symbols and the accounts of their participants.
+
+    `symbols`: their names, or how many there are; ConfigError where that cannot be.
+    """
 
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = MarketLimits()) -> None:
-        self.names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
+        self.names = _names(symbols)
         self.limits = limits
         capacity = _capacity(min(FIRST_ORDERS, limits.orders_open_max))
         far = 2 * limits.window_ticks
@@ -104,14 +120,25 @@ class Market:
         counter[ORDERS_MAX], counter[LEVELS_MAX] = self.limits.orders_open_max, self.limits.levels_max
 
     def grant_operator(self, participant: int) -> None:
-        """Lets a participant halt, resume, print and end the day."""
+        """Lets a participant halt, resume, print and end the day. ConfigError where there is no such participant."""
+        self._check_participant(participant)
         self.state.operator[participant] = 1
+
+    def _check(self, symbol: int) -> None:
+        if not 0 <= symbol < len(self.names):
+            raise ConfigError(f"a symbol number from 0 to {len(self.names) - 1} is due, got {symbol}")
+
+    def _check_participant(self, participant: int) -> None:
+        if not 0 <= participant < self.limits.participants_max:
+            raise ConfigError(f"a participant from 0 to {self.limits.participants_max - 1} is due, got {participant}")
 
     def submit(self, commands: Rows) -> Rows:
         """Executes COMMAND rows (participant and time set) in order; the EVENT rows that came of them.
 
-        Sequences are assigned here, going on from the last one. The rows given are not changed.
+        Sequences are assigned here, going on from the last one. The rows given are not changed. ConfigError where they are no COMMAND rows.
         """
+        if not isinstance(commands, np.ndarray) or (commands.dtype is not COMMAND and commands.dtype != COMMAND):
+            raise ConfigError(f"an array of COMMAND rows is due, as `command` makes them; got {_described(commands)}")
         rows = commands.copy()
         if len(rows) and int(rows["participant"].max()) >= self.limits.participants_max:
             raise ConfigError(
@@ -167,7 +194,10 @@ class Market:
             list_specials(market.state, np.zeros(0, SPECIAL))
 
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
-        """(bids, asks) as LEVEL rows, best first; all of them with depth 0."""
+        """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
+        self._check(symbol)
+        if depth < 0:
+            raise ConfigError(f"a depth from 0 (all levels) is due, got {depth}")
         out = np.zeros(depth or int(self.state.level_count[symbol]), LEVEL)
         sides = []
         for side in range(2):
@@ -176,7 +206,9 @@ class Market:
         return sides[0], sides[1]
 
     def orders(self, symbol: int | None = None) -> Rows:
-        """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority."""
+        """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority; of all symbols without one."""
+        if symbol is not None:
+            self._check(symbol)
         out = np.zeros(int(self.state.counter[ORDERS_OPEN]), ORDER)
         count = list_orders(self.state, -1 if symbol is None else symbol, out)
         return out[:count]
@@ -188,15 +220,13 @@ class Market:
 
     def indicative(self, symbol: int = 0) -> tuple[int, int, int]:
         """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, in a collecting phase; zeros without volume."""
-        from serl.exchange.kernel.rulebook.auction import collects, indicative
-
-        if not collects(int(self.state.symbols[symbol, PHASE])):
-            return 0, 0, 0
-        price, volume, imbalance = indicative(self.state, symbol)
-        return int(price), int(volume), int(imbalance)
+        self._check(symbol)
+        return indicative_now(self.state, symbol) or (0, 0, 0)
 
     def account(self, participant: int, symbol: int = 0) -> Account:
-        """What a participant has made of its trades in a symbol: position, cash, profit, fees."""
+        """What a participant has made of its trades in a symbol: position, cash, profit, fees. ConfigError where there is no such one."""
+        self._check(symbol)
+        self._check_participant(participant)
         return Account.of(self.state.balances[participant, symbol])
 
     def snapshot(self) -> Snapshot:
@@ -260,6 +290,35 @@ class Market:
     def validate(self) -> None:
         """AssertionError, saying what, if any invariant does not hold. O(everything)."""
         validate(self.state)
+
+
+def indicative_now(state: State, symbol: int) -> tuple[int, int, int] | None:
+    """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, zeros without volume; None where no orders are collected.
+
+    O(orders at the prices that cross).
+    """
+    if not Phase.PRE_OPEN <= state.symbols[symbol, PHASE] <= Phase.CLOSING:
+        return None
+    from serl.exchange.kernel.rulebook.auction import indicative
+
+    price, volume, imbalance = indicative(state, symbol)
+    return int(price), int(volume), int(imbalance)
+
+
+def _names(symbols: Sequence[str] | int) -> list[str]:
+    if isinstance(symbols, str):
+        raise ConfigError(f"a list of symbols or their number is due, like [{symbols!r}]; got {symbols!r}")
+    names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
+    if not 1 <= len(names) <= SYMBOLS_MAX:
+        raise ConfigError(f"1 to {SYMBOLS_MAX} symbols are due, got {len(names)}")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ConfigError(f"each symbol once is due, got {', '.join(twice)} more than once")
+    return names
+
+
+def _described(commands: object) -> str:
+    dtype = getattr(commands, "dtype", None)
+    return type(commands).__name__ if dtype is None else f"{type(commands).__name__} of {dtype}"[:120]
 
 
 def _is_plain(snapshot: Snapshot) -> bool:

@@ -1,10 +1,14 @@
 """The limits of a market, exact and the same in both implementations."""
 
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import Reason
+from serl.exchange.records import EVENT, Reason
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all, show
 
@@ -84,3 +88,55 @@ def test_levels_are_counted_by_queue(implementation: type[Market | ReferenceMark
 def test_limits_that_cannot_be(limits: dict[str, int], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         MarketLimits(**limits)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ("AMZN", r"like \['AMZN'\]"),
+        (["A", "A"], "each symbol once"),
+        ([], "got 0"),
+        (0, "got 0"),
+        (-1, "got 0"),
+        (70_000, "1 to 65535"),
+    ],
+)
+def test_symbols_that_cannot_be(symbols: list[str] | str | int, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Market(symbols)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(MarketLimits)])
+def test_limits_are_from_one(name: str) -> None:
+    for value in (0, -1):
+        with pytest.raises(ConfigError, match=name):
+            MarketLimits(**{name: value})
+
+
+def test_participants_are_as_many_as_rows_can_name() -> None:
+    assert MarketLimits(participants_max=65_536).participants_max == 65_536
+    with pytest.raises(ConfigError, match="participants_max: at most 65536"):
+        MarketLimits(participants_max=65_537)
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda market: market.book(2), "from 0 to 1"),
+        (lambda market: market.book(-1), "from 0 to 1"),
+        (lambda market: market.book(0, -1), "a depth from 0"),
+        (lambda market: market.orders(-1), "from 0 to 1"),
+        (lambda market: market.indicative(2), "from 0 to 1"),
+        (lambda market: market.account(0, -1), "from 0 to 1"),
+        (lambda market: market.account(-1), "from 0 to 255"),
+        (lambda market: market.account(256), "from 0 to 255"),
+        (lambda market: market.grant_operator(-1), "from 0 to 255"),
+        (lambda market: market.submit([]), "COMMAND rows is due.*list"),
+        (lambda market: market.submit(parse_all("p1 c1 NEW buy 1@10")[0]), "got void"),
+        (lambda market: market.submit(np.zeros(1, EVENT)), "COMMAND rows"),
+        (lambda market: market.submit(np.zeros(3)), "of float64"),
+    ],
+)
+def test_questions_that_cannot_be(ask: Callable[[Market], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ask(Market(2))
