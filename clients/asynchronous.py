@@ -113,7 +113,7 @@ class AsyncExchange:
         return await self._run(self.words.turn(time_ns))
 
     def subscribe(self, channel: str, symbol: str) -> None:
-        """Asks for a feed channel: l1, l2, l3, trade or status; its messages come with `wait`."""
+        """Asks for a feed channel: l1, l2, l3, trade, status, rows or auction; its messages come with `wait`."""
         self.words.subscribe(channel, symbol)
 
     def instrument(self, symbol: str) -> Instrument:

@@ -204,7 +204,7 @@ class Words:
         return follower
 
     def subscribe(self, channel: str, symbol: str) -> None:
-        """Asks for a channel (l1, l2, l3, trade, status) of a symbol; messages come with `wait`."""
+        """Asks for a channel (l1, l2, l3, trade, status, rows, auction) of a symbol; messages come with `wait`."""
         self.session.instrument(symbol)
         self.feed.subscribe(f"{self.session.topic_prefix}{channel}/{symbol}/".encode())
         self.feed.subscribe(b"time/")

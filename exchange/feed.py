@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
+from serl.exchange.market import indicative_now
 from serl.exchange.outbound import Copies
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 
-CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118}
+CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118, "auction": 119}
 _KINDS = tuple(CHANNELS.values())
 TIME = 117
 ITEM_BYTES_MAX = 64
@@ -164,6 +165,7 @@ class Feed:
         self._prefixes: dict[bytes, int] = {}
         self._wanted: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
+        self._told: dict[int, list[int]] = {}  # the items that channel auction had last, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
         self._starts = np.zeros(len(names) + 1, np.int64)
         self._scratch(1024)
@@ -203,6 +205,7 @@ class Feed:
                 wanted = any(topic.startswith(prefix) for prefix in prefixes)
                 if wanted and not self._wanted[channel, symbol]:
                     self._previous[channel, symbol] = sequence
+                    self._told.pop(symbol, None)
                 self._wanted[channel, symbol] = wanted
         self.wanted = bool(self._prefixes)
 
@@ -237,6 +240,8 @@ class Feed:
                 self._publish_status(state, int(symbol), events, order)
             if wanted[5]:
                 self._publish_rows(symbol, events, order)
+            if wanted[6] and (events["kind"][order] != EventKind.REJECTED).any():
+                self._publish_auction(state, int(symbol), sequence, time_ns)
 
     def _publish_each(self, channel: int, symbol: Any, encode: Any, events: Rows, order: NDArray[np.int64]) -> None:
         for first in range(0, len(order), L3_ITEMS_MAX):
@@ -258,6 +263,13 @@ class Feed:
             if event["kind"] in _STATUS:
                 items = status_of(state, symbol)
                 self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), msgpack.packb(items))
+
+    def _publish_auction(self, state: Any, symbol: int, sequence: int, time_ns: int) -> None:
+        """What an auction would trade now, where that is not what was said last; [] once nothing is collected any more."""
+        items = list(indicative_now(state, symbol) or ())
+        if items != self._told.get(symbol):
+            self._told[symbol] = items
+            self._send(6, symbol, sequence, time_ns, msgpack.packb(items))
 
     def _send_items(self, channel: int, symbol: Any, sequence: int, time_ns: int, encoded: tuple[int, int]) -> None:
         size, items = encoded

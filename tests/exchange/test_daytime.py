@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -70,6 +71,41 @@ def test_the_day_opens_with_an_auction(tmp_path: Path) -> None:
         assert {fill.price_ticks for fill in (*ann.fills(), *bob.fills())} == {price}
         assert phase(ann) == Phase.CONTINUOUS
         assert ann.book("AMZN") == ([(103, 4, 1)], [])
+
+
+def auction_news(client: Exchange) -> list[list[Any]]:
+    """What channel auction has said since the last look."""
+    found = []
+    while (item := client.wait(0.3)) is not None:
+        if isinstance(item, tuple) and item[0] == "auction/AMZN/":
+            assert item[1][0] == 119
+            found.append(item[1])
+    return found
+
+
+def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
+    with market(scaled("09:29:30", day=OPENING), tmp_path) as (ann, bob):
+        ann.subscribe("auction", "AMZN")
+        assert auction_news(ann) == [], "nothing has happened"
+        bob.buy("AMZN", 10, 103)
+        assert [news[5] for news in auction_news(ann)] == [[0, 0, 0]]
+        bob.sell("AMZN", 6, 100)
+        (news,) = auction_news(ann)
+        reply = ann.ask(Kind.INDICATIVE, 0)
+        assert news[5] == reply[5] and news[5][1:] == [6, 4]
+        assert (news[1], news[3]) == (reply[2], reply[3]), "of the same epoch, and up to the same event"
+        bob.buy("AMZN", 1, 50)
+        with pytest.raises(Rejected):
+            bob.buy("AMZN", 1, 104, time_in_force=TimeInForce.IOC)
+        assert auction_news(ann) == [], "neither changes the auction"
+        bob.sell("AMZN", 9, 100)
+        (last,) = auction_news(ann)
+        assert last[5][1:] == [10, -5] and last[2] == news[3], "the chain of sequences is whole"
+        run(ann)
+        until(lambda: phase(bob) == Phase.CONTINUOUS, bob)
+        assert [message[5] for message in auction_news(ann)] == [[]], "the end of the phase, once"
+        bob.buy("AMZN", 1, 90)
+        assert auction_news(ann) == []
 
 
 def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:
