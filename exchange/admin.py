@@ -1,4 +1,4 @@
-"""What operators ask for over the admin socket: the clock, phases and halts, purges, a copy of everybody's events."""
+"""What operators ask for over the admin socket: the clock, phases and halts, purges, kill switches, a copy of everybody's events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.queries import answer_all
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, command
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Setting, command
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -74,11 +74,14 @@ class Admin:
         elif kind == Kind.PURGE:
             form = "[165, request, token, name, symbol, flags]"
             return self._purge(*wire.expect(message, form, int, str, str, int, int)[2:])
+        elif kind == Kind.KILL:
+            form = "[167, request, token, name, on]"
+            return self._kill(*wire.expect(message, form, int, str, str, int)[2:])
         elif kind == Kind.DROP_COPY:
             form = "[166, request, token, name, after]"
             return self._drop_copy(*wire.expect(message, form, int, str, str, int)[2:])
         else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 166")
+            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 167")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
@@ -102,11 +105,22 @@ class Admin:
             raise Refusal("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
         where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
         own = self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))
+        return self._cancelled(own, EventKind.MASS_CANCELLED)
+
+    def _kill(self, name: str, on: int) -> int:
+        """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
+        if on not in (0, 1):
+            raise Refusal("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
+        own = self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)
+        return self._cancelled(own, EventKind.SET)
+
+    def _cancelled(self, own: int, answer: EventKind) -> int:
+        """The number of orders in the last answer of a kind to a command of the exchange itself."""
         for rows in self._core.journal.backward(self._core.gate):
-            answers = rows[(rows["participant"] == own) & (rows["kind"] == EventKind.MASS_CANCELLED)]
+            answers = rows[(rows["participant"] == own) & (rows["kind"] == answer)]
             if len(answers):
                 return int(answers[-1]["qty_lots"])
-        raise AssertionError("a PURGE is answered by MASS_CANCELLED")
+        raise AssertionError(f"the command is answered by {answer.name}")
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence to ask from next, EVENT rows]; of everybody without a name."""
@@ -127,8 +141,18 @@ class Admin:
             raise Refusal("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
         return symbol
 
-    def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0) -> int:
+    def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> int:
         """Gives a command of the exchange itself; the participant that it belongs to."""
         own, now_ns = self._sessions.own_participant(), self._clock.now_ns()
-        self._core.submit(command(kind, symbol=symbol, flags=flags, order_id=order_id, participant=own, time_ns=now_ns))
+        self._core.submit(
+            command(
+                kind,
+                symbol=symbol,
+                flags=flags,
+                order_id=order_id,
+                price_ticks=price_ticks,
+                participant=own,
+                time_ns=now_ns,
+            )
+        )
         return own

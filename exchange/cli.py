@@ -1,8 +1,10 @@
 """`serl exchange`: start one, ask it, stop it."""
 
+import functools
 import sys
 import threading
 import time
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -121,22 +123,26 @@ def compile_ahead() -> None:
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 
-def _ask(endpoint: str, socket: str, kind: str, *arguments: Any) -> Any:
-    """What the exchange answers to a `Kind`, by its name, on one of its sockets."""
+def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> Any:
+    """What the exchange answers to a `Kind`, by its name, on one of its sockets; `curve`: a key folder."""
     import zmq
 
     from serl.exchange.config import socket_endpoints
     from serl.exchange.errors import SerlError
+    from serl.exchange.keys import read_keys
     from serl.exchange.wire import Kind, pack, unpack
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     dealer = context.socket(zmq.DEALER)
     dealer.linger = 0
     try:
+        if curve is not None:
+            read_keys(curve).open(dealer)
         dealer.connect(socket_endpoints(endpoint)[socket])
         dealer.send(pack(Kind[kind], 1, *arguments))
         if not dealer.poll(2000):
-            raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`")
+            encrypted = "" if curve else "; one with keys is reached with --curve"
+            raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`{encrypted}")
         reply = unpack(dealer.recv())
     finally:
         context.destroy(0)
@@ -145,12 +151,28 @@ def _ask(endpoint: str, socket: str, kind: str, *arguments: Any) -> Any:
     return reply
 
 
+Asking = Callable[..., Any]
+"""`ask(socket, kind, *arguments)` of the exchange that the options of a command name."""
+
+
+def _asking(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that say which exchange it asks, and `ask` in their place."""
+
+    @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+    @click.option("--curve", type=click.Path(path_type=Path), help="Key folder, where the exchange has keys.")
+    @functools.wraps(command)
+    def asking(connect: str, curve: Path | None, **given: Any) -> None:
+        command(ask=functools.partial(_ask, connect, curve), **given)
+
+    return asking
+
+
 @exchange.command(epilog="Example: serl exchange status --connect tcp://127.0.0.1:5570")
-@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
-def status(connect: str) -> None:
+@_asking
+def status(ask: Asking) -> None:
     """Prints symbols, clock and counts of a running exchange."""
-    info = _ask(connect, "queries", "INFO")
-    counts = _ask(connect, "queries", "STATISTICS")[5]
+    info = ask("queries", "INFO")
+    counts = ask("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
     click.echo(f"epoch {info[2]}, clock {clock[0]} x {clock[1]:g} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
@@ -159,11 +181,11 @@ def status(connect: str) -> None:
 
 
 @exchange.command(epilog="Example: serl exchange stop")
-@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@_asking
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def stop(connect: str, token: str) -> None:
+def stop(ask: Asking, token: str) -> None:
     """Stops a running exchange cleanly."""
-    _ask(connect, "admin", "STOP", token)
+    ask("admin", "STOP", token)
     click.echo("stopping")
 
 
@@ -182,10 +204,10 @@ def _number(names: Any, name: str) -> int:
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
 @click.argument("what", type=click.Choice([*OPERATIONS, *PHASES]))
 @click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
-@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@_asking
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Of a halt: everybody is told.")
-def operate(what: str, symbol: int, connect: str, token: str, reason: str | None) -> None:
+def operate(what: str, symbol: int, ask: Asking, token: str, reason: str | None) -> None:
     """Ends the day (cancels DAY orders), halts or resumes a symbol, brings it into a phase of the day, or holds an auction now."""
     from serl.exchange.records import CommandKind, HaltReason, Phase
 
@@ -193,7 +215,7 @@ def operate(what: str, symbol: int, connect: str, token: str, reason: str | None
         raise ConfigError(f"--reason is for halt; got {what}")
     flags = _number(Phase, what) if what in PHASES else _number(HaltReason, reason or "none")
     kind = CommandKind.PHASE if what in PHASES else _number(CommandKind, what)
-    _ask(connect, "admin", "OPERATE", token, int(kind), symbol, flags)
+    ask("admin", "OPERATE", token, int(kind), symbol, flags)
     click.echo(f"{what}: done")
 
 
@@ -201,28 +223,41 @@ def operate(what: str, symbol: int, connect: str, token: str, reason: str | None
 @click.argument("participant")
 @click.option("--symbol", type=int, help="Symbol number. [all]")
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="[both]")
-@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@_asking
 @click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def purge(participant: str, symbol: int | None, side: str | None, connect: str, token: str) -> None:
+def purge(participant: str, symbol: int | None, side: str | None, ask: Asking, token: str) -> None:
     """Cancels the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
     where, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
-    click.echo(f"{_ask(connect, 'admin', 'PURGE', token, participant, where, flags)[5]} orders cancelled")
+    click.echo(f"{ask('admin', 'PURGE', token, participant, where, flags)[5]} orders cancelled")
+
+
+@exchange.command("kill", epilog="Example: serl exchange kill alice")
+@click.argument("participant")
+@click.option("--off", is_flag=True, help="Lets the participant send orders again.")
+@_asking
+@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
+def kill(participant: str, off: bool, ask: Asking, token: str) -> None:
+    """Presses the kill switch of a participant: cancels its open orders and takes no new ones, until --off. It outlives restarts."""
+    cancelled = ask("admin", "KILL", token, participant, int(not off))[5]
+    click.echo(
+        f"{participant} may send orders again" if off else f"{participant} is killed: {cancelled} orders cancelled"
+    )
 
 
 @exchange.command("account", epilog="Example: serl exchange account alice")
 @click.argument("participant")
-@click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
+@_asking
 @click.option("--token", default="", help="The participant's token or an operator's, where the exchange has tokens.")
-def account(participant: str, connect: str, token: str) -> None:
+def account(participant: str, ask: Asking, token: str) -> None:
     """Prints what a participant holds and has made, by symbol, in ticks x lots; open positions are worth the last trade."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
-    names = {number: name for number, name, *_ in _ask(connect, "queries", "INFO")[5][1]}
+    names = {number: name for number, name, *_ in ask("queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
-    for symbol, last_ticks, *balances in _ask(connect, "queries", "ACCOUNT", token, participant)[5]:
+    for symbol, last_ticks, *balances in ask("queries", "ACCOUNT", token, participant)[5]:
         held = Account.of(balances)
         fees = Decimal(held.fees_microticks) / MICRO
         click.echo(

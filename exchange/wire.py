@@ -44,6 +44,7 @@ class Kind(IntEnum):
     SPEED = 164
     PURGE = 165
     DROP_COPY = 166
+    KILL = 167
 
 
 REPLY = 16

@@ -14,7 +14,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.drop_copy import drop_copy
-from serl.clients.errors import NotEvents, Refused
+from serl.clients.errors import NotEvents, Refused, Rejected
 from serl.clients.event_file import FIELDS, EventFile
 from serl.exchange.account import Account
 from serl.exchange.admin import DROP_COPY_ROWS
@@ -143,6 +143,38 @@ def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
 )
 def test_purges_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.PURGE, *values)[:2] == [97, code]
+
+
+def test_a_kill_switch_is_pressed_and_lifted(served: Served, alice: Exchange) -> None:
+    orders = [alice.buy("AMZN", 1, 50), alice.sell("GOOG", 1, 150)]
+    assert serl(served, "exchange", "kill", "alice") == "alice is killed: 2 orders cancelled\n"
+    assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
+    with pytest.raises(Rejected, match="KILLED"):
+        alice.buy("AMZN", 1, 50)
+    assert [order.state for order in orders] == ["done", "done"]
+    assert ask(served, "admin", Kind.KILL, "key", "alice", 1)[5] == 0, "pressed already"
+    assert serl(served, "exchange", "kill", "alice", "--off") == "alice may send orders again\n"
+    assert alice.buy("AMZN", 1, 50).state == "open"
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [(["secret", "alice", 1], "not_permitted"), (["key", "nobody", 1], "login"), (["key", "alice", 2], "malformed")],
+)
+def test_kills_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+    assert ask(served, "admin", Kind.KILL, *values)[:2] == [97, code]
+
+
+def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"accounts": {"ann": {"order_lots_max": 5}}}
+    options: dict[str, Any] = {"journal": tmp_path / "journal", "config": config, "folder": tmp_path}
+    with start_exchange(**options) as exchange, connect(exchange.endpoint, "ann"):
+        serl(exchange, "exchange", "kill", "ann")
+    with start_exchange(**options) as exchange, connect(exchange.endpoint, "ann") as ann:
+        with pytest.raises(Rejected, match="KILLED"):
+            ann.buy("AMZN", 1, 50)
+        serl(exchange, "exchange", "kill", "ann", "--off")
+        assert ann.buy("AMZN", 1, 50).state == "open"
 
 
 def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange) -> None:

@@ -1,5 +1,7 @@
 """A real exchange process, spoken to over real sockets: bad input, sessions, feed, lockstep."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -201,6 +203,18 @@ def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
         stranger.say(64, 1, 1, "stranger", "", -1, {})
         assert stranger.socket.poll(1000) == 0
         stranger.close()
+        for words in (["status"], ["account", "friend"], ["kill", "friend"], ["stop"]):
+            assert "--curve" in serl(served, *words)
+            answered = serl(served, *words, "--curve", str(tmp_path / "keys"))
+            assert "no exchange answers" not in answered and "Error" not in answered, answered
+        served.process.wait(20)
+
+
+def serl(served: Served, command: str, *words: str) -> str:
+    """What `serl exchange` says to a command."""
+    line = [sys.executable, "-m", "serl", "exchange", command, *words, "--connect", served.endpoint]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout + done.stderr
 
 
 def test_a_port_that_is_taken_is_named(exchange: Served) -> None:
