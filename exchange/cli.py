@@ -16,6 +16,10 @@ from serl.exchange.errors import ConfigError
 DEFAULT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
+REACH_MS = 2000
+"""After which nobody is there."""
+ANSWER_MS = 60_000
+"""Of an exchange that is there: a first kill or purge waits for the full rule book to load."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -134,16 +138,21 @@ def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: 
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     dealer = context.socket(zmq.DEALER)
-    dealer.linger = 0
+    dealer.linger, dealer.immediate, dealer.sndtimeo = 0, True, REACH_MS
     try:
         if curve is not None:
             read_keys(curve).open(dealer)
         dealer.connect(socket_endpoints(endpoint)[socket])
         dealer.send(pack(Kind[kind], 1, *arguments))
-        if not dealer.poll(2000):
-            encrypted = "" if curve else "; one with keys is reached with --curve"
-            raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`{encrypted}")
+        if not dealer.poll(ANSWER_MS):
+            raise SerlError(
+                f"the exchange at {endpoint} has been asked and has said nothing for {ANSWER_MS // 1000} s: it may be compiling its full rule "
+                "book, and answers behind that; ask it with `serl exchange status`"
+            )
         reply = unpack(dealer.recv())
+    except zmq.Again:
+        encrypted = "" if curve else "; one with keys is reached with --curve"
+        raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`{encrypted}") from None
     finally:
         context.destroy(0)
     if reply[0] == Kind.ERROR:
