@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serl.clients.dashboard.progress import Progress
-from serl.clients.processes import Child, child
+from serl.clients.processes import Child, ProcessFailed, child
 from serl.clients.replay import set_clock
 from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import DemoOrder
@@ -25,6 +25,8 @@ POPULATION, HOSTS = "liquid", 2
 OPEN, LATE, CLOSE = "09:30", "15:00", "16:00"
 """The market's day; at LATE it waits for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
+RESEARCH = "model", "researcher"
+"""Children without which the rest of the demo goes on."""
 LOOK_S = 0.25
 LEAD_S = 300
 """Of the market's time before the window of the second order: its policy sees some of the market first."""
@@ -67,6 +69,8 @@ class Scene:
     """How far those are that have begun."""
     executed: list[str] = field(default_factory=list)
     """Names of the executions that have ended."""
+    unresearched: ProcessFailed | None = None
+    """Why the researcher did not end, if it failed."""
 
     def start(self, name: str, *arguments: str) -> Child:
         """A child that lives as long as the scene."""
@@ -84,9 +88,10 @@ class Scene:
             yield from self._research()
         yield from self._ended("twap")
         self.executed.append("twap")
-        if self.plan.researcher:
+        if "researcher" in self.children:
             yield from self._researched()
-            yield from self._winner()
+            if self.unresearched is None:
+                yield from self._winner()
 
     def _forget(self) -> None:
         """Removes what an earlier demo left; in a folder of anybody else's nothing is touched."""
@@ -149,7 +154,9 @@ class Scene:
     def _research(self) -> Steps:
         """After the market has opened: it takes all the processor that it gets."""
         self.start("model", "llm", "fetch", "tiny")
-        yield from self._ended("model")
+        yield from self._settled("model")
+        if self.unresearched is not None:
+            return
         config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
         self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
         yield "researcher: a language model designs learning algorithms beside all this"
@@ -157,13 +164,28 @@ class Scene:
     def _researched(self) -> Steps:
         """Until the researcher has ended, however long it takes: the market is there for what it finds."""
         assert self.watcher is not None
-        while not self.children["researcher"].ended and self.watcher.time_ns < time_of_day_ns(LATE):
+        held = False
+        for line in self._settled("researcher"):
+            yield line
+            late = self.watcher.time_ns >= time_of_day_ns(LATE)
+            if late and not held and not self.children["researcher"].ended:
+                set_clock(self.endpoint, "", SAME_TIME, run=False)
+                held = True
+                yield "the clock is held until the researcher has ended"
+
+    def _settled(self, name: str) -> Steps:
+        """What one of RESEARCH says, line by line, until it has ended; if it failed, that the demo goes on without."""
+        one, told = self.children[name], 0
+        while not one.ended:
+            yield from (lines := one.text.split("\n")[told:-1])
+            told += len(lines)
             self._moment()
             yield None
-        if not self.children["researcher"].ended:
-            set_clock(self.endpoint, "", SAME_TIME, run=False)
-            yield "the clock is held until the researcher has ended"
-        yield from self._ended("researcher")
+        if one.process.returncode:
+            self.unresearched = one.failure()
+            yield f"no researcher from here on, as with --no-researcher: {self.unresearched}"
+        else:
+            yield from one.text.rstrip().split("\n")[told:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
@@ -211,7 +233,8 @@ class Scene:
         while (left_s := until_s - time.monotonic()) > 0:
             self.watcher.look(left_s)
         for one in self.children.values():
-            if one.ended and (one.process.returncode or one.name in ("exchange", "dashboard")):
+            failed = one.process.returncode and one.name not in RESEARCH
+            if one.ended and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
 
     def _logged_in(self, count: int) -> Steps:

@@ -35,6 +35,21 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert len(list((tmp_path / "flow").glob("*.jsonl"))) == 2, "each host has counted what it sent"
 
 
+def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a network."""
+    monkeypatch.setenv("SERL_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    output = tmp_path / "output"
+    done = demo("--no-dashboard", "--speed", "100", folder=output)
+    assert done.returncode == 2, "one part of what was asked for is missing"
+    assert "no researcher from here on, as with --no-researcher: model ended with exit status 2" in done.stdout
+    numbers = json.loads((output / "demo.json").read_text())
+    assert numbers["executions"]["twap"]["filled_lots"] == 5000
+    assert numbers["research"]["failed"].startswith("model ended with exit status 2; it said: ")
+    assert "There was no researcher: model ended" in (output / "demo.html").read_text()
+    assert "report: " in done.stdout and "Traceback" not in done.stderr
+
+
 def test_a_day_is_replayed(tmp_path: Path) -> None:
     write_day(generate_day(2), tmp_path / "own.day")
     done = demo(*QUIETLY, "--speed", "200", "--day", str(tmp_path / "own.day"), folder=tmp_path / "output")
@@ -48,7 +63,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
 ) -> None:
     """A machine that is busy takes longer to research than a market's day, and longer to start a policy than the way to its window."""
     monkeypatch.setattr("serl.demo.full.LATE", "09:34")
-    monkeypatch.setattr("serl.demo.full.LEAD_S", 0)
+    monkeypatch.setattr("serl.demo.full.LEAD_S", 60)
     monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
     order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
     with contextlib.ExitStack() as stack:
