@@ -16,14 +16,14 @@ from serl.clients.dashboard.progress import Progress
 from serl.clients.processes import Child, ProcessFailed, child
 from serl.clients.replay import set_clock
 from serl.demo.market import SECOND_NS, Watcher
-from serl.demo.order import DemoOrder
+from serl.demo.order import CLOSE, OPEN, DemoOrder
+from serl.demo.source import Source
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
-POPULATION, HOSTS = "liquid", 2
-OPEN, LATE, CLOSE = "09:30", "15:00", "16:00"
-"""The market's day; at LATE it waits for a researcher that has not ended."""
+LATE = "15:00"
+"""Of the market's day: it waits from then on for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
 """Children without which the rest of the demo goes on."""
@@ -38,12 +38,16 @@ Steps = Iterator[str | None]
 class Plan:
     """What is shown. page: port of the dashboard, None without one."""
 
-    order: DemoOrder
-    day: Path | None
+    source: Source
     speed: float
     output: Path
     page: int | None
     researcher: bool
+
+    @property
+    def order(self) -> DemoOrder:
+        """The first one."""
+        return self.source.order
 
     @property
     def research(self) -> Path:
@@ -105,7 +109,7 @@ class Scene:
         plan = self.plan
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
         exchange = self.start(
-            "exchange", "exchange", "start", "--symbols", plan.order.symbol, "--endpoint", self.endpoint, "--journal", journal,
+            "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
             "--clock", f"scaled:{plan.speed:g}", "--clock-start", OPEN, "--hold",
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
@@ -121,7 +125,7 @@ class Scene:
 
     def _shown(self) -> Iterator[str]:
         """What the dashboard follows beside the exchange: history has no kinds of traders, and without a researcher there is no second execution."""
-        if self.plan.day is None:
+        if self.plan.source.day is None:
             yield from ("--flow", str(self.plan.flow))
         if self.plan.researcher:
             yield from ("--researcher", str(self.plan.research))
@@ -130,25 +134,17 @@ class Scene:
 
     def _market(self) -> Steps:
         """History, which sets the clock itself, or simulated traders."""
-        plan = self.plan
-        if plan.day is not None:
-            history = (
-                "replay",
-                str(plan.day),
-                "--connect",
-                self.endpoint,
-                "--wait-for",
-                "1",
-                "--speed",
-                f"{plan.speed:g}",
-            )
-            self.start("market", *history)
-            yield f"market: {plan.day} is replayed"
+        plan, source = self.plan, self.plan.source
+        if source.day is not None:
+            pace = ("--speed", f"{plan.speed:g}", "--wait-for", "1")
+            self.start("market", "replay", str(source.day), "--connect", self.endpoint, *pace)
+            yield f"market: {source.day} is replayed"
             return
-        hosts = ("--population", POPULATION, "--hosts", str(HOSTS), "--flow", str(plan.flow))
-        self.start("market", "agents", "start", *hosts, "--connect", self.endpoint)
-        yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
-        yield from self._logged_in(2 + HOSTS)
+        assert source.population is not None
+        traders = ("--population", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
+        self.start("market", "agents", "start", *traders, "--flow", str(plan.flow), "--connect", self.endpoint)
+        yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} processes"
+        yield from self._logged_in(2 + source.hosts)
         set_clock(self.endpoint, "", time_of_day_ns(OPEN), run=True)
 
     def _research(self) -> Steps:
@@ -157,7 +153,8 @@ class Scene:
         yield from self._settled("model")
         if self.unresearched is not None:
             return
-        config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
+        day = self.plan.source.day
+        config = ("--config", "demo", *(("--market", str(day)) if day else ()))
         self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
         yield "researcher: a language model designs learning algorithms beside all this"
 
@@ -189,7 +186,9 @@ class Scene:
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
-        self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
+        day = self.plan.source.day
+        known = ("--day", str(day)) if day else ()
+        self.start(name, "execute", "--policy", policy, *options, *known, "--report", str(self.plan.output / name))
         self.executions[name] = Progress(Path(self.progress(name)))
 
     def progress(self, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from serl.agents.pages.origin import origin_here
 from serl.agents.pages.page import cell, page, png, table, write
 from serl.clients.processes import ProcessFailed
-from serl.demo.full import POPULATION, Plan, Scene
+from serl.demo.full import Plan, Scene
 
 FIGURES = {
     "policy": "policy", "PA_bps": "PA, bps", "IS_bps": "IS, bps", "participation": "participation", "filled_lots": "filled, lots",
@@ -30,8 +30,7 @@ def write_report(scene: Scene) -> Path:
     if plan.researcher:
         numbers["research"], text = _failed(scene.unresearched) if scene.unresearched else _research(plan)
         parts += ["<h2>Research</h2>", text]
-    data = f"population {POPULATION}" if plan.day is None else str(plan.day)
-    origin = origin_here(data, 1 if plan.day is None else None)
+    origin = origin_here(plan.source.data, plan.source.seed)
     written, _ = write(
         plan.output / "demo.html", page("serl demo", origin, parts), {"made": origin.to_json()} | numbers
     )
