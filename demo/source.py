@@ -48,7 +48,7 @@ def given(history: Path, path: Path) -> Source:
     """A day of history, written to `path` as a day file."""
     day = load_day(history)
     name = day.reference.symbols[0].name
-    return _replayed(day, path, DemoOrder(name, "sell", 5000, "09:32-09:47", 10, "09:50"), None)
+    return _replayed(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
 
 
 def generated(seed: int, path: Path) -> Source:
