@@ -47,7 +47,7 @@ def demo(
         bind("127.0.0.1", port).close()  # a port that is taken is told now, not when the exchange has compiled
     output.mkdir(parents=True, exist_ok=True)
     source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
-    if rate is None or quick:
+    if rate is None or quick:  # only --quick goes without a rate
         from serl.demo import quick as chain
 
         for line in chain.run(source, pace, output):
