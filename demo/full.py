@@ -13,18 +13,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serl.clients.dashboard.progress import Progress
-from serl.clients.processes import Child, child
+from serl.clients.processes import Child, ProcessFailed, child
 from serl.clients.replay import set_clock
 from serl.demo.market import SECOND_NS, Watcher
-from serl.demo.order import DemoOrder
+from serl.demo.order import CLOSE, OPEN, DemoOrder
+from serl.demo.source import Source
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
-POPULATION, HOSTS = "liquid", 2
-OPEN, LATE, CLOSE = "09:30", "15:00", "16:00"
-"""The market's day; at LATE it waits for a researcher that has not ended."""
+LATE = "15:00"
+"""Of the market's day: it waits from then on for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
+RESEARCH = "model", "researcher"
+"""Children without which the rest of the demo goes on."""
 LOOK_S = 0.25
 LEAD_S = 300
 """Of the market's time before the window of the second order: its policy sees some of the market first."""
@@ -36,12 +38,16 @@ Steps = Iterator[str | None]
 class Plan:
     """What is shown. page: port of the dashboard, None without one."""
 
-    order: DemoOrder
-    day: Path | None
+    source: Source
     speed: float
     output: Path
     page: int | None
     researcher: bool
+
+    @property
+    def order(self) -> DemoOrder:
+        """The first one."""
+        return self.source.order
 
     @property
     def research(self) -> Path:
@@ -67,6 +73,8 @@ class Scene:
     """How far those are that have begun."""
     executed: list[str] = field(default_factory=list)
     """Names of the executions that have ended."""
+    unresearched: ProcessFailed | None = None
+    """Why the researcher did not end, if it failed."""
 
     def start(self, name: str, *arguments: str) -> Child:
         """A child that lives as long as the scene."""
@@ -84,9 +92,10 @@ class Scene:
             yield from self._research()
         yield from self._ended("twap")
         self.executed.append("twap")
-        if self.plan.researcher:
+        if "researcher" in self.children:
             yield from self._researched()
-            yield from self._winner()
+            if self.unresearched is None:
+                yield from self._winner()
 
     def _forget(self) -> None:
         """Removes what an earlier demo left; in a folder of anybody else's nothing is touched."""
@@ -100,7 +109,7 @@ class Scene:
         plan = self.plan
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
         exchange = self.start(
-            "exchange", "exchange", "start", "--symbols", plan.order.symbol, "--endpoint", self.endpoint, "--journal", journal,
+            "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
             "--clock", f"scaled:{plan.speed:g}", "--clock-start", OPEN, "--hold",
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
@@ -116,7 +125,7 @@ class Scene:
 
     def _shown(self) -> Iterator[str]:
         """What the dashboard follows beside the exchange: history has no kinds of traders, and without a researcher there is no second execution."""
-        if self.plan.day is None:
+        if self.plan.source.day is None:
             yield from ("--flow", str(self.plan.flow))
         if self.plan.researcher:
             yield from ("--researcher", str(self.plan.research))
@@ -125,49 +134,61 @@ class Scene:
 
     def _market(self) -> Steps:
         """History, which sets the clock itself, or simulated traders."""
-        plan = self.plan
-        if plan.day is not None:
-            history = (
-                "replay",
-                str(plan.day),
-                "--connect",
-                self.endpoint,
-                "--wait-for",
-                "1",
-                "--speed",
-                f"{plan.speed:g}",
-            )
-            self.start("market", *history)
-            yield f"market: {plan.day} is replayed"
+        plan, source = self.plan, self.plan.source
+        if source.day is not None:
+            pace = ("--speed", f"{plan.speed:g}", "--wait-for", "1")
+            self.start("market", "replay", str(source.day), "--connect", self.endpoint, *pace)
+            yield f"market: {source.day} is replayed"
             return
-        hosts = ("--population", POPULATION, "--hosts", str(HOSTS), "--flow", str(plan.flow))
-        self.start("market", "agents", "start", *hosts, "--connect", self.endpoint)
-        yield f"market: the traders of the population {POPULATION} in {HOSTS} processes"
-        yield from self._logged_in(2 + HOSTS)
+        assert source.population is not None
+        traders = ("--population", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
+        self.start("market", "agents", "start", *traders, "--flow", str(plan.flow), "--connect", self.endpoint)
+        yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} processes"
+        yield from self._logged_in(2 + source.hosts)
         set_clock(self.endpoint, "", time_of_day_ns(OPEN), run=True)
 
     def _research(self) -> Steps:
         """After the market has opened: it takes all the processor that it gets."""
         self.start("model", "llm", "fetch", "tiny")
-        yield from self._ended("model")
-        config = ("--config", "demo", *(("--market", str(self.plan.day)) if self.plan.day else ()))
+        yield from self._settled("model")
+        if self.unresearched is not None:
+            return
+        day = self.plan.source.day
+        config = ("--config", "demo", *(("--market", str(day)) if day else ()))
         self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
         yield "researcher: a language model designs learning algorithms beside all this"
 
     def _researched(self) -> Steps:
         """Until the researcher has ended, however long it takes: the market is there for what it finds."""
         assert self.watcher is not None
-        while not self.children["researcher"].ended and self.watcher.time_ns < time_of_day_ns(LATE):
+        held = False
+        for line in self._settled("researcher"):
+            yield line
+            late = self.watcher.time_ns >= time_of_day_ns(LATE)
+            if late and not held and not self.children["researcher"].ended:
+                set_clock(self.endpoint, "", SAME_TIME, run=False)
+                held = True
+                yield "the clock is held until the researcher has ended"
+
+    def _settled(self, name: str) -> Steps:
+        """What one of RESEARCH says, line by line, until it has ended; if it failed, that the demo goes on without."""
+        one, told = self.children[name], 0
+        while not one.ended:
+            yield from (lines := one.text.split("\n")[told:-1])
+            told += len(lines)
             self._moment()
             yield None
-        if not self.children["researcher"].ended:
-            set_clock(self.endpoint, "", SAME_TIME, run=False)
-            yield "the clock is held until the researcher has ended"
-        yield from self._ended("researcher")
+        if one.process.returncode:
+            self.unresearched = one.failure()
+            yield f"no researcher from here on, as with --no-researcher: {self.unresearched}"
+        else:
+            yield from one.text.rstrip().split("\n")[told:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
-        self.start(name, "execute", "--policy", policy, *options, "--report", str(self.plan.output / name))
+        day = self.plan.source.day
+        known = ("--day", str(day)) if day else ()
+        self.start(name, "execute", "--policy", policy, *options, *known, "--report", str(self.plan.output / name))
         self.executions[name] = Progress(Path(self.progress(name)))
 
     def progress(self, name: str) -> str:
@@ -211,7 +232,8 @@ class Scene:
         while (left_s := until_s - time.monotonic()) > 0:
             self.watcher.look(left_s)
         for one in self.children.values():
-            if one.ended and (one.process.returncode or one.name in ("exchange", "dashboard")):
+            failed = one.process.returncode and one.name not in RESEARCH
+            if one.ended and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
 
     def _logged_in(self, count: int) -> Steps:

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from serl.exchange.config import time_of_day_ns
 
+OPEN, CLOSE = "09:30", "16:00"
+"""The market's day."""
+
 
 @dataclass(frozen=True)
 class DemoOrder:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serl.clients.processes import child
-from serl.demo.order import DemoOrder
+from serl.demo.source import Source
 from serl.exchange.ports import free_port
 
 
-def run(day: Path, order: DemoOrder, speed: str, output: Path) -> Iterator[str]:
-    """Runs it, telling line by line what happens. speed: max (lockstep) or times real time."""
+def run(source: Source, speed: str, output: Path) -> Iterator[str]:
+    """Runs it on a day, telling line by line what happens. speed: max (lockstep) or times real time."""
+    day, order = str(source.day), source.order
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
     began = time.perf_counter()
@@ -24,17 +25,17 @@ def run(day: Path, order: DemoOrder, speed: str, output: Path) -> Iterator[str]:
             return stack.enter_context(child(folder, name, *arguments)).wait_for(until)
 
         yield from start(
-            "exchange", "exchange", "start", "--symbols", order.symbol, "--endpoint", endpoint, "--journal", str(folder / "journal"),
+            "exchange", "exchange", "start", "--symbols", source.symbols, "--endpoint", endpoint, "--journal", str(folder / "journal"),
             "--clock", *clock, until="  journal",
         )  # fmt: skip
         executor = stack.enter_context(
-            child(folder, "executor", "execute", "twap", *order.options, "--connect", endpoint, "--day", str(day), "--report", str(output))
+            child(folder, "executor", "execute", "twap", *order.options, "--connect", endpoint, "--day", day, "--report", str(output))
         )  # fmt: skip
         greeting = executor.wait_for("executor")
         yield from greeting
         replayer = stack.enter_context(
             child(
-                folder, "replay", "replay", str(day), "--connect", endpoint, "--wait-for", "1", "--to", order.replayed_to,
+                folder, "replay", "replay", day, "--connect", endpoint, "--wait-for", "1", "--to", order.replayed_to,
                 "--speed", speed,
             )
         )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import Any
 
 from serl.agents.pages.origin import origin_here
 from serl.agents.pages.page import cell, page, png, table, write
-from serl.demo.full import POPULATION, Plan
+from serl.clients.processes import ProcessFailed
+from serl.demo.full import Plan, Scene
 
 FIGURES = {
     "policy": "policy", "PA_bps": "PA, bps", "IS_bps": "IS, bps", "participation": "participation", "filled_lots": "filled, lots",
@@ -15,9 +16,10 @@ FIGURES = {
 }  # fmt: skip
 
 
-def write_report(plan: Plan, executed: list[str]) -> Path:
-    """Of the executions of these names, and of the research if there was any; the path of the page."""
-    found = {name: _execution(plan.output / name) for name in executed}
+def write_report(scene: Scene) -> Path:
+    """Of the executions that have ended, and of the research if there was any; the path of the page."""
+    plan = scene.plan
+    found = {name: _execution(plan.output / name) for name in scene.executed}
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
     parts = ["<h2>Executions</h2>", table(list(FIGURES.values()), [_row(summary) for summary, _ in found.values()])]
     parts.append(
@@ -26,11 +28,9 @@ def write_report(plan: Plan, executed: list[str]) -> Path:
     )
     parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]
     if plan.researcher:
-        research, link = _research(plan)
-        numbers["research"] = research
-        parts += ["<h2>Research</h2>", link]
-    data = f"population {POPULATION}" if plan.day is None else str(plan.day)
-    origin = origin_here(data, 1 if plan.day is None else None)
+        numbers["research"], text = _failed(scene.unresearched) if scene.unresearched else _research(plan)
+        parts += ["<h2>Research</h2>", text]
+    origin = origin_here(plan.source.data, plan.source.seed)
     written, _ = write(
         plan.output / "demo.html", page("serl demo", origin, parts), {"made": origin.to_json()} | numbers
     )
@@ -63,3 +63,8 @@ def _research(plan: Plan) -> tuple[dict[str, Any], str]:
         "iterations": found["iterations"],
         "best": found["best"],
     }, text + f'<p><a href="{path.name}">The report of the research</a></p>'
+
+
+def _failed(error: ProcessFailed) -> tuple[dict[str, Any], str]:
+    """That there is no research, and why."""
+    return {"failed": str(error)}, f"<p>There was no researcher: {escape(str(error))}</p>"

@@ -19,7 +19,7 @@ NARROW = 40
 
 
 def show(plan: Plan) -> None:
-    """Runs the demo and says how it goes."""
+    """Runs the demo and says how it goes; ProcessFailed if its researcher failed, after the report of the rest."""
     console, began = Console(), time.perf_counter()
     os.environ["COLUMNS"] = str(
         console.width
@@ -32,8 +32,10 @@ def show(plan: Plan) -> None:
                 console.print(Text(f"{time.perf_counter() - began:6.1f} s  {line}"), soft_wrap=True)
             if live is not None:
                 live.update(_view(scene))
-    path = write_report(plan, scene.executed)
+    path = write_report(scene)
     click.echo(f"report: {path} and {path.with_suffix('.json')}, {time.perf_counter() - began:.0f} s in all")
+    if scene.unresearched is not None:
+        raise scene.unresearched
 
 
 def _live(console: Console) -> "contextlib.AbstractContextManager[Live | None]":

@@ -86,12 +86,12 @@ def execute(
 def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.report import Benchmark
+    from serl.agents.realism.days import origin_of
     from serl.exchange.history.day import read_day
 
     day = read_day(path)
-    files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in day.reference.files)
     steps = replay_with(day, order, policy, mode)
-    return Benchmark(replay_with_twap(day, order), steps, files or f"generated {day.reference.parameters}")
+    return Benchmark(replay_with_twap(day, order), steps, origin_of(day))
 
 
 def _show(title: str, rows: list[tuple[str, str]]) -> None:

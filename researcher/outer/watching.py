@@ -1,4 +1,4 @@
-"""A run that is watched: a bar, a line an iteration, curves for TensorBoard."""
+"""A run that is watched: a bar (in a log, lines), a line an iteration, curves for TensorBoard."""
 
 import math
 from collections.abc import Iterator
@@ -26,14 +26,16 @@ def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[W
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(config.name, total=config.candidates)
 
+        def step(text: str, completed: int | None = None, advance: int | None = None) -> None:
+            progress.update(task, description=text, completed=completed, advance=advance)
+            if not progress.console.is_terminal:  # where no bar is drawn
+                progress.console.print(text, highlight=False, soft_wrap=True)
+
         def began(iteration: int, slot: int) -> None:
-            progress.update(
-                task, description=f"iteration {iteration} of {config.iterations}: proposing", completed=slot
-            )
+            step(f"iteration {iteration} of {config.iterations}: proposing candidate {slot + 1}", completed=slot)
 
         def staged(key: str, stage: str) -> None:
-            ended = stage in ("done", "halved")
-            progress.update(task, description=f"candidate {key[:6]}: {stage}", advance=int(ended))
+            step(f"candidate {key[:6]}: {stage}", advance=int(stage in ("done", "halved")))
 
         def finished(row: dict[str, Any]) -> None:
             progress.console.print(line(row))

@@ -1,15 +1,23 @@
 """The demo with traders in processes of their own, a replayed day, and the execution by the policy that a researcher found."""
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from serl.agents.realism.days import origin_of
+from serl.agents.traders import simulate
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.population import load_population
 from serl.clients.processes import SERL
+from serl.demo.cli import SPEED
 from serl.demo.full import Plan, Scene
-from serl.demo.order import DemoOrder
+from serl.demo.order import OPEN, DemoOrder
+from serl.demo.source import given, simulated
+from serl.exchange.config import time_of_day_ns
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
 
@@ -23,7 +31,7 @@ def demo(*options: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
-    done = demo(*QUIETLY, "--speed", "60", folder=tmp_path)
+    done = demo(*QUIETLY, "--speed", "60", "--population", "small", "--seed", "3", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "demo.json").read_text())
     assert list(numbers["executions"]) == ["twap"]
@@ -32,7 +40,26 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert "data:image/png;base64," in page
     assert "no interval can be given" in page
     assert "report: " in done.stdout
+    fingerprint = simulate.fingerprint(load_population("small"))
+    assert (numbers["made"]["data"], numbers["made"]["seed"]) == (f"population small sha256 {fingerprint}", 3)
+    assert f"sha256 {fingerprint}" in page
+    assert "seed 3" in done.stdout
     assert len(list((tmp_path / "flow").glob("*.jsonl"))) == 2, "each host has counted what it sent"
+
+
+def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a network."""
+    monkeypatch.setenv("SERL_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    output = tmp_path / "output"
+    done = demo("--no-dashboard", "--speed", "100", folder=output)
+    assert done.returncode == 2, "one part of what was asked for is missing"
+    assert "no researcher from here on, as with --no-researcher: model ended with exit status 2" in done.stdout
+    numbers = json.loads((output / "demo.json").read_text())
+    assert numbers["executions"]["twap"]["filled_lots"] == 5000
+    assert numbers["research"]["failed"].startswith("model ended with exit status 2; it said: ")
+    assert "There was no researcher: model ended" in (output / "demo.html").read_text()
+    assert "report: " in done.stdout and "Traceback" not in done.stderr
 
 
 def test_a_day_is_replayed(tmp_path: Path) -> None:
@@ -40,7 +67,11 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
     done = demo(*QUIETLY, "--speed", "200", "--day", str(tmp_path / "own.day"), folder=tmp_path / "output")
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "output" / "demo.json").read_text())
-    assert numbers["executions"]["twap"]["PA_bps"] is not None
+    twap = numbers["executions"]["twap"]
+    assert twap["PA_bps"] is not None
+    assert twap["PA_twap_bps"] is not None, "the executor knows the day"
+    origin = origin_of(generate_day(2))
+    assert (numbers["made"]["data"], numbers["made"]["seed"], twap["day"]) == (origin, None, origin)
 
 
 def test_the_market_waits_for_the_research_and_for_what_it_found(
@@ -48,11 +79,12 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
 ) -> None:
     """A machine that is busy takes longer to research than a market's day, and longer to start a policy than the way to its window."""
     monkeypatch.setattr("serl.demo.full.LATE", "09:34")
-    monkeypatch.setattr("serl.demo.full.LEAD_S", 0)
+    monkeypatch.setattr("serl.demo.full.LEAD_S", 60)
     monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
     order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
+    source = dataclasses.replace(simulated("liquid", 1), order=order)
     with contextlib.ExitStack() as stack:
-        scene = Scene(Plan(order, None, 60.0, tmp_path, None, researcher=False), stack)
+        scene = Scene(Plan(source, 60.0, tmp_path, None, researcher=False), stack)
         list(scene.run())
         scene.start("researcher", "doctor")
         assert next(filter(None, scene._researched())) == "the clock is held until the researcher has ended"
@@ -70,12 +102,32 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         assert [line for line in scene._winner() if line is not None] == [too_late]
 
 
+def test_the_first_report_is_due_within_a_minute(tmp_path: Path) -> None:
+    """Of the way through the market's day, at the speed that is the default; what is left of the minute is for starting."""
+    write_day(generate_day(2), tmp_path / "own.day")
+    for source in (simulated("liquid", 1), given(tmp_path / "own.day", tmp_path / "copy.day")):
+        start, _, _ = source.order.window.partition("-")
+        until_ns = time_of_day_ns(start) + source.order.duration_ns - time_of_day_ns(OPEN)
+        assert until_ns * 1e-9 / float(SPEED) < 40
+
+
+def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
+    late = tmp_path / "late.yaml"
+    late.write_text('name: late\nopen: "10:00"\ngroups: [{ trader: zero_intelligence }]\n')
+    with pytest.raises(PopulationError, match="09:30 to 16:00 is due, got 10:00 to 16:00"):
+        simulated(str(late), 1)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--speed", "max"), "a number, like 30"),
         (("--speed", "-1"), "positive number"),
         (("--day", "nowhere.zip"), "nowhere.zip"),
+        (("--day", "nowhere.zip", "--seed", "3"), "nothing is drawn with --day"),
+        (("--day", "nowhere.zip", "--population", "small"), "--population is of simulated traders"),
+        (("--quick", "--population", "small"), "--population is of simulated traders"),
+        (("--population", "nobody"), "neither a file nor one of amzn"),
     ],
 )
 def test_what_cannot_be_is_one_line(options: tuple[str, ...], words: str, tmp_path: Path) -> None:

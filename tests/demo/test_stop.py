@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from serl.researcher.llm.models import MODELS
+
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 SOON_S = 15.0
 FULL_SPEED, SLOWLY = ("--quick", "--speed", "max"), ("--quick", "--speed", "5")
-WHOLE = ("--no-researcher", "--port", "0")
+RESEARCHING = ("--port", "0")
+WHOLE = ("--no-researcher", *RESEARCHING)
 
 
 class Demo:
@@ -82,6 +85,19 @@ def report_is_written(demo: Demo) -> bool:
     return any(demo.output.glob("*-twap.json"))
 
 
+def model_proposes(demo: Demo) -> bool:
+    return researcher_says(demo, "proposing candidate")
+
+
+def candidates_are_trained(demo: Demo) -> bool:
+    return researcher_says(demo, ": training")
+
+
+def researcher_says(demo: Demo, words: str) -> bool:
+    log = demo.output / "researcher.log"
+    return log.exists() and words in log.read_text()
+
+
 @pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["parent", "group"])
 @pytest.mark.parametrize(
     ("stage", "options"),
@@ -100,6 +116,18 @@ def test_ctrl_c_ends_the_demo_and_all_it_started(
     stage: Callable[[Demo], bool], options: tuple[str, ...], send: Callable[[int, int], None], tmp_path: Path
 ) -> None:
     stop_at(Demo(tmp_path, options), stage, send, signal.SIGINT)
+
+
+@pytest.mark.parametrize(("stage", "send"), [(model_proposes, os.kill), (candidates_are_trained, os.killpg)])
+def test_ctrl_c_ends_the_researcher_too(
+    stage: Callable[[Demo], bool], send: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    pytest.importorskip("peft", reason="the extra `researcher` is not installed")
+    if not MODELS["tiny"].path.exists():
+        pytest.skip("the tiny model is not here; get it with: serl llm fetch tiny")
+    demo = Demo(tmp_path, RESEARCHING)
+    stop_at(demo, stage, send, signal.SIGINT)
+    assert not demo.says("no researcher from here on")
 
 
 def test_sigterm_does_so_too(tmp_path: Path) -> None:

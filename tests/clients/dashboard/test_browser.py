@@ -155,6 +155,23 @@ def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown)
         page.wait_for_selector("#account tr:has-text('SIM')")
 
 
+def test_an_execution_shows_its_position_and_profit(opened: Any, endpoint: str, tmp_path: Path) -> None:
+    progress = tmp_path / "execution.jsonl"
+    names = {"participant": "seller", "policy": "twap", "symbol": "SIM", "side": 1, "qty_lots": 100}
+    order = names | {"start_ns": 0, "end_ns": 3_600_000_000_000}
+    lines = [{"order": order, "schedule": [[0, 0], [order["end_ns"], 100]]}, {"fill": [1_000_000_000, 1003, 30]}]
+    progress.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with connect(endpoint, "quoter") as client, dashboard(endpoint, "--execution", str(progress)) as own:
+        client.mass_cancel()
+        quote(client)
+        with Looked(opened, own.address) as looked:
+            page = looked.page
+            page.wait_for_selector(".execution h2:has-text('seller: twap sells 100 SIM')")
+            page.wait_for_selector(".execution dl:has-text('+0.90')")  # (1003 - 1000) ticks of 0.01, 30 lots
+            assert "position\n-30" in page.inner_text(".execution dl").lower()
+            assert looked.said == []
+
+
 def test_without_the_token_nothing_can_be_operated(opened: Any, shown: Shown) -> None:
     with Looked(opened, shown.address) as looked:
         assert looked.page.get_by_role("button", name="Halt").count() == 0

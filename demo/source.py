@@ -1,0 +1,62 @@
+"""What trades in a demo, and the parent order that is worked in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from serl.agents.realism.days import load_day, origin_of
+from serl.agents.traders.errors import PopulationError
+from serl.agents.traders.population import load_population
+from serl.agents.traders.simulate import fingerprint
+from serl.demo.order import CLOSE, OPEN, DemoOrder
+from serl.exchange.history.day import Day, write_day
+from serl.exchange.history.generate import generate_day
+
+HOSTS_MAX = 2
+"""Processes that the traders of a population are spread over."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A day file that is replayed, or a population of simulated traders."""
+
+    order: DemoOrder
+    symbols: str
+    """As `serl exchange start` takes them, with their ticks."""
+    data: str
+    """Names and fingerprints, for reports."""
+    seed: int | None
+    """None where nothing is drawn."""
+    day: Path | None = None
+    population: str | None = None
+    hosts: int = 0
+
+
+def simulated(population: str, seed: int) -> Source:
+    """Traders of a population; PopulationError if their day is not the demo's."""
+    config = load_population(population)
+    if (config.open, config.close) != (OPEN, CLOSE):
+        raise PopulationError(
+            f"{population}: a day from {OPEN} to {CLOSE} is due, got {config.open} to {config.close}; `serl agents start` takes any"
+        )
+    symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
+    order = DemoOrder(config.symbols[0], "sell", 5000, "09:32-09:47", 10, CLOSE)
+    data = f"population {config.name} sha256 {fingerprint(config)}"
+    return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
+
+
+def given(history: Path, path: Path) -> Source:
+    """A day of history, written to `path` as a day file."""
+    day = load_day(history)
+    name = day.reference.symbols[0].name
+    return _replayed(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
+
+
+def generated(seed: int, path: Path) -> Source:
+    """A synthetic day, written to `path`."""
+    return _replayed(generate_day(seed), path, DemoOrder("DEMO", "sell", 2000, "09:35-09:55", 30, "10:00"), seed)
+
+
+def _replayed(day: Day, path: Path, order: DemoOrder, seed: int | None) -> Source:
+    write_day(day, path)
+    symbols = ",".join(f"{symbol.name}={symbol.tick_size}" for symbol in day.reference.symbols)
+    return Source(order, symbols, origin_of(day), seed, path)
