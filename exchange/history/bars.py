@@ -12,9 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from serl.exchange.history.bars_when import when
 from serl.exchange.history.errors import BarsError
 from serl.exchange.history.source import DEFAULTS, Options
+from serl.exchange.history.table_rows import Refuse, first_wrong
 from serl.exchange.history.unpacked import blocks, head
 from serl.exchange.history.written import written_whole
 
@@ -32,8 +35,6 @@ ALIASES = {
     "clock": ("tod", "time", "time_of_day"),
 }
 """Canonical name: what the column is called in other tables, small letters."""
-EPOCH_UNITS = ((10**17, "ns"), (10**14, "us"), (10**11, "ms"), (0, "s"))
-"""Unit of a count from 1970, by how large it is."""
 
 
 def _names(columns: list[str]) -> dict[str, str]:
@@ -81,6 +82,7 @@ def bars_advice(path: Path) -> str:
 
 def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[str, int]:
     """Writes the canonical table of a file of bars; how many bars, symbols and dates. BarsError says what is wrong with it."""
+    options.only(path, "bars", "symbols", "time_zone")
     start = head(path)
     if is_canonical(path, start):
         raise BarsError(bars_advice(path))
@@ -90,11 +92,13 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
     names = _names(table.column_names)
     if "volume" not in names:
         raise BarsError(f"{path}: a column of volume is due, got {', '.join(table.column_names)}")
-    date, clock = _when(path, table, names, options.time_zone)
-    columns = {"symbol": _symbols(path, table, names, options), "date": date, "ToD": clock}
-    for name in (*PRICES, "volume", *(["amount"] if "amount" in names else [])):
-        columns[name] = _numbers(path, name, table[names[name]])
-    bars, twice = _unique(path, pa.table(columns))
+    refuse = Refuse(path, BarsError)
+    date, clock = when(table, names, options.time_zone, refuse)
+    symbols = _symbols(table, names, options, refuse)
+    due = (*PRICES, "volume", *(["amount"] if "amount" in names else []))
+    wanted = pc.is_valid(symbols).to_numpy(zero_copy_only=False)
+    numbers = _numbers({name: table[names[name]] for name in due}, wanted, refuse)
+    bars, twice = _unique(path, pa.table({"symbol": symbols, "date": date, "ToD": clock} | numbers))
     with written_whole(output) as file:
         pq.write_table(bars, file, compression="zstd")
     counts = {name: len(pc.unique(bars[name])) for name in ("symbol", "date")}
@@ -102,25 +106,30 @@ def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[s
 
 
 def _read(path: Path, start: bytes) -> pa.Table:
-    try:
-        if start.startswith(b"PAR1"):
+    if start.startswith(b"PAR1"):
+        try:
             return pq.read_table(path)
-        text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
+        except (pa.ArrowException, OSError) as error:
+            raise BarsError(f"{path}: cannot be read as a table of bars ({error})") from None
+    text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
+    data = b"".join(blocks(path))
+    try:
         return csv.read_csv(
-            io.BytesIO(b"".join(blocks(path))),
-            convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False),
+            io.BytesIO(data), convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False)
         )
-    except (pa.ArrowException, OSError) as error:
-        raise BarsError(f"{path}: cannot be read as a table of bars ({error})") from None
+    except pa.ArrowException as error:
+        raise BarsError(f"{path}: cannot be read as a table of bars; {first_wrong(data, {}) or error}") from None
 
 
-def _symbols(path: Path, table: pa.Table, names: dict[str, str], options: Options) -> Any:
+def _symbols(table: pa.Table, names: dict[str, str], options: Options, refuse: Refuse) -> Any:
+    """[row] the symbol, none where it is not wanted."""
     if "symbol" in names:
         symbols = pc.cast(table[names["symbol"]], pa.string())
-        return symbols if not options.symbols else _chosen(path, symbols, options.symbols)
+        refuse(pc.equal(pc.fill_null(symbols, ""), "").to_numpy(), f"{names['symbol']}: a symbol", symbols)
+        return symbols if not options.symbols else _chosen(refuse.path, symbols, options.symbols)
     if len(options.symbols) != 1:
         raise BarsError(
-            f"{path}: a column of symbols is due, or `--symbols NAME` for a table of one; got {', '.join(table.column_names)}"
+            f"{refuse.path}: a column of symbols is due, or `--symbols NAME` for a table of one; got {', '.join(table.column_names)}"
         )
     return pa.array([options.symbols[0]] * table.num_rows)
 
@@ -132,53 +141,15 @@ def _chosen(path: Path, symbols: Any, wanted: tuple[str, ...]) -> Any:
     return pc.if_else(pc.is_in(symbols, pa.array(wanted)), symbols, pa.scalar(None, pa.string()))
 
 
-def _numbers(path: Path, name: str, column: Any) -> Any:
-    try:
-        return pc.cast(column, pa.float64())
-    except pa.ArrowException as error:
-        raise BarsError(f"{path}: {name}: numbers are due ({error})") from None
-
-
-def _when(path: Path, table: pa.Table, names: dict[str, str], time_zone: str) -> tuple[Any, Any]:
-    """(date, time of day at which the bar begins) as texts."""
-    if "date" in names and "clock" in names:
-        clock = pc.cast(table[names["clock"]], pa.string())
-        return pc.cast(table[names["date"]], pa.string()), pc.utf8_slice_codeunits(clock, 0, 8)
-    moment = table[names.get("moment", names.get("date", ""))]
-    if pa.types.is_integer(moment.type):
-        largest = int(pc.max(moment).as_py() or 0)
-        unit = next(unit for least, unit in EPOCH_UNITS if largest >= least)
-        moment = pc.cast(pc.cast(moment, pa.timestamp(unit)), pa.timestamp(unit, "UTC"))
-    elif pa.types.is_string(moment.type) or pa.types.is_large_string(moment.type):
-        moment = _parsed(path, moment)
-    if pa.types.is_date(moment.type):
-        raise BarsError(
-            f"{path}: bars within the day are due, with a time; {names.get('moment', names.get('date'))} has dates alone"
-        )
-    if not pa.types.is_timestamp(moment.type):
-        raise BarsError(f"{path}: a column of times is due (text, timestamps or a count from 1970), got {moment.type}")
-    if moment.null_count:
-        raise BarsError(f"{path}: row {int(np.argmax(pc.is_null(moment).to_numpy())) + 1}: a time is due, got none")
-    if moment.type.tz:
-        try:
-            moment = pc.local_timestamp(pc.cast(moment, pa.timestamp(moment.type.unit, time_zone or "UTC")))
-        except pa.ArrowException as error:
-            raise BarsError(f"--time-zone: a name like America/New_York is due, got {time_zone!r} ({error})") from None
-    seconds = pc.cast(moment, pa.timestamp("s"), safe=False)
-    return pc.strftime(seconds, "%Y-%m-%d"), pc.strftime(seconds, "%H:%M:%S")
-
-
-def _parsed(path: Path, texts: Any) -> Any:
-    try:
-        return pc.cast(texts, pa.timestamp("ns", "UTC"))
-    except pa.ArrowException:
-        pass
-    try:
-        return pc.cast(texts, pa.timestamp("ns"))
-    except pa.ArrowException as error:
-        raise BarsError(
-            f"{path}: times like 2018-02-16 09:30:00 are due, with an offset in all rows or in none ({error})"
-        ) from None
+def _numbers(columns: dict[str, Any], wanted: NDArray[np.bool_], refuse: Refuse) -> dict[str, Any]:
+    """[row] of each column, as floats; BarsError for a wanted row whose numbers cannot be those of a bar."""
+    numbers: dict[str, Any] = {}
+    for name, column in columns.items():
+        numbers[name] = refuse.cast(column, pa.float64(), f"{name}: a number").to_numpy()
+        refuse(wanted & ~np.isfinite(numbers[name]), f"{name}: a number", column)
+        refuse(wanted & (numbers[name] < 0), f"{name}: a number not below 0", column)
+    refuse(wanted & (numbers["high"] < numbers["low"]), "high: a price not below that of low", columns["high"])
+    return numbers
 
 
 def _unique(path: Path, bars: pa.Table) -> tuple[pa.Table, int]:

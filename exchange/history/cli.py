@@ -112,11 +112,14 @@ def import_(
 @click.option(
     "--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side."
 )
-def export(file: Path, output: Path, levels: int) -> None:
+@click.option("--symbol", help="To write of a day with several; LOBSTER holds one. [all]")
+def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
     """Writes the day FILE, or a recorded session, in a format that others read."""
-    from serl.exchange.history.day import read_day
+    from serl.exchange.history.day import read_day, symbol_day
 
     made = read_day(file)
+    if symbol:
+        made = symbol_day(made, symbol)
     if output.suffix == ".zip":
         from serl.exchange.history.lobster_export import write_lobster
 

@@ -307,6 +307,7 @@ class _Reader:
 
 def read_dbn(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; DbnError names the record of what is wrong. Reads the file twice."""
+    options.only(path, "Databento MBO", "symbols", "tick_size")
     units = whole_units("tick-size", options.tick_size, PRICE_UNIT) if options.tick_size else _step(path)
     reader = _Reader(path, sink, options, units)
     for metadata, records in read_records(path):

@@ -7,10 +7,12 @@ from pathlib import Path
 from serl.exchange.history.bars import bars_advice, is_bars
 from serl.exchange.history.day import Day, Reference, day_writer, read_reference
 from serl.exchange.history.dbn import is_dbn, read_dbn
-from serl.exchange.history.depth import is_depth, read_depth
+from serl.exchange.history.depth import read_depth
+from serl.exchange.history.depth_lines import is_depth
 from serl.exchange.history.errors import DayError, SourceError
 from serl.exchange.history.itch.reader import is_itch, read_itch
-from serl.exchange.history.l3_csv import is_l3_csv, read_l3_csv
+from serl.exchange.history.l3_csv import read_l3_csv
+from serl.exchange.history.l3_events import is_l3_csv
 from serl.exchange.history.lobster import is_lobster, read_lobster
 from serl.exchange.history.lobster_day import lobster_day
 from serl.exchange.history.source import DEFAULTS, Collected, Options, Sink
@@ -30,8 +32,7 @@ class Format:
 
 
 def _read_lobster(path: Path, sink: Sink, options: Options) -> Reference:
-    if options != DEFAULTS:
-        raise SourceError(f"{path}: LOBSTER says symbol, date, tick and lot itself; no option is due")
+    options.only(path, "LOBSTER")
     day = lobster_day(read_lobster(path))
     sink.write(day.commands, day.rows)
     return day.reference
@@ -43,12 +44,18 @@ LOBSTER = Format(
     lambda head: False,  # told by its names, which say symbol, date and levels
     _read_lobster,
 )
+DEPTH = Format(
+    "Binance depth",
+    "lines of a time in ns and a message: snapshot, depth diffs, trades; plain or packed",
+    is_depth,
+    read_depth,
+)
 FORMATS = (
     LOBSTER,
     Format("NASDAQ ITCH 5.0", "messages behind their length in two bytes; plain or packed", is_itch, read_itch),
     Format("Databento MBO", "DBN, plain or .zst", is_dbn, read_dbn),
     Format("L3 event CSV", "id,timestamp,exchange.timestamp,price,volume,action,direction; plain or packed", is_l3_csv, read_l3_csv),
-    Format("Binance depth", "lines of a time in ns and a message: snapshot, depth diffs, trades; plain or packed", is_depth, read_depth),
+    DEPTH,
 )  # fmt: skip
 
 
@@ -61,6 +68,8 @@ def recognise(path: Path) -> Format:
     if path.is_dir():
         raise SourceError(f"{path}: a folder without LOBSTER files; give {_all_formats()}")
     start = head(path)
+    if not start:
+        raise SourceError(f"{path}: is empty; give {_all_formats()}")
     for one in FORMATS:
         if one.is_this(start):
             return one

@@ -82,7 +82,10 @@ class _Lines:
 def write_lobster(day: Day, path: Path, levels: int = 10) -> int:
     """Writes the zip file, complete or not at all; the number of rows. ExportError if LOBSTER cannot hold the day."""
     if len(day.reference.symbols) != 1:
-        raise ExportError(f"{path}: LOBSTER holds one symbol, the day has {len(day.reference.symbols)}; give --symbol")
+        names = ", ".join(symbol.name for symbol in day.reference.symbols)
+        raise ExportError(
+            f"{path}: LOBSTER holds one symbol, the day has {len(day.reference.symbols)} ({names}); give one with --symbol"
+        )
     symbol = day.reference.symbols[0]
     if Decimal(symbol.tick_size) * 10_000 != TICK_UNITS or symbol.lot_size != "1":
         raise ExportError(

@@ -1,7 +1,8 @@
 """What every reader of history is given and gives: options, and a sink for the commands."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import date as calendar_date
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from serl.exchange.history.day import SourceFile
 from serl.exchange.history.errors import SourceError
 from serl.exchange.history.named_book import FREE_LEVELS, FREE_ORDERS, ROOM, WRITTEN, NamedBook, grown, take_block
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.records import CASH_MAX, COMMAND, Rows
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,48 @@ class Options:
     """YYYY-MM-DD, where the source does not say it."""
     time_zone: str = ""
     """IANA name: of bars whose times say their offset or count from 1970, the zone whose clock the day follows. Empty for UTC."""
+
+    def __post_init__(self) -> None:
+        """SourceError for a value that makes no sense for any format."""
+        for name, text in (("tick-size", self.tick_size), ("lot-size", self.lot_size)):
+            if text and not _is_size(text):
+                raise SourceError(f"--{name}: a decimal above 0 is due, got {text!r}")
+        if self.date and not _is_date(self.date):
+            raise SourceError(f"--date: a day as YYYY-MM-DD is due, got {self.date!r}")
+
+    def only(self, path: Path, source: str, *taken: str) -> None:
+        """SourceError if anything but `taken` is given: what `source`, a format, says itself or has no use for."""
+        for name in (item.name for item in fields(self)):
+            if getattr(self, name) and name not in taken:
+                known = ", ".join(_flag(one) for one in taken) or "no option"
+                raise SourceError(f"{path}: {_flag(name)} makes no sense for {source}, which takes {known}")
+
+    def symbol(self, path: Path) -> str:
+        """The name for a source of one symbol, empty if none is given; SourceError for several."""
+        if len(self.symbols) > 1:
+            raise SourceError(
+                f"{path}: --symbols: one name is due, this source has one symbol; got {', '.join(self.symbols)}"
+            )
+        return "".join(self.symbols)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_size(text: str) -> bool:
+    try:
+        size = Decimal(text)
+    except InvalidOperation:
+        return False
+    return size.is_finite() and size > 0
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return calendar_date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 DEFAULTS = Options()
@@ -84,11 +127,10 @@ def source_file(path: Path) -> SourceFile:
 
 
 def whole_units(name: str, text: str, unit: Decimal) -> int:
-    """How many units of the source a tick or lot is; SourceError unless it is a whole number of them."""
-    try:
-        units = Decimal(text) / unit
-    except InvalidOperation:
-        units = Decimal(0)
-    if units <= 0 or units != int(units):
-        raise SourceError(f"--{name}: a positive multiple of {unit} is due, the unit of this source; got {text!r}")
+    """How many units of the source a tick or lot (a text that Options took) is; SourceError unless it is a whole number of them."""
+    units = Decimal(text) / unit
+    if units != int(units) or units > CASH_MAX:
+        raise SourceError(
+            f"--{name}: a multiple of {unit}, the unit of this source, is due, up to 2^53 of it; got {text!r}"
+        )
     return int(units)

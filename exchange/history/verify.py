@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.history.day import Day, SourceFile
-from serl.exchange.history.depth import depth_view, is_depth
+from serl.exchange.history.depth import depth_view
 from serl.exchange.history.errors import ExportError, SourceError
-from serl.exchange.history.lobster import is_lobster, read_lobster
+from serl.exchange.history.importing import DEPTH, LOBSTER, recognise
+from serl.exchange.history.lobster import read_lobster
 from serl.exchange.history.lobster_day import book_view
 from serl.exchange.history.source import source_file
 from serl.exchange.history.tape import HASH, Tape, public
-from serl.exchange.history.unpacked import head
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.market import Market, MarketLimits
@@ -158,9 +158,14 @@ def verify_tape(day: Day) -> tuple[str, str]:
 
 
 def verify_source(day: Day, path: Path | str) -> VerifyResult:
-    """Compares with the LOBSTER files or depth diffs that the day was made from; SourceError if it is another source."""
+    """Compares with the LOBSTER files or depth diffs that the day was made from; SourceError if it is another source or format."""
     path = Path(path)
-    if not is_lobster(path) and is_depth(head(path)):
+    source_format = recognise(path)
+    if source_format not in (LOBSTER, DEPTH):
+        raise SourceError(
+            f"{path}: LOBSTER files or Binance depth are due, which say what the book was; {source_format.name} does not, and cannot be verified"
+        )
+    if source_format is DEPTH:
         _check_files(day, path, (source_file(path),))
         return verify(day, *depth_view(path, day.reference.symbols[0]))
     source = read_lobster(path)

@@ -35,22 +35,20 @@ WRONG = {
 
 
 def is_itch(head: bytes) -> bool:
-    """Whether the first bytes of a file (unpacked) are ITCH messages: types that exist with their lengths."""
-    at = 0
-    while at + 3 <= len(head):
-        length = int.from_bytes(head[at : at + 2], "big")
-        if LENGTHS[head[at + 2]] != length:
-            return False
-        at += 2 + length
-    return at > 0
+    """Whether the first bytes of a file (unpacked) begin with a message of ITCH: a type that exists, behind its length.
+
+    What is wrong behind the first message is for the reader to say, with its place.
+    """
+    at = len(head) - len(head.lstrip(b"\0")) & ~1  # ends of sessions, two zeros each, and the first zero of a length
+    length = int.from_bytes(head[at : at + 2], "big")
+    return LENGTHS[head[at + 2]] == length if at + 3 <= len(head) else 0 < at == len(head)
 
 
 def read_itch(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
     """Writes the commands of a file to the sink; ItchError names the byte of what is wrong, SourceError the rest."""
+    options.only(path, "NASDAQ ITCH 5.0", "symbols", "tick_size", "date")
     tick_size = options.tick_size or "0.01"
     reader = _Reader(path, sink, options, whole_units("tick-size", tick_size, Decimal(1) / PRICE_UNITS))
-    if options.lot_size not in ("", "1"):
-        raise SourceError(f"--lot-size: ITCH counts shares, a lot is 1; got {options.lot_size!r}")
     for block in blocks(path, BLOCK_BYTES):
         reader.feed(block)
     reader.end()
@@ -114,6 +112,8 @@ class _Reader:
             kind = chr(self._rest[2]) if len(self._rest) > 2 else ""
             due = f"a message {kind} of {2 + LAYOUTS[kind].length} bytes" if kind in LAYOUTS else "a message"
             raise ItchError(f"{self.path}: byte {self._offset}: {due} is due, the file ends after {len(self._rest)}")
+        if not self.book.counter[ROW]:
+            raise ItchError(f"{self.path}: is empty: a message is due, the file has none before the end of the session")
         missing = sorted(self._wanted - self._met)
         if missing:
             raise SourceError(f"{self.path}: {', '.join(missing)} not in this file, which has {_some(self._met)}")

@@ -129,8 +129,16 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
         (f"timestamp,{HEAD}\n", Options(("A",)), "at least one bar is due, the table is empty"),
         (minutes("2018-02-16 09:30:00"), Options(), "a column of symbols is due, or `--symbols NAME`"),
         (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "bars within the day are due"),
-        (f"symbol,timestamp,{HEAD}\nA,soon,{BAR}\n", Options(), "times like 2018-02-16 09:30:00 are due"),
-        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1,2,x,4,5\n", Options(), "low: numbers are due"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,soon,{BAR}\n",
+            Options(),
+            "row 1: timestamp: a time like 2018-02-16 09:30:00.*, got 'soon'",
+        ),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1,2,x,4,5\n",
+            Options(),
+            "row 1: low: a number is due, got 'x'",
+        ),
         (
             "symbol,timestamp,open,high,low,close\nA,2018-02-16 09:30:00,1,2,1,1\n",
             Options(),
@@ -138,17 +146,85 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
         ),
         (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "B not in this file"),
         (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n,2018-02-16 09:31:00,{BAR}\n",
+            Options(),
+            "row 2: symbol: a symbol is due",
+        ),
+        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: universal times are due"),
+        (
             f"symbol,timestamp,{HEAD}\nA,1518773400,{BAR}\n",
             Options(time_zone="Mars/Base"),
             "--time-zone: a name like America/New_York",
         ),
-        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1\n", Options(), "cannot be read as a table of bars"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1\n",
+            Options(),
+            "table of bars; row 1: 7 columns are due, got 3",
+        ),
     ],
 )
 def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) -> None:
     with pytest.raises(BarsError, match=error):
         imported(tmp_path, text, options)
     assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("whens", "error"),
+    [
+        (("-5", "1518773400"), "row 1: timestamp: a count from 1970, not below 0, is due, got -5"),
+        (
+            ("1518773400", "1518773460000"),
+            "row 2: timestamp: a count from 1970 in s, as in row 1, is due, got 1518773460000",
+        ),
+        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: a time like .*, got 'yesterday'"),
+        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: a time like .*with an offset in all rows"),
+        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: a time like .*, got '2018-02-30 09:31:00'"),
+        (("2018-02-16 09:30:00", ""), "row 2: timestamp: a time is due, got None"),
+    ],
+)
+def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=error):
+        imported(tmp_path, minutes(*whens), Options(("A",)))
+
+
+@pytest.mark.parametrize(
+    ("date", "time", "due"),
+    [
+        ("20180216", "9:30", ("2018-02-16", "09:30:00")),
+        ("2018/02/16", "09:30:00.5", ("2018-02-16", "09:30:00")),
+        ("2018-02-16", "930", "row 2: date and time: a time like .*, got '2018-02-16 930'"),
+        ("garbage", "09:30", "row 2: date and time: a time like .*, got 'garbage 09:30"),
+        ("2018-02-16", "24:30", "row 2: date and time: a time like"),
+        ("2018-02-16", "", "row 2: .*a time"),
+    ],
+)
+def test_date_and_time_apart(date: str, time: str, due: tuple[str, str] | str, tmp_path: Path) -> None:
+    text = f"date,time,{HEAD}\n2018-02-15,10:00,{BAR}\n{date},{time},{BAR}\n"
+    if isinstance(due, str):
+        with pytest.raises(BarsError, match=due):
+            imported(tmp_path, text, Options(("A",)))
+    else:
+        assert whens(imported(tmp_path, text, Options(("A",))))[1] == due
+
+
+@pytest.mark.parametrize(
+    ("bar", "error"),
+    [
+        ("10.0,9.8,9.9,10.1,500", "row 2: high: a price not below that of low is due, got 9.8"),
+        ("-1,10.2,9.9,10.1,500", "row 2: open: a number not below 0 is due, got -1"),
+        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: a number not below 0 is due, got -5"),
+        ("10.0,10.2,,10.1,500", "row 2: low: a number is due, got None"),
+        ("10.0,10.2,nan,10.1,500", "row 2: low: a number is due, got"),
+        ("10.0,inf,9.9,10.1,500", "row 2: high: a number is due, got inf"),
+    ],
+)
+def test_bars_that_cannot_be(bar: str, error: str, tmp_path: Path) -> None:
+    """Of another symbol they are none of this table's business."""
+    text = f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\nB,2018-02-16 09:30:00,{bar}\n"
+    with pytest.raises(BarsError, match=error):
+        imported(tmp_path, text)
+    assert len(imported(tmp_path, text, Options(("A",)))) == 1
 
 
 def test_the_command_line(tmp_path: Path) -> None:

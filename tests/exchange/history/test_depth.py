@@ -27,6 +27,12 @@ def trade(price: str, size: str, buyer_rests: bool) -> Message:
     return {"stream": "s", "data": {"e": "trade", "s": "BTCUSDT", "p": price, "q": size, "m": buyer_rests}}
 
 
+def change(**fields: Any) -> Message:
+    """A diff behind the snapshot with some fields otherwise."""
+    message = diff(11, 11)
+    return {**message, "data": message["data"] | fields}
+
+
 SNAPSHOT: Message = {"lastUpdateId": 10, "bids": [["1.00", "5.0"], ["0.99", "2.0"]], "asks": [["1.01", "3.0"]]}
 DIFF = diff(11, 12, [["1.00", "4.0"]])
 
@@ -86,8 +92,15 @@ def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
     assert day.reference.counts["diffs_before_snapshot"] == 1 and day.reference.counts["trades"] == 0
 
 
+@pytest.mark.parametrize("enveloped", [True, False])
+def test_early_diffs_with_and_without_an_envelope(enveloped: bool, tmp_path: Path) -> None:
+    early = diff(9, 11, [["1.00", "8"]])
+    day = imported(tmp_path, early if enveloped else early["data"], SNAPSHOT)
+    assert told(day, 0) == [("NEW", 0, 0, 3, 100)]
+
+
 def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
-    day = imported(tmp_path, {**SNAPSHOT, "bids": [["1.00", "0.2"], ["0.99", "2.6"]]})
+    day = imported(tmp_path, {**SNAPSHOT, "bids": [["1.00", "0.2"], ["0.99", "2.6"]]}, DIFF)
     assert [command[3] for command in told(day, -1)] == [1, 3, 3] and day.reference.counts["sizes_rounded"] == 2
 
 
@@ -109,6 +122,38 @@ def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
         (recording(SNAPSHOT, diff(11, 11, [["1", "-1"]])), "line 2: .*a size not below 0, got 1, -1"),
         (recording(SNAPSHOT, trade("1", "0", True)), "line 2: due is a size above 0"),
         (recording(SNAPSHOT, {"data": {"e": "depthUpdate", "U": 1}}), "line 2: a field 'u' is due"),
+        (recording(SNAPSHOT, {"data": None}), "line 2: due is an object in 'data', got None"),
+        (recording(SNAPSHOT, change(b=None)), r"line 2: due is a list of \[price, size\], got None"),
+        (recording(SNAPSHOT, change(b=[5])), r"line 2: due is \[price, size\], got 5"),
+        (recording(SNAPSHOT, change(b=[["1", "2", "x"]])), r"line 2: due is \[price, size\], got \['1', '2', 'x'\]"),
+        (recording(SNAPSHOT, change(b=[[None, "2"]])), "line 2: due is a decimal price and size, got None, '2'"),
+        (recording(SNAPSHOT, change(b=[["Infinity", "1"]])), "line 2: due is a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["NaN", "1"]])), "line 2: due is a decimal price and size, got 'NaN'"),
+        (recording(SNAPSHOT, change(b=[["1e30", "1"]])), "line 2: due is a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["1", "1e30"]])), "line 2: due is a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["1", "NaN"]])), "line 2: due is a decimal price and size, got '1', 'NaN'"),
+        (recording(SNAPSHOT, change(b=[["1e999999", "1e999999"]])), "line 2: due is a decimal price and size"),
+        (recording(SNAPSHOT, change(U=None)), "line 2: due is 'U' of type int, got None"),
+        (recording({**SNAPSHOT, "lastUpdateId": None}), "line 1: due is 'lastUpdateId' of type int, got None"),
+        (
+            recording({**SNAPSHOT, "bids": [["1.02", "1"]]}),
+            "line 1: due is a best bid below the best ask, got 102 and 101",
+        ),
+        (
+            recording(SNAPSHOT, change(b=[["1.01", "1"]])),
+            "line 2: due is a best bid below the best ask, got 101 and 101",
+        ),
+        (
+            recording(SNAPSHOT, DIFF, change(U=13, u=13, s="X")),
+            "line 3: due is BTCUSDT, the symbol of the lines above, got X",
+        ),
+        (
+            recording(SNAPSHOT, {"data": trade("1", "1", True)["data"] | {"m": "x"}}),
+            "line 2: due is 'm' of type bool, got 'x'",
+        ),
+        (recording(change(b=[["x", "1"]]), SNAPSHOT), "line 1: due is a decimal price and size, got 'x'"),
+        (recording(SNAPSHOT), "a diff or trade, which say the symbol, is due, or `--symbols NAME`"),
+        (recording(SNAPSHOT) + f"{10**19} {{}}", "line 2: a time not before .* and a JSON object"),
     ],
 )
 def test_broken_recordings(text: str, error: str, tmp_path: Path) -> None:

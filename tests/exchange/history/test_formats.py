@@ -3,6 +3,7 @@
 import gzip
 import lzma
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,12 +12,13 @@ from click.testing import CliRunner, Result
 
 from serl.exchange.history.cli import day
 from serl.exchange.history.day import read_day, write_day
-from serl.exchange.history.errors import SourceError
+from serl.exchange.history.errors import ExportError, SourceError
 from serl.exchange.history.generate import generate_day
 from serl.exchange.history.importing import FORMATS, import_day, import_file, recognise
 from serl.exchange.history.lobster import read_lobster
 from serl.exchange.history.source import Options
-from tests.exchange.history.itch_sample import add, file_bytes
+from serl.exchange.history.verify import verify_source
+from tests.exchange.history.itch_sample import add, file_bytes, of
 from tests.exchange.history.sample import write_sample
 from tests.exchange.history.samples import sample
 from tests.exchange.history.test_depth import DIFF, SNAPSHOT, recording
@@ -56,8 +58,8 @@ def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9],
-    ids=["empty", "zero", "text", "table", "text.gz", "parquet", "bytes"],
+    [b"\0", b"hello\n", b"a,b,c\n1,2,3\n", gzip.compress(b"hello"), b"PAR1", bytes(range(256)) * 9],
+    ids=["zero", "text", "table", "text.gz", "parquet", "bytes"],
 )
 def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
@@ -85,9 +87,63 @@ def test_what_is_no_source(tmp_path: Path) -> None:
         import_day(tmp_path / "bars.parquet")
 
 
-def test_lobster_takes_no_options(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no option is due"):
-        import_day(write_sample(tmp_path, [NOTHING]), Options(date="2020-01-02"))
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"", "is empty; give LOBSTER"),
+        (gzip.compress(b""), "is empty; give LOBSTER"),
+        (b"\0\0", "is empty: a message is due, the file has none before the end of the session"),
+        (ITCH + b"\0\x0cZ", r"byte 38: a message type of ITCH 5.0 is due .*, got 'Z'"),
+        (ITCH + b"\0\x0dS", r"byte 38: a message S has 12 bytes, its length says 13"),
+    ],
+)
+def test_empty_files_and_itch_that_goes_wrong_early(data: bytes, error: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(SourceError, match=error):
+        import_day(tmp_path / "file")
+
+
+DEPTH = recording(SNAPSHOT, DIFF).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error"),
+    [
+        (None, {"date": "2020-01-02"}, "--date makes no sense for LOBSTER, which takes no option"),
+        (ITCH, {"time_zone": "Mars/X"}, "--time-zone makes no sense for NASDAQ ITCH 5.0, which takes --symbols, --tick-size, --date"),
+        (ITCH, {"lot_size": "10"}, "--lot-size makes no sense for NASDAQ ITCH 5.0"),
+        (L3, {"date": "2020-01-02"}, "--date makes no sense for L3 event CSV"),
+        (L3, {"time_zone": "UTC"}, "--time-zone makes no sense for L3 event CSV"),
+        (L3, {"symbols": ("A", "B")}, "--symbols: one name is due, .*got A, B"),
+        (DEPTH, {"date": "2020-01-02"}, "--date makes no sense for Binance depth"),
+        (DEPTH, {"time_zone": "UTC"}, "--time-zone makes no sense for Binance depth"),
+        (DEPTH, {"symbols": ("A", "B")}, "--symbols: one name is due, .*got A, B"),
+        (b"DBN\x01", {"lot_size": "1"}, "--lot-size makes no sense for Databento MBO, which takes --symbols, --tick-size"),
+        (b"DBN\x01", {"date": "2020-01-02"}, "--date makes no sense for Databento MBO"),
+    ],
+)  # fmt: skip
+def test_options_that_a_format_has_no_use_for(
+    data: bytes | None, options: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    if data is None:
+        write_sample(tmp_path, [NOTHING])
+    else:
+        (tmp_path / "file").write_bytes(data)
+    with pytest.raises(SourceError, match=error):
+        import_day(tmp_path if data is None else tmp_path / "file", Options(**options))
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "abc", "NaN", "Infinity"])
+@pytest.mark.parametrize("name", ["tick_size", "lot_size"])
+def test_sizes_that_make_no_sense_anywhere(name: str, size: str) -> None:
+    with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: a decimal above 0 is due, got '{size}'"):
+        Options(**{name: size})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("date", ["2019-13-45", "20190102", "2019-W01-1", "today"])
+def test_dates_that_are_none(date: str) -> None:
+    with pytest.raises(SourceError, match=f"--date: a day as YYYY-MM-DD is due, got '{date}'"):
+        Options(date=date)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +177,32 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert refused.exit_code == 2 and ".itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER)" in refused.output
     with pytest.raises(SourceError, match="a day of `serl record` is due"):
         CliRunner().invoke(day, ["verify", str(tmp_path / "a.parquet")], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("data", "name"), [(ITCH, "NASDAQ ITCH 5.0"), (L3, "L3 event CSV")])
+def test_verify_says_which_formats_cannot_be_verified(data: bytes, name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(data)
+    import_file(tmp_path / "file", tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=f"LOBSTER files or Binance depth are due, .*{name} does not"):
+        verify_source(read_day(tmp_path / "a.parquet"), tmp_path / "file")
+
+
+def test_one_symbol_of_several_is_exported(tmp_path: Path) -> None:
+    messages = [add(1, "B", 5, 10_000), add(2, "S", 7, 20_000, "BBB", locate=2), of("X", 2, 3, locate=2)]
+    (tmp_path / "two.itch").write_bytes(file_bytes(messages))
+    run("import", tmp_path / "two.itch", "-o", tmp_path / "two.parquet")
+    refused = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip")
+    assert isinstance(refused.exception, ExportError) and "2 (AAA, BBB); give one with --symbol" in str(
+        refused.exception
+    )
+    unknown = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip", "--symbol", "C")
+    assert isinstance(unknown.exception, ExportError) and "C is due, the day has AAA, BBB" in str(unknown.exception)
+    made = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip", "--symbol", "BBB", "--levels", 1)
+    assert made.exit_code == 0, made.output
+    exported = read_lobster(tmp_path / "b.zip")
+    assert exported.symbol == "BBB" and exported.messages[:, [0, 2, 3]].tolist() == [[1, 7, 20_000], [2, 3, 20_000]]
+    assert run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.itch", "--symbol", "BBB").exit_code == 0
+    assert [one.name for one in import_day(tmp_path / "b.itch").reference.symbols] == ["BBB"]
 
 
 def test_verify_compares_with_the_diffs(tmp_path: Path) -> None:

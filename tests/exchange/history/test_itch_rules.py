@@ -148,7 +148,7 @@ def test_smaller_ticks_are_exact(tmp_path: Path) -> None:
     for bad in ("0.00005", "x", "-1"):
         with pytest.raises(SourceError, match="--tick-size"):
             imported(tmp_path, BID, tick_size=bad)
-    with pytest.raises(SourceError, match="a lot is 1"):
+    with pytest.raises(SourceError, match="--lot-size makes no sense"):
         imported(tmp_path, BID, lot_size="10")
 
 

@@ -8,7 +8,7 @@ import pytest
 from serl.exchange.history.day import Day
 from serl.exchange.history.errors import L3CsvError, SourceError
 from serl.exchange.history.importing import import_day
-from serl.exchange.history.l3_csv import CREATED, DELETED, HEADER, read_events
+from serl.exchange.history.l3_events import CREATED, DELETED, HEADER, read_events
 from serl.exchange.history.source import Options
 from tests.exchange.history.sample import told
 from tests.exchange.history.samples import Levels, best, played, sample, top
@@ -75,18 +75,31 @@ def test_names_and_lots(tmp_path: Path) -> None:
         ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: a multiple of the tick 0.01"),
         ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: above 0"),
         ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: above 0"),
-        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: not below 0"),
+        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: 0 to 2"),
         ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: above 0"),
         ((2, -1, "10.00", 5, "created", "bid"), "row 2: timestamp: not before the row above"),
         ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: one that is not open"),
-        ((2, 1, "ten", 5, "created", "bid"), "columns id,timestamp.* are due"),
-        ((2, 1, "10.00", "", "created", "bid"), "columns id,timestamp.* are due"),
-        ((2, 1, "10.00", 5, "created", "bid,more"), "columns id,timestamp.* are due"),
+        ((2, 1, "ten", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got 'ten'"),
+        ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got '1e30'"),
+        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: above 0, at most 2.53 ticks"),
+        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: a whole number is due, got ''"),
+        ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: 0 to 2"),
+        ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: a whole number is due, got '1000"),
+        ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: ms since 1970, before 2100, is due"),
+        ((2, 1, "10.00", 5, "created", "bid,more"), "row 2: 7 columns are due, got 8: '2,1430.*,more'"),
+        ((1, 1, "10.00", 3, "changed", "ask"), "row 2: direction: that of the order so far is due, got ask"),
     ],
 )
 def test_broken_rows(event: Event, error: str, tmp_path: Path) -> None:
     with pytest.raises(L3CsvError, match=error):
         imported(tmp_path, (1, 0, "10.00", 5, "created", "bid"), event)
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", '"'])
+def test_a_mark_or_quotes_in_the_header(mark: str, tmp_path: Path) -> None:
+    text = csv_text((1, 0, "10.00", 5, "created", "bid"))
+    (tmp_path / "a.csv").write_text(mark + text if mark != '"' else text.replace("id", '"id"', 1))
+    assert len(import_day(tmp_path / "a.csv")) == 1
 
 
 def test_an_empty_day(tmp_path: Path) -> None:
