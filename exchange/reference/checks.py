@@ -218,6 +218,10 @@ def check_operation(state: State, c: Command) -> Reason:
             return Reason.BAD_FLAGS
         case CommandKind.PHASE if c.flags > Phase.CLOSED:
             return Reason.BAD_FLAGS
+        case CommandKind.PHASE if state.books[c.symbol].halted and state.books[c.symbol].ends_collecting(c.flags):
+            return Reason.HALTED
+        case CommandKind.UNCROSS if state.books[c.symbol].halted:
+            return Reason.HALTED
         case CommandKind.UNCROSS if state.books[c.symbol].phase not in COLLECTING:
             return Reason.WRONG_PHASE
         case CommandKind.PRINT:
