@@ -234,9 +234,9 @@ COLLARS: list[Case] = [
         p1 CANCELLED c0 o2 #0 s0 buy 12@0 leaves 0 MARKET_REMAINDER"""),
     ("an auction has none", DEAR + "; p9 c2 PHASE INTRADAY; p1 c1 NEW buy 2@0 market", "p9 c3 UNCROSS", """
         p2 FILL c0 o2 #2 s0 sell 1@103 leaves 0 MAKER AUCTION m2
-        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 1 AUCTION HIDDEN m2
+        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 1 HIDDEN AUCTION m2
         p2 FILL c0 o3 #3 s0 sell 1@103 leaves 8 MAKER AUCTION m3
-        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 0 AUCTION HIDDEN m3
+        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 0 HIDDEN AUCTION m3
         p9 PHASED c3 o0 #0 s0 buy 2@103 leaves 0 INTRADAY"""),
 ]  # fmt: skip
 
