@@ -132,7 +132,7 @@ class Admin:
         for rows in self._core.journal.backward(self._core.gate):
             own = rows[rows["participant"] == participant]
             if len(own):
-                return own[-1]  # type: ignore[no-any-return]
+                return own[-1]
         raise AssertionError("a command is answered")
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
