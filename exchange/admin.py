@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import zmq
 
 from serl.exchange import wire
@@ -11,7 +12,7 @@ from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.queries import answer_all
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Setting, command
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Setting, command
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -97,7 +98,11 @@ class Admin:
         most = FLAGS_MAX[CommandKind(kind)]
         if not 0 <= flags <= most:
             raise Refusal("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
-        self._submit(kind, self._symbol(symbol), flags)
+        own = self._submit(kind, self._symbol(symbol), flags)
+        answer = self._last_event(own)
+        if answer["kind"] == EventKind.REJECTED:
+            name = CommandKind(kind).name
+            raise Refusal("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
         """How many orders were cancelled."""
@@ -121,6 +126,14 @@ class Admin:
             if len(answers):
                 return int(answers[-1]["qty_lots"])
         raise AssertionError(f"the command is answered by {answer.name}")
+
+    def _last_event(self, participant: int) -> np.void:
+        """The newest event of a participant, which has one."""
+        for rows in self._core.journal.backward(self._core.gate):
+            own = rows[rows["participant"] == participant]
+            if len(own):
+                return own[-1]
+        raise AssertionError("a command is answered")
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence to ask from next, EVENT rows]; of everybody without a name."""

@@ -1,7 +1,8 @@
 """The exchange's own clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, the end of the day,
 orders that expire.
 
-Its commands carry the time at which they were due, so that a day has the same tape whatever its speed.
+Its commands carry the time at which they were due, so that a day has the same tape whatever its speed. A phase that would begin with
+an auction waits while the symbol is halted, and begins behind its RESUME.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ class Daytime:
         self._scheduled = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
         self._stopped_ns = self._now_ns  # the last that was done before this start
         self._ends_ns: dict[int, int] = {}  # of interruptions by the band, by symbol
+        self._waiting: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
     def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
         """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
@@ -44,7 +46,9 @@ class Daytime:
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
             self._scheduled[number] = phase
-            if market.state.symbols[number, PHASE] != phase:
+            if self._has_to_wait(number, phase):
+                self._waiting[number] = phase
+            elif market.state.symbols[number, PHASE] != phase:
                 rows.append(command(CommandKind.PHASE, symbol=number, flags=phase))
         self._send(rows, now_ns)
 
@@ -63,6 +67,8 @@ class Daytime:
     def next_ns(self) -> int:
         """When something is due next."""
         self._note_interruptions()
+        if self._resumed():
+            return self._now_ns
         expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
         return min(self._calendar.next_ns, expiry_ns, *self._ends_ns.values())
 
@@ -71,7 +77,12 @@ class Daytime:
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
             time_ns = self.next_ns  # what came before may have made something due earlier
-            if self._calendar.next_ns <= time_ns:
+            if resumed := self._resumed():
+                phases = [(number, self._waiting.pop(number)) for number in resumed]
+                self._send(
+                    [command(CommandKind.PHASE, symbol=number, flags=phase) for number, phase in phases], time_ns
+                )
+            elif self._calendar.next_ns <= time_ns:
                 self._do(self._calendar.pop())
             else:
                 self._send(self._ended(time_ns) or [command(CommandKind.TIME)], time_ns)
@@ -80,9 +91,25 @@ class Daytime:
         if due.kind == CommandKind.PHASE:
             self._scheduled[due.symbol] = due.phase
             self._ends_ns.pop(due.symbol, None)
-        elif due.kind == CommandKind.UNCROSS and self._core.market.state.symbols[due.symbol, PHASE] != Phase.INTRADAY:
-            return
+            self._waiting.pop(due.symbol, None)
+            if self._has_to_wait(due.symbol, due.phase):
+                self._waiting[due.symbol] = due.phase
+                return
+        elif due.kind == CommandKind.UNCROSS:
+            state = self._core.market.state
+            if state.symbols[due.symbol, PHASE] != Phase.INTRADAY or state.halted[due.symbol]:
+                return
         self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
+
+    def _has_to_wait(self, number: int, phase: int) -> bool:
+        """Whether a phase would begin with an auction of a halted symbol, which is rejected."""
+        state = self._core.market.state
+        collects = Phase.CONTINUOUS < state.symbols[number, PHASE] < Phase.CLOSED
+        return bool(state.halted[number] and collects and phase in (Phase.CONTINUOUS, Phase.CLOSED))
+
+    def _resumed(self) -> list[int]:
+        """Symbols whose phase has waited for the end of their halt, which is there."""
+        return [number for number in self._waiting if not self._core.market.state.halted[number]]
 
     def _ended(self, time_ns: int) -> list[Rows]:
         """PHASE rows of the symbols whose interruption is over; forgotten here, since what follows may be the next interruption."""
@@ -92,9 +119,11 @@ class Daytime:
         return [command(CommandKind.PHASE, symbol=number, flags=Phase.CONTINUOUS) for number in over]
 
     def _note_interruptions(self) -> None:
-        """A band has stopped a symbol: it goes on after its time, unless the calendar or an operator has another phase for it before."""
-        phases = self._core.market.state.symbols[:, PHASE]
-        stopped = np.flatnonzero((phases == Phase.VOLATILITY) & (self._scheduled != Phase.VOLATILITY)).tolist()
+        """A band has stopped a symbol: it goes on after its time, unless the calendar or an operator has another phase for it before.
+        A halt ends that, and its end begins it anew."""
+        state = self._core.market.state
+        stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._scheduled != Phase.VOLATILITY)
         self._ends_ns = {
-            number: self._ends_ns.get(number, self._now_ns + self._volatility_ns[number]) for number in stopped
+            number: self._ends_ns.get(number, self._now_ns + self._volatility_ns[number])
+            for number in np.flatnonzero(stopped & (state.halted == 0)).tolist()
         }

@@ -1,7 +1,7 @@
 """Phases and auctions of the reference market."""
 
 from serl.exchange.records import CommandFlag, EventKind, Phase, Queue, Reason, Rule, Side, TimeInForce
-from serl.exchange.reference.book import COLLECTING, MARKET, Book, Order
+from serl.exchange.reference.book import MARKET, Book, Order
 from serl.exchange.reference.match import exchange_lots, leave_continuous, part_from, renew
 from serl.exchange.reference.state import AUCTION, MAKER, State, unseen
 
@@ -12,7 +12,7 @@ AUCTION_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN))
 def change_phase(state: State, book: Book, phase: int) -> None:
     """PHASE: an auction where one phase of collecting ends, then what moves into or out of WAITING."""
     price, lots = (0, 0)
-    if book.phase in COLLECTING and phase not in COLLECTING:
+    if book.ends_collecting(phase):
         price, lots = hold_auction(state, book)
     if book.phase == Phase.CONTINUOUS and phase != Phase.CONTINUOUS:
         leave_continuous(state, book, phase)

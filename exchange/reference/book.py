@@ -196,6 +196,10 @@ class Book:
         buys, sells = self.queues[queue]
         return len(buys.ranks) + len(sells.ranks)
 
+    def ends_collecting(self, phase: int) -> bool:
+        """Whether an auction is held before this phase begins."""
+        return self.phase in COLLECTING and phase not in COLLECTING
+
     def is_outside(self, price_ticks: int) -> bool:
         """Whether a price is below or above the band."""
         return price_ticks < self.band_low or 0 < self.band_high < price_ticks

@@ -125,7 +125,7 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
         return Reason.NONE
     if 0 < account[Setting.ORDER_LOTS_MAX] < c.qty_lots:
         return Reason.LIMIT_QTY
-    if price and 0 < account[Setting.ORDER_NOTIONAL_MAX] < c.qty_lots * price:
+    if 0 < account[Setting.ORDER_NOTIONAL_MAX] < c.qty_lots * (price or _notional_ticks(state, order)):
         return Reason.LIMIT_NOTIONAL
     collar, last = account[Setting.COLLAR_TICKS], book.last_ticks
     if price and collar and last and (price - last if order.side == Side.BUY else last - price) > collar:
@@ -139,6 +139,13 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
     position = held if order.side == Side.BUY else -held
     reached = position + sum(other.left_lots for other in alike) + open_lots
     return Reason.LIMIT_POSITION if 0 < account[Setting.POSITION_LOTS_MAX] < reached else Reason.NONE
+
+
+def _notional_ticks(state: State, order: Order) -> int:
+    """The price at which an order without one counts; 0 where no price is known."""
+    opposite = state.books[order.symbol].seen[1 - order.side].ranks
+    best = abs(opposite[0]) if opposite else 0
+    return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.stop_ticks)
 
 
 def _could_rest(book: Book, order: Order) -> bool:
@@ -218,6 +225,10 @@ def check_operation(state: State, c: Command) -> Reason:
             return Reason.BAD_FLAGS
         case CommandKind.PHASE if c.flags > Phase.CLOSED:
             return Reason.BAD_FLAGS
+        case CommandKind.PHASE if state.books[c.symbol].halted and state.books[c.symbol].ends_collecting(c.flags):
+            return Reason.HALTED
+        case CommandKind.UNCROSS if state.books[c.symbol].halted:
+            return Reason.HALTED
         case CommandKind.UNCROSS if state.books[c.symbol].phase not in COLLECTING:
             return Reason.WRONG_PHASE
         case CommandKind.PRINT:

@@ -218,6 +218,8 @@ def part_from(state: State, leaving: Order, staying: Order) -> None:
 
 def come_to_market(state: State, order: Order, queue: int, limit_ticks: int, entry: int) -> None:
     """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or SILENT."""
+    if order.flags & MARKET:
+        limit_ticks = state.limit_of(order)
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:
         if not trades and order.stays() and not _is_barred(state, order, limit_ticks):

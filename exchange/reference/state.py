@@ -56,6 +56,17 @@ class State:
         """The limit of an order without one."""
         return self.limits.price_ticks_max if side == Side.BUY else 1
 
+    def collar_limit(self, order: Order) -> int:
+        """The limit that the collar of its account sets for an order without one now; 0: none, or no trade so far."""
+        collar, last = self.accounts[order.participant][Setting.COLLAR_TICKS], self.books[order.symbol].last_ticks
+        if not collar or not last:
+            return 0
+        return min(last + collar, self.limits.price_ticks_max) if order.side == Side.BUY else max(last - collar, 1)
+
+    def limit_of(self, order: Order) -> int:
+        """How far an order may trade now."""
+        return order.price_ticks or self.collar_limit(order) or self.extreme(order.side)
+
     def destination(self, order: Order) -> tuple[int, int]:
         """(queue, price there) of an order that comes to the market now."""
         book, ticks = self.books[order.symbol], order.price_ticks or self.extreme(order.side)
@@ -82,7 +93,7 @@ class State:
             price = (bid + ask + (not buys)) // 2 if bid and ask else 0
         if not price or book.phase != Phase.CONTINUOUS:
             return 0
-        limit = order.price_ticks or self.extreme(order.side)
+        limit = self.limit_of(order)
         price = min(price - order.offset_ticks, limit) if buys else max(price + order.offset_ticks, limit)
         return min(max(price, 1), self.limits.price_ticks_max)
 

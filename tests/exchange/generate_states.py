@@ -39,6 +39,9 @@ def operation(
             made.append(Operation(CommandKind.UNCROSS, symbol))
         if draw(0, 3) == 0:
             made.append(Operation(CommandKind.PHASE, symbol, flags=draw(0, int(max(Phase)))))
+        if draw(0, 3) == 0:  # auctions that are due while halted
+            made += [Operation(CommandKind.HALT, symbol), Operation(CommandKind.UNCROSS, symbol)]
+            made += [Operation(CommandKind.PHASE, symbol), Operation(CommandKind.RESUME, symbol)]
         return [*made, Operation(CommandKind.PHASE, symbol)]
     if which < 0.4:
         return [Operation(CommandKind.UNCROSS, symbol)]

@@ -210,6 +210,7 @@ IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOS
     "5@100 hidden": ("HIDDEN", "HIDDEN", "HIDDEN", "HIDDEN", R),
     "5@0 market": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
     "5@0 market gtc": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
+    "5@0 market gtt until=9000": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
     "5@0 market ioc": ("gone", R, R, R, R),
     "5@100 ioc": ("gone", R, R, R, R),
     "5@100 fok": ("gone", R, R, R, R),
@@ -220,6 +221,9 @@ IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOS
     "5@100 stop=300": ("STOP", "STOP", "STOP", "STOP", R),
     "5@0 market stop=300": ("STOP", "STOP", "STOP", "STOP", R),
     "5@100 ioc stop=300": ("STOP", R, R, R, R),
+    "5@100 fok stop=300": ("STOP", R, R, R, R),
+    "5@0 market ioc stop=300": ("STOP", R, R, R, R),
+    "5@100 ioc min=3": ("gone", R, R, R, R),
     "5@100 stop=300 trail=9": ("STOP", "STOP", "STOP", "STOP", R),
     "5@100 peg=primary": ("WAITING", "WAITING", "WAITING", "WAITING", R),
     "5@100 at_open": (R, "SEEN", R, R, R),
@@ -239,6 +243,27 @@ def test_every_order_in_every_phase(market: AnyMarket, words: str, phase: Phase)
     queues = [Queue(row["queue"]).name for row in market.specials()] + ["SEEN"] * len(market.orders())
     outcome = Reason(reason).name if reason else queues[0] if queues else "gone"
     assert outcome == IN_PHASES[words][COLUMN[phase]]
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("words", IN_PHASES)
+def test_no_order_in_any_phase_while_halted(market: AnyMarket, words: str, phase: Phase) -> None:
+    assert last_reason(market, f"p9 c1 PHASE {phase.name}; p9 c2 HALT; p1 c10 NEW buy {words}") == Reason.HALTED
+    assert not len(market.orders()) and not len(market.specials())
+
+
+@pytest.mark.parametrize("phase", [phase.name for phase in Phase])
+def test_while_halted_a_phase_begins_without_an_auction_or_not_at_all(market: AnyMarket, phase: str) -> None:
+    """Whatever is crossed stays, until the symbol is resumed: then the auction can be held."""
+    before = f"p9 c1 PHASE {phase}; p1 c1 NEW buy 5@102; p2 c1 NEW sell 5@99; p9 c2 HALT NEWS"
+    collected = len(market.submit(parse_all(before))) == 4 and phase not in ("CONTINUOUS", "CLOSED")
+    for number, after in enumerate(["CONTINUOUS", "CLOSED", "CLOSING"]):
+        expected = Reason.HALTED if collected and after != "CLOSING" else Reason.NONE
+        assert last_reason(market, f"p9 c{3 + number} PHASE {after}") == expected
+    assert last_reason(market, "p9 c6 UNCROSS") == Reason.HALTED
+    assert market.account(1).position_lots == (5 if phase == "CONTINUOUS" else 0)
+    events = market.submit(parse_all("p9 c7 RESUME; p9 c8 PHASE CONTINUOUS"))
+    assert int(events[-1]["qty_lots"]) == (5 if collected else 0)
 
 
 @pytest.mark.parametrize("phase", [phase.name for phase in Phase])

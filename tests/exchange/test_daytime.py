@@ -14,10 +14,10 @@ from serl.clients.errors import Rejected
 from serl.clients.replay import set_clock
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
-from serl.exchange.records import Phase, SelfTrade, TimeInForce
+from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
-from tests.served import start_exchange
+from tests.served import Raw, Served, start_exchange
 
 OPENING = [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]
 HOUR_NS = 3600 * 10**9
@@ -106,6 +106,40 @@ def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
         assert [message[5] for message in auction_news(ann)] == [[]], "the end of the phase, once"
         bob.buy("AMZN", 1, 90)
         assert auction_news(ann) == []
+
+
+def operate(served: Served, kind: CommandKind) -> None:
+    with Raw(served.endpoint, "admin") as admin:
+        admin.say(Kind.OPERATE, 1, "", int(kind), 0)
+        assert admin.hear()[0] != Kind.ERROR
+
+
+@pytest.mark.parametrize(
+    ("later", "waits_in", "ends_in"),
+    [([], Phase.PRE_OPEN, Phase.CONTINUOUS), (["closing", "closed"], Phase.CLOSING, Phase.CLOSED)],
+)
+def test_an_auction_that_is_due_in_a_halt_is_held_when_that_ends(
+    tmp_path: Path, later: list[str], waits_in: Phase, ends_in: Phase
+) -> None:
+    """A phase that collects orders as well begins at its time."""
+    day = [*OPENING, *({"at": f"09:{31 + number}", "phase": name} for number, name in enumerate(later))]
+    config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", "day": day}]}
+    with (
+        start_exchange(symbols="", clock="", config=config, folder=tmp_path) as served,
+        connect(served.endpoint, "ann") as ann,
+    ):
+        ann.turn(9 * HOUR_NS + HOUR_NS // 2 - 1)
+        ann.buy(
+            "AMZN", 3, 100, time_in_force=TimeInForce.GTC
+        )  # which the end of the day, that is due in the halt too, leaves
+        ann.sell("AMZN", 3, 100, time_in_force=TimeInForce.GTC)
+        operate(served, CommandKind.HALT)
+        ann.turn(10 * HOUR_NS)
+        assert not ann.fills() and phase(ann) == waits_in
+        operate(served, CommandKind.RESUME)
+        ann.turn(11 * HOUR_NS)
+        until(lambda: len(ann.fills()) == 2, ann)
+        assert {fill.time_ns for fill in ann.fills()} == {10 * HOUR_NS} and phase(ann) == ends_in
 
 
 def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:

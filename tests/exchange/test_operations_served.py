@@ -207,6 +207,16 @@ def test_an_interruption_has_its_reason(served: Served) -> None:
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
 
 
+def test_an_operation_that_is_rejected_is_refused(served: Served) -> None:
+    ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.PHASE), 1, int(Phase.PRE_OPEN))
+    ask(served, "admin", Kind.OPERATE, "key", HALT, 1)
+    refused = ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.UNCROSS), 1)
+    assert refused[:2] == [97, "rejected"] and "HALTED" in refused[2]
+    assert "HALTED" in serl(served, "exchange", "operate", "continuous", "--symbol", "1")
+    ask(served, "admin", Kind.OPERATE, "key", RESUME, 1)
+    assert serl(served, "exchange", "operate", "continuous", "--symbol", "1") == "continuous: done\n"
+
+
 @pytest.mark.parametrize("values", [[HALT, 0, 6], [HALT, 0, -1], [RESUME, 0, 1], [16, 0, 1]])
 def test_flags_that_an_operation_does_not_have(served: Served, values: list[int]) -> None:
     assert ask(served, "admin", Kind.OPERATE, "key", *values)[:2] == [97, "malformed"]

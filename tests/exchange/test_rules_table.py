@@ -198,7 +198,50 @@ RULES: list[Case] = [
 ]  # fmt: skip
 
 
-@cases(ACCOUNTS, RULES)
+DEAR = "p9 c1 ACCOUNT o1 COLLAR_TICKS 2; p2 c1 NEW sell 1@100; p3 c1 NEW buy 1@100; p2 c2 NEW sell 1@102; p2 c3 NEW sell 9@103"
+"""Last trade at 100; p1 may buy no higher than 102, where one lot is offered."""
+COLLARS: list[Case] = [
+    ("a market order trades no further than the collar", DEAR, "p1 c1 NEW buy 5@0 market", """
+        p1 ACCEPTED c1 o1 #0 s0 buy 5@0 leaves 5
+        p2 FILL c0 o2 #2 s0 sell 1@102 leaves 0 MAKER m2
+        p1 FILL c1 o1 #0 s0 buy 1@102 leaves 4 m2
+        p1 CANCELLED c1 o1 #0 s0 buy 4@0 leaves 0 MARKET_REMAINDER"""),
+    ("a sell likewise; of others it is no limit", "p9 c1 ACCOUNT o1 COLLAR_TICKS 2; p2 c1 NEW sell 1@100; p3 c1 NEW buy 1@100; p2 c2 NEW buy 2@97", "p1 c1 NEW sell 1@0 market; p3 c2 NEW sell 1@0 market", """
+        p1 ACCEPTED c1 o1 #0 s0 sell 1@0 leaves 1
+        p1 CANCELLED c1 o1 #0 s0 sell 1@0 leaves 0 MARKET_REMAINDER
+        p3 ACCEPTED c2 o2 #0 s0 sell 1@0 leaves 1
+        p2 FILL c0 o2 #2 s0 buy 1@97 leaves 1 MAKER m2
+        p3 FILL c2 o2 #0 s0 sell 1@97 leaves 0 m2"""),
+    ("all or nothing: what is behind the collar does not count", DEAR, "p1 c1 NEW buy 2@0 market fok", """
+        p1 ACCEPTED c1 o1 #0 s0 buy 2@0 leaves 2
+        p1 CANCELLED c1 o1 #0 s0 buy 2@0 leaves 0 FOK_UNFILLABLE"""),
+    ("before the first trade there is none, and the largest one reaches all", "p9 c1 ACCOUNT o1 COLLAR_TICKS 9223372036854775807; p2 c1 NEW sell 1@10000; p2 c2 NEW sell 1@10000", "p1 c1 NEW buy 1@0 market; p1 c2 NEW buy 1@0 market", """
+        p1 ACCEPTED c1 o1 #0 s0 buy 1@0 leaves 1
+        p2 FILL c0 o1 #1 s0 sell 1@10000 leaves 0 MAKER m1
+        p1 FILL c1 o1 #0 s0 buy 1@10000 leaves 0 m1
+        p1 ACCEPTED c2 o2 #0 s0 buy 1@0 leaves 1
+        p2 FILL c0 o2 #2 s0 sell 1@10000 leaves 0 MAKER m2
+        p1 FILL c2 o2 #0 s0 buy 1@10000 leaves 0 m2"""),
+    ("a market stop, by the trade that triggered it", DEAR + "; p2 c4 NEW sell 9@106; p1 c2 NEW buy 20@0 market stop=102", "p3 c2 NEW buy 2@103", """
+        p3 ACCEPTED c2 o2 #0 s0 buy 2@103 leaves 2
+        p2 FILL c0 o2 #2 s0 sell 1@102 leaves 0 MAKER m2
+        p3 FILL c2 o2 #0 s0 buy 1@102 leaves 1 m2
+        p2 FILL c0 o3 #3 s0 sell 1@103 leaves 8 MAKER m3
+        p3 FILL c2 o2 #0 s0 buy 1@103 leaves 0 m3
+        p1 TRIGGERED c0 o2 #5 s0 buy 20@0 leaves 20 HIDDEN
+        p2 FILL c0 o3 #3 s0 sell 8@103 leaves 0 MAKER m4
+        p1 FILL c0 o2 #0 s0 buy 8@103 leaves 12 m4
+        p1 CANCELLED c0 o2 #0 s0 buy 12@0 leaves 0 MARKET_REMAINDER"""),
+    ("an auction has none", DEAR + "; p9 c2 PHASE INTRADAY; p1 c1 NEW buy 2@0 market", "p9 c3 UNCROSS", """
+        p2 FILL c0 o2 #2 s0 sell 1@103 leaves 0 MAKER AUCTION m2
+        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 1 HIDDEN AUCTION m2
+        p2 FILL c0 o3 #3 s0 sell 1@103 leaves 8 MAKER AUCTION m3
+        p1 FILL c0 o1 #4 s0 buy 1@103 leaves 0 HIDDEN AUCTION m3
+        p9 PHASED c3 o0 #0 s0 buy 2@103 leaves 0 INTRADAY"""),
+]  # fmt: skip
+
+
+@cases(ACCOUNTS, RULES, COLLARS)
 def test_events(market: AnyMarket, before: str, text: str, expected: str) -> None:
     assert_case(market, before, text, expected)
 
@@ -217,6 +260,14 @@ CHECKS: list[tuple[str, str, str]] = [
     (SIZES + "; p1 c1 NEW buy 9@9", "p1 c2 REPLACE o1 11@9", "LIMIT_QTY"),
     (NOTIONAL, "p1 c2 NEW buy 10@100", "NONE"), (NOTIONAL, "p1 c2 NEW buy 11@91", "LIMIT_NOTIONAL"),
     (NOTIONAL, "p1 c2 NEW buy 999@0 market", "NONE"), (NOTIONAL + "; p1 c1 NEW buy 9@9", "p1 c2 REPLACE o1 9@112", "LIMIT_NOTIONAL"),
+    (NOTIONAL + ";" + TRADED, "p1 c2 NEW buy 10@0 market", "NONE"), (NOTIONAL + ";" + TRADED, "p1 c2 NEW sell 11@0 market", "LIMIT_NOTIONAL"),
+    (NOTIONAL + "; p2 c1 NEW sell 1@500", "p1 c2 NEW buy 2@0 market", "NONE"), (NOTIONAL + "; p2 c1 NEW sell 1@500", "p1 c2 NEW buy 3@0 market", "LIMIT_NOTIONAL"),
+    (NOTIONAL + ";" + TRADED + "; p2 c2 NEW sell 1@500", "p1 c2 NEW buy 3@0 market", "LIMIT_NOTIONAL"),
+    (NOTIONAL + ";" + TRADED + "; p9 c2 ACCOUNT o1 COLLAR_TICKS 25", "p1 c2 NEW buy 8@0 market", "NONE"),
+    (NOTIONAL + ";" + TRADED + "; p9 c2 ACCOUNT o1 COLLAR_TICKS 25", "p1 c2 NEW buy 9@0 market", "LIMIT_NOTIONAL"),
+    (NOTIONAL + ";" + TRADED + "; p9 c2 ACCOUNT o1 COLLAR_TICKS 25", "p1 c2 NEW sell 10@0 market", "NONE"),
+    (NOTIONAL, "p1 c3 NEW buy 5@0 market stop=200", "NONE"), (NOTIONAL, "p1 c3 NEW buy 5@0 market stop=201", "LIMIT_NOTIONAL"),
+    (NOTIONAL + ";" + TRADED, "p1 c3 NEW buy 5@0 market trail=101", "LIMIT_NOTIONAL"), (NOTIONAL + ";" + TRADED, "p1 c3 NEW buy 11@0 peg=mid", "LIMIT_NOTIONAL"),
     (COLLAR, "p1 c2 NEW buy 1@999", "NONE"), (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@105", "NONE"),
     (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@106", "LIMIT_PRICE"), (COLLAR + ";" + TRADED, "p1 c2 NEW buy 1@1", "NONE"),
     (COLLAR + ";" + TRADED, "p1 c2 NEW sell 1@94", "LIMIT_PRICE"), (COLLAR + ";" + TRADED, "p1 c2 NEW sell 1@999", "NONE"),
@@ -257,6 +308,18 @@ IN_ORDER: list[tuple[str, str, str]] = [  # wrong in all that comes later, too
     ("p9 c2 ACCOUNT o1 POSITION_LOTS_MAX 1", "p1 c3 NEW buy 2@95 reduce", "LIMIT_POSITION"),
     ("p2 c1 NEW sell 5@95", "p1 c3 NEW buy 2@95 reduce post", "REDUCE_ONLY"),
 ]  # fmt: skip
+
+
+def test_a_peg_without_a_limit_stands_within_the_collar(market: AnyMarket) -> None:
+    """It follows the last trade too, and the setting itself."""
+    before = "p2 c1 NEW sell 1@100; p3 c1 NEW buy 1@100; p2 c2 NEW sell 9@110; p3 c2 NEW buy 9@105; p1 c2 NEW buy 5@0 peg=primary"
+    market.submit(parse_all(before))
+    stands = []
+    for text in ("p9 c1 ACCOUNT o1 COLLAR_TICKS 2", "p4 c1 NEW sell 1@105", "p9 c2 ACCOUNT o1 COLLAR_TICKS 0"):
+        stands.append(int(market.specials()["queue_ticks"][0]))
+        market.submit(parse_all(text))
+        market.validate()
+    assert [*stands, int(market.specials()["queue_ticks"][0])] == [105, 102, 105, 105]
 
 
 @pytest.mark.parametrize(("before", "text", "reason"), CHECKS + IN_ORDER)

@@ -98,11 +98,12 @@ STOPS: list[Case] = [
         p3 REDUCED c11 o10 #3 s0 buy 2@105 leaves 3 HIDDEN
         p3 REJECTED c12 o10 #0 s0 buy 9@105 leaves 0 NOT_REPLACEABLE
         p3 CANCELLED c13 o10 #3 s0 buy 3@105 leaves 0 REQUESTED RESTING HIDDEN"""),
-    ("trades of an auction count; halted, it waits for RESUME", TOUCH + "; p3 c10 NEW sell 2@0 market stop=100; p9 c1 PHASE OPENING; p1 c3 NEW sell 3@99; p9 c2 HALT", "p9 c3 PHASE; p9 c4 RESUME", """
+    ("trades of an auction count, which is not held while halted", TOUCH + "; p3 c10 NEW sell 2@0 market stop=100; p9 c1 PHASE OPENING; p1 c3 NEW sell 3@99; p9 c2 HALT", "p9 c3 PHASE; p9 c4 RESUME; p9 c5 PHASE", """
+        p9 REJECTED c3 o0 #0 s0 buy 0@0 leaves 0 HALTED
+        p9 RESUMED c4 o0 #0 s0 buy 0@0 leaves 0
         p1 FILL c0 o3 #4 s0 sell 3@99 leaves 0 MAKER AUCTION m2
         p1 FILL c0 o2 #2 s0 buy 3@99 leaves 6 AUCTION m2
-        p9 PHASED c3 o0 #0 s0 buy 3@99 leaves 0 CONTINUOUS
-        p9 RESUMED c4 o0 #0 s0 buy 0@0 leaves 0
+        p9 PHASED c5 o0 #0 s0 buy 3@99 leaves 0 CONTINUOUS
         p3 TRIGGERED c0 o10 #3 s0 sell 2@0 leaves 2 HIDDEN
         p1 FILL c0 o2 #2 s0 buy 2@99 leaves 4 MAKER m3
         p3 FILL c0 o10 #0 s0 sell 2@99 leaves 0 m3"""),

@@ -58,7 +58,7 @@ from serl.exchange.kernel.names import (
     TERMED,
 )
 from serl.exchange.kernel.rulebook.auction import collects
-from serl.exchange.kernel.rulebook.incoming import phase_of
+from serl.exchange.kernel.rulebook.incoming import collar_limit, phase_of
 from serl.exchange.kernel.rulebook.meeting import in_band, reducing_lots
 from serl.exchange.kernel.rulebook.orders import open_of
 from serl.exchange.kernel.rulebook.room import is_full
@@ -123,6 +123,16 @@ def term(state: State, row: Any, which: int) -> int:
     """The value of a term that a NEW takes, 0 if it was not given."""
     given = state.terms[row.participant]
     return given[which] if row.flags & TERMED and given[GIVEN] >> which & 1 else 0
+
+
+@inner_inlined
+def first_stop(state: State, row: Any) -> int:
+    """Where the stop of a NEW begins, 0 if it is none."""
+    stop, trail = term(state, row, T_STOP), term(state, row, T_TRAIL)
+    if stop != 0 or trail == 0:
+        return stop
+    last = state.symbols[row.symbol, LAST_TICKS]
+    return max(1, min(state.counter[PRICE_MAX], last + trail if row.side == BID else last - trail))
 
 
 @inner
@@ -219,6 +229,18 @@ def over_limits(state: State, participant: int, symbol: int, side: int, qty: int
 
 
 @inner
+def _over_notional(state: State, row: Any) -> bool:
+    """Whether a NEW without a price is above its account's notional, at the highest of the prices that are known of it."""
+    symbol, participant, side = int64(row.symbol), int64(row.participant), int64(row.side)
+    most = state.accounts[participant, S_NOTIONAL]
+    if most == 0:
+        return False
+    price = max(state.symbols[symbol, LAST_TICKS], state.best[symbol, 1 - side])
+    price = max(price, collar_limit(state, participant, symbol, side), first_stop(state, row))
+    return row.qty_lots * price > most
+
+
+@inner
 def over_position(state: State, participant: int, symbol: int, side: int, held: int, left: int) -> bool:
     """Whether the position could go beyond the account's limit. `held` of the order's lots are open already, `left` will be."""
     most = state.accounts[participant, S_POSITION]
@@ -257,6 +279,8 @@ def check_new(state: State, row: Any) -> int:
     reason = over_limits(state, participant, symbol, side, row.qty_lots, row.price_ticks)
     if reason != 0:
         return reason
+    if row.price_ticks == 0 and _over_notional(state, row):
+        return R_LIMIT_NOTIONAL
     most = state.accounts[participant, S_ORDERS]
     if most != 0 and rests(state, row) and state.open_orders[participant] >= most:
         return R_LIMIT_ORDERS

@@ -33,6 +33,7 @@ from serl.exchange.kernel.names import (
     REDUCE_ONLY,
     RESTED,
     RESTING,
+    S_COLLAR,
     SEEN,
     STOP_QUEUE,
     VOLATILITY,
@@ -92,6 +93,7 @@ from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
+    LAST_TICKS,
     PHASE,
 )  # fmt: skip
 
@@ -113,6 +115,16 @@ def phase_of(state: State, symbol: int) -> int:
 def worst(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
+
+
+@inner_inlined
+def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
+    """The limit that the collar of an account sets for its orders without one now; 0 = none, or no trade so far."""
+    collar, last = state.accounts[participant, S_COLLAR], state.symbols[symbol, LAST_TICKS]
+    if collar == 0 or last == 0:
+        return 0
+    away, most = min(collar, state.counter[PRICE_MAX]), state.counter[PRICE_MAX]
+    return min(last + away, most) if side == BID else max(last - away, 1)
 
 
 @inner
@@ -172,9 +184,10 @@ def come(state: State) -> None:
     incoming = state.incoming
     symbol, side = incoming[SYMBOL], incoming[SIDE]
     incoming[ACTIVE], incoming[CUT], incoming[SHARE_OF] = 1, 0, 0
-    incoming[LIMIT] = incoming[PRICE] if incoming[PRICE] != 0 else worst(state, side)
+    limit = incoming[PRICE] if incoming[PRICE] != 0 else collar_limit(state, incoming[PARTICIPANT], symbol, side)
+    incoming[LIMIT] = limit if limit != 0 else worst(state, side)
     if incoming[PEG] != 0:
-        incoming[LIMIT] = peg_price(state, symbol, side, incoming[PEG], incoming[OFFSET], incoming[PRICE])
+        incoming[LIMIT] = peg_price(state, symbol, side, incoming[PEG], incoming[OFFSET], limit)
     mode = incoming[OWN_MODE]
     incoming[SELF_TRADE] = state.accounts[incoming[PARTICIPANT], OWN] if mode == ACCOUNT_SELF_TRADE else mode
 

@@ -20,6 +20,7 @@ from serl.exchange.kernel.names import (
     PHASED,
     PURGE,
     R_FLAGS,
+    R_HALTED,
     R_OPERATOR,
     R_PHASE,
     R_SETTING,
@@ -75,6 +76,8 @@ def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         return reject(state, row, events, count, R_FLAGS)
     if kind == PURGE:
         return _purge(state, row, events, count)
+    if _holds_auction(state, row) and state.halted[symbol]:
+        return reject(state, row, events, count, R_HALTED)
     if kind == UNCROSS and not collects(phase_of(state, symbol)):
         return reject(state, row, events, count, R_PHASE)
     if (kind == RULE and not set_rule(state, row)) or (kind == ACCOUNT and not set_account(state, row)):
@@ -92,9 +95,16 @@ def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     if kind == HALT or kind == RESUME:
         return _halt(state, row, events, count), DONE
     state.counter[AUCTION_TICKS] = state.counter[AUCTION_FIRST_TICKS] = state.counter[AUCTION_LOTS] = 0
-    ends = collects(phase_of(state, symbol)) and (flags == CONTINUOUS or flags == CLOSED)
-    state.counter[STAGE] = UNCROSSING if kind == UNCROSS or ends else ENTERING
+    state.counter[STAGE] = UNCROSSING if _holds_auction(state, row) else ENTERING
     return count, DONE
+
+
+@inner_inlined
+def _holds_auction(state: State, row: Any) -> bool:
+    """Whether a command is an auction, or ends a phase with one."""
+    if row.kind != SET_PHASE:
+        return row.kind == UNCROSS
+    return collects(phase_of(state, int64(row.symbol))) and (row.flags == CONTINUOUS or row.flags == CLOSED)
 
 
 @inner_inlined

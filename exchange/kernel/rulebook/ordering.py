@@ -28,7 +28,6 @@ from serl.exchange.kernel.names import (
     T_OFFSET,
     T_PEG,
     T_SELF,
-    T_STOP,
     T_TRAIL,
     TERMED,
 )
@@ -38,6 +37,7 @@ from serl.exchange.kernel.rulebook.checks import (
     UNKNOWN,
     check_new,
     check_replace,
+    first_stop,
     good_qty,
     no_place,
     rests,
@@ -64,7 +64,6 @@ from serl.exchange.kernel.rulebook.telling import cancel, take_off, tell, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
     ACTIVE,
-    BID,
     COMMAND_ID,
     CUT,
     DISPLAY,
@@ -81,7 +80,6 @@ from serl.exchange.kernel.state import (
     PARTICIPANT,
     PEG,
     PRICE,
-    PRICE_MAX,
     SIDE,
     STAGE,
     STOP,
@@ -94,7 +92,6 @@ from serl.exchange.kernel.state import (
 from serl.exchange.records import (
     ACCOUNT_SELF_TRADE,
     BAND_ACTION,
-    LAST_TICKS,
 )  # fmt: skip
 
 
@@ -108,15 +105,11 @@ def _load(state: State, row: Any) -> None:
     incoming[PRICE], incoming[LEFT], incoming[TOTAL] = row.price_ticks, row.qty_lots, row.qty_lots
     incoming[ORIGIN] = FROM_NEW
     incoming[DISPLAY], incoming[MIN] = term(state, row, T_DISPLAY), term(state, row, T_MIN)
-    incoming[STOP], incoming[TRAIL] = term(state, row, T_STOP), term(state, row, T_TRAIL)
+    incoming[STOP], incoming[TRAIL] = first_stop(state, row), term(state, row, T_TRAIL)
     incoming[PEG], incoming[OFFSET] = term(state, row, T_PEG), term(state, row, T_OFFSET)
     incoming[EXPIRE], incoming[LINK] = term(state, row, T_EXPIRE), term(state, row, T_LINK)
     if row.flags & ALL_OR_NONE:
         incoming[MIN] = row.qty_lots
-    if incoming[TRAIL] != 0 and incoming[STOP] == 0:
-        last = state.symbols[symbol, LAST_TICKS]
-        stop = last + incoming[TRAIL] if side == BID else last - incoming[TRAIL]
-        incoming[STOP] = max(1, min(state.counter[PRICE_MAX], stop))
     given = state.terms[row.participant, GIVEN] if row.flags & TERMED else 0
     own = given & 1 << T_SELF != 0
     incoming[OWN_MODE] = state.terms[row.participant, T_SELF] if own else ACCOUNT_SELF_TRADE

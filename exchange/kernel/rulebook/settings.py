@@ -11,6 +11,7 @@ from serl.exchange.kernel.names import (
     RULE_LOT,
     RULE_MATCHING,
     RULE_TICK,
+    S_COLLAR,
     S_KILLED,
     S_ORDERS,
     S_POSITION,
@@ -50,7 +51,7 @@ def set_account(state: State, row: Any) -> bool:
             state.limited[participant] = 1
     if (which == S_ORDERS or which == S_POSITION) and value != 0 and state.counter[COUNTING] == 0:
         begin_counting(state)
-    if which == OWN:  # a minimum may be there now
+    if which == OWN or which == S_COLLAR:  # a minimum may be there now, a peg belong elsewhere
         for symbol in range(state.halted.size):
             if state.watched[symbol] != 0:
                 mark(state, symbol)

@@ -24,6 +24,7 @@ from serl.exchange.kernel.rulebook.incoming import (
     ROOM,
     begin,
     cancel_unplaced,
+    collar_limit,
     go_on,
     peg_price,
     phase_of,
@@ -103,7 +104,8 @@ def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> t
     while slot >= 0:
         order, extra = state.orders[slot], state.extras[slot]
         side, limit = int64(order.side), extra.limit_ticks
-        price = peg_price(state, symbol, side, int64(extra.peg), extra.offset_ticks, limit)
+        farthest = limit if limit != 0 else collar_limit(state, int64(order.participant), symbol, side)
+        price = peg_price(state, symbol, side, int64(extra.peg), extra.offset_ticks, farthest)
         queue = HIDDEN_QUEUE if price != 0 else WAITING
         if price != order.price_ticks if order.queue == HIDDEN_QUEUE else price != 0:
             if not far_room(state, symbol):
