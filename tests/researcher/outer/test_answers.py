@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
-from serl.researcher.candidates import Candidate
+from serl.researcher.candidates import Candidate, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
@@ -27,13 +27,13 @@ def fenced(code: str) -> dict[str, Any]:
 
 
 def ran(
-    folder: Path, replies: Sequence[Any], **changes: Any
+    folder: Path, replies: Sequence[Any], evaluator: Arithmetic | None = None, **changes: Any
 ) -> tuple[Database, OuterConfig, Arithmetic, list[dict[str, Any]]]:
     """A run without the high level on an endpoint with these replies; what the endpoint was asked."""
     with fake_endpoint(*replies) as fake:
         values: dict[str, Any] = {"proposer": "dek", "high_level": None, "iterations": 1, "candidates": 1}
         config = config_of(**values | {"endpoint": endpoint_of(fake.url)} | changes)
-        database, evaluator = run.begin(folder, config, "test", resume=False), Arithmetic()
+        database, evaluator = run.begin(folder, config, "test", resume=False), evaluator or Arithmetic()
         run.research(config, folder, database, evaluator)
         return database, config, evaluator, fake.requests
 
@@ -141,6 +141,27 @@ def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:
     )
     assert "scored" in later[1]["content"], "past instructions with their scores"
     assert summary(database, config)["best"]["score"]["pa_bps"] == 50.0
+
+
+class NobodyArrives(Arithmetic):
+    """The survivor of a rung fails later, the others were stopped at the rung."""
+
+    def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        _, *stopped = super().__call__(candidates, folder)
+        halved = [Result("halved", "stopped early", result.score, None, {}) for result in stopped]
+        return [Result("training", "timeout", None, None, {}), *halved]
+
+
+def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
+    other = completion(REWARD.replace("price_advantage", "shortfall"))
+    replies = [completion(REWARD), other, completion("Punish what is left at the end."), completion(REWARD)]
+    database, _, _, asked = ran(
+        tmp_path, replies, NobodyArrives(), high_level={"replay_share": 0.0}, iterations=2, candidates=2
+    )
+    assert database.iterations_done == 2
+    assert [row[0] for row in database.rows("SELECT stage FROM candidates WHERE iteration = 1")] == ["training", "halved"]  # fmt: skip
+    assert "Poor: PA" in asked[3]["messages"][0]["content"]
+    assert "Best so far" not in asked[3]["messages"][0]["content"]
 
 
 def test_the_best_prompts_are_replayed(tmp_path: Path) -> None:
