@@ -97,6 +97,11 @@ class OuterConfig(_Part):
             raise ValueError(f"kinds: each once, got {', '.join(self.kinds)}")
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
             raise ValueError("kinds: communicate needs scenario: multi")
+        if Kind.COMMUNICATE in self.designed and self.inner.scored_in == "bars":
+            raise ValueError(
+                "scenario: multi cannot be scored in bars, where each agent of a team would trade in a copy of its own: splitting the "
+                "order would divide its impact; set inner.scored_in: exchange"
+            )
         if self.low_level and self.endpoint is not None:
             raise ValueError(
                 "low_level: needs the weights of the model, which an endpoint elsewhere does not show; "

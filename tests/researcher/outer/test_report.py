@@ -18,6 +18,9 @@ from serl.researcher.outer.errors import RunError
 from tests.researcher.outer.small import Arithmetic, config_of
 
 
+BARS = {"scored_in": "bars", "market": {"kind": "static", "data": ["own.parquet"]}}
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -112,6 +115,7 @@ def test_every_way_is_a_configuration() -> None:
 @pytest.mark.parametrize(("changes", "message"), [
     ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
     ({"kinds": ["communicate"]}, "scenario: multi"),
+    ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in bars"),
     ({"kinds": ["reward", "reward"]}, "each once"),
     ({"form": "code"}, "random draws specifications"),
     ({"iterationz": 1}, "iterationz"),
