@@ -28,6 +28,29 @@ def converged(changes_bps: list[float | None], config: Convergence) -> bool:
     return abs(changes[-1]) < config.tolerance_bps
 
 
+def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
+    """Why a run with these finished iterations is at its end; None if it is not."""
+    done = database.rows("SELECT * FROM iterations ORDER BY iteration")
+    if len(done) >= config.iterations:
+        return f"all {config.iterations} iterations are done"
+    if converged([row["change_bps"] for row in done], config.convergence):
+        return f"converged: PA_ema changed by {done[-1]['change_bps'] or 0.0:+.3f} bps"
+    hours = sum(row["seconds"] for row in done) / 3600
+    if config.hours_max is not None and hours >= config.hours_max:
+        return f"{hours:.2f} of {config.hours_max:g} hours are spent"
+    if _empty(database) >= config.empty_iterations_max:
+        last = database.rows("SELECT * FROM verdicts WHERE reason != 'ok' ORDER BY id DESC LIMIT 1")
+        text = f"; the last verdict: {last[0]['stage']}, {last[0]['reason']}: {last[0]['text']}" if last else ""
+        return f"{config.empty_iterations_max} iterations in a row had no valid candidate{text}"
+    return None
+
+
+def _empty(database: Database) -> int:
+    """Finished iterations without a valid candidate at the end of the run so far."""
+    last = database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
+    return max(0, database.iterations_done - int(last))
+
+
 @dataclass
 class Watch:
     """What an onlooker is told."""
@@ -59,33 +82,13 @@ class OuterLoop:
             initial = [Instruction(kind, text, "initial") for kind in self.config.designed for text in INITIAL[kind]]
             self.database.add_instructions(0, initial)
         try:
-            while (reason := self._stop()) is None:
+            while (reason := reason_to_stop(self.config, self.database)) is None:
                 self.before_iteration()
                 self._iterate(self.database.iterations_done + 1)
         except BudgetSpentError as error:
             reason = f"the budget of the language model is spent: {error}"
         self.database.set_fact("stopped", reason)
         return reason
-
-    def _stop(self) -> str | None:
-        config, done = self.config, self.database.rows("SELECT * FROM iterations ORDER BY iteration")
-        if len(done) >= config.iterations:
-            return f"all {config.iterations} iterations are done"
-        if converged([row["change_bps"] for row in done], config.convergence):
-            return f"converged: PA_ema changed by {done[-1]['change_bps'] or 0.0:+.3f} bps"
-        hours = sum(row["seconds"] for row in done) / 3600
-        if config.hours_max is not None and hours >= config.hours_max:
-            return f"{hours:.2f} of {config.hours_max:g} hours are spent"
-        if self._empty() >= config.empty_iterations_max:
-            last = self.database.rows("SELECT * FROM verdicts WHERE reason != 'ok' ORDER BY id DESC LIMIT 1")
-            text = f"; the last verdict: {last[0]['stage']}, {last[0]['reason']}: {last[0]['text']}" if last else ""
-            return f"{config.empty_iterations_max} iterations in a row had no valid candidate{text}"
-        return None
-
-    def _empty(self) -> int:
-        """Finished iterations without a valid candidate at the end of the run so far."""
-        last = self.database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
-        return max(0, self.database.iterations_done - int(last))
 
     def _iterate(self, iteration: int) -> None:
         begun = self.clock()

@@ -31,7 +31,7 @@ def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[
         return ["<h2>Best algorithm</h2><p>No candidate has a score.</p>"]
     scores = [{"part": "validation", **_score(best["score"])}]
     if test is not None:
-        scores.append({"part": "test", **_score(test["score"])})
+        scores.append({"part": f"test (iteration {test['iteration']}, slot {test['slot']})", **_score(test["score"])})
     ancestors = ", ".join(f"{row['iteration']}/{row['slot']}" for row in best["lineage"]) or "none"
     parts = [
         "<h2>Best algorithm</h2>",

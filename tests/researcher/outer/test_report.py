@@ -70,10 +70,30 @@ def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no candidate has a trained policy"):
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
     database, _ = run.open_run(tmp_path)
-    database.set_fact("test", {"score": {"pa_bps": 1.0}})
+    best = report.best(database)
+    assert best is not None
+    place = {name: best[name] for name in ("iteration", "slot")}
+    database.set_fact("test", place | {"score": {"pa_bps": -77.0}})
     database.close()
     with pytest.raises(RunError, match="touched already"):
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
+    report.write_report(tmp_path, tmp_path / "report.html")
+    assert f"test (iteration {best['iteration']}, slot {best['slot']})" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_whose_test_part_was_seen_does_not_go_on(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    database, config = run.open_run(tmp_path)
+    database.set_fact("test", {"iteration": 1, "slot": 0, "score": {"pa_bps": 1.0}})
+    database.close()
+    with pytest.raises(RunError, match="begin another with --output"):
+        run.begin(tmp_path, config.model_copy(update={"iterations": 4}), "test", resume=True)
+    database, kept = run.open_run(tmp_path)
+    assert kept == config, "nothing of the run was changed"
+    database.close()
+    database = run.begin(tmp_path, config, "test", resume=True)  # it is at its end, nothing is searched
+    assert run.research(config, tmp_path, database, Arithmetic()) == "all 3 iterations are done"
+    database.close()
 
 
 def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
