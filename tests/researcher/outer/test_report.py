@@ -12,6 +12,7 @@ import pytest
 from benchmarks import proof
 from serl.exchange.errors import ConfigError
 from serl.researcher.outer import report, run
+from serl.researcher.outer.ablations import Ablation
 from serl.researcher.outer.config import OuterConfig, load_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
@@ -121,6 +122,34 @@ def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
     assert random["single"][0] <= random["validation"][0] and default["single"] == [0.0, 0.0]
     assert "random" in proof.text(rows)
     assert proof.interval([]) is None
+
+
+def test_the_proof_is_shown_in_the_report(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+
+    def tester(database: Database, config: OuterConfig) -> None:
+        database.set_fact("test", {"score": {"pa_bps": 2.0}})
+
+    compared = tmp_path / "proof"
+    with pytest.raises(RunError, match=r"benchmarks\.proof --output"):
+        report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    rows = proof.proof(config_of(iterations=1), ["random", "default"], 2, compared, Arithmetic(), tester)
+    (compared / "proof.json").write_text(json.dumps(rows))
+    found = report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    kept = [{name: row[name] for name in Ablation.model_fields} for row in rows]
+    assert json.loads((tmp_path / "report.json").read_text())["ablations"] == found["ablations"] == kept
+    text = (tmp_path / "report.html").read_text()
+    assert "<h2>Ablations</h2>" in text and "+2.00 [+2.00, +2.00]" in text
+    (compared / "proof.json").write_text('[{"way": "random"}]')
+    with pytest.raises(RunError, match="Field required"):
+        report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    assert "Ablations" not in page_of(tmp_path)
+
+
+def page_of(folder: Path) -> str:
+    """The page of the run without a comparison."""
+    report.write_report(folder / "run", folder / "alone.html")
+    return (folder / "alone.html").read_text()
 
 
 def test_every_way_is_a_configuration() -> None:
