@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.candidates import Candidate, Result
-from serl.researcher.llm.errors import BudgetSpentError
+from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
 from serl.researcher.outer.config import Convergence, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.prompts import INITIAL
 from serl.researcher.outer.proposers import Proposer
-from serl.researcher.outer.records import Evaluator, Instruction
+from serl.researcher.outer.records import Evaluator, Instruction, Proposal
 
 
 def followed(ema_bps: float | None, pa_bps: float, decay: float) -> float:
@@ -77,7 +77,7 @@ class OuterLoop:
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> str:
-        """Iterations until there is a reason to stop, which is returned and kept."""
+        """Iterations until there is a reason to stop, which is returned and kept; EndpointRefusedError if the endpoint refuses from the start."""
         if self.database.one("SELECT count(*) FROM instructions") == 0:
             initial = [Instruction(kind, text, "initial") for kind in self.config.designed for text in INITIAL[kind]]
             self.database.add_instructions(0, initial)
@@ -96,7 +96,9 @@ class OuterLoop:
         for slot in range(self.config.candidates):
             self.watch.began(iteration, slot)
             if slot not in known:
-                self.database.add_proposal(iteration, slot, self.proposer.propose(iteration, slot))
+                proposal = self.proposer.propose(iteration, slot)
+                self._require_endpoint(proposal)
+                self.database.add_proposal(iteration, slot, proposal)
         model = self.proposer.model
         self._evaluate(iteration, model)
         self.database.set_performance(iteration, self.config.penalty_bps)
@@ -104,6 +106,14 @@ class OuterLoop:
         row = self._row(iteration, model, self.clock() - begun)
         self.database.finish(iteration, lessons, **row)
         self.watch.finished(row | {"iteration": iteration} | lessons.facts)
+
+    def _require_endpoint(self, proposal: Proposal) -> None:
+        """EndpointRefusedError if the endpoint refuses a proposal before any module of the run was valid: then key, model or parameters are
+        wrong, and asking on costs time. The proposal is not kept, so that a resumed run asks for it again."""
+        verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
+        refused = [one.text for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
+        if proposal.candidate is None and refused and not self.database.one("SELECT count(text) FROM modules"):
+            raise EndpointRefusedError(f"{refused[0]}; nothing was written before, so the run ends here: mend it, then go on with --resume")
 
     def _evaluate(self, iteration: int, model: str) -> None:
         """Each set of modules once, whatever the slots and iterations in which it comes."""

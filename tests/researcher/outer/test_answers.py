@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.researcher.candidates import Candidate, Result
+from serl.researcher.llm.errors import EndpointRefusedError
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
@@ -73,7 +74,7 @@ def test_three_repairs_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("reply", "reason"), [
-    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"), ((401, {}, "{}"), "refused"),
+    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"),
 ])  # fmt: skip
 def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: Path) -> None:
     database, config, _, _ = ran(tmp_path, [reply], iterations=9, empty_iterations_max=2)
@@ -82,6 +83,24 @@ def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: 
         "2 iterations in a row had no valid candidate; the last verdict: endpoint"
         in summary(database, config)["stopped"]
     )
+
+
+def test_a_wrong_key_ends_a_run_at_once_and_a_right_one_goes_on(tmp_path: Path) -> None:
+    refused = (401, {}, '{"error": {"message": "bad key"}}')
+    with fake_endpoint(refused, completion(REWARD)) as fake:
+        config = config_of(proposer="dek", high_level=None, iterations=1, candidates=2, endpoint=endpoint_of(fake.url))
+        database = run.begin(tmp_path, config, "test", resume=False)
+        with pytest.raises(EndpointRefusedError, match="bad key.*--resume"):
+            run.research(config, tmp_path, database, Arithmetic())
+        assert len(fake.requests) == 1
+        run.research(config, tmp_path, database, Arithmetic())
+    assert counted(database) == {("trial", "ok"): 2, ("done", "ok"): 2}
+
+
+def test_what_is_refused_later_is_counted(tmp_path: Path) -> None:
+    database, _, _, asked = ran(tmp_path, [completion(REWARD), (400, {}, "{}")], candidates=3)
+    assert counted(database) == {("trial", "ok"): 1, ("done", "ok"): 1, ("endpoint", "refused"): 2}
+    assert len(asked) == 3
 
 
 def test_it_comes_back(tmp_path: Path) -> None:
