@@ -43,8 +43,9 @@ def best(database: Database) -> dict[str, Any] | None:
         return None
     row = rows[0]
     modules = {kind.value: {"form": one.form, "text": one.text} for kind, one in modules_of(row["modules"]).items()}
-    place = {name: row[name] for name in ("iteration", "slot", "key", "policy")}
+    place = {name: row[name] for name in ("iteration", "slot", "key")}
     return place | {
+        "policy": database.policy_of(row),
         "score": json.loads(row["score"]),
         "modules": modules,
         "lineage": lineage(database, row["iteration"], row["slot"]),

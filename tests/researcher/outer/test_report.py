@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import pytest
 
 from benchmarks import proof
 from serl.exchange.errors import ConfigError
+from serl.researcher.browse import runs
+from serl.researcher.candidates import Candidate, Result
 from serl.researcher.outer import report, run
 from serl.researcher.outer.ablations import Ablation
 from serl.researcher.outer.config import OuterConfig, load_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
-from tests.researcher.outer.small import Arithmetic, config_of
+from tests.researcher.outer.small import Arithmetic, config_of, pa_of, score_of
 
 
+POLICY = "policy.safetensors"
 BARS = {"scored_in": "bars", "market": {"kind": "static", "data": ["own.parquet"]}}
 
 
@@ -80,6 +84,28 @@ def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
     report.write_report(tmp_path, tmp_path / "report.html")
     assert f"test (iteration {best['iteration']}, slot {best['slot']})" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_was_moved_finds_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        return [Result("done", "", score_of(pa_of(one)), str(folder / one.key / POLICY), {}) for one in candidates]
+
+    monkeypatch.chdir(tmp_path)
+    before, config = Path("runs") / "here", config_of(iterations=1)
+    database = run.begin(before, config, "test", resume=False)
+    run.research(config, before, database, evaluate)
+    best = report.best(database)
+    database.close()
+    assert best is not None and best["policy"] == f"runs/here/candidates/00001/{best['key']}/{POLICY}"
+    after = tmp_path / "elsewhere"
+    before.rename(after)
+    monkeypatch.chdir("/")
+    assert report.winner(after) == after / "candidates" / "00001" / best["key"] / POLICY
+    assert runs.candidate(after, 1, best["slot"])["policy"] == str(report.winner(after))
+    database, _ = run.open_run(after)
+    known = database.result_of(best["key"])
+    assert known is not None and known.policy == str(report.winner(after))
+    database.close()
 
 
 def test_a_run_whose_test_part_was_seen_does_not_go_on(tmp_path: Path) -> None:
