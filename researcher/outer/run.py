@@ -16,7 +16,7 @@ from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
-from serl.researcher.outer.config import OuterConfig
+from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
@@ -53,7 +53,7 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
     if not (folder / DATABASE).is_file():
         raise RunError(f"{folder}: holds no run; begin one with: serl researcher start --output {folder}")
     database = Database(folder / DATABASE)
-    return database, OuterConfig.model_validate(database.fact("config"))
+    return database, parse_config(database.fact("config"), str(folder / DATABASE))
 
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
@@ -185,6 +185,4 @@ def with_endpoint(config: OuterConfig, url: str | None, model: str | None) -> Ou
         values["endpoint"] |= {"model": model}
     elif model is not None:
         values["model"] = model
-    from serl.researcher.outer.config import parse_config
-
     return parse_config(values, "--url, --model")

@@ -1,5 +1,6 @@
 """Reports, the command line, and the proof in a tiny size."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from benchmarks import proof
+from serl.agents.execution.environment.interface import Interface
 from serl.exchange.errors import ConfigError
 from serl.researcher.browse import runs
 from serl.researcher.candidates import Candidate, Result
+from serl.researcher.inner.settings import SHARED
 from serl.researcher.outer import report, run
 from serl.researcher.outer.ablations import Ablation
 from serl.researcher.outer.config import OuterConfig, load_config
@@ -193,11 +196,24 @@ def test_every_way_is_a_configuration() -> None:
     ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in bars"),
     ({"kinds": ["reward", "reward"]}, "each once"),
     ({"form": "code"}, "random draws specifications"),
+    ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
+    ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
     ({"iterationz": 1}, "iterationz"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(**changes)
+
+
+def test_a_budget_without_the_dynamic_market_takes_any_layout() -> None:
+    config = config_of(inner={"market": {"kind": "static", "levels": 3}}, budget={"dynamic_steps": 0})
+    assert config.inner.market.levels == 3
+
+
+def test_what_two_markets_must_share_is_what_training_compares() -> None:
+    """Every difference of settings that training would refuse is told before: those of the interface, but for its units."""
+    fields = {field.name for field in dataclasses.fields(Interface)}
+    assert fields - {"names", "scales", "low", "high"} == set(SHARED)
 
 
 def test_endpoints_of_the_command_line() -> None:
