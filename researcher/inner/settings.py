@@ -54,7 +54,9 @@ class Settings(BaseModel):
         """In what policies of one market cannot work in the other, in words; empty if they can."""
         both = [(name, getattr(self.market, name), getattr(self.dynamic, name)) for name in SHARED]
         return ", ".join(
-            f"market.{name} is {static}, dynamic.{name} is {dynamic}" for name, static, dynamic in both if static != dynamic
+            f"market.{name} is {static}, dynamic.{name} is {dynamic}"
+            for name, static, dynamic in both
+            if static != dynamic
         )
 
     @field_validator("rungs")

@@ -57,8 +57,12 @@ class Watch:
 
     began: Callable[[int, int], None] = lambda iteration, slot: None
     """The proposal of a slot."""
+    proposed: Callable[[int, int, Proposal], None] = lambda iteration, slot, proposal: None
+    """In a slot, before it is evaluated."""
     staged: Callable[[str, str], None] = lambda key, stage: None
     """The evaluation of a candidate, from any thread."""
+    evaluated: Callable[[int, int, Result], None] = lambda iteration, slot, result: None
+    """What became of the candidate in a slot."""
     finished: Callable[[dict[str, Any]], None] = lambda row: None
 
 
@@ -99,6 +103,7 @@ class OuterLoop:
                 proposal = self.proposer.propose(iteration, slot)
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
+                self.watch.proposed(iteration, slot, proposal)
         model = self.proposer.model
         self._evaluate(iteration, model)
         self.database.set_performance(iteration, self.config.penalty_bps)
@@ -113,7 +118,9 @@ class OuterLoop:
         verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
         refused = [one.text for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
         if proposal.candidate is None and refused and not self.database.one("SELECT count(text) FROM modules"):
-            raise EndpointRefusedError(f"{refused[0]}; nothing was written before, so the run ends here: mend it, then go on with --resume")
+            raise EndpointRefusedError(
+                f"{refused[0]}; nothing was written before, so the run ends here: mend it, then go on with --resume"
+            )
 
     def _evaluate(self, iteration: int, model: str) -> None:
         """Each set of modules once, whatever the slots and iterations in which it comes."""
@@ -124,7 +131,10 @@ class OuterLoop:
         made = self.evaluator(list(fresh.values()), folder) if fresh else []
         results: dict[str, Result] = {key: result for key, result in known.items() if result is not None}
         results |= dict(zip(fresh, made, strict=True))
-        self.database.add_results(iteration, model, {slot: results[candidate.key] for slot, candidate in waiting})
+        found = {slot: results[candidate.key] for slot, candidate in waiting}
+        self.database.add_results(iteration, model, found)
+        for slot, result in found.items():
+            self.watch.evaluated(iteration, slot, result)
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
         """PA_j is that of the iteration's best candidate; without a scored one PA_ema stays as it is."""

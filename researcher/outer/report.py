@@ -136,9 +136,7 @@ def score_test(database: Database, config: OuterConfig) -> None:
     database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
 
 
-def write_report(
-    folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None
-) -> dict[str, Any]:
+def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
     """Writes the page and, beside it, the JSON. `final` scores the best candidate on the test part, once in a run: RunError the second time.
     `ablations`: a folder of `python -m benchmarks.proof`, whose table is shown too."""
     from serl.researcher.outer.page import page

@@ -86,11 +86,11 @@ def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: 
 
 
 def test_a_wrong_key_ends_a_run_at_once_and_a_right_one_goes_on(tmp_path: Path) -> None:
-    refused = (401, {}, '{"error": {"message": "bad key"}}')
+    refused: Any = (401, {}, '{"error": {"message": "bad key"}}')
     with fake_endpoint(refused, completion(REWARD)) as fake:
         config = config_of(proposer="dek", high_level=None, iterations=1, candidates=2, endpoint=endpoint_of(fake.url))
         database = run.begin(tmp_path, config, "test", resume=False)
-        with pytest.raises(EndpointRefusedError, match="bad key.*--resume"):
+        with pytest.raises(EndpointRefusedError, match=r"bad key.*--resume"):
             run.research(config, tmp_path, database, Arithmetic())
         assert len(fake.requests) == 1
         run.research(config, tmp_path, database, Arithmetic())

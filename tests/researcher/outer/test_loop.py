@@ -160,7 +160,9 @@ def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:
         run.research(config, folder, database, arithmetic)
         assert {row["kind"] for row in database.rows("SELECT * FROM modules")} == {kind.value for kind in kinds}
         assert {row["kind"] for row in database.rows("SELECT * FROM instructions")} == {kind.value for kind in kinds}
-        asked = [set(modules_of(row["modules"])) for row in database.rows("SELECT * FROM candidates WHERE stage = 'done'")]
+        asked = [
+            set(modules_of(row["modules"])) for row in database.rows("SELECT * FROM candidates WHERE stage = 'done'")
+        ]
         assert len(asked) == len(arithmetic.asked) == 2
         assert (Kind.COMMUNICATE in set().union(*asked)) == (scenario == "multi")
         database.close()

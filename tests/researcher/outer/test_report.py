@@ -24,7 +24,6 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from tests.researcher.outer.small import Arithmetic, config_of, pa_of, score_of
 
-
 POLICY = "policy.safetensors"
 BARS = {"scored_in": "bars", "market": {"kind": "static", "data": ["own.parquet"]}}
 
