@@ -105,7 +105,7 @@ def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
         score = json.loads(row["score"]) if row["score"] else {}
         score.pop("advantages_bps", None)
         return _candidate(row) | {
-            "score": score, "policy": row["policy"], "modules": modules, "verdicts": [dict(one) for one in verdicts],
+            "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [dict(one) for one in verdicts],
         }  # fmt: skip
 
 

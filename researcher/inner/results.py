@@ -10,8 +10,9 @@ from serl.researcher.files import write_json
 
 
 def write(result: Result, path: Path) -> None:
-    """The file appears complete."""
-    write_json(dataclasses.asdict(result), path)
+    """The file appears complete. The policy lies beside it, and is kept by its name, because folders are moved."""
+    name = None if result.policy is None else Path(result.policy).name
+    write_json(dataclasses.asdict(result) | {"policy": name}, path)
 
 
 def read(path: Path) -> Result | None:
@@ -22,4 +23,5 @@ def read(path: Path) -> Result | None:
     score = values.pop("score")
     if score is not None:
         score = Score(**score | {"advantages_bps": tuple(score["advantages_bps"])})
-    return Result(**values, score=score)
+    name = values.pop("policy")
+    return Result(**values, score=score, policy=None if name is None else str(path.parent / name))

@@ -137,22 +137,27 @@ def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str, agents: 
         return _play(market, moved(episodes), policy, mode, agents)
 
 
-def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
-    """What becomes of the orders in the static market of the bars; agents of a team each trade in a copy of it."""
-    config = bars.config.model_copy(update={"environments": len(episodes) * agents})
-    return _play(dataclasses.replace(bars, config=config).market(), episodes, policy, mode, agents)
+def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str) -> Outcome:
+    """What becomes of the orders in the static market of the bars."""
+    config = bars.config.model_copy(update={"environments": len(episodes)})
+    return _play(dataclasses.replace(bars, config=config).market(), episodes, policy, mode, 1)
 
 
 def _work(here: Course, policy: Policy, mode: str, agents: int) -> Outcome:
+    if here.bars and agents > 1:
+        raise ConfigError(
+            f"scored_in: bars: one agent is due, got a team of {agents}; each would trade in a copy of the bars, at a fraction of "
+            "the impact; score teams with scored_in: exchange"
+        )
     if here.bars:
-        return in_bars(here.bars, here.episodes, policy, mode, agents)
+        return in_bars(here.bars, here.episodes, policy, mode)
     assert here.played is not None
     return on_exchange(here.played, here.episodes, policy, mode, agents)
 
 
 def score(policy: Learnt, settings: Settings, part: str = VALIDATION) -> Score:
     """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
-    ScoreError if it could not be measured."""
+    ScoreError if it could not be measured, ConfigError of a team in bars."""
     here = course(settings, part)
     agents = policy.team[0] if policy.team else 1
     outcome = _work(here, policy, policy.modes[0], agents)

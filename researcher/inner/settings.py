@@ -18,6 +18,9 @@ LEARNING = PPOConfig(
 STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfilled_bps=1)
 DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)
 
+SHARED = "actions", "levels", "offset_ticks", "offset_bps"
+"""Settings of a market that say what a policy sees and does."""
+
 
 class Settings(BaseModel):
     """The same for all candidates that are compared."""
@@ -45,6 +48,16 @@ class Settings(BaseModel):
         0.5, gt=0, le=1, description="share of the candidates that goes on after a rung; at least one does"
     )
     score_seed: int = Field(1, ge=0, description="of these orders")
+
+    @property
+    def unlike(self) -> str:
+        """In what policies of one market cannot work in the other, in words; empty if they can."""
+        both = [(name, getattr(self.market, name), getattr(self.dynamic, name)) for name in SHARED]
+        return ", ".join(
+            f"market.{name} is {static}, dynamic.{name} is {dynamic}"
+            for name, static, dynamic in both
+            if static != dynamic
+        )
 
     @field_validator("rungs")
     @classmethod

@@ -106,11 +106,12 @@ def status(folder: Path) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="HTML; FOLDER/report.html without it. A .json is written beside it.",
 )
-@click.option("--final", is_flag=True, help="Score the best on the test part too: once in a run.")
-def report(folder: Path, output: Path | None, final: bool) -> None:
+@click.option("--final", is_flag=True, help="Score the best on the test part too: once in a run, which it ends.")
+@click.option("--ablations", type=FOLDER, help="Folder of `python -m benchmarks.proof`: its table is shown too.")
+def report(folder: Path, output: Path | None, final: bool, ablations: Path | None) -> None:
     """Writes a page (and JSON): the best algorithm, PA by iteration, rejected modules by reason."""
     from serl.researcher.outer.report import write_report
 
     path = output or folder / "report.html"
-    write_report(folder, path, final=final)
+    write_report(folder, path, final=final, ablations=ablations)
     click.echo(f"wrote {path} and {path.with_suffix('.json')}")

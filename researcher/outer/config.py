@@ -97,6 +97,16 @@ class OuterConfig(_Part):
             raise ValueError(f"kinds: each once, got {', '.join(self.kinds)}")
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
             raise ValueError("kinds: communicate needs scenario: multi")
+        if Kind.COMMUNICATE in self.designed and self.inner.scored_in == "bars":
+            raise ValueError(
+                "scenario: multi cannot be scored in bars, where each agent of a team would trade in a copy of its own: splitting the "
+                "order would divide its impact; set inner.scored_in: exchange"
+            )
+        if self.budget.dynamic_steps and self.inner.unlike:
+            raise ValueError(
+                f"inner: one policy learns in both markets, so both have the same layout: {self.inner.unlike}; set both alike, or "
+                "budget.dynamic_steps: 0"
+            )
         if self.low_level and self.endpoint is not None:
             raise ValueError(
                 "low_level: needs the weights of the model, which an endpoint elsewhere does not show; "

@@ -1,6 +1,7 @@
 """The database of a run: SQLite, one file, all that was proposed and what became of it."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,7 @@ class Database:
     """Of one run. Each public call that writes is one transaction."""
 
     def __init__(self, path: Path) -> None:
+        self._folder = path.parent
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path)
@@ -134,16 +136,28 @@ class Database:
     def result_of(self, key: str) -> Result | None:
         """Of a candidate with the same modules that was evaluated before."""
         rows = self.rows("SELECT * FROM candidates WHERE key = ? AND stage IS NOT NULL ORDER BY iteration, slot", key)
-        return _result(rows[0]) if rows else None
+        return self._result(rows[0]) if rows else None
+
+    def policy_of(self, row: sqlite3.Row) -> str | None:
+        """File of a candidate's policy, where the run is now."""
+        return None if row["policy"] is None else str(self._folder / row["policy"])
+
+    def _result(self, row: sqlite3.Row) -> Result:
+        score = json.loads(row["score"]) if row["score"] else None
+        if score:
+            score["advantages_bps"] = tuple(score["advantages_bps"])
+        facts = json.loads(row["facts"] or "{}")
+        return Result(row["stage"], row["reason"], Score(**score) if score else None, self.policy_of(row), facts)
 
     def add_results(self, iteration: int, model: str, results: Mapping[int, Result]) -> None:
-        """By slot."""
+        """By slot. Policies are kept as seen from the run's folder, which may be moved."""
         with self._transaction():
             for slot, result in results.items():
                 score = json.dumps(asdict(result.score)) if result.score else None
+                policy = os.path.relpath(result.policy, self._folder) if result.policy else None
                 self._connection.execute(
                     "UPDATE candidates SET stage = ?, reason = ?, pa_bps = ?, score = ?, policy = ?, facts = ? WHERE iteration = ? AND slot = ?",
-                    (result.stage, result.reason, result.score.pa_bps if result.score else None, score, result.policy,
+                    (result.stage, result.reason, result.score.pa_bps if result.score else None, score, policy,
                      json.dumps(dict(result.facts), default=str), iteration, slot),
                 )  # fmt: skip
                 reason = "ok" if result.score else "no score"
@@ -186,7 +200,11 @@ class Database:
             f"ORDER BY {order}, iteration, slot LIMIT ?",
             before, n,
         )  # fmt: skip
-        return [_trial(row) for row in found]
+        return [self._trial(row) for row in found]
+
+    def _trial(self, row: sqlite3.Row) -> Trial:
+        performance = row["pa_bps"] if row["performance_bps"] is None else row["performance_bps"]
+        return Trial(row["iteration"], row["slot"], _candidate(row), self._result(row), performance)
 
     def instructions(self, kind: Kind, before: int) -> list[Instruction]:
         """The population of a kind as iteration `before` finds it, with scores of the iterations before it; in the order of birth."""
@@ -230,18 +248,6 @@ def modules_of(text: str) -> dict[Kind, Module]:
 
 def _candidate(row: sqlite3.Row) -> Candidate:
     return Candidate(modules_of(row["modules"]))
-
-
-def _result(row: sqlite3.Row) -> Result:
-    score = json.loads(row["score"]) if row["score"] else None
-    if score:
-        score["advantages_bps"] = tuple(score["advantages_bps"])
-    return Result(row["stage"], row["reason"], Score(**score) if score else None, row["policy"], json.loads(row["facts"] or "{}"))  # fmt: skip
-
-
-def _trial(row: sqlite3.Row) -> Trial:
-    performance = row["performance_bps"]
-    return Trial(row["iteration"], row["slot"], _candidate(row), _result(row), row["pa_bps"] if performance is None else performance)  # fmt: skip
 
 
 def parents_of(row: Mapping[str, Any] | sqlite3.Row) -> Sequence[tuple[int, int]]:

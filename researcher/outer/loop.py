@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.candidates import Candidate, Result
-from serl.researcher.llm.errors import BudgetSpentError
+from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
 from serl.researcher.outer.config import Convergence, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.prompts import INITIAL
 from serl.researcher.outer.proposers import Proposer
-from serl.researcher.outer.records import Evaluator, Instruction
+from serl.researcher.outer.records import Evaluator, Instruction, Proposal
 
 
 def followed(ema_bps: float | None, pa_bps: float, decay: float) -> float:
@@ -28,14 +28,41 @@ def converged(changes_bps: list[float | None], config: Convergence) -> bool:
     return abs(changes[-1]) < config.tolerance_bps
 
 
+def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
+    """Why a run with these finished iterations is at its end; None if it is not."""
+    done = database.rows("SELECT * FROM iterations ORDER BY iteration")
+    if len(done) >= config.iterations:
+        return f"all {config.iterations} iterations are done"
+    if converged([row["change_bps"] for row in done], config.convergence):
+        return f"converged: PA_ema changed by {done[-1]['change_bps'] or 0.0:+.3f} bps"
+    hours = sum(row["seconds"] for row in done) / 3600
+    if config.hours_max is not None and hours >= config.hours_max:
+        return f"{hours:.2f} of {config.hours_max:g} hours are spent"
+    if _empty(database) >= config.empty_iterations_max:
+        last = database.rows("SELECT * FROM verdicts WHERE reason != 'ok' ORDER BY id DESC LIMIT 1")
+        text = f"; the last verdict: {last[0]['stage']}, {last[0]['reason']}: {last[0]['text']}" if last else ""
+        return f"{config.empty_iterations_max} iterations in a row had no valid candidate{text}"
+    return None
+
+
+def _empty(database: Database) -> int:
+    """Finished iterations without a valid candidate at the end of the run so far."""
+    last = database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
+    return max(0, database.iterations_done - int(last))
+
+
 @dataclass
 class Watch:
     """What an onlooker is told."""
 
     began: Callable[[int, int], None] = lambda iteration, slot: None
     """The proposal of a slot."""
+    proposed: Callable[[int, int, Proposal], None] = lambda iteration, slot, proposal: None
+    """In a slot, before it is evaluated."""
     staged: Callable[[str, str], None] = lambda key, stage: None
     """The evaluation of a candidate, from any thread."""
+    evaluated: Callable[[int, int, Result], None] = lambda iteration, slot, result: None
+    """What became of the candidate in a slot."""
     finished: Callable[[dict[str, Any]], None] = lambda row: None
 
 
@@ -54,12 +81,12 @@ class OuterLoop:
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> str:
-        """Iterations until there is a reason to stop, which is returned and kept."""
+        """Iterations until there is a reason to stop, which is returned and kept; EndpointRefusedError if the endpoint refuses from the start."""
         if self.database.one("SELECT count(*) FROM instructions") == 0:
             initial = [Instruction(kind, text, "initial") for kind in self.config.designed for text in INITIAL[kind]]
             self.database.add_instructions(0, initial)
         try:
-            while (reason := self._stop()) is None:
+            while (reason := reason_to_stop(self.config, self.database)) is None:
                 self.before_iteration()
                 self._iterate(self.database.iterations_done + 1)
         except BudgetSpentError as error:
@@ -67,33 +94,16 @@ class OuterLoop:
         self.database.set_fact("stopped", reason)
         return reason
 
-    def _stop(self) -> str | None:
-        config, done = self.config, self.database.rows("SELECT * FROM iterations ORDER BY iteration")
-        if len(done) >= config.iterations:
-            return f"all {config.iterations} iterations are done"
-        if converged([row["change_bps"] for row in done], config.convergence):
-            return f"converged: PA_ema changed by {done[-1]['change_bps'] or 0.0:+.3f} bps"
-        hours = sum(row["seconds"] for row in done) / 3600
-        if config.hours_max is not None and hours >= config.hours_max:
-            return f"{hours:.2f} of {config.hours_max:g} hours are spent"
-        if self._empty() >= config.empty_iterations_max:
-            last = self.database.rows("SELECT * FROM verdicts WHERE reason != 'ok' ORDER BY id DESC LIMIT 1")
-            text = f"; the last verdict: {last[0]['stage']}, {last[0]['reason']}: {last[0]['text']}" if last else ""
-            return f"{config.empty_iterations_max} iterations in a row had no valid candidate{text}"
-        return None
-
-    def _empty(self) -> int:
-        """Finished iterations without a valid candidate at the end of the run so far."""
-        last = self.database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
-        return max(0, self.database.iterations_done - int(last))
-
     def _iterate(self, iteration: int) -> None:
         begun = self.clock()
         known = self.database.slots(iteration)
         for slot in range(self.config.candidates):
             self.watch.began(iteration, slot)
             if slot not in known:
-                self.database.add_proposal(iteration, slot, self.proposer.propose(iteration, slot))
+                proposal = self.proposer.propose(iteration, slot)
+                self._require_endpoint(proposal)
+                self.database.add_proposal(iteration, slot, proposal)
+                self.watch.proposed(iteration, slot, proposal)
         model = self.proposer.model
         self._evaluate(iteration, model)
         self.database.set_performance(iteration, self.config.penalty_bps)
@@ -101,6 +111,16 @@ class OuterLoop:
         row = self._row(iteration, model, self.clock() - begun)
         self.database.finish(iteration, lessons, **row)
         self.watch.finished(row | {"iteration": iteration} | lessons.facts)
+
+    def _require_endpoint(self, proposal: Proposal) -> None:
+        """EndpointRefusedError if the endpoint refuses a proposal before any module of the run was valid: then key, model or parameters are
+        wrong, and asking on costs time. The proposal is not kept, so that a resumed run asks for it again."""
+        verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
+        refused = [one.text for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
+        if proposal.candidate is None and refused and not self.database.one("SELECT count(text) FROM modules"):
+            raise EndpointRefusedError(
+                f"{refused[0]}; nothing was written before, so the run ends here: mend it, then go on with --resume"
+            )
 
     def _evaluate(self, iteration: int, model: str) -> None:
         """Each set of modules once, whatever the slots and iterations in which it comes."""
@@ -111,7 +131,10 @@ class OuterLoop:
         made = self.evaluator(list(fresh.values()), folder) if fresh else []
         results: dict[str, Result] = {key: result for key, result in known.items() if result is not None}
         results |= dict(zip(fresh, made, strict=True))
-        self.database.add_results(iteration, model, {slot: results[candidate.key] for slot, candidate in waiting})
+        found = {slot: results[candidate.key] for slot, candidate in waiting}
+        self.database.add_results(iteration, model, found)
+        for slot, result in found.items():
+            self.watch.evaluated(iteration, slot, result)
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
         """PA_j is that of the iteration's best candidate; without a scored one PA_ema stays as it is."""

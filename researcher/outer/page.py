@@ -9,6 +9,7 @@ from typing import Any
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import cell, table
 from serl.agents.pages.page import page as whole
+from serl.researcher.outer.ablations import Ablation, shown
 
 
 def page(found: dict[str, Any], origin: Origin) -> str:
@@ -20,10 +21,18 @@ def page(found: dict[str, Any], origin: Origin) -> str:
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By the model that wrote them; the first row is before tuning.</p>", _table(found["valid"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
+        *_ablations(found["ablations"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
         f"<details><summary>Settings</summary><pre>{escape(json.dumps(found['config'], indent=1))}</pre></details>",
     ]  # fmt: skip
     return whole(found["name"], origin, parts)
+
+
+def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
+    if rows is None:
+        return []
+    text = "Ways to propose with equal budgets and seeds: means over seeds with 95 % intervals, over all runs of the comparison."
+    return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([shown(Ablation.model_validate(row)) for row in rows])]
 
 
 def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[str]:
@@ -31,7 +40,7 @@ def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[
         return ["<h2>Best algorithm</h2><p>No candidate has a score.</p>"]
     scores = [{"part": "validation", **_score(best["score"])}]
     if test is not None:
-        scores.append({"part": "test", **_score(test["score"])})
+        scores.append({"part": f"test (iteration {test['iteration']}, slot {test['slot']})", **_score(test["score"])})
     ancestors = ", ".join(f"{row['iteration']}/{row['slot']}" for row in best["lineage"]) or "none"
     parts = [
         "<h2>Best algorithm</h2>",

@@ -171,9 +171,10 @@ class DekProposer:
         )
 
     def _extremes(self, iteration: int) -> tuple[list[Trial], list[Trial]]:
-        """The best and the worst candidate of before; the worst only if it is another."""
+        """The best and the worst candidate of before; the worst only if it is another. There may be a worst without a best: one that was stopped early."""
         best, worst = self._database.trials(iteration, 1), self._database.trials(iteration, 1, worst=True)
-        return best, [trial for trial in worst if trial.candidate.key != best[0].candidate.key]
+        shown = {trial.candidate.key for trial in best}
+        return best, [trial for trial in worst if trial.candidate.key not in shown]
 
     def learn(self, iteration: int) -> Lessons:
         """First the instructions, by the model as it was; then its weights."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import write
+from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database, modules_of, parents_of
 from serl.researcher.outer.errors import RunError
@@ -42,8 +43,9 @@ def best(database: Database) -> dict[str, Any] | None:
         return None
     row = rows[0]
     modules = {kind.value: {"form": one.form, "text": one.text} for kind, one in modules_of(row["modules"]).items()}
-    place = {name: row[name] for name in ("iteration", "slot", "key", "policy")}
+    place = {name: row[name] for name in ("iteration", "slot", "key")}
     return place | {
+        "policy": database.policy_of(row),
         "score": json.loads(row["score"]),
         "modules": modules,
         "lineage": lineage(database, row["iteration"], row["slot"]),
@@ -134,15 +136,17 @@ def score_test(database: Database, config: OuterConfig) -> None:
     database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
 
 
-def write_report(folder: Path, path: Path, *, final: bool = False) -> dict[str, Any]:
-    """Writes the page and, beside it, the JSON. `final` scores the best candidate on the test part, once in a run: RunError the second time."""
+def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
+    """Writes the page and, beside it, the JSON. `final` scores the best candidate on the test part, once in a run: RunError the second time.
+    `ablations`: a folder of `python -m benchmarks.proof`, whose table is shown too."""
     from serl.researcher.outer.page import page
 
+    compared = None if ablations is None else [row.model_dump(mode="json") for row in read_ablations(ablations)]
     database, config = open_run(folder)
     try:
         if final:
             score_test(database, config)
-        found = summary(database, config)
+        found = summary(database, config) | {"ablations": compared}
     finally:
         database.close()
     origin = Origin(found["command"], found["data"], found["seed"], found["versions"])

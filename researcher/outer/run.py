@@ -17,11 +17,11 @@ from serl.researcher.llm.client import Client
 from serl.researcher.llm.replayed import ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
-from serl.researcher.outer.config import OuterConfig
+from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
-from serl.researcher.outer.loop import OuterLoop, Watch
+from serl.researcher.outer.loop import OuterLoop, Watch, reason_to_stop
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.proposers import DefaultProposer, DekProposer, EurekaProposer, Proposer, RandomProposer
 from serl.researcher.outer.records import Evaluator
@@ -54,11 +54,12 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
     if not (folder / DATABASE).is_file():
         raise RunError(f"{folder}: holds no run; begin one with: serl researcher start --output {folder}")
     database = Database(folder / DATABASE)
-    return database, OuterConfig.model_validate(database.fact("config"))
+    return database, parse_config(database.fact("config"), str(folder / DATABASE))
 
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
-    """The database of a new run, or of one to go on with; RunError if the folder holds the other, or a run of other settings."""
+    """The database of a new run, or of one to go on with; RunError if the folder holds the other, a run of other settings, or one whose
+    test part was seen and that would go on."""
     there = (folder / DATABASE).is_file()
     if there and not resume:
         raise RunError(f"{folder}: holds a run already; go on with --resume, or give another --output")
@@ -71,6 +72,11 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
         if changed := [name for name in now if name not in free and now[name] != before[name]]:
             raise RunError(
                 f"{folder}: was begun with other settings of {', '.join(changed)}; use the same, or another --output"
+            )
+        if database.fact("test") is not None and reason_to_stop(config, database) is None:
+            raise RunError(
+                f"{folder}: its best candidate was scored on the test part, which ends a run: what is found from here on would be chosen "
+                "by somebody who knows that score; begin another with --output"
             )
     database.set_fact("config", config.model_dump(mode="json"))
     database.set_fact("command", command)
@@ -184,6 +190,4 @@ def with_endpoint(config: OuterConfig, url: str | None, model: str | None) -> Ou
         values["endpoint"] |= {"model": model}
     elif model is not None:
         values["model"] = model
-    from serl.researcher.outer.config import parse_config
-
     return parse_config(values, "--url, --model")

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,10 @@ def _dequantised(path: Path) -> Path:
 
 def _dequantise(path: Path, folder: Path) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
 
+    # its bar has no switch; without a terminal (disable=None) it would only fill a log
+    modeling_gguf_pytorch_utils.tqdm = partial(modeling_gguf_pytorch_utils.tqdm, disable=None)
     place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
     try:
         model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)

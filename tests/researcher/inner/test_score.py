@@ -14,6 +14,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.networks import ActorCritic, NetworkConfig
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.team import Channels, Messages, sizes
+from serl.exchange.errors import ConfigError
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.settings import STATIC, Settings
 from tests.agents.execution.test_data import rows, write
@@ -95,5 +96,7 @@ def test_bars_are_scored_in_bars(tmp_path: Path) -> None:
     one = scoring.score(learnt(None), settings)
     assert one == scoring.score(learnt(None), settings)
     assert one.low_bps <= one.pa_bps <= one.high_bps
+    with pytest.raises(ConfigError, match="one agent is due, got a team of 2"):
+        scoring.score(learnt((2, CHANNELS)), settings)
     with pytest.raises(ValidationError, match=r"a file of bars \(\.parquet\)"):
         Settings(market=STATIC, scored_in="bars")

@@ -9,7 +9,8 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
-from serl.researcher.candidates import Candidate
+from serl.researcher.candidates import Candidate, Result
+from serl.researcher.llm.errors import EndpointRefusedError
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
@@ -27,13 +28,13 @@ def fenced(code: str) -> dict[str, Any]:
 
 
 def ran(
-    folder: Path, replies: Sequence[Any], **changes: Any
+    folder: Path, replies: Sequence[Any], evaluator: Arithmetic | None = None, **changes: Any
 ) -> tuple[Database, OuterConfig, Arithmetic, list[dict[str, Any]]]:
     """A run without the high level on an endpoint with these replies; what the endpoint was asked."""
     with fake_endpoint(*replies) as fake:
         values: dict[str, Any] = {"proposer": "dek", "high_level": None, "iterations": 1, "candidates": 1}
         config = config_of(**values | {"endpoint": endpoint_of(fake.url)} | changes)
-        database, evaluator = run.begin(folder, config, "test", resume=False), Arithmetic()
+        database, evaluator = run.begin(folder, config, "test", resume=False), evaluator or Arithmetic()
         run.research(config, folder, database, evaluator)
         return database, config, evaluator, fake.requests
 
@@ -73,7 +74,7 @@ def test_three_repairs_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("reply", "reason"), [
-    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"), ((401, {}, "{}"), "refused"),
+    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"),
 ])  # fmt: skip
 def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: Path) -> None:
     database, config, _, _ = ran(tmp_path, [reply], iterations=9, empty_iterations_max=2)
@@ -82,6 +83,24 @@ def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: 
         "2 iterations in a row had no valid candidate; the last verdict: endpoint"
         in summary(database, config)["stopped"]
     )
+
+
+def test_a_wrong_key_ends_a_run_at_once_and_a_right_one_goes_on(tmp_path: Path) -> None:
+    refused: Any = (401, {}, '{"error": {"message": "bad key"}}')
+    with fake_endpoint(refused, completion(REWARD)) as fake:
+        config = config_of(proposer="dek", high_level=None, iterations=1, candidates=2, endpoint=endpoint_of(fake.url))
+        database = run.begin(tmp_path, config, "test", resume=False)
+        with pytest.raises(EndpointRefusedError, match=r"bad key.*--resume"):
+            run.research(config, tmp_path, database, Arithmetic())
+        assert len(fake.requests) == 1
+        run.research(config, tmp_path, database, Arithmetic())
+    assert counted(database) == {("trial", "ok"): 2, ("done", "ok"): 2}
+
+
+def test_what_is_refused_later_is_counted(tmp_path: Path) -> None:
+    database, _, _, asked = ran(tmp_path, [completion(REWARD), (400, {}, "{}")], candidates=3)
+    assert counted(database) == {("trial", "ok"): 1, ("done", "ok"): 1, ("endpoint", "refused"): 2}
+    assert len(asked) == 3
 
 
 def test_it_comes_back(tmp_path: Path) -> None:
@@ -143,6 +162,27 @@ def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:
     )
     assert "scored" in later[1]["content"], "past instructions with their scores"
     assert summary(database, config)["best"]["score"]["pa_bps"] == 50.0
+
+
+class NobodyArrives(Arithmetic):
+    """The survivor of a rung fails later, the others were stopped at the rung."""
+
+    def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        _, *stopped = super().__call__(candidates, folder)
+        halved = [Result("halved", "stopped early", result.score, None, {}) for result in stopped]
+        return [Result("training", "timeout", None, None, {}), *halved]
+
+
+def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
+    other = completion(REWARD.replace("price_advantage", "shortfall"))
+    replies = [completion(REWARD), other, completion("Punish what is left at the end."), completion(REWARD)]
+    database, _, _, asked = ran(
+        tmp_path, replies, NobodyArrives(), high_level={"replay_share": 0.0}, iterations=2, candidates=2
+    )
+    assert database.iterations_done == 2
+    assert [row[0] for row in database.rows("SELECT stage FROM candidates WHERE iteration = 1")] == ["training", "halved"]  # fmt: skip
+    assert "Poor: PA" in asked[3]["messages"][0]["content"]
+    assert "Best so far" not in asked[3]["messages"][0]["content"]
 
 
 def test_the_best_prompts_are_replayed(tmp_path: Path) -> None:

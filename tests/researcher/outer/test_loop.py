@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from serl.researcher.candidates import Candidate, Result
+from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
-from serl.researcher.outer.config import Convergence, OuterConfig
+from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
+from serl.researcher.outer.database import Database, modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.loop import OuterLoop, converged, followed
 from serl.researcher.outer.proposers import RandomProposer
@@ -142,6 +144,21 @@ def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
     run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
     with pytest.raises(RunError, match="holds no run"):
         run.open_run(tmp_path / "nowhere")
+
+
+def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:
+    for scenario, kinds in (("multi", {*SINGLE, Kind.COMMUNICATE}), ("single", set(SINGLE))):
+        config, folder = config_of(iterations=1, kinds=[], scenario=scenario), tmp_path / scenario
+        database, arithmetic = run.begin(folder, config, "test", resume=False), Arithmetic()
+        run.research(config, folder, database, arithmetic)
+        assert {row["kind"] for row in database.rows("SELECT * FROM modules")} == {kind.value for kind in kinds}
+        assert {row["kind"] for row in database.rows("SELECT * FROM instructions")} == {kind.value for kind in kinds}
+        asked = [
+            set(modules_of(row["modules"])) for row in database.rows("SELECT * FROM candidates WHERE stage = 'done'")
+        ]
+        assert len(asked) == len(arithmetic.asked) == 2
+        assert (Kind.COMMUNICATE in set().union(*asked)) == (scenario == "multi")
+        database.close()
 
 
 def test_modules_are_kept_as_they_came(tmp_path: Path) -> None:

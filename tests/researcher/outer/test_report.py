@@ -1,8 +1,10 @@
 """Reports, the command line, and the proof in a tiny size."""
 
+import dataclasses
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,20 @@ from typing import Any
 import pytest
 
 from benchmarks import proof
+from serl.agents.execution.environment.interface import Interface
 from serl.exchange.errors import ConfigError
+from serl.researcher.browse import runs
+from serl.researcher.candidates import Candidate, Result
+from serl.researcher.inner.settings import SHARED
 from serl.researcher.outer import report, run
+from serl.researcher.outer.ablations import Ablation
 from serl.researcher.outer.config import OuterConfig, load_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
-from tests.researcher.outer.small import Arithmetic, config_of
+from tests.researcher.outer.small import Arithmetic, config_of, pa_of, score_of
+
+POLICY = "policy.safetensors"
+BARS = {"scored_in": "bars", "market": {"kind": "static", "data": ["own.parquet"]}}
 
 
 class Tags(HTMLParser):
@@ -67,10 +77,52 @@ def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no candidate has a trained policy"):
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
     database, _ = run.open_run(tmp_path)
-    database.set_fact("test", {"score": {"pa_bps": 1.0}})
+    best = report.best(database)
+    assert best is not None
+    place = {name: best[name] for name in ("iteration", "slot")}
+    database.set_fact("test", place | {"score": {"pa_bps": -77.0}})
     database.close()
     with pytest.raises(RunError, match="touched already"):
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
+    report.write_report(tmp_path, tmp_path / "report.html")
+    assert f"test (iteration {best['iteration']}, slot {best['slot']})" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_was_moved_finds_its_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        return [Result("done", "", score_of(pa_of(one)), str(folder / one.key / POLICY), {}) for one in candidates]
+
+    monkeypatch.chdir(tmp_path)
+    before, config = Path("runs") / "here", config_of(iterations=1)
+    database = run.begin(before, config, "test", resume=False)
+    run.research(config, before, database, evaluate)
+    best = report.best(database)
+    database.close()
+    assert best is not None and best["policy"] == f"runs/here/candidates/00001/{best['key']}/{POLICY}"
+    after = tmp_path / "elsewhere"
+    before.rename(after)
+    monkeypatch.chdir("/")
+    assert report.winner(after) == after / "candidates" / "00001" / best["key"] / POLICY
+    assert runs.candidate(after, 1, best["slot"])["policy"] == str(report.winner(after))
+    database, _ = run.open_run(after)
+    known = database.result_of(best["key"])
+    assert known is not None and known.policy == str(report.winner(after))
+    database.close()
+
+
+def test_a_run_whose_test_part_was_seen_does_not_go_on(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    database, config = run.open_run(tmp_path)
+    database.set_fact("test", {"iteration": 1, "slot": 0, "score": {"pa_bps": 1.0}})
+    database.close()
+    with pytest.raises(RunError, match="begin another with --output"):
+        run.begin(tmp_path, config.model_copy(update={"iterations": 4}), "test", resume=True)
+    database, kept = run.open_run(tmp_path)
+    assert kept == config, "nothing of the run was changed"
+    database.close()
+    database = run.begin(tmp_path, config, "test", resume=True)  # it is at its end, nothing is searched
+    assert run.research(config, tmp_path, database, Arithmetic()) == "all 3 iterations are done"
+    database.close()
 
 
 def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
@@ -100,6 +152,34 @@ def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
     assert proof.interval([]) is None
 
 
+def test_the_proof_is_shown_in_the_report(tmp_path: Path) -> None:
+    small_run(tmp_path / "run")
+
+    def tester(database: Database, config: OuterConfig) -> None:
+        database.set_fact("test", {"score": {"pa_bps": 2.0}})
+
+    compared = tmp_path / "proof"
+    with pytest.raises(RunError, match=r"benchmarks\.proof --output"):
+        report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    rows = proof.proof(config_of(iterations=1), ["random", "default"], 2, compared, Arithmetic(), tester)
+    (compared / "proof.json").write_text(json.dumps(rows))
+    found = report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    kept = [{name: row[name] for name in Ablation.model_fields} for row in rows]
+    assert json.loads((tmp_path / "report.json").read_text())["ablations"] == found["ablations"] == kept
+    text = (tmp_path / "report.html").read_text()
+    assert "<h2>Ablations</h2>" in text and "+2.00 [+2.00, +2.00]" in text
+    (compared / "proof.json").write_text('[{"way": "random"}]')
+    with pytest.raises(RunError, match="Field required"):
+        report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    assert "Ablations" not in page_of(tmp_path)
+
+
+def page_of(folder: Path) -> str:
+    """The page of the run without a comparison."""
+    report.write_report(folder / "run", folder / "alone.html")
+    return (folder / "alone.html").read_text()
+
+
 def test_every_way_is_a_configuration() -> None:
     base = load_config(Path("default"))
     assert base.tuned is not None
@@ -112,13 +192,27 @@ def test_every_way_is_a_configuration() -> None:
 @pytest.mark.parametrize(("changes", "message"), [
     ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
     ({"kinds": ["communicate"]}, "scenario: multi"),
+    ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in bars"),
     ({"kinds": ["reward", "reward"]}, "each once"),
     ({"form": "code"}, "random draws specifications"),
+    ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
+    ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
     ({"iterationz": 1}, "iterationz"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(**changes)
+
+
+def test_a_budget_without_the_dynamic_market_takes_any_layout() -> None:
+    config = config_of(inner={"market": {"kind": "static", "levels": 3}}, budget={"dynamic_steps": 0})
+    assert config.inner.market.levels == 3
+
+
+def test_what_two_markets_must_share_is_what_training_compares() -> None:
+    """Every difference of settings that training would refuse is told before: those of the interface, but for its units."""
+    fields = {field.name for field in dataclasses.fields(Interface)}
+    assert fields - {"names", "scales", "low", "high"} == set(SHARED)
 
 
 def test_endpoints_of_the_command_line() -> None:

@@ -56,7 +56,7 @@ def test_an_iteration_from_the_model_to_the_exchange_and_back(tmp_path: Path) ->
     assert [row["stage"] for row in rows] == ["done", "done"], [row["reason"] for row in rows]
     for row in rows:
         assert len(json.loads(row["score"])["advantages_bps"]) == 2
-        load_policy(Path(row["policy"]))
+        load_policy(tmp_path / row["policy"])
     facts = json.loads(database.rows("SELECT facts FROM iterations")[0]["facts"])
     assert facts["step"] == 1 and facts["modules"] == 2 and facts["gradient_norm"] > 0
     kept = database.rows("SELECT * FROM candidates")
