@@ -10,7 +10,7 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
 from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
-from serl.researcher.outer.database import Database, modules_of
+from serl.researcher.outer.database import modules_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.loop import OuterLoop, converged, followed
 from serl.researcher.outer.proposers import RandomProposer
