@@ -44,3 +44,8 @@ def screenshots(tmp_path: Path) -> Path:
     folder = Path(os.environ.get("SERL_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Bytes by their length: some are made anew in each of the tests' processes, with the time in them, and all must collect the same names."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None

@@ -128,11 +128,10 @@ def test_an_auction_that_is_due_in_a_halt_is_held_when_that_ends(
         start_exchange(symbols="", clock="", config=config, folder=tmp_path) as served,
         connect(served.endpoint, "ann") as ann,
     ):
+        ann.turn(9 * HOUR_NS + HOUR_NS // 2 - 2)
+        for add in (ann.buy, ann.sell):  # GTC: the end of the day, that is due in the halt too, leaves them
+            add("AMZN", 3, 100, time_in_force=TimeInForce.GTC)
         ann.turn(9 * HOUR_NS + HOUR_NS // 2 - 1)
-        ann.buy(
-            "AMZN", 3, 100, time_in_force=TimeInForce.GTC
-        )  # which the end of the day, that is due in the halt too, leaves
-        ann.sell("AMZN", 3, 100, time_in_force=TimeInForce.GTC)
         operate(served, CommandKind.HALT)
         ann.turn(10 * HOUR_NS)
         assert not ann.fills() and phase(ann) == waits_in
