@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
+from benchmarks.__main__ import NAMES
 from serl.exchange.config import ExchangeConfig, load_config
 from serl.exchange.history.day import write_day
 from serl.exchange.history.generate import generate_day
@@ -133,3 +134,9 @@ def test_a_law_is_fitted() -> None:
     seeds = np.repeat(np.arange(4), 3)
     names = run("realism.md", fractions=fractions, impacts=0.7 * fractions**0.5, seeds=seeds)
     assert names["law"].delta.value == pytest.approx(0.5)
+
+
+def test_the_page_of_benchmarks_has_every_benchmark() -> None:
+    """It is made by `make bench`: a section that is missing or left over says that it was not."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == list(NAMES)
