@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serl.clients.admin import Admin, admin
+from serl.exchange.asking import Ask, asking
 from serl.exchange.records import EVENT, Rows
 from serl.exchange.wire import Kind
 
@@ -15,15 +15,15 @@ from serl.exchange.wire import Kind
 class DropCopy:
     """Follows the journal of one exchange. `sequence` is the last event looked at: kept, it is where another one goes on."""
 
-    def __init__(self, admin: Admin, participant: str = "", after: int = 0) -> None:
-        self._admin, self._participant, self.sequence = admin, participant, after
+    def __init__(self, ask: Ask, token: str = "", participant: str = "", after: int = 0) -> None:
+        self._ask, self._token, self._participant, self.sequence = ask, token, participant, after
 
     def next(self) -> Rows:
         """The EVENT rows of the next piece of the journal, shape (n,); n = 0 does not mean that there are no more (see `pieces`).
 
         ExchangeAway if nobody answers, Refused without an operator's token or where the journal does not have them.
         """
-        self.sequence, data = self._admin.ask(Kind.DROP_COPY, self._participant, self.sequence)
+        self.sequence, data = self._ask(Kind.DROP_COPY, self._token, self._participant, self.sequence)[5]
         return np.frombuffer(data, EVENT)
 
     def pieces(self) -> Iterator[Rows]:
@@ -42,5 +42,5 @@ def drop_copy(
     endpoint: str, *, token: str = "", participant: str = "", after: int = 0, curve: Path | None = None
 ) -> Iterator[DropCopy]:
     """A `DropCopy` for the time of a `with`: of a participant, or of everybody; events behind number `after`."""
-    with admin(endpoint, token, curve) as asker:
-        yield DropCopy(asker, participant, after)
+    with asking(endpoint, "admin", curve) as ask:
+        yield DropCopy(ask, token, participant, after)

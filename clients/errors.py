@@ -1,10 +1,8 @@
 """What can go wrong between a client and an exchange."""
 
+from serl.exchange.errors import ExchangeAway as ExchangeAway
+from serl.exchange.errors import Refused as Refused
 from serl.exchange.errors import SerlError
-
-
-class ExchangeAway(SerlError, ConnectionError):
-    """Nobody answers at the endpoint."""
 
 
 class LoginRefused(SerlError, PermissionError):
@@ -12,14 +10,6 @@ class LoginRefused(SerlError, PermissionError):
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"login refused ({code}): {text}")
-        self.code = code
-
-
-class Refused(SerlError, RuntimeError):
-    """A message that the exchange could not take; it changed nothing. `code` is the protocol's."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(f"{code}: {text}")
         self.code = code
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import msgpack
 import numpy as np
 
-from serl.clients.admin import admin
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
+from serl.exchange.asking import asking
 from serl.exchange.errors import SerlError
 from serl.exchange.history.day import Day
 from serl.exchange.records import EventKind, Reason, Rows
@@ -216,6 +216,6 @@ class Replayer:
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
     """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
-    with admin(endpoint, token) as asker:
-        asker.ask(Kind.CLOCK, time_ns, int(run))
+    with asking(endpoint, "admin") as ask:
+        ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.clients.dashboard import PORT
+
 if TYPE_CHECKING:
     from serl.demo.source import Source
 
@@ -24,7 +26,7 @@ SPEED, POPULATION, SEED = "30", "liquid", 1
 @click.option("--seed", type=click.IntRange(0), help=f"Of the traders, or of the generated day [{SEED}].")
 @click.option("--researcher/--no-researcher", default=True, help="A language model designs learning algorithms.")
 @click.option("--dashboard/--no-dashboard", default=True, help="The page to watch.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8700, show_default=True, help="Of the page.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Of the page.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("demo-output"), show_default=True)
 def demo(
     day: Path | None, quick: bool, speed: str | None, population: str | None, seed: int | None, researcher: bool, dashboard: bool, port: int,

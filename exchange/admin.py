@@ -98,42 +98,20 @@ class Admin:
         most = FLAGS_MAX[CommandKind(kind)]
         if not 0 <= flags <= most:
             raise Refusal("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
-        own = self._submit(kind, self._symbol(symbol), flags)
-        answer = self._last_event(own)
-        if answer["kind"] == EventKind.REJECTED:
-            name = CommandKind(kind).name
-            raise Refusal("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
+        self._submit(kind, self._symbol(symbol), flags)
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
         """How many orders were cancelled."""
         if not 0 <= flags <= 2:
             raise Refusal("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
         where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
-        own = self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))
-        return self._cancelled(own, EventKind.MASS_CANCELLED)
+        return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))["qty_lots"])
 
     def _kill(self, name: str, on: int) -> int:
         """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
         if on not in (0, 1):
             raise Refusal("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
-        own = self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)
-        return self._cancelled(own, EventKind.SET)
-
-    def _cancelled(self, own: int, answer: EventKind) -> int:
-        """The number of orders in the last answer of a kind to a command of the exchange itself."""
-        for rows in self._core.journal.backward(self._core.gate):
-            answers = rows[(rows["participant"] == own) & (rows["kind"] == answer)]
-            if len(answers):
-                return int(answers[-1]["qty_lots"])
-        raise AssertionError(f"the command is answered by {answer.name}")
-
-    def _last_event(self, participant: int) -> np.void:
-        """The newest event of a participant, which has one."""
-        for rows in self._core.journal.backward(self._core.gate):
-            own = rows[rows["participant"] == participant]
-            if len(own):
-                return own[-1]
-        raise AssertionError("a command is answered")
+        return int(self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)["qty_lots"])
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence to ask from next, EVENT rows]; of everybody without a name."""
@@ -154,18 +132,22 @@ class Admin:
             raise Refusal("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
         return symbol
 
-    def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> int:
-        """Gives a command of the exchange itself; the participant that it belongs to."""
+    def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
+        """Gives a command of the exchange itself; the event that answers it, the last of its participant. Refusal if it was rejected."""
         own, now_ns = self._sessions.own_participant(), self._clock.now_ns()
-        self._core.submit(
-            command(
-                kind,
-                symbol=symbol,
-                flags=flags,
-                order_id=order_id,
-                price_ticks=price_ticks,
-                participant=own,
-                time_ns=now_ns,
-            )
-        )
-        return own
+        row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
+        row["participant"], row["time_ns"] = own, now_ns
+        self._core.submit(row)
+        answer = self._last_event(own)
+        if answer["kind"] == EventKind.REJECTED:
+            name = CommandKind(kind).name
+            raise Refusal("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
+        return answer
+
+    def _last_event(self, participant: int) -> np.void:
+        """The newest event of a participant, which has one."""
+        for rows in self._core.journal.backward(self._core.gate):
+            own = rows[rows["participant"] == participant]
+            if len(own):
+                return own[-1]
+        raise AssertionError("a command is answered")

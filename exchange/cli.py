@@ -16,10 +16,6 @@ from serl.exchange.errors import ConfigError
 DEFAULT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
-REACH_MS = 2000
-"""After which nobody is there."""
-ANSWER_MS = 60_000
-"""Of an exchange that is there: a first kill or purge waits for the full rule book to load."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -127,37 +123,13 @@ def compile_ahead() -> None:
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 
-def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> Any:
+def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> list[Any]:
     """What the exchange answers to a `Kind`, by its name, on one of its sockets; `curve`: a key folder."""
-    import zmq
+    from serl.exchange.asking import asking
+    from serl.exchange.wire import Kind
 
-    from serl.exchange.config import socket_endpoints
-    from serl.exchange.errors import SerlError
-    from serl.exchange.keys import read_keys
-    from serl.exchange.wire import Kind, pack, unpack
-
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    dealer = context.socket(zmq.DEALER)
-    dealer.linger, dealer.immediate, dealer.sndtimeo = 0, True, REACH_MS
-    try:
-        if curve is not None:
-            read_keys(curve).open(dealer)
-        dealer.connect(socket_endpoints(endpoint)[socket])
-        dealer.send(pack(Kind[kind], 1, *arguments))
-        if not dealer.poll(ANSWER_MS):
-            raise SerlError(
-                f"the exchange at {endpoint} has been asked and has said nothing for {ANSWER_MS // 1000} s: it may be compiling its full rule "
-                "book, and answers behind that; ask it with `serl exchange status`"
-            )
-        reply = unpack(dealer.recv())
-    except zmq.Again:
-        encrypted = "" if curve else "; one with keys is reached with --curve"
-        raise SerlError(f"no exchange answers at {endpoint}; start one with `serl exchange start`{encrypted}") from None
-    finally:
-        context.destroy(0)
-    if reply[0] == Kind.ERROR:
-        raise SerlError(f"{reply[1]}: {reply[2]}")
-    return reply
+    with asking(endpoint, socket, curve) as ask:
+        return ask(Kind[kind], *arguments)
 
 
 Asking = Callable[..., Any]

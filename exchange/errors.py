@@ -11,3 +11,15 @@ class ConfigError(SerlError, ValueError):
 
 class JournalError(SerlError, RuntimeError):
     """A journal that cannot be used as it is."""
+
+
+class ExchangeAway(SerlError, ConnectionError):
+    """Nobody answers at the endpoint."""
+
+
+class Refused(SerlError, RuntimeError):
+    """A message that the exchange could not take; it changed nothing. `code` is the protocol's."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
