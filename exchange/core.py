@@ -163,6 +163,9 @@ class Core:
         counter = self.gate.counter
         snapshot_sequence = self._load_snapshot()
         first_event = self._open_events()
+        for participant, entry in enumerate(self.journal.participants):
+            if entry.get("operator"):  # older journals do not say
+                self.market.grant_operator(participant)
         executed, dropped = 0, 0
         paths = [path for path in self.journal.segments("commands") if self._follows(path, snapshot_sequence)]
         for path in paths:

@@ -21,6 +21,8 @@ from serl.exchange.wire import Kind, Refusal, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
 
+OWN_NAME = "\u0000exchange"
+
 
 class Sessions:
     """The sessions of one exchange, in the gate's arrays; slots are found by ZeroMQ routing number."""
@@ -40,8 +42,7 @@ class Sessions:
         self._cancel: dict[int, bool] = {}
         self._goodbye: list[tuple[int, bytes]] = []
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
-        for number in range(len(self._numbers)):
-            self._admit(number)
+        self._admit_again()
 
     @property
     def count(self) -> int:
@@ -105,21 +106,31 @@ class Sessions:
         if number >= len(self._gate.session_of):
             raise Refusal("login", f"all {number} participants (participants_max) exist; log in under a known name")
         self._numbers[name] = number
-        self._core.journal.participants.append({"name": name, "cancel_on_disconnect": False})
-        self._admit(number)
+        operator = self._may_operate(name)
+        self._core.journal.participants.append({"name": name, "cancel_on_disconnect": False, "operator": operator})
+        if operator:
+            self._core.market.grant_operator(number)
         return number
 
-    def _admit(self, participant: int) -> None:
-        name = self._core.journal.participants[participant]["name"]
+    def _admit_again(self) -> None:
+        """Makes operators of those who are to be now. The journal's commands were theirs who were operators then: where these are others,
+        a restart is not to execute them again."""
+        known = self._core.journal.participants
+        operators = [self._may_operate(entry["name"]) for entry in known]
+        self._core.market.state.operator[: len(known)] = operators
+        if operators != [entry.get("operator") for entry in known]:
+            self._core.save_snapshot()
+            for entry, operator in zip(known, operators, strict=True):
+                entry["operator"] = operator
+            self._core.journal.save_participants()
+
+    def _may_operate(self, name: str) -> bool:
         login = self._config.login
-        if name in login.operators or not login.tokens:
-            self._core.market.grant_operator(participant)
+        return name == OWN_NAME or name in login.operators or not login.tokens
 
     def own_participant(self) -> int:
         """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
-        number = self.participant("\u0000exchange")
-        self._core.market.grant_operator(number)
-        return number
+        return self.participant(OWN_NAME)
 
     def participant(self, name: str) -> int:
         """The number of a participant, whether it has logged in already or not."""

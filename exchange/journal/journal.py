@@ -1,7 +1,7 @@
 """The journal folder: command segments, event segments, snapshots, and who the participants are.
 
 meta.json                      symbols, salt of the row checks, epoch
-participants.json              names in the order of their numbers, and who asked for cancel-on-disconnect
+participants.json              names in the order of their numbers, who is an operator, who asked for cancel-on-disconnect
 commands-000000000001.rows     COMMAND rows from that sequence on: the truth
 events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
 snapshot-000000000000.npz      the market after that command: where a restart begins

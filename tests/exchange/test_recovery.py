@@ -12,9 +12,9 @@ from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.segment import HEAD_BYTES, read_rows
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows
+from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
-from tests.served import launch
+from tests.served import Raw, Served, launch
 
 KILLS = 20
 OPTIONS = ("--symbols", "A,B")
@@ -79,6 +79,37 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     market.submit(commands)
     assert market.state_hash() == digest
     market.validate()
+
+
+def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
+    """Neither what the exchange itself commanded; also not where another start has other operators."""
+    journal, config = tmp_path / "journal", tmp_path / "exchange.yaml"
+
+    def start_with(operators: str) -> Served:
+        config.write_text(f"login: {{tokens: {{ann: a, bob: b}}, operators: [{operators}]}}")
+        return launch(*OPTIONS, "--journal", str(journal), "--config", str(config))
+
+    def is_halted(endpoint: str, symbol: int) -> bool:
+        with connect(endpoint, "bob", token="b") as bob:
+            return bool(bob.ask(Kind.STATUS, symbol)[5][0])
+
+    served = start_with("ann")
+    with connect(served.endpoint, "ann", token="a") as ann:
+        ann.words.say(ann.session.rows(command(CommandKind.HALT, symbol=1, command_id=1)))
+        with Raw(served.endpoint, "admin") as admin:
+            admin.say(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
+            assert admin.hear()[0] != Kind.ERROR
+        assert is_halted(served.endpoint, 0) and is_halted(served.endpoint, 1)
+        hashed = ann.ask(Kind.HASH)[5]
+    for operators in ("ann", "bob", "bob"):
+        served.kill()
+        assert served.process.stdout is not None
+        served.process.stdout.close()
+        served = start_with(operators)
+        assert is_halted(served.endpoint, 0) and is_halted(served.endpoint, 1)
+        with connect(served.endpoint, "ann", token="a") as ann:
+            assert ann.ask(Kind.HASH)[5] == hashed
+    served.stop()
 
 
 def _return(endpoint: str, last_report: int) -> Any:
