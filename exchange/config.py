@@ -68,6 +68,8 @@ class SymbolConfig(_Section):
     matching: Literal["price-time", "pro-rata"] = "price-time"
     band_low_ticks: int = Field(0, ge=0)
     band_high_ticks: int = Field(0, ge=0)
+    band_ppm: int | None = Field(None, gt=0, le=1_000_000)
+    reference_ticks: int | None = Field(None, gt=0)
     band_action: Literal["reject", "auction"] = "reject"
     fees: FeesConfig = FeesConfig()
 
@@ -320,6 +322,8 @@ def _check(config: ExchangeConfig) -> None:
         raise ConfigError(
             f"limits: qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
         )
+    for symbol in config.symbols:
+        _check_band(symbol, config.limits.price_ticks_max)
     most = FEE_LOTS_MAX // config.limits.qty_lots_max
     for symbol in config.symbols:
         for rule, value in symbol.fees.rules():
@@ -332,4 +336,20 @@ def _check(config: ExchangeConfig) -> None:
         raise ConfigError(
             f"limits.message_bytes_max: {config.limits.bulk_rows_max} bulk rows need "
             f"{config.limits.bulk_rows_max * 64 + 16} bytes, got {config.limits.message_bytes_max}"
+        )
+
+
+def _check_band(symbol: SymbolConfig, price_ticks_max: int) -> None:
+    where = f"symbols.{symbol.name}"
+    if symbol.band_ppm is not None and (symbol.band_low_ticks or symbol.band_high_ticks):
+        raise ConfigError(
+            f"{where}.band_ppm: a band that follows the market, or band_low_ticks and band_high_ticks that stay, is due; got both"
+        )
+    if symbol.reference_ticks is not None and symbol.band_ppm is None:
+        raise ConfigError(
+            f"{where}.reference_ticks: only a band_ppm has a reference, and there is none; say it as well"
+        )
+    if (symbol.reference_ticks or 0) >= price_ticks_max:
+        raise ConfigError(
+            f"{where}.reference_ticks: a price below limits.price_ticks_max ({price_ticks_max}) is due, got {symbol.reference_ticks}"
         )

@@ -57,7 +57,7 @@ class Core:
         self.journal.salt(self.gate)
         self.socket = 0  # raw handle of the orders socket; 0 while there is none: then there is no session either
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that end a turn; the exchange fills it in
-        self.before_rotation: Callable[[], None] = lambda: None
+        self.before_rotation: list[Callable[[], None]] = []  # who reads the current event segment
         try:
             self.recovery = self._recover()
         except BaseException:
@@ -113,7 +113,8 @@ class Core:
     def make_room(self, need: int) -> None:
         """Does what the compiled code asked for: a new event segment, a larger market, a new command segment."""
         if need == EVENT_ROOM:
-            self.before_rotation()
+            for read in self.before_rotation:
+                read()
             self.journal.rotate_events(self.gate, self.event_sequence + 1)
             self.attach()
         elif need == MARKET_ROOM:

@@ -1,5 +1,5 @@
 """The exchange's own clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, the end of the day,
-orders that expire.
+orders that expire, bands that follow the market.
 
 Its commands carry the time at which they were due, so that a day has the same tape whatever its speed. A phase that would begin with
 an auction waits while the symbol is halted, and begins behind its RESUME.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, Due
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
@@ -19,11 +20,20 @@ from serl.exchange.settings import account_rows, rule_rows
 
 
 class Daytime:
-    """What is due when, of all symbols. `own` gives the participant whose commands these are."""
+    """What is due when, of all symbols. `own` gives the participant whose commands these are, `now_ns` the time, `arrives_ns` when the
+    next command that is on its way arrives."""
 
-    def __init__(self, core: Core, config: ExchangeConfig, own: Callable[[], int], now_ns: int) -> None:
+    def __init__(
+        self,
+        core: Core,
+        config: ExchangeConfig,
+        own: Callable[[], int],
+        now_ns: Callable[[], int],
+        arrives_ns: Callable[[], int],
+    ) -> None:
         self._core, self._own = core, own
-        self._calendar = Calendar(config, now_ns)
+        self._calendar = Calendar(config, now_ns())
+        self._bands = Bands(core, config, now_ns, arrives_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
         self._scheduled = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
         self._stopped_ns = self._now_ns  # the last that was done before this start
@@ -33,10 +43,11 @@ class Daytime:
     def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
         """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
         was stopped."""
+        self._bands.begin(now_ns)
         rows: list[Rows] = []
         market = self._core.market
         for number, symbol in enumerate(config.symbols):
-            rows += rule_rows(symbol, number, market.state.symbols[number])
+            rows += rule_rows(symbol, number, market.state.symbols[number], config.limits.price_ticks_max)
         accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.until(now_ns))
@@ -70,7 +81,7 @@ class Daytime:
         if self._resumed():
             return self._now_ns
         expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
-        return min(self._calendar.next_ns, expiry_ns, *self._ends_ns.values())
+        return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
         """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
@@ -84,6 +95,8 @@ class Daytime:
                 )
             elif self._calendar.next_ns <= time_ns:
                 self._do(self._calendar.pop())
+            elif self._bands.next_ns <= time_ns:
+                self._send(self._bands.rows(time_ns), time_ns)
             else:
                 self._send(self._ended(time_ns) or [command(CommandKind.TIME)], time_ns)
 

@@ -47,7 +47,7 @@ class Exchange:
         self.core = Core(config, folder)
         self.clock = Clock(self.core.gate, config.clock)
         self.core.socket = self._sockets["orders"].underlying
-        self.core.before_rotation = self._publish
+        self.core.before_rotation.append(self._publish)
         self.inbound = Inbound(self.core, self.clock)
         self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"], self.inbound)
         names = [symbol.name for symbol in config.symbols]
@@ -59,7 +59,9 @@ class Exchange:
             self.lockstep = Lockstep(
                 self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
             )
-        self.daytime = Daytime(self.core, config, self.sessions.own_participant, self.clock.now_ns())
+        self.daytime = Daytime(
+            self.core, config, self.sessions.own_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+        )
         if self.lockstep is not None:
             self.lockstep.daytime = self.daytime
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep)

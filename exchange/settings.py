@@ -11,6 +11,7 @@ from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
+    LAST_TICKS,
     LOT,
     MAKER_FEE,
     MATCHING,
@@ -22,27 +23,45 @@ from serl.exchange.records import (
     Setting,
     command,
 )  # fmt: skip
+from serl.exchange.reference_price import band, middle
 
 LIMITS = [setting for setting in Setting if setting not in (Setting.SELF_TRADE, Setting.KILLED)]
 """Settings that are the configuration's alone; the others are a participant's or an operator's as well."""
 
 
-def rule_rows(symbol: SymbolConfig, number: int, known: NDArray[np.int64]) -> list[Rows]:
+def rule_rows(symbol: SymbolConfig, number: int, known: NDArray[np.int64], price_ticks_max: int) -> list[Rows]:
     """RULE rows where the symbol's rules differ from those that the market knows: `known`, its row of Snapshot.symbols, int64
     (SYMBOL_COLUMNS,). ConfigError if its tick table has no room beside the one that is known."""
     said = [
         (Rule.LOT, LOT, symbol.lot_multiple), (Rule.MATCHING, MATCHING, int(symbol.matching == "pro-rata")),
-        (Rule.BAND_LOW, BAND_LOW, symbol.band_low_ticks), (Rule.BAND_HIGH, BAND_HIGH, symbol.band_high_ticks),
         (Rule.BAND_ACTION, BAND_ACTION, int(symbol.band_action == "auction")),
     ]  # fmt: skip
     said += [(rule, MAKER_FEE + place, value) for place, (rule, value) in enumerate(symbol.fees.rules())]
     rows = [_rule(number, rule, value) for rule, column, value in said if known[column] != value]
+    rows += band_rows(number, known, _first_band(symbol, known, price_ticks_max))
     starts, multiples = known[TICKS::2].tolist(), known[TICKS + 1 :: 2].tolist()
     table = {start: multiple for start, multiple in zip(starts, multiples, strict=True) if multiple}
     wanted = _tick_table(symbol, table)
     return rows + [
         _rule(number, Rule.TICK, wanted[start], start) for start in wanted if wanted[start] != table.get(start)
     ]
+
+
+def band_rows(number: int, known: NDArray[np.int64], band_ticks: tuple[int, int]) -> list[Rows]:
+    """RULE rows that give a symbol a band of (low, high), 0 for none, where it is not what the market knows (as of rule_rows)."""
+    said = zip((Rule.BAND_LOW, Rule.BAND_HIGH), (BAND_LOW, BAND_HIGH), band_ticks, strict=True)
+    return [_rule(number, rule, value) for rule, column, value in said if known[column] != value]
+
+
+def _first_band(symbol: SymbolConfig, known: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
+    """The band at a start. One that follows the market stays where it is; if it was none of this width, the last trade is its
+    reference, or what the configuration says."""
+    if symbol.band_ppm is None:
+        return symbol.band_low_ticks, symbol.band_high_ticks
+    known_band = int(known[BAND_LOW]), int(known[BAND_HIGH])
+    if known_band == band(int(middle(*known[[BAND_LOW, BAND_HIGH]])), symbol.band_ppm, price_ticks_max) != (0, 0):
+        return known_band
+    return band(int(known[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
 
 
 def _tick_table(symbol: SymbolConfig, known: dict[int, int]) -> dict[int, int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.errors import JournalError
 from serl.exchange.gateway.gate import APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, REPORTED, SALT, Gate
@@ -238,17 +239,23 @@ class Journal:
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
     def trades(self, symbol: int, count: int, gate: Gate) -> Rows:
-        """The last `count` trades of a symbol as EVENT rows (the resting side of a match, or a PRINT), oldest first."""
+        """The last `count` trades of a symbol as EVENT rows, oldest first."""
         found: list[Rows] = []
         missing = count
         for rows in self.backward(gate):
             if missing <= 0:
                 break
-            matched = (rows["kind"] == EventKind.FILL) & (rows["flags"] & EventFlag.MAKER > 0)
-            trades = rows[(rows["symbol"] == symbol) & (matched | (rows["kind"] == EventKind.PRINT))]
+            trades = rows[(rows["symbol"] == symbol) & is_trade(rows)]
             found.append(trades[-missing:])
             missing -= len(found[-1])
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
+
+
+def is_trade(rows: Rows) -> NDArray[np.bool_]:
+    """Which EVENT rows are trades: the resting side of a match, or a PRINT. bool (n,)."""
+    matched = (rows["kind"] == EventKind.FILL) & (rows["flags"] & EventFlag.MAKER > 0)
+    trades: NDArray[np.bool_] = matched | (rows["kind"] == EventKind.PRINT)
+    return trades
 
 
 def _used(rows: Rows, first_sequence: int) -> int:

@@ -9,6 +9,7 @@ from serl.exchange.config import ExchangeConfig, time_of_day_ns
 from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
 from serl.exchange.gateway.gate import APPENDED
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import PHASE, CommandKind, Rows, Side, command
 
 SECOND_NS = 10**9
@@ -32,7 +33,7 @@ class Exchange:
     def __init__(self, core: Core, config: ExchangeConfig, now_ns: int) -> None:
         self.core = core
         core.market.grant_operator(OWN)
-        self.daytime = Daytime(core, config, lambda: OWN, now_ns)
+        self.daytime = Daytime(core, config, lambda: OWN, lambda: now_ns, lambda: NEVER)
         self._first = self._appended
         self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
         self.daytime.begin(config, self._names.__getitem__, now_ns)

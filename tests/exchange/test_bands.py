@@ -1,0 +1,272 @@
+"""Bands that follow the market: the rule of the reference, and the exchange that goes by it."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.clients.blocking import connect
+from serl.clients.errors import Rejected
+from serl.exchange.config import load_config
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule, Side, command
+from serl.exchange.reference_price import PPM, WINDOW_S, Window, band, middle, replaces
+from tests.exchange.clockwork import ANN, OWN, SECOND_NS, Exchange, at, entries, exchange
+from tests.exchange.test_recovery import journaled
+from tests.served import start_exchange
+
+FIVE_PERCENT: dict[str, object] = {"band_ppm": 50_000, "reference_ticks": 1000}
+AROUND_1000 = (950, 1050)
+
+
+def known_band(served: Exchange, symbol: int = 0) -> tuple[int, int]:
+    low, high = served.core.market.state.symbols[symbol, [BAND_LOW, BAND_HIGH]].tolist()
+    return low, high
+
+
+def bands(served: Exchange) -> list[tuple[int, int, int]]:
+    """(time_ns, rule, price_ticks) of each that was sent for symbol 0."""
+    rows = served.sent(CommandKind.RULE)
+    return [
+        (int(row["time_ns"]), int(row["flags"]), int(row["price_ticks"]))
+        for row in rows
+        if row["symbol"] == 0 and row["flags"] in (Rule.BAND_LOW, Rule.BAND_HIGH)
+    ]
+
+
+def moved(time_ns: int, low: int, high: int) -> list[tuple[int, int, int]]:
+    return [(time_ns, Rule.BAND_LOW, low), (time_ns, Rule.BAND_HIGH, high)]
+
+
+@pytest.mark.parametrize(
+    ("reference", "ppm", "most", "low_high"),
+    [
+        (1000, 50_000, 10_000, (950, 1050)),
+        (1009, 50_000, 10_000, (959, 1059)),  # 50.45 ticks
+        (1010, 50_000, 10_000, (959, 1061)),  # 50.5 ticks
+        (7, 50_000, 10_000, (6, 8)),  # 0.35 ticks
+        (1000, PPM, 10_000, (0, 2000)),
+        (9800, 50_000, 10_000, (9600, 10_000)),
+        (0, 50_000, 10_000, (0, 0)),
+    ],
+)
+def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low_high: tuple[int, int]) -> None:
+    assert band(reference, ppm, most) == low_high
+    low, high = np.array(low_high).reshape(2, 1)
+    assert middle(low, high) == [reference]
+
+
+@pytest.mark.parametrize(
+    ("mean", "reference", "does"),
+    [
+        (1010, 1000, True),
+        (1009, 1000, False),
+        (990, 1000, True),
+        (991, 1000, False),
+        (51, 50, True),
+        (50, 50, False),
+        (0, 1000, False),
+        (1, 0, True),
+        (0, 0, False),
+    ],
+)
+def test_a_reference_is_replaced_from_one_percent_on(mean: int, reference: int, does: bool) -> None:
+    assert replaces(np.array([mean]), np.array([reference])) == [does]
+
+
+def test_the_window_holds_five_minutes() -> None:
+    """Against the trades themselves; each second's are of the two symbols at random, with gaps of up to 400 seconds."""
+    rng = np.random.default_rng(7)
+    window = Window(2)
+    times = np.cumsum(rng.choice([0.3, 1.0, 40.0, 400.0], 600, p=[0.6, 0.3, 0.09, 0.01]) * SECOND_NS).astype(np.int64)
+    symbols, prices = rng.integers(0, 2, 600), rng.integers(900, 1100, 600)
+    for start in range(0, 600, 7):
+        part = slice(start, start + 7)
+        window.add(symbols[part], times[part], prices[part])
+        second = int(times[part][-1]) // SECOND_NS + int(rng.integers(0, 3))
+        window.advance(second)
+        kept = (times[: part.stop] // SECOND_NS > second - WINDOW_S) & (times[: part.stop] <= times[part][-1])
+        for symbol in range(2):
+            inside = prices[: part.stop][kept & (symbols[: part.stop] == symbol)]
+            assert window.means()[symbol] == (np.floor(inside.mean() + 0.5) if len(inside) else 0)
+    window.clear(np.array([0]))
+    assert window.means()[0] == 0 and not window.is_empty
+    window.advance(second + WINDOW_S)
+    assert window.is_empty
+
+
+def test_the_band_follows_the_mean_of_the_trades(tmp_path: Path) -> None:
+    start = at("10:00")
+    with exchange(tmp_path, start, FIVE_PERCENT) as served:
+        assert bands(served) == moved(start, *AROUND_1000)
+        served.trade(start + SECOND_NS // 2, 1018)
+        served.trade(start + SECOND_NS, 1020)
+        served.daytime.run(at("10:00:29"))
+        assert known_band(served) == AROUND_1000, "a reference holds for 30 seconds"
+        served.daytime.run(at("10:00:30"))
+        assert bands(served)[2:] == moved(at("10:00:30"), 968, 1070), "around 1019, by 50.95 ticks"
+        served.trade(at("10:01"), 1029)
+        served.trade(at("10:01"), 1039)
+        served.daytime.run(at("10:04:59"))
+        assert known_band(served) == (968, 1070), "the mean of 1018, 1020, 1029, 1039 is 1026.5: not 1 % away"
+        served.daytime.run(at("10:05:30"))
+        assert bands(served)[4:] == moved(at("10:05:02"), 982, 1086), "the mean is 1034, without 1018 and 1020"
+        served.daytime.run(at("12:00"))
+        assert known_band(served) == (982, 1086), "without trades it stays"
+        served.send(CommandKind.NEW, at("12:00"), ANN, side=Side.BUY, qty_lots=1, price_ticks=981)
+        assert not len(served.core.market.orders())
+
+
+def test_without_a_reference_there_is_no_band_until_there_are_trades(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), {"band_ppm": 50_000}, {}) as served:
+        served.daytime.run(at("11:00"))
+        served.trade(at("11:00"), 500)
+        served.daytime.run(at("11:00:10"))
+        assert bands(served) == moved(at("11:00:01"), 475, 525)
+        assert known_band(served, 1) == (0, 0)
+
+
+def test_an_auction_is_the_next_reference(tmp_path: Path) -> None:
+    """At once, also if it is less than 1 % away; the mean is then of the trades since."""
+    symbol = FIVE_PERCENT | {"day": entries("09:30 pre_open", "10:00 continuous", "16:00 closed")}
+    with exchange(tmp_path, at("09:50"), symbol) as served:
+        served.trade(at("09:59"), 1004)
+        served.daytime.run(at("10:00"))
+        assert bands(served)[2:] == moved(at("10:00"), 954, 1054)
+        served.trade(at("10:00:10"), 1044)
+        served.daytime.run(at("10:00:29"))
+        assert known_band(served) == (954, 1054)
+        served.daytime.run(at("10:00:31"))
+        assert bands(served)[4:] == moved(at("10:00:30"), 992, 1096), "the auction's own trades are not of the mean"
+
+
+def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> None:
+    symbol = FIVE_PERCENT | {"band_action": "auction", "volatility_s": 60}
+    with exchange(tmp_path, at("10:00"), symbol) as served:
+        served.trade(at("10:00"), 1049)
+        served.trade(at("10:01"), 1100)
+        assert served.phase() == Phase.VOLATILITY
+        served.daytime.run(at("10:01:59"))
+        assert known_band(served) == AROUND_1000, "while trading is interrupted the reference stays, whatever the mean"
+        served.daytime.run(at("10:02"))
+        assert served.phase() == Phase.CONTINUOUS
+        assert bands(served)[2:] == moved(at("10:02"), 1045, 1155)
+        served.trade(at("10:02:01"), 1149)
+        assert served.phase() == Phase.CONTINUOUS
+        served.trade(at("10:02:02"), 1156)
+        assert served.phase() == Phase.VOLATILITY
+
+
+def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
+        time_ns = at("10:00:07") + 5
+        served.send(CommandKind.PHASE, time_ns, OWN, flags=Phase.INTRADAY)
+        served.trade(time_ns, 1050)
+        served.send(CommandKind.UNCROSS, time_ns + 1, OWN)
+        assert served.daytime.next_ns == time_ns + 1
+        served.daytime.run(time_ns + 1)
+        assert bands(served)[2:] == moved(time_ns + 1, 997, 1103)
+
+
+def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
+        served.trade(at("10:00:01"), 1040)
+        served.daytime.run(at("10:00:40"))
+        assert known_band(served) == (988, 1092)
+        served.daytime.run(at("10:01"))
+        served.trade(at("10:01") + 1, 1090)
+    with exchange(tmp_path, at("10:02"), FIVE_PERCENT) as served:
+        assert not bands(served)
+        served.daytime.run(at("10:03"))
+        assert bands(served) == moved(at("10:02:30"), 1012, 1118), (
+            "the mean is 1065, and at a start a reference holds for 30 seconds"
+        )
+    with exchange(tmp_path, at("10:04"), FIVE_PERCENT | {"band_ppm": 100_000}) as served:
+        assert known_band(served) == (981, 1199), "of another width, around the last trade"
+    with exchange(tmp_path, at("10:05"), {}) as served:
+        assert known_band(served) == (0, 0)
+
+
+def test_looks_where_nothing_happens_are_left_out(tmp_path: Path) -> None:
+    with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
+        served.daytime.run(at("10:00:02"))
+        assert served.daytime.next_ns > at("23:00")
+        served.trade(at("15:00"), 1001)
+        assert served.daytime.next_ns == at("15:00:01")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "word"),
+    [
+        ({"band_ppm": 50_000, "band_high_ticks": 1100}, "band_low_ticks and band_high_ticks that stay"),
+        ({"band_ppm": 0}, "greater than 0"),
+        ({"band_ppm": -1}, "greater than 0"),
+        ({"band_ppm": 1_000_001}, "1000000"),
+        ({"reference_ticks": 1000}, "only a band_ppm has a reference"),
+        ({"band_ppm": 50_000, "reference_ticks": 0}, "greater than 0"),
+        ({"band_ppm": 50_000, "reference_ticks": 1 << 50}, "price_ticks_max"),
+    ],
+)
+def test_bad_bands_are_told(symbol: dict[str, object], word: str) -> None:
+    with pytest.raises(ConfigError, match=f"symbols.*{word}"):
+        load_config(None, {"symbols": [{"name": "AMZN", **symbol}]})
+
+
+@pytest.mark.parametrize("step_s", [1, 77, 240])
+def test_in_lockstep_the_band_moves_at_its_time_whatever_the_steps(tmp_path: Path, step_s: int) -> None:
+    """Also in between commands that are on their way, all of them in one step."""
+    config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", **FIVE_PERCENT}]}
+    journal = tmp_path / "journal"
+    trades = [(100 * SECOND_NS + 1, 1020), (120 * SECOND_NS, 1060), (131 * SECOND_NS, 985), (131 * SECOND_NS, 1092)]
+    with (
+        start_exchange(symbols="", clock="", config=config, folder=tmp_path, journal=journal) as served,
+        connect(served.endpoint, "ann", rows=True) as ann,
+    ):
+        ann.turn(1)
+        rows = np.concatenate(
+            [
+                command(CommandKind.NEW, side=side, qty_lots=1, price_ticks=price_ticks, time_ns=time_ns)
+                for time_ns, price_ticks in trades
+                for side in (Side.SELL, Side.BUY)
+            ]
+        )
+        rows["command_id"] = 1 + np.arange(len(rows))
+        ann.words.say(ann.session.rows(rows))
+        for second in range(step_s, 241, step_s):
+            ann.turn(second * SECOND_NS)
+        assert ann.trades("AMZN")[-1][2] == 1092, "at 131 seconds, at the edge of the band of that time; 985 is outside"
+        assert len(ann.trades("AMZN")) == 3
+    sent = journaled(journal)
+    sent = sent[sent["kind"] == CommandKind.RULE]
+    places = list(zip(sent["time_ns"].tolist(), sent["price_ticks"].tolist(), strict=True))
+    assert places[:6] == [
+        (second * SECOND_NS, price)
+        for second, pair in ((0, AROUND_1000), (101, (969, 1071)), (131, (988, 1092)))
+        for price in pair
+    ]
+
+
+def test_a_served_band_follows_the_market_across_a_crash(tmp_path: Path) -> None:
+    clock = {"kind": "scaled", "start": "10:00", "speed": 100.0}
+    config: dict[str, object] = {"clock": clock, "symbols": [{"name": "AMZN", **FIVE_PERCENT}], "full_rule_book": True}
+    journal = tmp_path / "journal"
+    with (
+        start_exchange(symbols="", clock="", config=config, folder=tmp_path, journal=journal) as served,
+        connect(served.endpoint, "ann") as ann,
+    ):
+        ann.sell("AMZN", 1, 1040)
+        ann.buy("AMZN", 1, 1040)
+        deadline = time.monotonic() + 30
+        while (journaled(journal)["kind"] == CommandKind.RULE).sum() < 4:
+            assert time.monotonic() < deadline, "the band did not move"
+            time.sleep(0.05)
+        served.kill()
+    with (
+        start_exchange(symbols="", clock="", config=config, folder=tmp_path, journal=journal) as served,
+        connect(served.endpoint, "bob") as bob,
+    ):
+        bob.sell("AMZN", 1, 1092)
+        with pytest.raises(Rejected, match="OUTSIDE_BAND"):
+            bob.sell("AMZN", 1, 1093)
+    assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "none was given twice"
