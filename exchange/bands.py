@@ -78,7 +78,7 @@ class Bands:
         prices, self._auctions = self._auctions, self._no_prices()
         if time_ns >= self._look_ns:
             prices = np.where(prices, prices, self._means(time_ns))
-            # a fast clock may be ahead by seconds: it is not looked for each of them
+            # a fast clock may be seconds ahead: they are not looked at one by one
             self._look_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
         self._since_ns[prices > 0] = time_ns
         known = self._core.market.state.symbols
