@@ -10,7 +10,7 @@ from typing import Any, Literal
 from zoneinfo import available_timezones
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, field_validator
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
@@ -64,7 +64,7 @@ class SymbolConfig(_Section):
     auction_every_s: float = Field(0, ge=0)
     volatility_s: float = Field(300, gt=0)
     lot_multiple: int = Field(1, ge=1)
-    tick_table: dict[int, int] = Field({}, max_length=TICK_ENTRIES_MAX)
+    tick_table: dict[NonNegativeInt, PositiveInt] = Field({}, max_length=TICK_ENTRIES_MAX)
     matching: Literal["price-time", "pro-rata"] = "price-time"
     band_low_ticks: int = Field(0, ge=0)
     band_high_ticks: int = Field(0, ge=0)
@@ -90,7 +90,8 @@ class SymbolConfig(_Section):
 
 
 class AccountConfig(_Section):
-    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency and message rate instead of everybody's."""
+    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency and message rate instead of everybody's, its
+    fees instead of the symbols'."""
 
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
@@ -101,6 +102,7 @@ class AccountConfig(_Section):
     collar_ticks: int = Field(0, ge=0)
     orders_open_max: int = Field(0, ge=0)
     position_lots_max: int = Field(0, ge=0)
+    fees: FeesConfig | None = None
 
     @property
     def has_limits(self) -> bool:
@@ -112,7 +114,8 @@ class AccountConfig(_Section):
         """As ACCOUNT commands take them; none where has_limits is not."""
         if not self.has_limits:
             return []
-        values = self.model_dump() | {"self_trade": SelfTrade[self.self_trade.upper()]}
+        values = self.model_dump() | (self.fees or FeesConfig()).model_dump()
+        values |= {"self_trade": SelfTrade[self.self_trade.upper()], "own_fees": self.fees is not None}
         return [(setting, int(values[setting.name.lower()])) for setting in Setting if setting.name.lower() in values]
 
 
@@ -325,11 +328,13 @@ def _check(config: ExchangeConfig) -> None:
     for symbol in config.symbols:
         _check_band(symbol, config.limits.price_ticks_max)
     most = FEE_LOTS_MAX // config.limits.qty_lots_max
-    for symbol in config.symbols:
-        for rule, value in symbol.fees.rules():
+    schedules = {f"symbols.{symbol.name}": symbol.fees for symbol in config.symbols}
+    schedules |= {f"accounts.{name}": account.fees for name, account in config.accounts.items() if account.fees}
+    for owner, fees in schedules.items():
+        for rule, value in fees.rules():
             if abs(value) > most:
                 raise ConfigError(
-                    f"symbols.{symbol.name}.fees.{rule.name.lower()}: -{most} to {most} (2^62 / qty_lots_max) is due, so that a fee "
+                    f"{owner}.fees.{rule.name.lower()}: -{most} to {most} (2^62 / qty_lots_max) is due, so that a fee "
                     f"cannot overflow; got {value}"
                 )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:

@@ -31,7 +31,7 @@ from serl.exchange.journal.rows import count_whole, find_whole
 from serl.exchange.journal.segment import Segment, read_head
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.exchange.records import ACCOUNT_COLUMNS, COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
 
 SNAPSHOT_FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
@@ -215,7 +215,7 @@ class Core:
                 values = dict(np.load(path, allow_pickle=False))
             except (ValueError, OSError, zipfile.BadZipFile):
                 continue
-            if SNAPSHOT_FIELDS - values.keys():
+            if SNAPSHOT_FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
                 continue  # of an older version: the journal has it all
             counter = self.gate.counter
             counter[NOW] = values.pop("now_ns")

@@ -15,7 +15,7 @@ from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.gate import NOW
 from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
-from serl.exchange.records import PHASE, CommandKind, Phase, Rows, command
+from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
 
 
@@ -117,8 +117,8 @@ class Daytime:
     def _has_to_wait(self, number: int, phase: int) -> bool:
         """Whether a phase would begin with an auction of a halted symbol, which is rejected."""
         state = self._core.market.state
-        collects = Phase.CONTINUOUS < state.symbols[number, PHASE] < Phase.CLOSED
-        return bool(state.halted[number] and collects and phase in (Phase.CONTINUOUS, Phase.CLOSED))
+        collects = state.symbols[number, PHASE] in COLLECTING
+        return bool(state.halted[number] and collects and phase not in COLLECTING)
 
     def _resumed(self) -> list[int]:
         """Symbols whose phase has waited for the end of their halt, which is there."""

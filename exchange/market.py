@@ -27,6 +27,7 @@ from serl.exchange.kernel.state import (
     ORDER_NUMBER,
     ORDERS_MAX,
     ORDERS_OPEN,
+    OWN_FEES,
     PRICE_MAX,
     QTY_MAX,
     WANTS_FAR,
@@ -40,6 +41,7 @@ from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
 from serl.exchange.records import (
     ALL_SYMBOLS,
     CASH_MAX,
+    COLLECTING,
     COMMAND,
     EVENT,
     FEE_COLUMNS,
@@ -48,6 +50,7 @@ from serl.exchange.records import (
     HIGH_TICKS,
     LAST_TICKS,
     LEVEL,
+    LIMIT_COLUMNS,
     LOT,
     LOW_TICKS,
     MAKER_FEE,
@@ -55,8 +58,8 @@ from serl.exchange.records import (
     PHASE,
     SPECIAL,
     CommandFlag,
-    Phase,
     Rows,
+    Setting,
     TimeInForce,
 )  # fmt: skip
 from serl.exchange.snapshot import Snapshot, participants_used
@@ -263,7 +266,8 @@ class Market:
             snapshot.accounts,
             snapshot.terms,
         )
-        state.limited[:used] = snapshot.accounts.any(axis=1)
+        state.limited[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+        state.counter[OWN_FEES] = snapshot.accounts[:, Setting.OWN_FEES].sum()
         market._restore_orders(restore_orders, snapshot.orders)
         if not _is_plain(snapshot):
             state.counter[WANTS_FULL] = 1
@@ -297,7 +301,7 @@ def indicative_now(state: State, symbol: int) -> tuple[int, int, int] | None:
 
     O(orders at the prices that cross).
     """
-    if not Phase.PRE_OPEN <= state.symbols[symbol, PHASE] <= Phase.CLOSING:
+    if state.symbols[symbol, PHASE] not in COLLECTING:
         return None
     from serl.exchange.kernel.rulebook.auction import indicative
 
@@ -331,7 +335,8 @@ def _is_plain(snapshot: Snapshot) -> bool:
         snapshot.orders["time_in_force"].max(initial=0) > TimeInForce.FOK
         or (snapshot.orders["flags"] & REDUCE_ONLY).any()
     )
-    return not (rules.any() or special or len(snapshot.specials) or snapshot.accounts.any() or snapshot.terms.any())
+    limited = snapshot.accounts[:, :LIMIT_COLUMNS].any()
+    return not (rules.any() or special or len(snapshot.specials) or limited or snapshot.terms.any())
 
 
 def _capacity(orders: int) -> int:

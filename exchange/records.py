@@ -109,7 +109,7 @@ class Queue(IntEnum):
 
 
 class Phase(IntEnum):
-    """Of a symbol's day. From PRE_OPEN to CLOSING orders are collected for an auction."""
+    """Of a symbol's day."""
 
     CONTINUOUS = 0
     PRE_OPEN = 1
@@ -118,6 +118,10 @@ class Phase(IntEnum):
     VOLATILITY = 4
     CLOSING = 5
     CLOSED = 6
+
+
+COLLECTING = range(Phase.PRE_OPEN, Phase.CLOSED)
+"""Phases in which orders are collected for an auction."""
 
 
 class HaltReason(IntEnum):
@@ -141,13 +145,20 @@ class Setting(IntEnum):
     ORDERS_OPEN_MAX = 4
     POSITION_LOTS_MAX = 5
     KILLED = 6
+    OWN_FEES = 7  # 1: those that follow, in place of the symbols'
+    MAKER_MICROTICKS = 8  # as in Rule
+    MAKER_PPM = 9
+    TAKER_MICROTICKS = 10
+    TAKER_PPM = 11
+    AUCTION_MICROTICKS = 12
+    AUCTION_PPM = 13
 
 
 class Rule(IntEnum):
     """Of a symbol."""
 
     LOT = 0
-    TICK = 1
+    TICK = 1  # order_id = from which price; 0: no entry there
     MATCHING = 2
     BAND_LOW = 3
     BAND_HIGH = 4
@@ -355,6 +366,8 @@ BALANCES = 5
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""
+LIMIT_COLUMNS = int(Setting.OWN_FEES)
+"""The first of them, which bear on what is accepted and matched; the others are the fees."""
 
 TERM_COLUMNS = len(Term) + 1
 """Columns of Snapshot.terms: values by Term, then a bit for each that was given (1 << len(Term): an unknown one)."""

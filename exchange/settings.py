@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.config import AccountConfig, SymbolConfig
-from serl.exchange.errors import ConfigError
 from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
@@ -15,7 +14,6 @@ from serl.exchange.records import (
     LOT,
     MAKER_FEE,
     MATCHING,
-    TICK_ENTRIES_MAX,
     TICKS,
     CommandKind,
     Rows,
@@ -25,13 +23,13 @@ from serl.exchange.records import (
 )  # fmt: skip
 from serl.exchange.reference_price import band, middle
 
-LIMITS = [setting for setting in Setting if setting not in (Setting.SELF_TRADE, Setting.KILLED)]
+CONFIGURED = [setting for setting in Setting if setting not in (Setting.SELF_TRADE, Setting.KILLED)]
 """Settings that are the configuration's alone; the others are a participant's or an operator's as well."""
 
 
 def rule_rows(symbol: SymbolConfig, number: int, known: NDArray[np.int64], price_ticks_max: int) -> list[Rows]:
     """RULE rows where the symbol's rules differ from those that the market knows: `known`, its row of Snapshot.symbols, int64
-    (SYMBOL_COLUMNS,). ConfigError if its tick table has no room beside the one that is known."""
+    (SYMBOL_COLUMNS,)."""
     said = [
         (Rule.LOT, LOT, symbol.lot_multiple), (Rule.MATCHING, MATCHING, int(symbol.matching == "pro-rata")),
         (Rule.BAND_ACTION, BAND_ACTION, int(symbol.band_action == "auction")),
@@ -39,11 +37,10 @@ def rule_rows(symbol: SymbolConfig, number: int, known: NDArray[np.int64], price
     said += [(rule, MAKER_FEE + place, value) for place, (rule, value) in enumerate(symbol.fees.rules())]
     rows = [_rule(number, rule, value) for rule, column, value in said if known[column] != value]
     rows += band_rows(number, known, _first_band(symbol, known, price_ticks_max))
-    starts, multiples = known[TICKS::2].tolist(), known[TICKS + 1 :: 2].tolist()
-    table = {start: multiple for start, multiple in zip(starts, multiples, strict=True) if multiple}
-    wanted = _tick_table(symbol, table)
+    table = dict(known[TICKS:].reshape(-1, 2)[known[TICKS + 1 :: 2] != 0].tolist())
+    wanted = dict.fromkeys(sorted(table), 0) | symbol.tick_table  # 0: no entry; those go first, for room
     return rows + [
-        _rule(number, Rule.TICK, wanted[start], start) for start in wanted if wanted[start] != table.get(start)
+        _rule(number, Rule.TICK, value, start) for start, value in wanted.items() if value != table.get(start)
     ]
 
 
@@ -64,30 +61,17 @@ def _first_band(symbol: SymbolConfig, known: NDArray[np.int64], price_ticks_max:
     return band(int(known[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
 
 
-def _tick_table(symbol: SymbolConfig, known: dict[int, int]) -> dict[int, int]:
-    """Multiples by the price from which they hold. A market forgets no entry: those that are no longer said repeat the one below."""
-    said, multiple, table = symbol.tick_table, 1, {}
-    for start in sorted(said.keys() | known.keys()):
-        table[start] = multiple = said.get(start, multiple)
-    if len(table) > TICK_ENTRIES_MAX:
-        raise ConfigError(
-            f"symbols.{symbol.name}.tick_table: at most {TICK_ENTRIES_MAX} prices with those that the journal's market has had, "
-            f"{sorted(known)}, are due, got {sorted(said)}; use those again, or begin with a new journal folder"
-        )
-    return table
-
-
 def _rule(symbol: int, rule: Rule, value: int, from_ticks: int = 0) -> Rows:
     return command(CommandKind.RULE, symbol=symbol, flags=rule, price_ticks=value, order_id=from_ticks)
 
 
 def account_rows(accounts: dict[int, AccountConfig], known: NDArray[np.int64]) -> list[Rows]:
     """ACCOUNT rows where settings differ from those that the market knows: `known`, Snapshot.accounts, int64 (participants,
-    ACCOUNT_COLUMNS). `accounts` by participant; one that is not among them has no limits."""
+    ACCOUNT_COLUMNS). `accounts` by participant; one that is not among them has no limits and no fees of its own."""
     rows = []
-    for participant in sorted(accounts.keys() | set(np.flatnonzero(known[:, LIMITS].any(axis=1)).tolist())):
+    for participant in sorted(accounts.keys() | set(np.flatnonzero(known[:, CONFIGURED].any(axis=1)).tolist())):
         said: Sequence[tuple[Setting, int]] = accounts[participant].settings() if participant in accounts else ()
-        for setting, value in said or [(limit, 0) for limit in LIMITS]:
+        for setting, value in said or [(setting, 0) for setting in CONFIGURED]:
             if known[participant, setting] != value:
                 rows.append(command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value))
     return rows

@@ -4,8 +4,8 @@ import numpy as np
 
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.levels import find_level
-from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, State
-from serl.exchange.records import CASH, FEE_MICRO, MICRO, PHASE, POSITION, Phase, Queue
+from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, OWN_FEES, State
+from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
 
 
 def validate(state: State) -> None:
@@ -31,6 +31,7 @@ def validate(state: State) -> None:
     _validate_table(state, open_slots)
     _validate_free(state, len(open_slots))
     _validate_balances(state)
+    _validate_accounts(state)
 
 
 def _validate_balances(state: State) -> None:
@@ -39,6 +40,13 @@ def _validate_balances(state: State) -> None:
         assert not totals[:, place].any(), f"{name} must sum to zero over participants, got {totals[:, place]}"
     rest = state.balances[..., FEE_MICRO]
     assert ((rest >= 0) & (rest < MICRO)).all(), "the rest of a fee is a whole tick or more"
+
+
+def _validate_accounts(state: State) -> None:
+    limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+    assert (state.limited == limited).all(), "an account is limited without a limit, or the other way round"
+    own = int(state.accounts[:, Setting.OWN_FEES].sum())
+    assert own == state.counter[OWN_FEES], f"{own} accounts with their own fees, {state.counter[OWN_FEES]} counted"
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.clients.book import L2Book
 from serl.clients.dashboard.ring import Ring
-from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
+from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 
 CHANNELS = ("l2", "trade", "status", "rows")
 """Of the feed; the first makes the book, the last the order flow."""
@@ -70,7 +70,7 @@ class SymbolView:
     @property
     def collects(self) -> bool:
         """Whether orders are collected for an auction."""
-        return self.phase is not None and Phase.PRE_OPEN <= self.phase <= Phase.CLOSING
+        return self.phase in COLLECTING
 
     def take_indicative(self, items: list[int]) -> None:
         """As the exchange answers it; an answer that comes when the auction is over says nothing."""

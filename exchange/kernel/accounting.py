@@ -3,8 +3,9 @@
 from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel.state import State
-from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, HAS_FEES, MICRO, POSITION
+from serl.exchange.kernel.names import S_FEES, S_OWN_FEES
+from serl.exchange.kernel.state import OWN_FEES, State
+from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, HAS_FEES, MAKER_FEE, MICRO, POSITION
 
 EXACT_FLOAT = float(1 << 53)
 """Below it a float holds every integer."""
@@ -54,8 +55,11 @@ def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
 
 
 @compiled
-def _charge(balance: Any, known: Any, fee: int, lots: int, notional: int) -> None:
-    """The fee of a fill by two columns of the symbol. Parted at whole ticks, so that nothing overflows before cash would."""
+def _charge(balance: Any, account: Any, known: Any, fee: int, lots: int, notional: int) -> None:
+    """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that nothing
+    overflows before cash would."""
+    if account[S_OWN_FEES]:
+        known, fee = account, fee + S_FEES - MAKER_FEE
     per_lot, ppm = known[fee], known[fee + 1]
     micro = balance[FEE_MICRO] + lots * per_lot + notional % MICRO * ppm
     balance[FEE] += notional // MICRO * ppm + micro // MICRO
@@ -66,11 +70,11 @@ def _charge(balance: Any, known: Any, fee: int, lots: int, notional: int) -> Non
 def settle_trade(
     state: State, symbol: int, buyer: int, seller: int, price: int, lots: int, buyer_fee: int, seller_fee: int
 ) -> None:
-    """Shares to the buyer, cash to the seller, fees by these columns of the symbol from both."""
+    """Shares to the buyer, cash to the seller, fees from both: these columns of the symbol, if the account has none of its own."""
     notional = lots * price
     _take_over(state.balances[buyer, symbol], lots, notional, price)
     _take_over(state.balances[seller, symbol], -lots, -notional, price)
     known = state.symbols[symbol]
-    if known[HAS_FEES]:
-        _charge(state.balances[buyer, symbol], known, buyer_fee, lots, notional)
-        _charge(state.balances[seller, symbol], known, seller_fee, lots, notional)
+    if known[HAS_FEES] | state.counter[OWN_FEES]:
+        _charge(state.balances[buyer, symbol], state.accounts[buyer], known, buyer_fee, lots, notional)
+        _charge(state.balances[seller, symbol], state.accounts[seller], known, seller_fee, lots, notional)

@@ -1,6 +1,7 @@
 """Commands, events, reasons and the like as plain integers, which compiled code takes for constants."""
 
 from serl.exchange.records import (
+    COLLECTING,
     CommandFlag,
     CommandKind,
     EventFlag,
@@ -68,12 +69,13 @@ RESTED = int(EventKind.RESTED)
 PRIMARY = int(Peg.PRIMARY)
 MID = int(Peg.MID)
 
-PRE_OPEN = int(Phase.PRE_OPEN)
 CONTINUOUS = int(Phase.CONTINUOUS)
 CLOSING = int(Phase.CLOSING)
 CLOSED = int(Phase.CLOSED)
 VOLATILITY = int(Phase.VOLATILITY)
 OPENING = int(Phase.OPENING)
+PRE_OPEN = int(Phase.PRE_OPEN)
+FIRST_COLLECTING, LAST_COLLECTING = COLLECTING[0], COLLECTING[-1]
 
 HIDDEN_QUEUE = int(Queue.HIDDEN)
 CONDITIONAL = int(Queue.CONDITIONAL)
@@ -140,6 +142,8 @@ S_COLLAR = int(Setting.COLLAR_TICKS)
 S_ORDERS = int(Setting.ORDERS_OPEN_MAX)
 S_POSITION = int(Setting.POSITION_LOTS_MAX)
 S_KILLED = int(Setting.KILLED)
+S_OWN_FEES = int(Setting.OWN_FEES)
+S_FEES = int(Setting.MAKER_MICROTICKS)
 
 BUY = int(Side.BUY)
 

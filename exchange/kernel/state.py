@@ -70,6 +70,7 @@ COUNTING = 17  # whether open orders are counted by account
 AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20
 SETTLING_AT = 21  # the symbol of the pass that goes on
 WANTS_FAR = 22  # more far levels are due
+OWN_FEES = 23  # accounts with fees of their own
 COUNTERS = 24
 
 NEVER = (1 << 63) - 1
@@ -121,7 +122,7 @@ class State(NamedTuple):
     balances: NDArray[np.int64]  # (P, S, BALANCES)
     scratch: NDArray[np.int32]  # (2 W,)
     watched: NDArray[np.int64]  # (S,) special orders, + RULED; 0: the plain rules are all there is to it
-    limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0
+    limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0, its fees left aside
     symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS)

@@ -5,13 +5,12 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from serl.exchange.records import ACCOUNT_SELF_TRADE, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
+from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
 MARKET, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE)
 ON_ITS_WAY = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
 TRADING_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN), int(Queue.CONDITIONAL))
-COLLECTING = frozenset(range(Phase.PRE_OPEN, Phase.CLOSED))
 FEES = tuple(rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS)
 Key = tuple[int, int]
 """(participant, order_id)."""
@@ -203,10 +202,6 @@ class Book:
     def is_outside(self, price_ticks: int) -> bool:
         """Whether a price is below or above the band."""
         return price_ticks < self.band_low or 0 < self.band_high < price_ticks
-
-    def fee_microticks(self, per_lot: Rule, lots: int, price_ticks: int) -> int:
-        """Of a fill: by the rule for a lot and the one behind it, for the notional. In microticks x lots."""
-        return lots * self.fees[per_lot] + lots * price_ticks * self.fees[Rule(per_lot + 1)]
 
     def is_multiple(self, price_ticks: int) -> bool:
         """Whether a price is one of the grid."""

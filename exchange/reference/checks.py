@@ -2,6 +2,7 @@
 
 from serl.exchange.records import (
     ALL_SYMBOLS,
+    COLLECTING,
     FEE_LOTS_MAX,
     FEE_PPM_MAX,
     TICK_ENTRIES_MAX,
@@ -18,7 +19,7 @@ from serl.exchange.records import (
     Term,
     TimeInForce,
 )  # fmt: skip
-from serl.exchange.reference.book import COLLECTING, MARKET, Book, Command, Order
+from serl.exchange.reference.book import FEES, MARKET, Book, Command, Order
 from serl.exchange.reference.match import would_trade
 from serl.exchange.reference.state import State
 from serl.exchange.reference.terms import first_stop, flags_are_bad, terms_are_bad
@@ -33,8 +34,8 @@ SYMBOL_KINDS = frozenset(
 )  # fmt: skip
 CANCELLING = frozenset({CommandKind.MASS_CANCEL, CommandKind.PURGE})
 POST_ONLY, REDUCE_ONLY = int(CommandFlag.POST_ONLY), int(CommandFlag.REDUCE_ONLY)
-SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1}
-"""Of the settings that are not just 0 or more."""
+SETTING_MAX = {Setting.SELF_TRADE: int(max(SelfTrade)), Setting.KILLED: 1, Setting.OWN_FEES: 1}
+"""Of the settings that are not just 0 or more, nor fees."""
 
 
 def check_any(state: State, c: Command) -> Reason:
@@ -253,7 +254,15 @@ def _check_print(state: State, c: Command) -> Reason:
 def _is_setting(state: State, c: Command) -> bool:
     if not 0 <= c.order_id < state.limits.participants_max or c.flags >= len(Setting):
         return False
-    return 0 <= c.price_ticks <= SETTING_MAX.get(Setting(c.flags), c.price_ticks)
+    setting = Setting(c.flags)
+    if setting > Setting.OWN_FEES:
+        return _is_fee(state, Rule[setting.name], c.price_ticks)
+    return 0 <= c.price_ticks <= SETTING_MAX.get(setting, c.price_ticks)
+
+
+def _is_fee(state: State, fee: Rule, value: int) -> bool:
+    of_notional = fee in (Rule.MAKER_PPM, Rule.TAKER_PPM, Rule.AUCTION_PPM)
+    return abs(value) <= (FEE_PPM_MAX if of_notional else FEE_LOTS_MAX // state.limits.qty_lots_max)
 
 
 def _is_rule(state: State, c: Command) -> bool:
@@ -262,14 +271,12 @@ def _is_rule(state: State, c: Command) -> bool:
         case Rule.LOT:
             return 1 <= c.price_ticks <= state.limits.qty_lots_max
         case Rule.TICK:
-            room = c.order_id in ticks or len(ticks) < TICK_ENTRIES_MAX
-            return c.price_ticks in prices[1:] and c.order_id in prices and room
+            room = c.order_id in ticks or len(ticks) < TICK_ENTRIES_MAX or not c.price_ticks
+            return c.price_ticks in prices and c.order_id in prices and room
         case Rule.BAND_LOW | Rule.BAND_HIGH:
             return c.price_ticks in prices
         case Rule.MATCHING | Rule.BAND_ACTION:
             return c.price_ticks in (0, 1)
-        case Rule.MAKER_PPM | Rule.TAKER_PPM | Rule.AUCTION_PPM:
-            return abs(c.price_ticks) <= FEE_PPM_MAX
-        case Rule.MAKER_MICROTICKS | Rule.TAKER_MICROTICKS | Rule.AUCTION_MICROTICKS:
-            return abs(c.price_ticks) <= FEE_LOTS_MAX // state.limits.qty_lots_max
+        case fee if fee in FEES:
+            return _is_fee(state, Rule(fee), c.price_ticks)
     return False

@@ -239,7 +239,9 @@ class ReferenceMarket(State):
 
     def _set_rule(self, c: Command) -> None:
         book = self.books[c.symbol]
-        if c.flags == Rule.TICK:
+        if c.flags == Rule.TICK and not c.price_ticks:
+            book.ticks.pop(c.order_id, None)
+        elif c.flags == Rule.TICK:
             book.ticks[c.order_id] = c.price_ticks
         elif c.flags in FEES:
             book.fees[Rule(c.flags)] = c.price_ticks

@@ -13,12 +13,13 @@ from serl.exchange.records import (
     Phase,
     Queue,
     Reason,
+    Rule,
     Setting,
     Side,
     TimeInForce,
 )  # fmt: skip
 from serl.exchange.reference.account import Balances
-from serl.exchange.reference.book import MARKET, ON_ITS_WAY, Book, Command, Key, Order
+from serl.exchange.reference.book import FEES, MARKET, ON_ITS_WAY, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
 RESTING, MAKER, UNSEEN, AUCTION = (
@@ -102,6 +103,14 @@ class State:
         if order.self_trade != ACCOUNT_SELF_TRADE:
             return order.self_trade
         return self.accounts[order.participant][Setting.SELF_TRADE]
+
+    def fee_microticks(self, order: Order, per_lot: Rule, lots: int, price_ticks: int) -> int:
+        """Of a fill, by the fees of the account if it has its own, else of the symbol: the one for a lot and the one behind it, for the
+        notional. In microticks x lots."""
+        account, fees = self.accounts[order.participant], self.books[order.symbol].fees
+        if account[Setting.OWN_FEES]:
+            fees = {fee: account[Setting[fee.name]] for fee in FEES}
+        return lots * fees[per_lot] + lots * price_ticks * fees[Rule(per_lot + 1)]
 
     def reduces(self, order: Order) -> bool:
         """Whether what is open of an order brings the position nearer to 0."""

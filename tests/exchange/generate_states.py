@@ -4,10 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, Phase, Rule, SelfTrade, Setting
+from serl.exchange.records import ALL_SYMBOLS, COLLECTING, CommandKind, Phase, Rule, SelfTrade, Setting
 from tests.exchange.generate_orders import Draw
-
-COLLECTING = tuple(phase for phase in Phase if Phase.CONTINUOUS < phase < Phase.CLOSED)
 
 
 @dataclasses.dataclass
@@ -51,11 +49,13 @@ def operation(
         where = symbol if draw(0, 2) else ALL_SYMBOLS
         return [Operation(CommandKind.PURGE, where, draw(-1, participants), draw(0, 3))]
     if which < 0.7:
-        return _account(draw(0, participants - 1), Setting(draw(0, int(max(Setting)))), draw, near_ticks)
+        return _account(draw(0, participants - 1), Setting(draw(0, int(Setting.OWN_FEES))), draw, near_ticks)
     return _rule(symbol, Rule(draw(0, int(Rule.MAKER_MICROTICKS))), draw, mid_ticks, int(near_ticks))
 
 
 def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) -> list[Operation]:
+    if setting == Setting.OWN_FEES:
+        setting = Setting(draw(setting, int(max(Setting))))
     values = {
         Setting.SELF_TRADE: draw(0, int(max(SelfTrade))),
         Setting.ORDER_LOTS_MAX: draw(1, 40),
@@ -64,12 +64,19 @@ def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) 
         Setting.ORDERS_OPEN_MAX: draw(1, 30),
         Setting.POSITION_LOTS_MAX: draw(1, 200),
         Setting.KILLED: draw(0, 3) // 3,
+        Setting.OWN_FEES: draw(0, 1),
     }
 
     def made(value: int) -> Operation:
         return Operation(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value)
 
-    return [made(values[setting])] + ([made(0)] if setting != Setting.SELF_TRADE else [])
+    if setting > Setting.OWN_FEES:
+        return [made(_fee(Rule[setting.name], draw))]
+    return [made(values[setting])] + ([made(0)] if setting not in (Setting.SELF_TRADE, Setting.OWN_FEES) else [])
+
+
+def _fee(rule: Rule, draw: Draw) -> int:
+    return draw(-3000, 3000) * (1 if rule % 2 else 997)
 
 
 def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) -> list[Operation]:
@@ -80,10 +87,10 @@ def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) 
         return [made(draw(1, 3)), made(1)]
     if rule == Rule.TICK:
         start = 1000 * draw(0, 9)
-        return [made(draw(1, 3), start), made(1, start)]
+        return [made(draw(1, 3), start), made(draw(0, 1), start)]
     if rule == Rule.MAKER_MICROTICKS:
         rule = Rule(draw(rule, int(max(Rule))))
-        return [made(draw(-3000, 3000) * (1 if rule % 2 else 997))]
+        return [made(_fee(rule, draw))]
     if rule == Rule.MATCHING:
         return [made(draw(0, 1))]
     if rule == Rule.BAND_ACTION:

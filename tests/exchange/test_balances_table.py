@@ -74,6 +74,16 @@ FEES: list[tuple[str, str, int, int]] = [
     ("with itself: both", "p9 c1 RULE MAKER_PPM -1; p9 c2 RULE TAKER_PPM 3;" + SELF, 2020, 0),
     ("of that symbol only", "p9 c1 RULE MAKER_PPM 10 s1;" + TAKES, 0, 0),
     ("from then on", TAKES + "; p9 c1 RULE TAKER_PPM 1; p1 c2 NEW sell 1@101; p2 c2 NEW buy 1@101; p9 c2 RULE TAKER_PPM 0; p1 c3 NEW sell 1@101; p2 c3 NEW buy 1@101", 0, 101),
+    ("an account's own, in place of the symbol's", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 TAKER_PPM 7; p9 c5 ACCOUNT o2 MAKER_PPM 9;" + TAKES, 3030, 7070),
+    ("also of the resting order, by the lot too", "p9 c1 RULE MAKER_PPM 3; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 MAKER_PPM -1; p9 c4 ACCOUNT o1 MAKER_MICROTICKS 2;" + TAKES, -990, 0),
+    ("one that is 0 is none", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1;" + TAKES, 3030, 0),
+    ("where the symbol has none", "p9 c1 ACCOUNT o2 OWN_FEES 1; p9 c2 ACCOUNT o2 TAKER_PPM 7;" + TAKES, 0, 7070),
+    ("in an auction", "p9 c1 RULE AUCTION_PPM 10; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 AUCTION_PPM -2; p9 c4 ACCOUNT o1 AUCTION_MICROTICKS 1;" + CROSS, -2010, 10_100),
+    ("pro-rata", "p9 c1 RULE MAKER_PPM 10; p9 c2 ACCOUNT o2 OWN_FEES 1; p9 c3 ACCOUNT o2 TAKER_PPM 1;" + SHARES, 2020, 606),
+    ("not before OWN_FEES", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7;" + TAKES, 0, 50_500),
+    ("nor behind it", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 OWN_FEES 0;" + TAKES, 0, 50_500),
+    ("with itself: both by its own", "p9 c1 RULE MAKER_PPM 10; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 MAKER_PPM -1; p9 c4 ACCOUNT o1 TAKER_PPM 3;" + SELF, 2020, 0),
+    ("the largest of an account", f"p9 c1 ACCOUNT o2 OWN_FEES 1; p9 c2 ACCOUNT o2 TAKER_PPM 1000000; p9 c3 ACCOUNT o2 TAKER_MICROTICKS {MICROTICKS_MAX}; p1 c1 NEW sell 1000@10000; p2 c1 NEW buy 1000@10000", 0, 10**13 + 1000 * MICROTICKS_MAX),
     ("the largest", f"p9 c1 RULE TAKER_PPM 1000000; p9 c2 RULE TAKER_MICROTICKS {MICROTICKS_MAX}; p1 c1 NEW sell 1000@10000; p2 c1 NEW buy 1000@10000", 0, 10**13 + 1000 * MICROTICKS_MAX),
     ("the smallest", f"p9 c1 RULE MAKER_PPM -1000000; p9 c2 RULE MAKER_MICROTICKS {-MICROTICKS_MAX}; p1 c1 NEW sell 1000@10000; p2 c1 NEW buy 1000@10000", -(10**13) - 1000 * MICROTICKS_MAX, 0),
 ]  # fmt: skip
@@ -112,6 +122,21 @@ def test_a_restart_keeps_balances_and_fees(market: AnyMarket) -> None:
     for again in (Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)):
         again.submit(parse_all("p3 c1 NEW buy 1@50; p1 c90 NEW sell 1@50"))
         assert again.account(1) == Account(2, -50, 67, (100 + 50) * 33)
+
+
+def test_a_restart_keeps_the_fees_of_an_account_and_the_plain_rules(market: AnyMarket) -> None:
+    market.submit(parse_all("p9 c1 ACCOUNT o1 OWN_FEES 1; p9 c2 ACCOUNT o1 MAKER_PPM 3; p9 c3 ACCOUNT o1 TAKER_PPM 50"))
+    taken = market.snapshot()
+    again = Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)
+    for restored in again:
+        restored.submit(
+            parse_all("p1 c1 NEW sell 4@100; p2 c1 NEW buy 4@100; p1 c2 NEW sell 1@100; p2 c2 NEW buy 1@100 ioc")
+        )
+        restored.submit(parse_all("p2 c3 NEW buy 1@100; p1 c3 NEW sell 1@100"))
+        assert restored.account(1).fees_microticks == 500 * 3 + 100 * 50
+        restored.validate()
+        assert restored.state_hash() == again[0].state_hash()
+    assert not again[0].state.handle[0], "fees of an account need no full rule book"
 
 
 def test_without_fees_nothing_says_that_there_are_some(market: AnyMarket) -> None:

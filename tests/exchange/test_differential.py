@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from serl.exchange.market import Market
-from serl.exchange.records import ALL_SYMBOLS, COMMAND, HAS_FEES, CommandKind, EventKind, Reason, Rows, Rule, command
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    COMMAND,
+    HAS_FEES,
+    CommandKind,
+    EventKind,
+    Reason,
+    Rows,
+    Rule,
+    Setting,
+    command,
+)
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
@@ -21,6 +32,9 @@ STREAMS = list(enumerate(itertools.islice(itertools.cycle(PROFILES), 8)))
 BATCH_SIZES = (1, 3, 40, 400, 6000)  # the largest fill the room for events in the middle of a command
 BATCHES_PER_CHECK = 25
 FEE_RULES = [rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS]
+OWN_FEES = [setting for setting in Setting if setting >= Setting.OWN_FEES]
+OWN_FEES_OF = (1, 2)
+"""Participants that have them from the beginning."""
 PLAIN_REJECTIONS = {reason for reason in Reason if 0 < reason <= Reason.STALE_COMMAND_ID}
 PLAIN_EVENTS = {kind for kind in EventKind if kind <= EventKind.DAY_ENDED}
 WHOLE: dict[str, set[IntEnum]] = {
@@ -42,8 +56,12 @@ def markets_with_fees(profile: str) -> tuple[Market, ReferenceMarket]:
     for symbol, rule in itertools.product(range(SYMBOLS), FEE_RULES):
         value = (-1) ** rule * 1237 * (symbol + rule)
         market.submit(command(CommandKind.RULE, symbol=symbol, flags=rule, price_ticks=value, participant=OPERATOR))
+    for participant, setting in itertools.product(OWN_FEES_OF, OWN_FEES):
+        value = 1 if setting == Setting.OWN_FEES else (-1) ** setting * 811 * (participant + setting)
+        values = {"order_id": participant, "flags": setting, "price_ticks": value}
+        market.submit(command(CommandKind.ACCOUNT, participant=OPERATOR, **values))
     taken = market.snapshot()
-    assert taken.symbols[:, HAS_FEES].all()
+    assert taken.symbols[:, HAS_FEES].all() and taken.accounts[:, Setting.OWN_FEES].sum() == len(OWN_FEES_OF)
     return with_operator(
         Market.restore(taken, SYMBOLS, limits=limits), ReferenceMarket.restore(taken, SYMBOLS, limits=limits)
     )

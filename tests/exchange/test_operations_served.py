@@ -109,6 +109,8 @@ def test_fees_that_could_overflow_are_no_configuration() -> None:
     for fees in ({"auction_microticks": -most - 1}, {"maker_ppm": 1_000_001}, {"maker": 1}):
         with pytest.raises(ConfigError, match="fees"):
             load_config(overrides={"symbols": [{"name": "A", "fees": fees}]})
+        with pytest.raises(ConfigError, match=r"accounts\.a\.fees"):
+            load_config(overrides={"symbols": [{"name": "A"}], "accounts": {"a": {"fees": fees}}})
 
 
 # -- purges and halts ---------------------------------------------------------------------------------------------

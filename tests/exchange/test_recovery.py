@@ -1,5 +1,6 @@
 """Nothing acknowledged is lost and nothing is applied twice, however the exchange dies."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.segment import HEAD_BYTES, read_rows
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows, command
+from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
 from tests.served import Raw, Served, launch
 
@@ -156,6 +157,17 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
         300,
     )
     again.close()
+
+
+def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[Path, str]) -> None:
+    start(crashed[0]).close()
+    newest = max(crashed[0].glob("snapshot-*.npz"))
+    values = dict(np.load(newest))
+    np.savez(newest, **values | {"accounts": values["accounts"][:, :LIMIT_COLUMNS]})
+    newest.with_suffix(".sha256").write_text(hashlib.sha256(newest.read_bytes()).hexdigest())
+    core = start(crashed[0])
+    assert (core.market.state_hash(), core.recovery.snapshot_sequence) == (crashed[1], 0)
+    core.close()
 
 
 def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:

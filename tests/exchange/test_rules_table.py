@@ -31,7 +31,7 @@ ACCOUNTS: list[Case] = [
         p9 SET c1 o2 #0 s0 buy 0@3 leaves 0 flags=0"""),
     ("values out of range", "",
         "p9 c1 ACCOUNT o16 KILLED 1; p9 c2 ACCOUNT o1 KILLED 2; p9 c3 ACCOUNT o1 SELF_TRADE 5; "
-        "p9 c4 ACCOUNT o1 COLLAR_TICKS -1; p9 c5 ACCOUNT o1 flags=7; p9 c6 ACCOUNT o-1 KILLED 1; "
+        "p9 c4 ACCOUNT o1 COLLAR_TICKS -1; p9 c5 ACCOUNT o1 flags=14; p9 c6 ACCOUNT o-1 KILLED 1; "
         "p9 c7 ACCOUNT o15 ORDER_LOTS_MAX 4611686018427387904", """
         p9 REJECTED c1 o16 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p9 REJECTED c2 o1 #0 s0 buy 0@2 leaves 0 BAD_SETTING
@@ -40,6 +40,21 @@ ACCOUNTS: list[Case] = [
         p9 REJECTED c5 o1 #0 s0 buy 0@0 leaves 0 BAD_SETTING
         p9 REJECTED c6 o-1 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p9 SET c7 o15 #0 s0 buy 0@4611686018427387904 leaves 0 flags=1"""),
+    ("fees of an account: as high and as low as a symbol's, set by an operator", "",
+        "p9 c1 ACCOUNT o1 OWN_FEES 1; p9 c2 ACCOUNT o1 OWN_FEES 2; p9 c3 ACCOUNT o1 OWN_FEES -1; p9 c4 ACCOUNT o1 MAKER_PPM -1000000; "
+        "p9 c5 ACCOUNT o1 AUCTION_PPM 1000001; p9 c6 ACCOUNT o1 TAKER_PPM -1000001; p9 c7 ACCOUNT o1 TAKER_MICROTICKS 4611686018427387; "
+        "p9 c8 ACCOUNT o1 AUCTION_MICROTICKS 4611686018427388; p9 c9 ACCOUNT o1 MAKER_MICROTICKS -4611686018427388; "
+        "p1 c1 ACCOUNT o1 TAKER_PPM 0", """
+        p9 SET c1 o1 #0 s0 buy 0@1 leaves 0 flags=7
+        p9 REJECTED c2 o1 #0 s0 buy 0@2 leaves 0 BAD_SETTING
+        p9 REJECTED c3 o1 #0 s0 buy 0@-1 leaves 0 BAD_SETTING
+        p9 SET c4 o1 #0 s0 buy 0@-1000000 leaves 0 flags=9
+        p9 REJECTED c5 o1 #0 s0 buy 0@1000001 leaves 0 BAD_SETTING
+        p9 REJECTED c6 o1 #0 s0 buy 0@-1000001 leaves 0 BAD_SETTING
+        p9 SET c7 o1 #0 s0 buy 0@4611686018427387 leaves 0 flags=10
+        p9 REJECTED c8 o1 #0 s0 buy 0@4611686018427388 leaves 0 BAD_SETTING
+        p9 REJECTED c9 o1 #0 s0 buy 0@-4611686018427388 leaves 0 BAD_SETTING
+        p1 REJECTED c1 o1 #0 s0 buy 0@0 leaves 0 NOT_PERMITTED"""),
 ]  # fmt: skip
 
 RULES: list[Case] = [
@@ -49,11 +64,11 @@ RULES: list[Case] = [
         p9 SET c3 o0 #0 s0 buy 0@90 leaves 0 flags=3
         p9 SET c4 o0 #0 s0 buy 0@1 leaves 0 flags=5"""),
     ("values out of range", "",
-        "p9 c1 RULE LOT 0; p9 c2 RULE TICK 0; p9 c3 RULE TICK 1 o-1; p9 c4 RULE MATCHING 2; "
+        "p9 c1 RULE LOT 0; p9 c2 RULE TICK 0 o-1; p9 c3 RULE TICK 1 o-1; p9 c4 RULE MATCHING 2; "
         "p9 c5 RULE BAND_LOW -1; p9 c6 RULE BAND_ACTION 2; p9 c7 RULE flags=12 1; p9 c8 RULE BAND_HIGH 10001; "
         "p9 c9 RULE LOT 1001; p9 c10 RULE TICK 1 o10001; p1 c1 RULE LOT 1", """
         p9 REJECTED c1 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
-        p9 REJECTED c2 o0 #0 s0 buy 0@0 leaves 0 BAD_SETTING
+        p9 REJECTED c2 o-1 #0 s0 buy 0@0 leaves 0 BAD_SETTING
         p9 REJECTED c3 o-1 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p9 REJECTED c4 o0 #0 s0 buy 0@2 leaves 0 BAD_SETTING
         p9 REJECTED c5 o0 #0 s0 buy 0@-1 leaves 0 BAD_SETTING
@@ -63,6 +78,23 @@ RULES: list[Case] = [
         p9 REJECTED c9 o0 #0 s0 buy 0@1001 leaves 0 BAD_SETTING
         p9 REJECTED c10 o10001 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p1 REJECTED c1 o0 #0 s0 buy 0@1 leaves 0 NOT_PERMITTED"""),
+    ("a tick entry of 0 is taken out: what is below it holds there; where there is none nothing happens", "p9 c1 RULE TICK 5; p9 c2 RULE TICK 10 o100; p9 c3 RULE TICK 7 o200",
+        "p9 c4 RULE TICK 0 o100; p9 c5 RULE TICK 0 o150; p1 c1 NEW buy 1@105; p1 c2 NEW buy 1@203; p9 c6 RULE TICK 0; p1 c3 NEW buy 1@106; p1 c4 NEW buy 1@204; p9 c7 RULE TICK 0 o200; p1 c5 NEW buy 1@204", """
+        p9 SET c4 o100 #0 s0 buy 0@0 leaves 0 flags=1
+        p9 SET c5 o150 #0 s0 buy 0@0 leaves 0 flags=1
+        p1 ACCEPTED c1 o1 #1 s0 buy 1@105 leaves 1 RESTING
+        p1 ACCEPTED c2 o2 #2 s0 buy 1@203 leaves 1 RESTING
+        p9 SET c6 o0 #0 s0 buy 0@0 leaves 0 flags=1
+        p1 ACCEPTED c3 o3 #3 s0 buy 1@106 leaves 1 RESTING
+        p1 REJECTED c4 o4 #0 s0 buy 1@204 leaves 0 BAD_PRICE
+        p9 SET c7 o200 #0 s0 buy 0@0 leaves 0 flags=1
+        p1 ACCEPTED c5 o5 #4 s0 buy 1@204 leaves 1 RESTING"""),
+    ("of eight tick entries one is taken out: a ninth has room", "p9 c1 RULE TICK 2 o100; p9 c2 RULE TICK 2 o200; p9 c3 RULE TICK 2 o300; p9 c4 RULE TICK 2 o400; p9 c5 RULE TICK 2 o500; p9 c6 RULE TICK 2 o600; p9 c7 RULE TICK 2 o700; p9 c8 RULE TICK 2 o800", "p9 c9 RULE TICK 0 o900; p9 c10 RULE TICK 0 o800; p9 c11 RULE TICK 3 o50; p1 c1 NEW buy 1@51; p1 c2 NEW buy 1@901", """
+        p9 SET c9 o900 #0 s0 buy 0@0 leaves 0 flags=1
+        p9 SET c10 o800 #0 s0 buy 0@0 leaves 0 flags=1
+        p9 SET c11 o50 #0 s0 buy 0@3 leaves 0 flags=1
+        p1 ACCEPTED c1 o1 #1 s0 buy 1@51 leaves 1 RESTING
+        p1 REJECTED c2 o2 #0 s0 buy 1@901 leaves 0 BAD_PRICE"""),
     ("a ninth tick entry is one too many, a replaced one is not", "p9 c1 RULE TICK 2 o100; p9 c2 RULE TICK 2 o200; p9 c3 RULE TICK 2 o300; p9 c4 RULE TICK 2 o400; p9 c5 RULE TICK 2 o500; p9 c6 RULE TICK 2 o600; p9 c7 RULE TICK 2 o700; p9 c8 RULE TICK 2 o800", "p9 c9 RULE TICK 2 o900; p9 c10 RULE TICK 3 o800", """
         p9 REJECTED c9 o900 #0 s0 buy 0@2 leaves 0 BAD_SETTING
         p9 SET c10 o800 #0 s0 buy 0@3 leaves 0 flags=1"""),

@@ -4,8 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOT, LOW_TICKS, TICKS, CommandKind, Setting, Side
+from serl.exchange.records import (
+    HIGH_TICKS,
+    LAST_TICKS,
+    LOT,
+    LOW_TICKS,
+    TICK_ENTRIES_MAX,
+    TICKS,
+    CommandKind,
+    Setting,
+    Side,
+)
 from tests.exchange.clockwork import ANN, BAND, BOB, OWN, at, exchange
 
 RULED: dict[str, object] = {
@@ -16,7 +27,7 @@ RULED: dict[str, object] = {
     "fees": {"taker_ppm": 50, "maker_microticks": -3},
     **BAND,
 }
-LIMITED: dict[str, object] = {"order_lots_max": 5, "collar_ticks": 7, "self_trade": "oldest"}
+LIMITED: dict[str, object] = {"order_lots_max": 5, "collar_ticks": 7, "self_trade": "oldest", "fees": {"taker_ppm": 7}}
 
 
 def test_what_the_configuration_says_no_more_is_no_more(tmp_path: Path) -> None:
@@ -33,7 +44,7 @@ def test_what_the_configuration_says_no_more_is_no_more(tmp_path: Path) -> None:
         assert dict(enumerate(state.accounts[ANN])) == dict.fromkeys(Setting, 0) | {Setting.COLLAR_TICKS: 8}
         assert dict(enumerate(state.accounts[BOB])) == dict.fromkeys(Setting, 0) | {Setting.KILLED: 1}
         assert state.symbols[0, :TICKS].tolist() == [*[0] * LOT, 1, *[0] * (TICKS - LOT - 1)]
-        assert state.symbols[0, TICKS : TICKS + 6].tolist() == [0, 1, 100, 1, 0, 0]
+        assert not state.symbols[0, TICKS:].any()
         served.trade(at("12:00"), 107)
         assert served.core.market.account(BOB).position_lots == 0, "killed"
         served.send(CommandKind.NEW, at("12:00"), OWN, side=Side.BUY, qty_lots=1, price_ticks=107)
@@ -44,21 +55,36 @@ def test_what_the_configuration_says_no_more_is_no_more(tmp_path: Path) -> None:
         assert known.tolist() == ruled.tolist()
 
 
-def test_a_shorter_tick_table_holds_from_the_same_prices(tmp_path: Path) -> None:
-    for table, known in (
-        ({0: 1, 100: 5, 200: 10}, [0, 1, 100, 5, 200, 10]),
-        ({50: 2, 200: 20}, [0, 1, 50, 2, 100, 2, 200, 20]),
-        ({0: 3}, [0, 3, 50, 3, 100, 3, 200, 3]),
+def test_a_tick_table_is_that_of_the_configuration(tmp_path: Path) -> None:
+    for table in (
+        {0: 1, 100: 5, 200: 10},
+        {50: 2, 200: 20},
+        dict.fromkeys(range(0, 80, 10), 5),
+        dict.fromkeys(range(5, 85, 10), 5),
+        {},
     ):
         with exchange(tmp_path, at("10:00"), {"tick_table": table}) as served:
-            assert served.core.market.state.symbols[0, TICKS : TICKS + len(known)].tolist() == known
+            entries = served.core.market.state.symbols[0, TICKS:].reshape(-1, 2).tolist()
+            assert entries == [[start, table[start]] for start in table] + [[0, 0]] * (TICK_ENTRIES_MAX - len(table))
 
 
-def test_a_tick_table_without_room_is_told(tmp_path: Path) -> None:
-    with exchange(tmp_path, at("10:00"), {"tick_table": dict.fromkeys(range(0, 50, 10), 5)}):
-        pass
-    with (
-        pytest.raises(ConfigError, match=r"S0\.tick_table.*8.*journal"),
-        exchange(tmp_path, at("10:00"), {"tick_table": dict.fromkeys(range(5, 45, 10), 5)}),
-    ):
-        pass
+@pytest.mark.parametrize("table", [{-1: 5}, {0: 0}, {0: 1.5}, dict.fromkeys(range(9), 1)])
+def test_a_tick_table_that_cannot_be_is_told(table: dict[int, object]) -> None:
+    with pytest.raises(ConfigError, match=r"symbols\.0\.tick_table"):
+        load_config(overrides={"symbols": [{"name": "A", "tick_table": table}]})
+
+
+def test_an_account_has_the_fees_of_the_configuration(tmp_path: Path) -> None:
+    ruled = {"fees": {"taker_ppm": 50}}
+    expected = 0
+    for accounts, fee in (
+        ({"bob": {"fees": {"taker_ppm": 7, "maker_ppm": -1}}}, 7 * 100),
+        ({"bob": {"fees": {}}}, 0),
+        ({"bob": {"collar_ticks": 100}}, 50 * 100),
+        ({"bob": {"fees": {"taker_microticks": 5}}}, 5),
+        ({}, 50 * 100),
+    ):  # fmt: skip
+        with exchange(tmp_path, at("10:00"), ruled, accounts=accounts) as served:
+            served.trade(at("10:00"), 100)
+            expected += fee
+            assert served.core.market.account(BOB).fees_microticks == expected

@@ -12,11 +12,12 @@ from serl.exchange.kernel.names import (
     CLOSING,
     DONE,
     EVENTS_FULL,
+    FIRST_COLLECTING,
     GROW,
     HIDDEN_QUEUE,
+    LAST_COLLECTING,
     MAKER,
     MARKET,
-    PRE_OPEN,
     R_MARKET,
     R_NO_ROOM,
     R_NOT_REDUCING,
@@ -52,7 +53,7 @@ from serl.exchange.records import AUCTION_FEE, LAST_TICKS
 @inlined
 def collects(phase: int) -> bool:
     """Whether orders are collected for an auction."""
-    return PRE_OPEN <= phase <= CLOSING
+    return FIRST_COLLECTING <= phase <= LAST_COLLECTING
 
 
 @inner_inlined

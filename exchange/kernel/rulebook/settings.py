@@ -1,4 +1,4 @@
-"""What an operator sets: an account's limits, a symbol's rules."""
+"""What an operator sets: an account's limits and fees, a symbol's rules."""
 
 from typing import Any
 
@@ -12,15 +12,16 @@ from serl.exchange.kernel.names import (
     RULE_MATCHING,
     RULE_TICK,
     S_COLLAR,
+    S_FEES,
     S_KILLED,
     S_ORDERS,
+    S_OWN_FEES,
     S_POSITION,
 )
 from serl.exchange.kernel.rulebook.incoming import phase_of
 from serl.exchange.kernel.rulebook.orders import mark
-from serl.exchange.kernel.state import COUNTED, COUNTING, PRICE_MAX, QTY_MAX, RULED, State
+from serl.exchange.kernel.state import COUNTED, COUNTING, OWN_FEES, PRICE_MAX, QTY_MAX, RULED, State
 from serl.exchange.records import (
-    ACCOUNT_COLUMNS,
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
@@ -28,10 +29,11 @@ from serl.exchange.records import (
     FEE_LOTS_MAX,
     FEE_PPM_MAX,
     HAS_FEES,
+    LIMIT_COLUMNS,
     LOT,
     MAKER_FEE,
     MATCHING,
-    TICK_ENTRIES_MAX,
+    SYMBOL_COLUMNS,
     TICKS,
 )  # fmt: skip
 
@@ -40,13 +42,13 @@ from serl.exchange.records import (
 def set_account(state: State, row: Any) -> bool:
     """Takes a setting over; False if it is none."""
     participant, which, value = row.order_id, int64(row.flags), row.price_ticks
-    if not 0 <= participant < state.accounts.shape[0] or which >= ACCOUNT_COLUMNS or value < 0:
+    if not 0 <= participant < state.accounts.shape[0] or not _is_setting(state, which, value):
         return False
-    if (which == OWN and value > DECREMENT) or (which == S_KILLED and value > 1):
-        return False
+    if which == S_OWN_FEES:
+        state.counter[OWN_FEES] += value - state.accounts[participant, which]
     state.accounts[participant, which] = value
     state.limited[participant] = 0
-    for column in range(ACCOUNT_COLUMNS):
+    for column in range(LIMIT_COLUMNS):
         if state.accounts[participant, column] != 0:
             state.limited[participant] = 1
     if (which == S_ORDERS or which == S_POSITION) and value != 0 and state.counter[COUNTING] == 0:
@@ -56,6 +58,25 @@ def set_account(state: State, row: Any) -> bool:
             if state.watched[symbol] != 0:
                 mark(state, symbol)
     return True
+
+
+@inner_inlined
+def _is_setting(state: State, which: int, value: int) -> bool:
+    """Whether accounts have that setting, and it can have that value."""
+    if which > S_OWN_FEES:
+        return _is_fee(state, which - S_FEES, value)
+    if which == OWN:
+        return 0 <= value <= DECREMENT
+    if which == S_KILLED or which == S_OWN_FEES:
+        return 0 <= value <= 1
+    return value >= 0
+
+
+@inner_inlined
+def _is_fee(state: State, which: int, value: int) -> bool:
+    """Whether there is that fee, in the order of Rule: of a lot and of the notional in turn, and it can be so high or low."""
+    most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counter[QTY_MAX]
+    return which < FEE_COLUMNS and -most <= value <= most
 
 
 @inner
@@ -98,10 +119,9 @@ def set_rule(state: State, row: Any) -> bool:
 
 @inner_inlined
 def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
-    """One of the fees in the order of Rule: of a lot and of the notional in turn."""
+    """One of the fees in the order of Rule."""
     known = state.symbols[symbol]
-    most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counter[QTY_MAX]
-    if which >= FEE_COLUMNS or not -most <= value <= most:
+    if not _is_fee(state, which, value):
         return False
     known[MAKER_FEE + which] = value
     known[HAS_FEES] = 0
@@ -113,23 +133,33 @@ def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
 
 @inner_inlined
 def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
-    """One more entry of the tick table, in order of prices."""
+    """An entry of the tick table, which is in order of prices; with multiple 0 there is none from that price any more."""
     known, most = state.symbols[symbol], state.counter[PRICE_MAX]
-    if not 0 <= start <= most or not 1 <= multiple <= most:
+    if not 0 <= start <= most or not 0 <= multiple <= most:
         return False
-    place = 0
-    while place < TICK_ENTRIES_MAX and known[TICKS + 2 * place + 1] != 0 and known[TICKS + 2 * place] < start:
-        place += 1
-    if place < TICK_ENTRIES_MAX and known[TICKS + 2 * place + 1] != 0 and known[TICKS + 2 * place] == start:
-        known[TICKS + 2 * place + 1] = multiple
+    at = TICKS
+    while at < SYMBOL_COLUMNS and known[at + 1] != 0 and known[at] < start:
+        at += 2
+    found = at < SYMBOL_COLUMNS and known[at + 1] != 0 and known[at] == start
+    if multiple == 0:
+        if found:
+            _close_gap(known, at)
         return True
-    if known[TICKS + 2 * TICK_ENTRIES_MAX - 1] != 0:
-        return False
-    for entry in range(TICK_ENTRIES_MAX - 1, place, -1):
-        known[TICKS + 2 * entry] = known[TICKS + 2 * entry - 2]
-        known[TICKS + 2 * entry + 1] = known[TICKS + 2 * entry - 1]
-    known[TICKS + 2 * place], known[TICKS + 2 * place + 1] = start, multiple
+    if not found:
+        if known[SYMBOL_COLUMNS - 1] != 0:
+            return False
+        for column in range(SYMBOL_COLUMNS - 1, at + 1, -1):
+            known[column] = known[column - 2]
+    known[at], known[at + 1] = start, multiple
     return True
+
+
+@inner_inlined
+def _close_gap(known: Any, at: int) -> None:
+    """The tick table without the entry there."""
+    for column in range(at, SYMBOL_COLUMNS - 2):
+        known[column] = known[column + 2]
+    known[SYMBOL_COLUMNS - 2] = known[SYMBOL_COLUMNS - 1] = 0
 
 
 @inner
