@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 SOON_S = 15.0
 FULL_SPEED, SLOWLY = ("--quick", "--speed", "max"), ("--quick", "--speed", "5")
 RESEARCHING = ("--port", "0")
-WHOLE = ("--no-researcher", *RESEARCHING)
+WHOLE = ("--no-researcher", *RESEARCHING, "--speed", "120")
 
 
 class Demo:
