@@ -10,24 +10,23 @@ import pytest
 
 from tests.clients.dashboard.served import browser
 
-LONGEST = (
-    "tests/exchange/test_first_answers.py",
+FIRST = (
     "tests/test_docs_sessions.py",
+    "tests/exchange/",
     "tests/researcher/outer/test_whole.py",
     "tests/demo/",
 )
-"""Begun first, so that no worker is left alone with one of them at the end."""
+"""The longest begin first, so that no worker is left alone with one of them at the end. And the first of all has nearly everything
+compiled that is not the exchange's (which `make test` compiles before): beside it go tests that need none of it, or two would compile the same."""
 
 # A shell ignores Ctrl-C in what it starts in the background, and so would every process that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, and else as they were."""
+    """Those of FIRST first, and else as they were."""
     items.sort(
-        key=lambda item: next(
-            (place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST)
-        )
+        key=lambda item: next((place for place, path in enumerate(FIRST) if item.nodeid.startswith(path)), len(FIRST))
     )
 
 
