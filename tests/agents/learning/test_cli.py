@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from serl import cli
 from serl.agents.learning.files import read
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.history.day import write_day
@@ -25,6 +27,20 @@ SETTINGS = {
 
 def serl(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True)
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls what is refused, and returns what it says; in this process, since torch takes seconds to import."""
+
+    def said(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["serl", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli._run()
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return said
 
 
 @pytest.fixture(scope="module")
@@ -93,26 +109,23 @@ def test_interrupted_and_resumed(folder: Path) -> None:
     ("text", "message"),
     [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {hours: noon}", "market.hours")],
 )
-def test_settings_that_cannot_be_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_settings_that_cannot_be_are_one_line(
+    tmp_path: Path, refused: Callable[..., str], text: str, message: str
+) -> None:
     (tmp_path / "bad.yaml").write_text(text)
-    done = serl("train", str(tmp_path / "bad.yaml"))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert message in refused("train", str(tmp_path / "bad.yaml"))
 
 
-def test_the_shipped_settings_are_valid_and_want_a_day() -> None:
-    done = serl("train", "replay")
-    assert done.returncode == 2
-    assert "at least one file is due" in done.stderr
+def test_the_shipped_settings_are_valid_and_want_a_day(refused: Callable[..., str]) -> None:
+    assert "at least one file is due" in refused("train", "replay")
 
 
-def test_decisions_between_bars_are_refused(tmp_path: Path) -> None:
+def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = write(tmp_path / "a.parquet", rows())
     (tmp_path / "odd.yaml").write_text("market: {kind: static, interval_s: 90, duration_s: 180}")
-    done = serl("train", str(tmp_path / "odd.yaml"), "--market", str(path), "--output", str(tmp_path / "run"))
-    assert done.returncode == 2
-    assert "a multiple of the bars' 60 s is due, got 90" in done.stderr
+    assert "a multiple of the bars' 60 s is due, got 90" in refused(
+        "train", str(tmp_path / "odd.yaml"), "--market", str(path), "--output", str(tmp_path / "run")
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,8 +142,7 @@ def test_decisions_between_bars_are_refused(tmp_path: Path) -> None:
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),
     ],
 )
-def test_evaluations_that_cannot_be_are_one_line(arguments: list[str], message: str) -> None:
-    done = serl("evaluate", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_evaluations_that_cannot_be_are_one_line(
+    refused: Callable[..., str], arguments: list[str], message: str
+) -> None:
+    assert message in refused("evaluate", *arguments)
