@@ -73,8 +73,9 @@ def _in(
 
 
 def contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":
-    """Of NAME, NAME:MODE, a file or a folder; ConfigError if it is nothing of these."""
+    """Of NAME, NAME:MODE, a file or a folder; ConfigError if it is nothing of these, or cannot work in that mode."""
     from serl.agents.execution.policies.choose import NAMES, choose
+    from serl.agents.execution.policies.policy import check_mode
     from serl.agents.execution.policies.volume import Vwap
     from serl.agents.learning.evaluation import Contender
     from serl.agents.learning.training import POLICY
@@ -83,7 +84,9 @@ def contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender
     fitted = scenario.source.curve() if name == "vwap" and curve is None else None
     path = Path(name) / POLICY if Path(name).is_dir() else Path(name)
     policy = Vwap(fitted) if fitted else choose(name if name in NAMES else str(path), curve=curve)
-    return Contender(text if name in NAMES else policy.name, policy, mode or policy.modes[0])
+    used = mode or policy.modes[0]
+    check_mode(policy, used)  # better now than when the days are there
+    return Contender(text if name in NAMES else policy.name, policy, used)
 
 
 def _watched(scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int) -> "Evaluation":
