@@ -25,7 +25,7 @@ def time_of_day_s(time_ns: int) -> float:
 
 
 class SymbolView:
-    """Book, trades, and columns: what happened between two moments, with the book at the second."""
+    """Book, trades, and columns: what happened between two moments, with the ladder at the second and the last trade before it (`match`)."""
 
     def __init__(self, number: int, name: str, tick_size: str, lot_size: str = "1") -> None:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
@@ -41,7 +41,7 @@ class SymbolView:
         self.trades: Ring[list[Any]] = Ring(TRADES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS)
         self._column_ns = -1
-        self._last_ticks = 0
+        self._last_ticks = self._last_match = 0
         self._begin_column()
 
     def _begin_column(self) -> None:
@@ -86,6 +86,7 @@ class SymbolView:
         """Trades as on the feed, oldest first."""
         for match_id, time_ns, *rest in items[-TRADES:]:
             self.trades.append([match_id, time_of_day_s(time_ns), *rest])
+            self._last_match = match_id
         on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
         self._last_ticks = on_book[-1] if on_book else self._last_ticks
 
@@ -100,14 +101,14 @@ class SymbolView:
                 "t": time_of_day_s(time_ns),
                 "bid": bids[0][0] if bids else None,
                 "ask": asks[0][0] if asks else None,
-                "last": self._last_ticks or None,
-                "indicative": (self.indicative or [0])[0] or None,
+                "match": self._last_match,
                 "traded": traded_by_price(self._traded),
                 "imbalance": imbalance(bids, asks),
                 "flow": order_flow(b"".join(self._rows)),
-                "bids": [level[:2] for level in bids],
-                "asks": [level[:2] for level in asks],
+                "bids": bids,
+                "asks": asks,
             }
+            | self._status()
         )
         self._begin_column()
 
@@ -116,7 +117,7 @@ class SymbolView:
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
         self.reason = HaltReason.NONE
-        self._column_ns = -1
+        self._column_ns, self._last_match = -1, 0
         self.columns.clear()
         self.trades.clear()
         self._begin_column()
@@ -124,11 +125,16 @@ class SymbolView:
     def ladder(self) -> dict[str, Any]:
         """The top of the book now."""
         bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
+        return {"bids": bids, "asks": asks, "sequence": self.book.sequence} | self._status()
+
+    def _status(self) -> dict[str, Any]:
         return {
-            "bids": bids, "asks": asks, "sequence": self.book.sequence, "last": self._last_ticks or None,
-            "halted": self.halted, "phase": None if self.phase is None else self.phase.name.lower(), "indicative": self.indicative,
+            "last": self._last_ticks or None,
+            "halted": self.halted,
+            "phase": None if self.phase is None else self.phase.name.lower(),
+            "indicative": self.indicative,
             "reason": self.reason.name.lower() if self.reason else None,
-        }  # fmt: skip
+        }
 
 
 def traded_by_price(trades: list[list[int]]) -> list[list[int]]:

@@ -63,6 +63,13 @@ export class Chart {
     this.data = data;
     this.plot.setData(data);
   }
+
+  /** Puts the cursor at x; undefined takes it away again, where it was put there. */
+  mark(x) {
+    if (x === undefined && !this.marked) return;
+    this.marked = x !== undefined;
+    this.plot.setCursor({ left: this.marked ? this.plot.valToPos(x, "x") : -10, top: 0 });
+  }
 }
 
 /** All seconds of the data; a first moment alone has a width too. */

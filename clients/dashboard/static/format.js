@@ -26,6 +26,9 @@ export class Grid {
   }
 }
 
+/** What an auction would have traded at when a column ended; null where none would have. */
+export const indicativePrice = (column) => column.indicative?.[0] || null;
+
 /** A phase of a symbol's day as people write it; nothing while it trades. */
 export const phaseText = (phase) => (!phase || phase === "continuous" ? "" : phase.replace("_", "-"));
 

@@ -1,5 +1,5 @@
 // The book over time: a column for each moment, a row for each price, brighter where more lots rest; best prices and trades over it.
-import { colour, compact, timeOfDay } from "./format.js";
+import { colour, compact, indicativePrice, timeOfDay } from "./format.js";
 
 const COLUMN_PX = 3;
 const AXIS_PX = 62;
@@ -19,18 +19,24 @@ function palette(stops) {
 }
 
 export class HeatMap {
-  constructor(canvas, hint) {
+  /** onPick(column): one that was clicked. */
+  constructor(canvas, hint, onPick) {
     this.canvas = canvas;
     this.hint = hint;
     this.image = document.createElement("canvas");
     this.range = null;
     canvas.addEventListener("pointermove", (event) => this.point(event.offsetX, event.offsetY));
+    canvas.addEventListener("click", (event) => {
+      const column = this.shown?.[this.index(event.offsetX)];
+      if (column) onPick(column);
+    });
     canvas.addEventListener("pointerleave", () => {
       this.hint.textContent = "";
     });
   }
 
-  draw(columns, grid) {
+  /** `then`: a column that is marked, and among those that are shown. */
+  draw(columns, grid, then) {
     const ratio = window.devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return;
@@ -40,7 +46,7 @@ export class HeatMap {
     pen.scale(ratio, ratio);
     pen.clearRect(0, 0, width, height);
     this.plot = { width: width - AXIS_PX, height: height - TIME_PX };
-    this.shown = columns.slice(-Math.floor(this.plot.width / COLUMN_PX));
+    this.shown = around(columns, columns.indexOf(then), Math.floor(this.plot.width / COLUMN_PX));
     this.grid = grid;
     if (!this.shown.length) return;
     this.choosePrices();
@@ -49,6 +55,16 @@ export class HeatMap {
     this.lines(pen);
     this.dots(pen);
     this.axes(pen);
+    if (then) this.mark(pen, this.shown.indexOf(then));
+  }
+
+  mark(pen, index) {
+    pen.fillStyle = colour("amber");
+    pen.fillRect(this.x(index), 0, Math.max(1, COLUMN_PX / 2), this.plot.height);
+  }
+
+  index(x) {
+    return Math.floor((x - this.x(0)) / COLUMN_PX);
   }
 
   /** The rows: prices around what was quoted, changed only when the quotes come near the edge, so that the picture does not shake. */
@@ -111,17 +127,18 @@ export class HeatMap {
   }
 
   lines(pen) {
-    for (const [name, key] of [["buy", "bid"], ["sell", "ask"], ["violet", "indicative"]]) {
+    for (const [name, priceOf] of [["buy", (column) => column.bid], ["sell", (column) => column.ask], ["violet", indicativePrice]]) {
       pen.strokeStyle = colour(name);
       pen.lineWidth = 1.25;
       pen.beginPath();
       let drawing = false;
       this.shown.forEach((column, index) => {
-        if (column[key] == null) {
+        const price = priceOf(column);
+        if (price == null) {
           drawing = false;
           return;
         }
-        const [x, y] = [this.x(index), this.y(column[key])];
+        const [x, y] = [this.x(index), this.y(price)];
         if (drawing) pen.lineTo(x, y);
         else pen.moveTo(x, y);
         pen.lineTo(x + COLUMN_PX, y);
@@ -181,11 +198,18 @@ export class HeatMap {
 
   point(x, y) {
     if (!this.lots || x > this.plot.width || y > this.plot.height) return;
-    const index = Math.floor((x - this.x(0)) / COLUMN_PX);
+    const index = this.index(x);
     const price = Math.round(this.range.high + 0.5 - (y / this.plot.height) * (this.range.high - this.range.low + 1));
     const lots = this.lots.values[this.row(price) * this.lots.columns + index];
     this.hint.textContent = index < 0 || lots === undefined ? "" : `${timeOfDay(this.shown[index].t, 1)} · ${this.grid.price(price)} · ${compact(lots)} lots`;
   }
+}
+
+/** The newest `count` columns, or such that the one at `index` is among them. */
+function around(columns, index, count) {
+  const newest = Math.max(0, columns.length - count);
+  const first = index < 0 || index >= newest ? newest : Math.max(0, index - Math.floor(count / 2));
+  return columns.slice(first, first + count);
 }
 
 function percentile(values, share) {

@@ -7,6 +7,7 @@ import { HeatMap } from "./heatmap.js";
 import { Ladder } from "./ladder.js";
 import { MarketCharts } from "./market.js";
 import { Operator } from "./operate.js";
+import { Past } from "./past.js";
 import { Store } from "./store.js";
 import { sideOf, Tape } from "./tape.js";
 import { TraderFlow } from "./traders.js";
@@ -23,7 +24,8 @@ let due = false;
 
 const connection = new Connection(onFrame, onOpen);
 const tape = new Tape(element("tape"));
-const heat = new HeatMap(element("heat"), element("heat-hover"));
+const past = new Past(element("past"), element("past-time"), element("now"), store, onLook);
+const heat = new HeatMap(element("heat"), element("heat-hover"), (column) => past.look(past.oldest + store.columns.indexOf(column)));
 const charts = new MarketCharts(element);
 const traders = new TraderFlow(element("flow-panel"), element("flow"), element("flow-hint"));
 const vitals = new Vitals(element("vitals"), element("load"));
@@ -41,6 +43,13 @@ function onFrame(frame) {
 function onOpen(open) {
   if (open && store.symbol) connection.say({ symbol: store.symbol });
   for (const part of EVERYTHING) changed.add(part);
+  schedule();
+}
+
+/** The page goes on when it was frozen: it is to show another moment. */
+function onLook() {
+  if (frozen) freeze();
+  for (const part of ["book", "trades", "columns"]) changed.add(part);
   schedule();
 }
 
@@ -68,9 +77,10 @@ function draw() {
   const parts = new Set(changed);
   changed.clear();
   const now = grid();
+  const then = past.column;
   if (parts.has("pages")) drawPages();
   if (parts.has("market") || parts.has("book")) drawSymbols();
-  drawState();
+  drawState(then);
   if (parts.has("exchange")) {
     const exchange = store.sections.exchange;
     if (exchange) vitals.draw(exchange);
@@ -82,25 +92,26 @@ function draw() {
   }
   if ((parts.has("executions") || parts.has("columns")) && store.sections.executions) executions.draw(store.sections.executions, store.columns.at(-1)?.t, grid, mid);
   if (!now) return;
-  if (parts.has("book") && store.book) drawBook(now);
-  if (parts.has("trades") || parts.has("book")) tape.draw(store, now);
+  if (parts.has("book") && store.book) drawBook(then ?? store.book, now);
+  if (parts.has("trades") || parts.has("book")) tape.draw(store, now, then);
   if (parts.has("traders")) traders.draw(store.traders);
   if (parts.has("columns")) {
-    heat.draw(store.columns, now);
-    charts.draw(store.columns, now);
+    past.draw();
+    heat.draw(store.columns, now, then);
+    charts.draw(store.columns, now, then);
   }
 }
 
-function drawBook(now) {
-  ladder.draw(store.book, now);
-  const [bid, ask] = [store.book.bids[0], store.book.asks[0]];
+function drawBook(book, now) {
+  ladder.draw(book, now);
+  const [bid, ask] = [book.bids[0], book.asks[0]];
   const last = element("last");
-  last.textContent = now.price(store.book.last);
+  last.textContent = now.price(book.last);
   last.className = `last ${store.trades.length ? sideOf(store.trades.at(-1)) : ""}`;
   facts(element("quote"), [
     ["bid", bid ? now.price(bid[0]) : "–", "buy"],
     ["ask", ask ? now.price(ask[0]) : "–", "sell"],
-    store.book.indicative ? ["auction", now.price(store.book.indicative[0] || null), "phase"] : ["spread", bid && ask ? now.price(ask[0] - bid[0]) : "–"],
+    book.indicative ? ["auction", now.price(book.indicative[0] || null), "phase"] : ["spread", bid && ask ? now.price(ask[0] - bid[0]) : "–"],
   ]);
 }
 
@@ -122,20 +133,22 @@ function drawSymbols() {
   }
 }
 
-function drawState() {
+function drawState(then = past.column) {
   const exchange = store.sections.exchange;
   const chip = element("state");
   const halted = haltText(store.book);
   const phase = phaseText(store.book?.phase);
   const held = exchange?.clock?.kind === "scaled" && !exchange.clock.running;
   const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", joined(halted, phase)] : held ? ["held", joined("held", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
-  chip.className = `chip ${frozen ? "frozen" : name}`;
-  chip.textContent = frozen ? "frozen" : text;
+  const apart = frozen ? "frozen" : then ? "looking back" : "";
+  chip.className = `chip ${apart ? "frozen" : name}`;
+  chip.textContent = apart || text;
   const notice = element("notice");
   const { failed } = store.sections;
   notice.hidden = !failed && (name !== "away" || !exchange);
   notice.textContent = failed ? failed : connection.open ? `No exchange answers at ${exchange?.endpoint}. ${exchange?.clock ? "What is shown is how it was; the" : "The"} page goes on when the exchange is ${exchange?.clock ? "back" : "there"}.` : "The dashboard does not answer. The page goes on when it is back.";
-  if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
+  if (then) element("clock").textContent = timeOfDay(then.t);
+  else if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
   document.body.classList.toggle("stale", name === "away");
 }
 
@@ -185,6 +198,9 @@ const KEYS = {
   " ": freeze,
   "[": () => neighbour(-1),
   "]": () => neighbour(1),
+  ArrowLeft: () => past.step(-1),
+  ArrowRight: () => past.step(1),
+  Escape: () => past.leave(),
   h: () => operator.toggleClock(),
   t: () => document.dispatchEvent(new Event("switch-theme")),
   "?": () => element("help").showModal(),

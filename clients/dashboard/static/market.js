@@ -1,5 +1,6 @@
 // The charts of the market: price and volume, spread and imbalance, order flow.
 import { bars, axisCompact, Chart, steps } from "./charts.js";
+import { indicativePrice } from "./format.js";
 
 /** Steps of an axis of ticks. */
 const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
@@ -53,19 +54,21 @@ export class MarketCharts {
     this.price.setSeries(some ? [...this.trading, ...this.auctions] : this.trading);
   }
 
-  draw(columns, grid) {
+  /** `then`: a column at which the cursors stand. */
+  draw(columns, grid, then) {
     this.grid = grid;
     const times = columns.map((column) => column.t);
     const pick = (value) => columns.map(value);
     const both = (column) => column.bid != null && column.ask != null && column.bid < column.ask; // a book that collects may be crossed
     const prices = [times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null))];
-    const auctions = [pick((c) => lots(c, 3) || null), pick((c) => c.indicative)];
+    const auctions = [pick((c) => lots(c, 3) || null), pick(indicativePrice)];
     this.showAuctions(auctions.flat().some((value) => value !== null));
     this.price.set(this.withAuctions ? [...prices, ...auctions] : prices);
     this.spread.set([times, pick((c) => c.imbalance), pick((c) => (both(c) ? c.ask - c.bid : null))]);
     this.most = usual(columns.flatMap((c) => Object.values(c.flow)));
     const flow = (name, sign) => pick((c) => sign * c.flow[name]);
     this.flow.set([times, flow("added_bid", 1), flow("added_ask", 1), flow("cancelled_bid", -1), flow("cancelled_ask", -1)]);
+    for (const chart of [this.price, this.spread, this.flow]) chart.mark(then?.t);
   }
 }
 

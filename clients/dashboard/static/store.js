@@ -1,7 +1,7 @@
 // What the page knows: the newest of everything, and the columns and trades that are kept.
 
 const COLUMNS = 960;
-const TRADES = 200;
+const TRADES = 4000;
 
 export class Store {
   constructor() {

@@ -10,7 +10,12 @@ export class Tape {
     this.seen = 0;
   }
 
-  draw(store, grid) {
+  /** The newest, or those until `then`, a column. */
+  draw(store, grid, then) {
+    if (then) {
+      this.drawUntil(then, store.trades, grid);
+      return;
+    }
     if (store.tradesSeen < this.seen || this.symbol !== store.symbol || !store.trades.length) {
       this.element.replaceChildren();
       this.seen = 0;
@@ -20,6 +25,12 @@ export class Tape {
     if (store.tradesSeen > this.seen) this.element.prepend(...fresh.toReversed().map((trade) => row(trade, grid)));
     while (this.element.children.length > ROWS) this.element.lastChild.remove();
     this.seen = store.tradesSeen;
+  }
+
+  drawUntil({ match }, trades, grid) {
+    const rows = trades.filter((trade) => trade[0] <= match).slice(-ROWS);
+    this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The trades until then are no longer kept.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
+    this.symbol = null; // so that all is drawn anew afterwards
   }
 }
 

@@ -163,7 +163,7 @@ def test_an_auction_is_shown_while_orders_are_collected_for_it() -> None:
     view.sample(2 * SECOND_NS)
     shown = board.frame(cursor)
     assert shown["book"]["indicative"] is None, "an answer from before the auction came late"
-    assert [column["indicative"] for column in shown["columns"]] == [100, None]
+    assert [column["indicative"] for column in shown["columns"]] == [[100, 30, -5], None]
 
 
 def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:

@@ -105,6 +105,55 @@ def test_freezing_stops_the_page_and_it_catches_up(opened: Any, endpoint: str, s
         eventually(lambda: looked.levels("bid")[0] == [1000, 5], "it goes on with the newest state")
 
 
+def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
+    opened: Any, endpoint: str, shown: Shown, screenshots: Path
+) -> None:
+    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+        page, state = looked.page, looked.page.locator("#state")
+
+        def stretch() -> None:
+            """Until there is a column with the newest state."""
+            last = int(page.get_attribute("#past", "max") or 0)
+            eventually(lambda: int(page.get_attribute("#past", "max") or 0) > last + 1, "columns come")
+
+        def match() -> int:
+            return int(page.get_attribute("#tape .trade", "data-match") or 0)
+
+        client.mass_cancel()
+        quote(client)
+        client.buy("SIM", 1)
+        eventually(lambda: looked.levels("bid") == book_of(client, 0), "the book is there")
+        before, first, asks = looked.levels("bid"), match(), looked.levels("ask")
+        stretch()
+        at = int(page.get_attribute("#past", "max") or 0)
+        stretch()
+        client.mass_cancel()
+        client.sell("SIM", 3, 1200)
+        client.buy("SIM", 2)
+        stretch()
+        eventually(lambda: looked.levels("ask") == [[1200, 1]], "another book")
+        second = match()
+        assert second > first
+        while int(page.input_value("#past")) > at:
+            page.keyboard.press("ArrowLeft")
+        eventually(lambda: looked.levels("bid") == before, "the book as it was")
+        assert looked.levels("ask") == asks and match() == first
+        assert state.inner_text().lower() == "looking back"
+        assert page.inner_text("#clock") == page.inner_text("#past-time")[:8]
+        assert page.inner_text("#ladder .bid span:first-child") == "1"
+        page.screenshot(path=str(screenshots / "past.png"))
+        stretch()
+        assert looked.levels("bid") == before, "it stays there while time goes on"
+        page.keyboard.press("Escape")
+        eventually(lambda: looked.levels("ask") == [[1200, 1]] and match() == second, "back to now")
+        assert state.inner_text().lower() == "scaled" and page.inner_text("#past-time") == "now"
+        page.locator("#heat").click(position={"x": 700, "y": 100})
+        eventually(lambda: state.inner_text().lower() == "looking back", "a click picks a moment")
+        page.get_by_role("button", name="Now", exact=True).click()
+        eventually(lambda: state.inner_text().lower() == "scaled", "back to now")
+        assert looked.said == []
+
+
 def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: str, shown: Shown) -> None:
     with Looked(opened, shown.operator) as looked:
         page = looked.page
