@@ -7,15 +7,23 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from serl.exchange.ports import free_port
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
 from tests.served import free_endpoint
 from tests.test_help import ALL
 from tests.written import ROOT, Block, answers, commands
 
-BANNERS = {("exchange", "start"): "  journal", ("dashboard",): "operator"}
+BANNERS = {("exchange", "start"): "  journal", ("dashboard",): "operator", ("llm", "serve"): "Ctrl-C stops it"}
 """What servers say when they are ready."""
+PROGRAMS = {"serl": [sys.executable, "-u", "-m", "serl"], "python": [sys.executable], "mkdir": ["mkdir"], "cp": ["cp"]}
+OTHERS = ("ollama", "vllm", "pip")
+"""Programs that the tests do without: an endpoint stands in for those that serve models, and what pip would install is here."""
 PATIENCE_S = 240
 MEASURED = r"[\d.,]+(?= s\b|/s)"
 """Times and rates, which differ each time."""
@@ -70,8 +78,11 @@ class Session:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ours = {"--endpoint": free_endpoint()}
-        self._ours["--connect"] = self._ours["--endpoint"]
+        self._endpoint, self._model_port = free_endpoint(), free_port()
+        self._environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        }
+        self._open = ExitStack()
         self._terminals: list[Terminal] = []
         self._servers: list[Terminal] = []
 
@@ -84,6 +95,11 @@ class Session:
         if ("exchange", "start") in map(calls, lines):
             self.end()  # an exchange that a page starts again is a new one
         for words, answer in zip(lines, answers(block), strict=True):
+            if words[0] == "export":
+                name, _, value = words[1].partition("=")
+                self._environment[name] = value
+            if words[0] == "export" or words[0] in OTHERS:
+                continue
             terminal = self._start(words, block)
             if not ends(words):
                 alone = False
@@ -96,20 +112,42 @@ class Session:
         for terminal, answer in waiting:
             terminal.finish(answer)
 
+    def _with(self, words: list[str], options: list[tuple[str, ...]]) -> list[str]:
+        return [*words, *(word for one in options if self._knows(words, one[0]) for word in one)]
+
     def _knows(self, words: list[str], option: str) -> bool:
-        return not calls(words) or any(option in one.opts for one in ALL[calls(words)].params)
+        return words[0] == "python" or any(option in one.opts for one in ALL[calls(words)].params)
+
+    @cached_property
+    def _stand_in(self) -> str:
+        """The address of an OpenAI-compatible endpoint in the place of Ollama, vLLM and OpenAI. It knows one reward."""
+        from tests.researcher.llm.fake import completion, fake_endpoint  # `openai`, which few pages need, takes a second
+
+        answer = completion(f"```python\n{example(Kind.REWARD, 'code')}\n```")
+        return self._open.enter_context(fake_endpoint(answer)).url
+
+    def _addresses(self, words: list[str]) -> list[tuple[str, ...]]:
+        """Options that have a command serve where nobody else does, and ask there."""
+        match calls(words):
+            case ():
+                return []
+            case ("llm", "serve"):
+                return [("--port", str(self._model_port))]
+            case ("llm", "ask") if "--url" not in words:
+                return [("--url", f"http://127.0.0.1:{self._model_port}/v1"), ("--dialect", "embedded")]
+            case ("dashboard",):
+                return [("--connect", self._endpoint), ("--port", "0")]
+        others = [("--url", self._stand_in)] if "--url" in words else []
+        return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *others]
 
     def _start(self, words: list[str], block: Block) -> Terminal:
-        ours = [*self._ours.items(), *([("--port", "0")] if calls(words) == ("dashboard",) else [])]
-        ours = ours if calls(words) else []
-        more = [one for one in (*ours, *block.options) if self._knows(words, one[0])]
-        programs = {"serl": [sys.executable, "-u", "-m", "serl"], "python": [sys.executable]}
+        words = self._with(words, block.options)
+        words = self._with(words, self._addresses(words))
         log = self._folder / f"terminal-{len(self._terminals)}.log"
         with log.open("wb") as said:
             process = subprocess.Popen(
-                [*programs[words[0]], *words[1:], *(word for one in more for word in one)],
-                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
+                [*PROGRAMS[words[0]], *words[1:]],
+                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=self._environment,
             )  # fmt: skip
         self._terminals.append(Terminal(shlex.join(words), process, log))
         return self._terminals[-1]
@@ -128,3 +166,4 @@ class Session:
         for terminal in self._terminals:
             terminal.process.kill()
             terminal.process.wait()
+        self._open.close()

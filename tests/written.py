@@ -1,9 +1,10 @@
 """What the pages tell people to type.
 
 A comment before a block of a page says how a test runs it: `<!-- run: --steps 2000 -->` gives these options too to the commands that have them, so
-that it takes seconds; `<!-- not run: REASON -->` leaves it out. Without a comment it is run as it stands.
+that it takes seconds. Without a comment it is run as it stands. Only what NOT_RUN names is not run.
 """
 
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -12,18 +13,28 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-BLOCK = r"^(?:<!-- (?:run: ([^\n]+)|not run: ([^\n]+)) -->\n)?```(\w*)\n(.*?)^```$"
+BLOCK = r"^(?:<!-- run: ([^\n]+) -->\n)?```(\w*)\n(.*?)^```$"
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+NOT_RUN = {
+    ("index.md", "make demo"): "it makes an environment of its own, which takes minutes",
+    ("../README.md", "make demo"): "both make an environment of their own, which takes minutes",
+}
+"""Why console blocks are not run, by page and first command. That their commands can be typed is tested all the same."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `less`: the options of its comment, `unrun`: the reason why it is not run."""
+    """A fenced block; `page` is named from docs/ on, `less`: the options of its comment."""
 
+    page: str
     less: str
-    unrun: str
     language: str
     text: str
+
+    @property
+    def runs(self) -> bool:
+        """Whether a test types it."""
+        return (self.page, commands(self)[0]) not in NOT_RUN
 
     @property
     def options(self) -> list[tuple[str, ...]]:
@@ -33,7 +44,11 @@ class Block:
 
 def blocks(page: str, language: str = "") -> list[Block]:
     """Those of a page, named from docs/ on, in one language or all."""
-    found = [Block(*one) for one in re.findall(BLOCK, (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)]
+    path = DOCS / page
+    found = [
+        Block(os.path.relpath(path, DOCS), *one)
+        for one in re.findall(BLOCK, path.read_text(), re.DOTALL | re.MULTILINE)
+    ]
     return [one for one in found if one.language == language or not language]
 
 
@@ -41,7 +56,7 @@ def commands(block: Block) -> list[str]:
     """The lines of a console block that are typed: all, or those after a $ where there are any; without comments."""
     lines = block.text.replace("\\\n", " ").splitlines()
     typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
-    return [line.split(" # ")[0].strip() for line in typed]
+    return [line.split(" # ")[0].strip() for line in typed if line]
 
 
 def answers(block: Block) -> list[list[str]]:
