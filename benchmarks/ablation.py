@@ -71,15 +71,20 @@ def table(results: dict[str, Any], markets: list[str]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Trains, evaluates, prints."""
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--market", action="append", required=True, help="day with a book; may be repeated")
     parser.add_argument("--seeds", type=int, default=3, choices=(2, 3, 5))
     parser.add_argument("--steps", type=int)
     parser.add_argument("--episodes", type=int, default=512)
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Trains, evaluates, prints."""
+    arguments = parser().parse_args()
     base = load_config(arguments.config)
     base = base.model_copy(update={"market": with_changes(base.market, {"data": arguments.market})})
     if arguments.steps:

@@ -163,8 +163,8 @@ def _share(found: list[float] | None) -> str:
     return "none" if found is None else f"{found[0]:.0%}"
 
 
-def main() -> None:
-    """Runs what is asked for."""
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--config", type=Path, default=Path("default"))
     parser.add_argument("--market", type=Path, nargs="*", default=[], help="a file of bars, or days with a book")
@@ -173,7 +173,12 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--output", type=Path, default=Path("runs/proof"))
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Runs what is asked for."""
+    arguments = parser().parse_args()
     base = load_config(arguments.config, arguments.market)
     base = base.model_copy(update={"iterations": arguments.iterations, "candidates": arguments.candidates})
     rows = proof(base, arguments.ways, arguments.seeds, arguments.output)

@@ -79,9 +79,7 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._endpoint, self._model_port = free_endpoint(), free_port()
-        self._environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        }
+        self._environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         self._open = ExitStack()
         self._terminals: list[Terminal] = []
         self._servers: list[Terminal] = []
@@ -121,7 +119,11 @@ class Session:
     @cached_property
     def _stand_in(self) -> str:
         """The address of an OpenAI-compatible endpoint in the place of Ollama, vLLM and OpenAI. It knows one reward."""
-        from tests.researcher.llm.fake import completion, fake_endpoint  # `openai`, which few pages need, takes a second
+        # `openai`, which few pages need, takes a second
+        from tests.researcher.llm.fake import (
+            completion,
+            fake_endpoint,
+        )
 
         answer = completion(f"```python\n{example(Kind.REWARD, 'code')}\n```")
         return self._open.enter_context(fake_endpoint(answer)).url

@@ -1,11 +1,13 @@
 """Commands in the docs can be typed, also those that are not run, and no block of code is without a test."""
 
+import importlib
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
@@ -17,15 +19,16 @@ from tests.served import free_endpoint
 from tests.test_help import ALL, parse
 from tests.written import DOCS, PAGES, ROOT, blocks, commands
 
-OTHERS = ("make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export")
-"""First words of what is not a command of serl."""
-SERL = [
+LINES = [
     (str(page.relative_to(ROOT)), line)
     for page in PAGES
     for block in blocks(str(page), "console")
     for line in commands(block)
-    if not line.startswith(OTHERS)
 ]
+UNRUN = [line for page in PAGES for block in blocks(str(page), "console") if block.unrun for line in commands(block)]
+OTHERS = {"make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export", "mkdir", "cp"}
+"""First words of what is not a command of serl."""
+SERL = [(page, line) for page, line in LINES if line.split()[0] not in OTHERS]
 PYTHON = {
     "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "orders.md", "realism.md", "researcher.md", "sandbox.md",
     "traders.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/write-a-bot.md",
@@ -47,6 +50,23 @@ def test_every_block_has_a_test() -> None:
 def test_commands_can_be_typed(page: str, line: str) -> None:
     for one in line.split("&&"):
         parse(shlex.split(one))
+
+
+@pytest.mark.parametrize("line", [line for line in UNRUN if line.startswith("python -m benchmarks.")])
+def test_benchmarks_that_are_not_run_can_be_typed(line: str) -> None:
+    pytest.importorskip("torch")
+    _, _, module, *words = shlex.split(line)
+    assert importlib.import_module(module).parser().parse_args(words)
+
+
+def test_what_make_and_pip_are_told_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    made = {line.split()[1] for _, line in LINES if line.startswith("make ")}
+    assert made and made <= targets
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    pages = "".join(page.read_text() for page in PAGES)
+    asked = set(re.findall(r"pip install 'serl\[([\w,]+)\]'", pages))
+    assert asked and {extra for one in asked for extra in one.split(",")} <= set(extras)
 
 
 def test_outlines_name_options_that_exist() -> None:
