@@ -18,6 +18,7 @@ from tests.written import blocks
 
 LESS: dict[str, Any] = {
     "iterations": 1, "candidates": 1, "workers": 1, "kinds": ["reward"], "max_tokens": 120,
+    "low_level": False,
     "budget": {"static_steps": 40, "dynamic_steps": 0},
     "inner": {
         "scored_in": "bars", "orders": 2, "rungs": [1.0],

@@ -57,6 +57,7 @@ def test_every_console_block_is_run_or_has_a_reason() -> None:
 
 @pytest.mark.parametrize("page", [page for page, found in RUN.items() if found])
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
+    """Of runs of the researcher at several endpoints one goes to its end; the budget of the others (--tokens 1) ends them before they ask."""
     text = "".join(block.less + block.text for block in RUN[page])
     for name, path in REAL.items():
         if re.search(rf"\b{re.escape(name)}\b", text):
