@@ -28,6 +28,7 @@ export class Operator {
     this.speed.addEventListener("change", () => this.act("speed", { speed: Number(this.speed.value) }));
     this.seek = input("text", { size: 9, placeholder: "15:30:00", ariaLabel: "Time of day to go on to" });
     this.go = make("button", "", "Go on to");
+    this.go.title = "The exchange's time goes forward only; the slider below the depth over time looks back";
     this.replayNote = make("p", "note");
     this.replayControls = make("div", "controls");
     const jump = make("form", "joined");
