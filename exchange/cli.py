@@ -72,9 +72,13 @@ def _overrides(**given: Any) -> dict[str, Any]:
 @click.option(
     "--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process."
 )
-@click.option("--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (K times at most).")
+@click.option(
+    "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (K times at most)."
+)
 @click.option("--clock-start", help="Time of day at which a scaled or lockstep clock begins, like 09:30.")
-@click.option("--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set (serl replay does that).")
+@click.option(
+    "--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set (serl replay does that)."
+)
 @click.option("--participants", type=int, help="A lockstep clock stands still until this many have promised.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`: encrypted, any address.")
 def start(config: Path | None, **given: Any) -> None:

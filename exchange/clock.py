@@ -74,9 +74,7 @@ class Clock:
             time_ns = self.now_ns()
         earliest = int(self._gate.counter[NOW]) if self.pace is None else self.now_ns()
         if not earliest <= time_ns <= TIME_MAX_NS:
-            raise ConfigError(
-                f"a time from {earliest} (time does not go back) to {TIME_MAX_NS} is due; got {time_ns}"
-            )
+            raise ConfigError(f"a time from {earliest} (time does not go back) to {TIME_MAX_NS} is due; got {time_ns}")
         if self.pace is not None:
             self.pace.set(time_ns, run)
             return

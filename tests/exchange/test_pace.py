@@ -154,8 +154,7 @@ def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Pa
 
 
 def test_without_a_pace_it_can_be_neither_held_nor_set(tmp_path: Path) -> None:
-    with paced(tmp_path, "lockstep") as served:
-        with pytest.raises(SerlError, match="a lockstep clock with a speed"):
-            set_clock(served.endpoint, "", SAME_TIME, run=False)
+    with paced(tmp_path, "lockstep") as served, pytest.raises(SerlError, match="a lockstep clock with a speed"):
+        set_clock(served.endpoint, "", SAME_TIME, run=False)
     with pytest.raises(ConfigError, match="lockstep:30"):
         load_config(None, {"clock": {"kind": "lockstep", "held": True}})
