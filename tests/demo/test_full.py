@@ -100,7 +100,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         scene.start("researcher", "doctor")
         assert next(filter(None, scene._researched())) == "the clock is held until the researcher has ended"
         assert scene.watcher is not None
-        scene.watcher.look(1.0)
+        scene.watcher.look(2.5)  # the exchange tells the time once a second
         held_ns = scene.watcher.time_ns
         scene.watcher.look(1.0)
         assert scene.watcher.time_ns == held_ns
