@@ -30,7 +30,7 @@ EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
 """Children without which the rest of the demo goes on."""
 LOOK_S = 0.25
-LATER = 10
+LATER = 5
 """Added to the niceness of the researcher: a market in lockstep is as quick as its slowest turn."""
 LEAD_S = 300
 """Of the market's time before the window of the second order: its policy sees some of the market first."""

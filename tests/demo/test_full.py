@@ -17,7 +17,7 @@ from serl.clients.dashboard.flow import Flow
 from serl.clients.processes import SERL
 from serl.demo import research
 from serl.demo.cli import SPEED
-from serl.demo.full import Plan, Scene
+from serl.demo.full import LATER, Plan, Scene
 from serl.demo.order import OPEN, DemoOrder
 from serl.demo.source import given, simulated
 from serl.exchange.config import time_of_day_ns
@@ -139,7 +139,7 @@ def test_the_market_goes_before_the_researcher(tmp_path: Path) -> None:
         one = scene.start("researcher", "doctor")
         scene._after_the_market(one)
         own = os.getpriority(os.PRIO_PROCESS, 0)
-        assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == min(19, own + 10)
+        assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == min(19, own + LATER)
 
 
 def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
