@@ -215,7 +215,7 @@ class Replayer:
 
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
-    """Sets a scaled clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
+    """Sets a scaled or paced clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
     with asking(endpoint, "admin") as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

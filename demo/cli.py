@@ -10,7 +10,7 @@ from serl.clients.dashboard import PORT
 if TYPE_CHECKING:
     from serl.demo.source import Source
 
-SPEED, POPULATION, SEED = "30", "liquid", 1
+SPEED, POPULATION, SEED = "30", "amzn", 1
 
 
 @click.command(epilog="Example: serl demo --day LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")

@@ -5,6 +5,7 @@ First a TWAP works a parent order; when the researcher has ended, the policy tha
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from serl.clients.dashboard.progress import Progress
 from serl.clients.processes import Child, ProcessFailed, child
 from serl.clients.replay import set_clock
+from serl.demo import research
 from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import CLOSE, OPEN, DemoOrder
 from serl.demo.source import Source
@@ -28,6 +30,8 @@ EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
 """Children without which the rest of the demo goes on."""
 LOOK_S = 0.25
+LATER = 5
+"""Added to the niceness of the researcher: a market in lockstep is as quick as its slowest turn."""
 LEAD_S = 300
 """Of the market's time before the window of the second order: its policy sees some of the market first."""
 Steps = Iterator[str | None]
@@ -56,7 +60,7 @@ class Plan:
 
     @property
     def flow(self) -> Path:
-        """Folder in which the hosts count what each kind of trader sends."""
+        """Folder in which the hosts and the executions count what each kind of trader sends."""
         return self.output / "flow"
 
 
@@ -110,7 +114,7 @@ class Scene:
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
         exchange = self.start(
             "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
-            "--clock", f"scaled:{plan.speed:g}", "--clock-start", OPEN, "--hold",
+            *self._clock(),
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
         exchange.wait_for("  journal")
@@ -123,17 +127,30 @@ class Scene:
             )
             yield from page.wait_for("operator")
 
+    def _clock(self) -> Iterator[str]:
+        """History is sent on time by a replayer that sets the clock; simulated traders answer what they see, so that the clock waits for them."""
+        plan, source = self.plan, self.plan.source
+        yield from ("--clock-start", OPEN)
+        if source.day is not None:
+            yield from ("--clock", f"scaled:{plan.speed:g}", "--hold")
+        else:
+            yield from ("--clock", f"lockstep:{plan.speed:g}", "--participants", str(source.hosts + 1))
+
     def _shown(self) -> Iterator[str]:
-        """What the dashboard follows beside the exchange: history has no kinds of traders, and without a researcher there is no second execution."""
-        if self.plan.source.day is None:
-            yield from ("--flow", str(self.plan.flow))
+        """What the dashboard follows beside the exchange. Without a researcher there is no second execution."""
+        yield from self._flow()
         if self.plan.researcher:
             yield from ("--researcher", str(self.plan.research))
         for name in EXECUTIONS if self.plan.researcher else EXECUTIONS[:1]:
             yield from ("--execution", self.progress(name))
 
+    def _flow(self) -> Iterator[str]:
+        """Where is told who sends what; history has no kinds of traders."""
+        if self.plan.source.day is None:
+            yield from ("--flow", str(self.plan.flow))
+
     def _market(self) -> Steps:
-        """History, which sets the clock itself, or simulated traders."""
+        """History, which sets the clock itself, or simulated traders, which the clock waits for."""
         plan, source = self.plan, self.plan.source
         if source.day is not None:
             pace = ("--speed", f"{plan.speed:g}", "--wait-for", "1")
@@ -142,21 +159,26 @@ class Scene:
             return
         assert source.population is not None
         traders = ("--population", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
-        self.start("market", "agents", "start", *traders, "--flow", str(plan.flow), "--connect", self.endpoint)
-        yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} processes"
+        self.start("market", "agents", "start", *traders, *self._flow(), "--connect", self.endpoint)
+        yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} host process{'es' if source.hosts > 1 else ''}"
         yield from self._logged_in(2 + source.hosts)
-        set_clock(self.endpoint, "", time_of_day_ns(OPEN), run=True)
 
     def _research(self) -> Steps:
-        """After the market has opened: it takes all the processor that it gets."""
+        """After the market has opened: it takes all the processor that the market leaves."""
         self.start("model", "llm", "fetch", "tiny")
         yield from self._settled("model")
         if self.unresearched is not None:
             return
-        day = self.plan.source.day
-        config = ("--config", "demo", *(("--market", str(day)) if day else ()))
-        self.start("researcher", "researcher", "start", *config, "--output", str(self.plan.research))
+        settings = research.options(self.plan.source, self.plan.output)
+        self._after_the_market(
+            self.start("researcher", "researcher", "start", *settings, "--output", str(self.plan.research))
+        )
         yield "researcher: a language model designs learning algorithms beside all this"
+
+    @staticmethod
+    def _after_the_market(one: Child) -> None:
+        """A process, and those that it starts, that have the processor when the market does not need it."""
+        os.setpriority(os.PRIO_PROCESS, one.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + LATER)
 
     def _researched(self) -> Steps:
         """Until the researcher has ended, however long it takes: the market is there for what it finds."""
@@ -185,10 +207,13 @@ class Scene:
             yield from one.text.rstrip().split("\n")[told:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
-        options = (*order.options, "--connect", self.endpoint, "--name", name, "--progress", self.progress(name))
+        options = (*order.options, "--connect", self.endpoint, "--name", name)
         day = self.plan.source.day
         known = ("--day", str(day)) if day else ()
-        self.start(name, "execute", "--policy", policy, *options, *known, "--report", str(self.plan.output / name))
+        told = ("--progress", self.progress(name), *self._flow())
+        self.start(
+            name, "execute", "--policy", policy, *options, *known, *told, "--report", str(self.plan.output / name)
+        )
         self.executions[name] = Progress(Path(self.progress(name)))
 
     def progress(self, name: str) -> str:

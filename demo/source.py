@@ -39,7 +39,7 @@ def simulated(population: str, seed: int) -> Source:
             f"{population}: a day from {OPEN} to {CLOSE} is due, got {config.open} to {config.close}; `serl agents start` takes any"
         )
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
-    order = DemoOrder(config.symbols[0], "sell", 5000, "09:32-09:47", 10, CLOSE)
+    order = DemoOrder(config.symbols[0], "sell", 2500, "09:32-09:47", 10, CLOSE)
     data = f"population {config.name} sha256 {fingerprint(config)}"
     return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
 

@@ -25,14 +25,19 @@ def exchange() -> None:
 
 def _clock_overrides(text: str) -> dict[str, Any]:
     kind, _, speed = text.partition(":")
-    if kind == "scaled" and speed:
+    if kind in ("scaled", "lockstep") and speed:
         try:
             return {"kind": kind, "speed": float(speed)}
         except ValueError:
-            raise ConfigError(f"--clock scaled:K with a number K is due, like scaled:60; got {text!r}") from None
+            raise ConfigError(f"--clock {kind}:K with a number K is due, like {kind}:60; got {text!r}") from None
     if speed or kind not in ("live", "scaled", "lockstep"):
-        raise ConfigError(f"--clock live, scaled:K or lockstep is due; got {text!r}")
+        raise ConfigError(f"--clock live, scaled:K, lockstep or lockstep:K is due; got {text!r}")
     return {"kind": kind}
+
+
+def _times(speed: float) -> str:
+    """A clock's speed behind its kind; nothing where it is real time or has no pace."""
+    return f" x {speed:g}" if speed not in (0, 1) else ""
 
 
 def _overrides(**given: Any) -> dict[str, Any]:
@@ -67,9 +72,13 @@ def _overrides(**given: Any) -> dict[str, Any]:
 @click.option(
     "--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process."
 )
-@click.option("--clock", help="live (default), scaled:K (K times real time) or lockstep.")
-@click.option("--clock-start", help="Time of day at which a scaled clock begins, like 09:30.")
-@click.option("--hold", is_flag=True, help="A scaled clock waits until it is set (serl replay does that).")
+@click.option(
+    "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (K times at most)."
+)
+@click.option("--clock-start", help="Time of day at which a scaled or lockstep clock begins, like 09:30.")
+@click.option(
+    "--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set (serl replay does that)."
+)
 @click.option("--participants", type=int, help="A lockstep clock stands still until this many have promised.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`: encrypted, any address.")
 def start(config: Path | None, **given: Any) -> None:
@@ -95,7 +104,7 @@ def start(config: Path | None, **given: Any) -> None:
         click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
         for name, endpoint in settings.endpoints.items():
             click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
-        click.echo(f"  clock    {settings.clock.kind}{f' x {server.clock.speed:g}' if server.clock.speed != 1 else ''}")
+        click.echo(f"  clock    {settings.clock.kind}{_times(server.clock.speed)}")
         click.echo(f"  journal  {where}")
         if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
             click.echo(
@@ -155,7 +164,7 @@ def status(ask: Asking) -> None:
     info = ask("queries", "INFO")
     counts = ask("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
-    click.echo(f"epoch {info[2]}, clock {clock[0]} x {clock[1]:g} at {clock[2]} ns")
+    click.echo(f"epoch {info[2]}, clock {clock[0]}{_times(clock[1])} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
     for name, value in counts.items():
         click.echo(f"{name:12} {value:,}")

@@ -123,15 +123,22 @@ class ClockConfig(_Section):
     """Which time the exchange lives in."""
 
     kind: Literal["live", "scaled", "lockstep"] = "live"
-    speed: float = Field(1.0, gt=0, le=1e6)
+    speed: float | None = Field(None, gt=0, le=1e6)
     start: str = Field("00:00:00", pattern=r"^\d{2}:\d{2}(:\d{2})?$")
     held: bool = False
     participants: int = Field(0, ge=0)
 
     @property
     def start_ns(self) -> int:
-        """Nanoseconds after midnight."""
-        return time_of_day_ns(self.start)
+        """Nanoseconds after midnight; a live clock has no start of its own."""
+        return 0 if self.kind == "live" else time_of_day_ns(self.start)
+
+    @property
+    def speed_or_own(self) -> float:
+        """Exchange seconds a second; 0: as fast as the participants of a lockstep clock let it."""
+        if self.kind == "live" or self.speed is None:
+            return 0.0 if self.kind == "lockstep" else 1.0
+        return self.speed
 
 
 class JournalConfig(_Section):
@@ -317,6 +324,8 @@ def _check(config: ExchangeConfig) -> None:
                 f"endpoint: {endpoint} can be reached from other machines and login.curve_keys is not set; "
                 "use a loopback address (tcp://127.0.0.1:5570) or make keys with `serl keys new` and set it"
             )
+    if config.clock.kind == "lockstep" and config.clock.held and config.clock.speed is None:
+        raise ConfigError("clock.held: a lockstep clock can be held if it has a speed, like --clock lockstep:30")
     window = config.limits.window_ticks
     if window & (window - 1):
         raise ConfigError(f"limits.window_ticks: a power of two is due, got {window}")

@@ -1,7 +1,8 @@
 """The lockstep clock: time goes as far as every participant promises that nothing of theirs arrives before.
 
 Conservative parallel discrete-event simulation (Chandy and Misra): commands wait until they arrive (`Inbound`) and are
-executed in their order up to the smallest promise, so that the tape does not depend on which process was faster.
+executed in their order up to the smallest promise, so that the tape does not depend on which process was faster. Where the clock has a pace
+they wait for that too: it decides when something is executed, never what.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
 from serl.exchange.gateway.gate import LIVE
 from serl.exchange.inbound import Inbound
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.wire import Kind, Refusal, pack
 
 END_NS = 1 << 62
@@ -42,6 +44,8 @@ class Lockstep:
         self.daytime: Daytime | None = None
         #: nobody promised anything but the end: what is on its way out is there
         self.ended = False
+        #: promised, but the pace of the clock is not there yet; NEVER if time waits for no pace
+        self.due_ns = NEVER
         #: participants that must have promised before time moves at all
         self._missing = participants
 
@@ -70,7 +74,7 @@ class Lockstep:
         if len(slots) < self._missing:
             return
         self._missing = 0
-        until_ns = min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS)
+        until_ns = self._within_pace(min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS))
         self.ended = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:
             self._execute_until(until_ns)
@@ -80,6 +84,20 @@ class Lockstep:
         turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
         if turns and until_ns < END_NS:
             self._grant(turns)
+
+    def _within_pace(self, promised_ns: int) -> int:
+        """How far time may go now; `due_ns` is where it goes later."""
+        self.due_ns = NEVER
+        pace = self._clock.pace
+        if pace is None:
+            return promised_ns
+        pace.forget_delay(self.time_ns)
+        wanted_ns = promised_ns if promised_ns < END_NS else self._inbound.last_ns(self.time_ns)
+        reached_ns = pace.reached_ns()
+        if wanted_ns <= reached_ns:
+            return promised_ns
+        self.due_ns = wanted_ns
+        return max(reached_ns, self.time_ns)
 
     def _execute_until(self, until_ns: int) -> None:
         """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""

@@ -20,6 +20,7 @@ from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, DUE, EVENTS, MESSAGES
 from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
 from serl.exchange.inbound import Inbound
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, owner_of
@@ -150,7 +151,7 @@ class Exchange:
                 self._other_sockets()
             elif need not in (TIMER, FEED, DEPARTED, DUE_FIRST):
                 self.core.make_room(need)
-            if self.lockstep is not None and self.inbound.waiting:
+            if self.lockstep is not None and (self.inbound.waiting or self.lockstep.due_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
@@ -168,6 +169,9 @@ class Exchange:
             due_ns = min(self.inbound.next_ns, self.daytime.next_ns)
             self.core.gate.counter[DUE] = due_ns
             next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.copies.next_ns)
+        else:
+            next_ns = self.lockstep.due_ns
+        if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.machine_ns_until(next_ns)))
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)

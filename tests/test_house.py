@@ -38,7 +38,8 @@ def test_bare_rooms_are_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["exchange", "start", "--clock", "sundial"], "--clock live, scaled:K or lockstep"),
+        (["exchange", "start", "--clock", "sundial"], "--clock live, scaled:K, lockstep or lockstep:K"),
+        (["exchange", "start", "--clock", "lockstep:quick"], "like lockstep:60"),
         (["exchange", "start", "--symbols", "A,A"], "each name once"),
         (["exchange", "start", "--symbols", "A=-1"], "positive decimal"),
         (["exchange", "start", "--endpoint", "nowhere"], "tcp://127.0.0.1:5570"),

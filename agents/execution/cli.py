@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 @click.option(
     "--progress", type=click.Path(path_type=Path), help="File of JSON lines for `serl dashboard --execution`."
 )
+@click.option("--flow", type=click.Path(path_type=Path), help="Folder for what it sends: `serl dashboard --flow`.")
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
-    participant: str, token: str, day: Path | None, report: Path, progress: Path | None,
+    participant: str, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
     """Works a parent order on a running exchange and reports what it cost.
 
@@ -54,6 +55,7 @@ def execute(
     from serl.agents.execution.policies.choose import choose
     from serl.agents.execution.policies.policy import check_mode
     from serl.agents.execution.progress import ProgressFile
+    from serl.agents.execution.sent import SentFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
@@ -73,7 +75,8 @@ def execute(
     benchmark = None if day is None else _in_process(day, order, chosen, used)
     with log_in(connect, participant, token) as client:
         told = None if progress is None else ProgressFile(progress, participant, order, chosen)
-        executor = Executor(client, order, chosen, used, told)
+        sent = None if flow is None else SentFile(flow, participant, chosen.name, symbol)
+        executor = Executor(client, order, chosen, used, told, sent)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = executor.run()

@@ -9,6 +9,7 @@ from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy, check_mode, environment_of
 from serl.agents.execution.progress import ProgressFile
+from serl.agents.execution.sent import SentFile
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows
@@ -63,7 +64,8 @@ class Executor:
     """Runs one parent order; `run` returns when its window is over and everything is answered."""
 
     def __init__(
-        self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None
+        self, client: Exchange, order: ParentOrder, policy: Policy, mode: str = "market", progress: ProgressFile | None = None,
+        sent: SentFile | None = None,
     ) -> None:  # fmt: skip
         check_mode(policy, mode)
         self.order, self.policy, self.mode = order, policy, mode
@@ -72,6 +74,9 @@ class Executor:
         self._progress = progress
         if progress is not None:
             self.market.on_fill = progress.fill
+        self._sent = sent
+        if sent is not None:
+            self.market.on_sent = sent.sent
 
     def run(self) -> Execution:
         """The whole window and the forced completion."""
@@ -81,6 +86,8 @@ class Executor:
         unfilled_lots = int(env.accounts.parents["unfilled_lots"][0])
         if self._progress is not None:
             self._progress.end(unfilled_lots)
+        if self._sent is not None:
+            self._sent.close()
         arrival = float(env.accounts.parents["arrival_mid"][0])
         return Execution(
             order, self.policy.name, self.mode, None if np.isnan(arrival) else arrival, market.own, market.children,

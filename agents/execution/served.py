@@ -48,6 +48,8 @@ class ServedMarket:
         self._own_seen = self._trades_seen = 0
         #: told of each fill of ours as it is reported: time, price, qty
         self.on_fill: Callable[[int, int, int], None] = lambda time_ns, price_ticks, qty_lots: None
+        #: told of what is sent: time, limit orders, market orders, cancels, lots ordered
+        self.on_sent: Callable[[int, int, int, int, int], None] = lambda *_: None
         for channel in self.channels:
             client.subscribe(channel, symbol)
 
@@ -92,6 +94,7 @@ class ServedMarket:
     def send(self, child: Any) -> None:
         """Begins a step: what rests is cancelled and a CHILD row sent."""
         self._begin_step()
+        cancels = int(self._resting is not None)
         if self._resting is not None:
             self._cancel_resting(self._resting)
             self._resting = None
@@ -109,6 +112,8 @@ class ServedMarket:
         if limit_lots and limit_ticks:
             self._resting = self._noted(send(self.symbol, limit_lots, limit_ticks))
             self.children.append((self._now_ns, limit_lots))
+        lots = market_lots + (limit_lots if limit_ticks else 0)
+        self.on_sent(self._now_ns, int(lots > market_lots), int(market_lots > 0), cancels, lots)
         self._take_inbox()
 
     def _cancel_resting(self, order: Order) -> None:

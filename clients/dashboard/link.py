@@ -195,13 +195,13 @@ class Link(threading.Thread):
         return self._later(lambda done: self._admin(done, Kind.OPERATE, kind, self._view(symbol).number, *flags))
 
     def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
-        """Sets a scaled clock (None: it stays where it is) and lets it run or holds it."""
+        """Sets a scaled or paced clock (None: it stays where it is) and lets it run or holds it."""
         return self._later(
             lambda done: self._admin(done, Kind.CLOCK, SAME_TIME if time_ns is None else time_ns, int(run))
         )
 
     def set_speed(self, speed: float) -> "Future[str]":
-        """Exchange seconds a second of a scaled clock."""
+        """Exchange seconds a second of a scaled or paced clock."""
         return self._later(lambda done: self._admin(done, Kind.SPEED, round(speed * 1e6)))
 
     def order(self, symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> "Future[str]":

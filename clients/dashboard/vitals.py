@@ -67,7 +67,9 @@ class Vitals:
         if not self.clock:
             return None
         moving = len(self._counts) < 2 or self._counts[-1][1] > self._counts[-2][1]
-        return {"kind": self.clock[0], "speed": self.clock[1], "time_ns": str(self.time_ns), "running": moving}
+        kind, speed = self.clock[:2]
+        settable = kind == "scaled" or (kind == "lockstep" and speed > 0)
+        return {"kind": kind, "speed": speed, "settable": settable, "time_ns": str(self.time_ns), "running": moving}
 
     def _rate(self, name: str) -> float:
         (first_s, _, first), (last_s, _, last) = self._counts[0], self._counts[-1]

@@ -138,7 +138,7 @@ function drawState(then = past.column) {
   const chip = element("state");
   const halted = haltText(store.book);
   const phase = phaseText(store.book?.phase);
-  const held = exchange?.clock?.kind === "scaled" && !exchange.clock.running;
+  const held = exchange?.clock?.settable && !exchange.clock.running;
   const [name, text] = !connection.open ? ["away", "dashboard away"] : !exchange || exchange.away ? ["away", "exchange away"] : halted ? ["halted", joined(halted, phase)] : held ? ["held", joined("held", phase)] : phase ? ["phase", phase] : ["live", exchange.clock?.kind ?? "live"];
   const apart = frozen ? "frozen" : then ? "looking back" : "";
   chip.className = `chip ${apart ? "frozen" : name}`;

@@ -56,7 +56,7 @@ export class Operator {
   }
 
   toggleClock() {
-    if (this.clock.kind === "scaled") this.act("clock", { run: !this.clock.running });
+    if (this.clock.settable) this.act("clock", { run: !this.clock.running });
   }
 
   orderForm() {
@@ -101,11 +101,10 @@ export class Operator {
 
   draw(grid) {
     this.grid = grid;
-    const { kind, speed, running } = this.clock;
-    const scaled = kind === "scaled";
-    this.replayControls.hidden = !scaled;
+    const { kind, speed, settable, running } = this.clock;
+    this.replayControls.hidden = !settable;
     for (const control of [this.hold, this.speed, this.seek, this.go]) control.disabled = !this.connection.token;
-    if (scaled) {
+    if (settable) {
       this.hold.textContent = running ? "Hold" : "Run";
       if (document.activeElement !== this.speed && this.speed.dataset.speed !== String(speed)) {
         this.speed.dataset.speed = speed;
@@ -113,8 +112,8 @@ export class Operator {
         this.speed.replaceChildren(...speeds.map((value) => new Option(`${value} ×`, value, false, value === speed)));
       }
     }
-    const words = { live: "The clock is live: it cannot be held.", lockstep: "The clock is lockstep: it goes as the participants promise." };
-    this.replayNote.textContent = scaled ? (this.connection.token ? "" : "The clock is the operator's.") : (words[kind] ?? "");
+    const words = { live: "The clock is live: it cannot be held.", lockstep: "The clock is lockstep: it goes as the participants promise, at no speed of its own." };
+    this.replayNote.textContent = settable ? (this.connection.token ? "" : "The clock is the operator's.") : (words[kind] ?? "");
     this.replayNote.hidden = !this.replayNote.textContent;
   }
 }

@@ -30,8 +30,9 @@ CHILDREN = Path("/proc/self/task") / str(os.getpid()) / "children"
 def served(
     folder: Path, population: PopulationConfig, hosts: int, clock: str = "lockstep"
 ) -> AbstractContextManager[Served]:
-    clocks: dict[str, object] = {"kind": "lockstep", "participants": hosts}
-    config: dict[str, object] = {"clock": clocks, "intervals": {"heartbeat_s": 0.2}} if clock == "lockstep" else {}
+    clocks: dict[str, object] = {"kind": "lockstep", "participants": hosts, "start": population.open}
+    lockstep = clock.startswith("lockstep")
+    config: dict[str, object] = {"clock": clocks, "intervals": {"heartbeat_s": 0.2}} if lockstep else {}
     return start_exchange(
         symbols=",".join(population.symbols), config=config, folder=folder, clock=clock, journal=folder / "journal"
     )
@@ -50,6 +51,23 @@ def events(folder: Path, until_ns: int) -> Rows:
     paths = sorted((folder / "journal").glob("events-*.rows"))
     rows = np.concatenate([read_rows(path, EVENT) for path in paths])
     return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
+
+
+def test_at_a_pace_the_calibrated_population_is_the_one_in_process(tmp_path: Path) -> None:
+    """It answers its own orders within microseconds; a clock that runs on meanwhile would fill the book with what comes too late."""
+    population = load_population("amzn")
+    until_ns = population.open_ns + 5 * MINUTE_NS
+    simulation = Simulation(population, 1)
+    simulation.advance(until_ns)
+    rows = play(simulation.day())
+    with served(tmp_path, population, 1, "lockstep:60") as exchange:
+        run = agents(exchange, "amzn", 1, "09:35")
+        output, _ = run.communicate(timeout=120)
+        assert run.returncode == 0, output
+        exchange.stop()
+    found = events(tmp_path, until_ns)
+    assert len(found) > 1000
+    assert (len(found), tape_hash(found)) == (len(rows), tape_hash(rows))
 
 
 @pytest.fixture(scope="module")

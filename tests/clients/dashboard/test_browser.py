@@ -11,7 +11,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from tests.clients.dashboard.served import Looked, Shown, dashboard, eventually
-from tests.served import free_endpoint, launch, start_exchange
+from tests.served import Raw, free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
 
@@ -181,6 +181,29 @@ def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: 
         assert said.endswith(
             "start the exchange anew (with another --journal folder, or none), then the replay with --from 14:00:00"
         )
+
+
+def test_a_lockstep_clock_is_held_where_it_has_a_pace(opened: Any, tmp_path: Path) -> None:
+    config: dict[str, object] = {"clock": {"participants": 1}}
+    for clock, has_controls in (("lockstep:10", True), ("lockstep", False)):
+        with (
+            start_exchange(symbols="SIM", clock=clock, config=config, folder=tmp_path) as served,
+            dashboard(served.endpoint) as found,
+            Raw(served.endpoint) as trader,
+            Looked(opened, found.operator) as looked,
+        ):
+            trader.login("trader")
+            trader.say(67, 3_600_000_000_000)
+            hold = looked.page.get_by_role("button", name="Hold")
+            if not has_controls:
+                looked.page.wait_for_selector(":text('it goes as the participants promise')")
+                assert not hold.is_visible()
+                continue
+            looked.page.wait_for_selector("#state:text('lockstep')")
+            hold.click()
+            looked.page.wait_for_selector("#state:text('held')")
+            looked.page.get_by_role("button", name="Run").click()
+            looked.page.wait_for_selector("#state:text('lockstep')")
 
 
 def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown) -> None:

@@ -1,0 +1,160 @@
+"""A lockstep clock that goes no faster than its pace."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.clients.replay import set_clock
+from serl.exchange.asking import asking
+from serl.exchange.clock import SAME_TIME
+from serl.exchange.config import load_config, time_of_day_ns
+from serl.exchange.errors import ConfigError, SerlError
+from serl.exchange.journal.segment import read_rows
+from serl.exchange.pace import CATCH_UP_NS, Pace
+from serl.exchange.records import EVENT, Rows
+from serl.exchange.wire import Kind
+from tests.served import Raw, Served, start_exchange
+
+SECOND_NS = 1_000_000_000
+OPEN_NS = time_of_day_ns("09:30")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The machine's clock, which stands until it is set."""
+    now = [7 * SECOND_NS]
+    monkeypatch.setattr("serl.exchange.pace.time.monotonic_ns", lambda: now[0])
+    return now
+
+
+def test_it_goes_at_its_speed_and_can_be_held_and_made_quicker(machine: list[int]) -> None:
+    pace = Pace(OPEN_NS, 30.0, held=False)
+    machine[0] += SECOND_NS
+    assert pace.reached_ns() == OPEN_NS + 30 * SECOND_NS
+    assert pace.machine_ns_until(OPEN_NS + 60 * SECOND_NS) == SECOND_NS
+    pace.set_speed(2.0)
+    machine[0] += SECOND_NS
+    assert pace.reached_ns() == OPEN_NS + 32 * SECOND_NS
+    pace.set(OPEN_NS + 32 * SECOND_NS, run=False)
+    machine[0] += SECOND_NS
+    assert pace.reached_ns() == OPEN_NS + 32 * SECOND_NS
+    assert pace.machine_ns_until(OPEN_NS + 33 * SECOND_NS) == math.inf
+    assert pace.machine_ns_until(OPEN_NS) == 0
+
+
+def test_a_long_delay_is_not_made_up_for(machine: list[int]) -> None:
+    pace = Pace(OPEN_NS, 30.0, held=False)
+    machine[0] += CATCH_UP_NS // 2
+    pace.forget_delay(OPEN_NS)
+    assert pace.reached_ns() == OPEN_NS + 15 * CATCH_UP_NS, "a short one is"
+    machine[0] += 60 * SECOND_NS
+    pace.forget_delay(OPEN_NS)
+    assert pace.reached_ns() == OPEN_NS + 30 * CATCH_UP_NS
+    pace.set(OPEN_NS + 3600 * SECOND_NS, run=True)
+    pace.forget_delay(OPEN_NS)
+    assert pace.reached_ns() == OPEN_NS + 3600 * SECOND_NS, "on the way to where it was set to there is no delay"
+
+
+@contextmanager
+def paced(folder: Path, clock: str, **more: object) -> Iterator[Served]:
+    config: dict[str, object] = {"clock": {"start": "09:30", "participants": 2, **more}}
+    with start_exchange(clock=clock, config=config, folder=folder, journal=folder / "journal") as served:
+        yield served
+
+
+@contextmanager
+def two(served: Served) -> Iterator[tuple[Raw, Raw]]:
+    with Raw(served.endpoint) as a, Raw(served.endpoint) as b:
+        a.login("a")
+        b.login("b")
+        yield a, b
+
+
+def market_ns(served: Served) -> int:
+    with asking(served.endpoint, "queries") as ask:
+        return int(ask(Kind.INFO)[4])
+
+
+def play(a: Raw, b: Raw, turns: int) -> None:
+    """Buys meet sells, once in a tenth of a second; a sends long before its orders arrive, b just in time."""
+    times = [OPEN_NS + number * SECOND_NS // 10 for number in range(1, turns + 1)]
+    for number, time_ns in enumerate(times, 1):
+        a.say(1, number, 0, 0, 3, 100 + number % 3, 1, 0, time_ns)
+    a.say(67, times[-1] + SECOND_NS)
+    b.say(67, times[0])
+    for number, time_ns in enumerate(times, 1):
+        assert b.hear(101)[1] == time_ns
+        b.say(1, number, 0, 1, 2, 100 + number % 2, 1, 0, time_ns + 5)
+        b.say(67, time_ns + SECOND_NS // 10)
+    b.hear(101)
+
+
+def events(folder: Path) -> Rows:
+    rows = np.concatenate([read_rows(path, EVENT) for path in sorted((folder / "journal").glob("events-*.rows"))])
+    return rows[rows["sequence"] > 0]
+
+
+def test_the_tape_is_that_of_a_clock_without_a_pace_and_takes_its_time(tmp_path: Path) -> None:
+    tapes, took_s = [], []
+    for clock in ("lockstep", "lockstep:2"):
+        folder = tmp_path / clock.replace(":", "-")
+        folder.mkdir()
+        with paced(folder, clock) as served, two(served) as (a, b):
+            began = time.monotonic()
+            play(a, b, 20)
+            took_s.append(time.monotonic() - began)
+            served.stop()
+        tapes.append(events(folder))
+    assert len(tapes[0]) > 60
+    np.testing.assert_array_equal(tapes[0], tapes[1])
+    assert took_s[0] < 0.7
+    least_s = 2.1 / 2 - CATCH_UP_NS * 1e-9
+    assert least_s < took_s[1] < least_s + 2, "2.1 s of the market at twice the speed"
+
+
+def test_between_two_turns_time_goes_on_evenly(tmp_path: Path) -> None:
+    with paced(tmp_path, "lockstep:10") as served, two(served) as (a, b):
+        for one in (a, b):
+            one.say(67, OPEN_NS + 3600 * SECOND_NS)
+        time.sleep(0.5)
+        first_ns, began_s = market_ns(served), time.monotonic()
+        time.sleep(1.5)
+        speed = (market_ns(served) - first_ns) / (time.monotonic() - began_s) * 1e-9
+        assert speed == pytest.approx(10, rel=0.2)
+
+
+def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Path) -> None:
+    with paced(tmp_path, "lockstep:10", held=True) as served, two(served) as (a, b):
+        for one in (a, b):
+            one.say(67, OPEN_NS + 3600 * SECOND_NS)
+        time.sleep(0.3)
+        assert market_ns(served) == OPEN_NS
+        set_clock(served.endpoint, "", SAME_TIME, run=True)
+        time.sleep(0.3)
+        set_clock(served.endpoint, "", SAME_TIME, run=False)
+        held_ns = market_ns(served)
+        assert held_ns > OPEN_NS + SECOND_NS
+        time.sleep(0.3)
+        assert market_ns(served) == held_ns
+        target_ns = OPEN_NS + 1800 * SECOND_NS
+        set_clock(served.endpoint, "", target_ns, run=False)
+        time.sleep(0.3)
+        assert market_ns(served) == target_ns
+        with asking(served.endpoint, "admin") as ask:
+            ask(Kind.SPEED, "", 100_000 * 1_000_000)
+        set_clock(served.endpoint, "", SAME_TIME, run=True)
+        assert a.hear(101)[1] == OPEN_NS + 3600 * SECOND_NS
+        with pytest.raises(SerlError, match="time does not go back"):
+            set_clock(served.endpoint, "", OPEN_NS, run=True)
+
+
+def test_without_a_pace_it_can_be_neither_held_nor_set(tmp_path: Path) -> None:
+    with paced(tmp_path, "lockstep") as served, pytest.raises(SerlError, match="a lockstep clock with a speed"):
+        set_clock(served.endpoint, "", SAME_TIME, run=False)
+    with pytest.raises(ConfigError, match="lockstep:30"):
+        load_config(None, {"clock": {"kind": "lockstep", "held": True}})
