@@ -56,7 +56,9 @@ def record(
 ) -> None:
     """Writes what happens on a running exchange to a day file, until Ctrl-C or until the exchange is gone."""
     if accounts and symbols:
-        raise click.UsageError("--accounts records all symbols, since accounts have limits over all of them; leave out --symbols")
+        raise click.UsageError(
+            "--accounts records all symbols, since accounts have limits over all of them; leave out --symbols"
+        )
     if token and not accounts:
         raise click.UsageError("--token is for --accounts; the public feed needs none")
     if accounts:

@@ -52,7 +52,8 @@ class AccountsRecorder:
         self._names, self._sequence = names.split("\n"), int(commands[-1]["sequence"])
         if commands[0]["time_ns"] < self._midnight_ns:
             raise Refused(
-                "journal", "it begins before the exchange's day; record an exchange that was started with a new --journal folder"
+                "journal",
+                "it begins before the exchange's day; record an exchange that was started with a new --journal folder",
             )
         events = self._events_of(self._sequence)
         self._tell(kept(commands, events))
@@ -93,7 +94,9 @@ class AccountsRecorder:
         """Records until `stop` is set, the exchange is gone or the time is over, calling `tell` now and then; why it ended."""
         until_s = time.monotonic() + seconds
         while True:
-            stopping = stop.is_set() or time.monotonic() > until_s  # asked first: what has come until then is taken below
+            stopping = (
+                stop.is_set() or time.monotonic() > until_s
+            )  # asked first: what has come until then is taken below
             try:
                 while self.take():
                     tell(self)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serl.clients.blocking import Exchange, connect
+from serl.clients.blocking import connect
 from serl.clients.errors import Refused, Rejected
 from serl.clients.record_accounts import accounts_recorder
-from serl.clients.replay import Replayer, ReplayError
+from serl.clients.replay import ReplayError
 from serl.clients.replay_accounts import replayer
 from serl.exchange.asking import asking
 from serl.exchange.history.accounts import events_of, verify_accounts
@@ -43,13 +43,14 @@ ROOT = TOKENS["root"]
 CONFIG: dict[str, Any] = {
     "login": {"tokens": TOKENS, "operators": ["root"]},
     "symbols": [
-        {"name": "AMZN", "band_low_ticks": 900, "band_high_ticks": 1100, "band_action": "auction", "volatility_s": 0.3},
+        {"name": "AMZN", "band_low_ticks": 900, "band_high_ticks": 1100, "band_action": "auction", "volatility_s": 0.4},
         {"name": "GOOG", "matching": "pro-rata", "fees": {"maker_ppm": -20, "taker_ppm": 50}},
     ],
     "accounts": {"bob": {"self_trade": "newest", "order_lots_max": 500}, "carol": {"position_lots_max": 40}},
 }
 HERE = {**CONFIG, "login": {"tokens": {"history": "past"}, "operators": ["history"]}, "accounts": {}}
 """Where it is replayed: the same rules, but others log in."""
+LOGIN = {"tokens": {"history": "h", "mallory": "m"}, "operators": ["history"]}
 OF_A_DAY = {
     Reason.REQUESTED, Reason.IOC_REMAINDER, Reason.FOK_UNFILLABLE, Reason.MASS_CANCEL, Reason.DISCONNECT, Reason.DAY_END,
     Reason.SELF_TRADE, Reason.EXPIRED, Reason.LINKED, Reason.AUCTION_REMAINDER, Reason.KILL, Reason.PURGED,
@@ -128,11 +129,13 @@ class Trading:
         alice.buy("GOOG", 15, 1000)
         bob.sell("GOOG", 10, 1000)
         carol.sell("GOOG", 3, 990, terms=Terms(reduce_only=True))
-        alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.now_ns + 500_000_000))
+        alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.now_ns + 300_000_000))
         for refused in (lambda: bob.buy("AMZN", 501, 1000), lambda: carol.buy("AMZN", 100, 990)):
             with pytest.raises(Rejected):
                 refused()
         alice.mass_cancel("GOOG")
+        alice.sell("GOOG", 1, 1500, time_in_force=TimeInForce.DAY)
+        bob.sell("GOOG", 1, 1300)
 
     def interrupt(self) -> None:
         """A trade outside the band: the exchange ends the interruption itself."""
@@ -167,7 +170,11 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
 def test_a_whole_day_happens_again_in_process(day: Day) -> None:
     recorded, replayed = verify_accounts(day)
     assert recorded == replayed == day.reference.parameters[HASH]
-    assert day.reference.participants[0] == "exchange" and set(day.reference.participants[1:]) == {"alice", "bob", "carol"}
+    assert day.reference.participants[0] == "exchange" and set(day.reference.participants[1:]) == {
+        "alice",
+        "bob",
+        "carol",
+    }
     events = np.concatenate(list(events_of(day)))
     assert not (events["kind"] == EventKind.REJECTED).any(), "no order of it used terms up and was rejected"
     assert set(events["reason"][events["kind"] == EventKind.CANCELLED].tolist()) >= OF_A_DAY
@@ -176,7 +183,9 @@ def test_a_whole_day_happens_again_in_process(day: Day) -> None:
         "PRE_OPEN", "CONTINUOUS", "VOLATILITY", "CONTINUOUS", "CLOSING", "CLOSED",
     ]  # fmt: skip
     assert (phases["qty_lots"] > 0).tolist() == [False, True, False, True, False, True]
-    assert {EventKind.HALTED, EventKind.RESUMED, EventKind.TRIGGERED, EventKind.DAY_ENDED} <= set(events["kind"].tolist())
+    assert {EventKind.HALTED, EventKind.RESUMED, EventKind.TRIGGERED, EventKind.DAY_ENDED} <= set(
+        events["kind"].tolist()
+    )
     assert day.commands["time_ns"].min() >= 0 and np.diff(day.commands["time_ns"]).min() >= 0
 
 
@@ -191,3 +200,103 @@ def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None
             replayer(day, exchange.endpoint, token="past")
     assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
     assert len(again.reference.participants) == 1 + 1 + 3
+
+
+def test_the_command_line_records_and_verifies(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    with start_exchange(symbols="", config=CONFIG, folder=tmp_path) as exchange:
+        with connect(exchange.endpoint, "alice", TOKENS["alice"]) as alice:
+            alice.buy("GOOG", 5, 100)
+        arguments = ["record", "--connect", exchange.endpoint, "--accounts", "-o", str(path)]
+        assert "the token of an operator is due" in serl(*arguments)
+        assert not path.exists()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "serl", *arguments, "--token", ROOT], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("recording tcp://")
+        with connect(exchange.endpoint, "bob", TOKENS["bob"]) as bob:
+            bob.sell("GOOG", 2, 100)
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and "stopped;" in output and " 2 events, tape " in output, output
+    recorded, replayed = serl("day", "verify", str(path)).splitlines()
+    assert recorded.removeprefix("tape recorded ") == replayed.removeprefix("tape replayed ")
+    head = serl("day", "head", str(path), "-n", "100")
+    assert "RULE" in head and "NEW GTC" in head
+
+
+def serl(*words: str) -> str:
+    """What a command of the command line says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
+def test_where_a_day_of_many_cannot_be_played(day: Day, served: Served, tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="needs a lockstep clock, this one is live"):
+        replayer(day, served.endpoint)
+    other = replace(day.reference, parameters=day.reference.parameters | {"qty_lots_max": 7})
+    with (
+        start_exchange(clock="lockstep") as exchange,
+        pytest.raises(ReplayError, match="recorded with limits: qty_lots_max: 7, the exchange has 1000000"),
+    ):
+        replayer(replace(day, reference=other), exchange.endpoint)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with start_exchange() as exchange:
+        yield exchange
+
+
+def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_path: Path) -> None:
+    rows = np.zeros(2, COMMAND)
+    rows["kind"], rows["time_ns"] = CommandKind.TIME, [5, 4]
+    with Raw(served.endpoint) as raw:
+        raw.login("anybody")
+        raw.say(Kind.BEHALF, rows[:1].tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "clock"
+        raw.say(Kind.BEHALF, b"?")
+        assert raw.hear(Kind.ERROR)[1] == "malformed"
+    config = {**HERE, "login": LOGIN, "limits": {"staged_rows_max": 1024}}
+    with (
+        start_exchange(symbols="", clock="lockstep", config=config, folder=tmp_path) as exchange,
+        Raw(exchange.endpoint) as raw,
+        Raw(exchange.endpoint) as mallory,
+    ):
+        mallory.say(Kind.HELLO, 1, 1, "mallory", "m", -1, {})
+        mallory.say(Kind.BEHALF, rows[:1].tobytes())
+        assert mallory.hear(Kind.ERROR)[1] == "not_permitted"
+        raw.say(Kind.HELLO, 1, 1, "history", "h", -1, {})
+        raw.say(Kind.BEHALF, rows.tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "promise"
+        raw.say(Kind.PROMISE, 5)
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "throttled"
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1025).tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "too_large"
+
+
+def test_a_journal_of_another_day_is_no_day(tmp_path: Path) -> None:
+    with start_exchange(journal=tmp_path / "journal", clock="lockstep") as exchange, Raw(exchange.endpoint) as raw:
+        raw.login("a")
+        raw.say(CommandKind.END_DAY, 1, 5)
+        raw.say(Kind.PROMISE, 6)
+        raw.hear(Kind.REPORTS)
+    with (
+        start_exchange(journal=tmp_path / "journal") as exchange,
+        pytest.raises(Refused, match="begins before the exchange's day"),
+    ):
+        record(exchange.endpoint, tmp_path / "a.parquet", "")
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_copies_of_commands_that_are_not_there(served: Served) -> None:
+    with Raw(served.endpoint, "admin") as raw:
+        raw.say(Kind.COMMAND_COPY, 1, "", 1_000_000)
+        assert raw.hear(Kind.ERROR)[1] == "replay_gone"
+        raw.say(Kind.COMMAND_COPY, 1, "")
+        assert raw.hear(Kind.ERROR)[1] == "malformed"

@@ -118,7 +118,9 @@ def test_the_time_of_day_and_of_an_order_s_end() -> None:
     assert rows["price_ticks"].tolist() == [700, 0, 1_700]
 
 
-@pytest.mark.parametrize(("own", "participants", "others"), [(0, [0, 1, 2], [1, 2]), (1, [1, 0, 2], [0, 2]), (9, [1, 2, 3], [2, 3])])
+@pytest.mark.parametrize(
+    ("own", "participants", "others"), [(0, [0, 1, 2], [1, 2]), (1, [1, 0, 2], [0, 2]), (9, [1, 2, 3], [2, 3])]
+)
 def test_the_exchange_itself_is_participant_0(own: int, participants: list[int], others: list[int]) -> None:
     rows = np.zeros(3, COMMAND)
     rows["participant"], rows["order_id"] = [0, 1, 2], [7, 1, 2]
