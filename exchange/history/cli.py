@@ -175,8 +175,8 @@ def head(file: Path, count: int) -> None:
 def verify(file: Path, source: Path | None) -> None:
     """Plays FILE through the market and compares: with the LOBSTER or depth SOURCE that it was made from its book after every row, of
     a recording (without SOURCE) its tape. Fails if they differ."""
-    from serl.exchange.history.day import read_day
     from serl.exchange.history.accounts import verify_accounts
+    from serl.exchange.history.day import read_day
     from serl.exchange.history.verify import verify_source, verify_tape
 
     if source is None:

@@ -130,9 +130,9 @@ class Trading:
         bob.sell("GOOG", 10, 1000)
         carol.sell("GOOG", 3, 990, terms=Terms(reduce_only=True))
         alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.now_ns + 300_000_000))
-        for refused in (lambda: bob.buy("AMZN", 501, 1000), lambda: carol.buy("AMZN", 100, 990)):
+        for refused, lots in ((bob, 501), (carol, 100)):
             with pytest.raises(Rejected):
-                refused()
+                refused.buy("AMZN", lots, 990)
         alice.mass_cancel("GOOG")
         alice.sell("GOOG", 1, 1500, time_in_force=TimeInForce.DAY)
         bob.sell("GOOG", 1, 1300)

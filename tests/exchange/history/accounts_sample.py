@@ -5,7 +5,7 @@ import numpy as np
 from serl.exchange.history.accounts import EXCHANGE, LIMITS, AccountsTape, kept
 from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.history.tape import HASH
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import Rows
 
 
@@ -21,12 +21,7 @@ def recorded(market: Market, parts: list[tuple[Rows, Rows]]) -> Day:
         date="2020-01-02",
         source="recorded",
         last_time_ns=int(rows[-1]["time_ns"]),
-        parameters={HASH: tape.hexdigest()} | limits_of(market.limits),
+        parameters={HASH: tape.hexdigest(), **{name: getattr(market.limits, name) for name in LIMITS}},
         participants=(EXCHANGE, "alice", "bob"),
     )
     return Day(rows, rows["sequence"] - 1, reference)
-
-
-def limits_of(limits: MarketLimits) -> dict[str, int | float | str]:
-    """As the parameters of a day."""
-    return {name: getattr(limits, name) for name in LIMITS}
