@@ -16,7 +16,7 @@ from serl.clients.session import Grant
 from serl.exchange.asking import asking
 from serl.exchange.errors import SerlError
 from serl.exchange.history.day import Day
-from serl.exchange.records import ALL_SYMBOLS, EventKind, Reason, Rows
+from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.wire import Kind
 
 NAME = "history"
@@ -65,8 +65,8 @@ def with_symbols(day: Day, client: Exchange) -> Rows:
                 f"--symbols {symbol.name}={symbol.tick_size}"
             )
         numbers.append(instrument.number)
-    one = rows["symbol"] != ALL_SYMBOLS
-    rows["symbol"][one] = np.array(numbers, np.uint16)[rows["symbol"][one]]
+    named = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor where it means nothing
+    rows["symbol"][named] = np.array(numbers, np.uint16)[rows["symbol"][named]]
     return rows
 
 

@@ -36,6 +36,7 @@ from serl.exchange.records import (
 )
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
+from tests.exchange.history.accounts_sample import random_day
 from tests.served import Raw, Served, start_exchange
 
 TOKENS = {name: name + "-token" for name in ("alice", "bob", "carol", "root")}
@@ -200,6 +201,22 @@ def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None
             replayer(day, exchange.endpoint, token="past")
     assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
     assert len(again.reference.participants) == 1 + 1 + 3
+
+
+def test_a_random_day_happens_again_in_lockstep(tmp_path: Path) -> None:
+    """Every kind of command, thousands in flight."""
+    day = random_day("phases", 20_000)
+    symbols = ",".join(symbol.name for symbol in day.reference.symbols)
+    with start_exchange(symbols=symbols, clock="lockstep") as exchange:
+        playing = replayer(day, exchange.endpoint)
+        playing.run(lambda _: None)
+        playing.close()
+        again = record(exchange.endpoint, tmp_path / "again.parquet", "")
+    assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
+    rows, same = (each.commands[each.commands["kind"] != CommandKind.TIME] for each in (day, again))
+    assert np.array_equal(rows[["time_ns", "kind"]], same[["time_ns", "kind"]]), (
+        "the exchange's own clock comes besides"
+    )
 
 
 def test_the_command_line_records_and_verifies(tmp_path: Path) -> None:

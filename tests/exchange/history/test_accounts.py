@@ -23,10 +23,10 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
-from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
-from tests.exchange.history.accounts_sample import recorded
+from tests.exchange.generate import PROFILES
+from tests.exchange.history.accounts_sample import random_parts, recorded
 
-COMMANDS, BATCH = 20_000, 100
+COMMANDS = 20_000
 NUMBERED = ("sequence", "command_sequence", "report")
 """Fields of events that count what a recorded day leaves out."""
 
@@ -34,14 +34,7 @@ NUMBERED = ("sequence", "command_sequence", "report")
 @pytest.mark.parametrize("profile", PROFILES)
 def test_every_event_but_the_rejections_happens_again(profile: str, tmp_path: Path) -> None:
     """Streams of the differential test: every kind of order, term, phase, rule and setting, in random states."""
-    market = Market([f"S{number}" for number in range(SYMBOLS)], limits=PROFILES[profile].limits)
-    market.grant_operator(OPERATOR)
-    generator, parts = Generator(11, PROFILES[profile]), []
-    for _ in range(COMMANDS // BATCH):
-        commands = generator.commands(BATCH)
-        events = market.submit(commands)
-        generator.observe(events)
-        parts.append((commands, events))
+    market, parts = random_parts(profile, COMMANDS)
     day = recorded(market, parts)
     assert 0 < COMMANDS - len(day) < COMMANDS / 2, "what was rejected is left out"
     write_day(day, tmp_path / "a.parquet")
