@@ -162,7 +162,11 @@ class Sessions:
         if number == 0:
             return self.own_participant()
         here = self.participant(f"{self.name(slot)}/{number}")
-        self._core.market.grant_operator(here)
+        entry = self._core.journal.participants[here]
+        if not entry["operator"]:
+            entry["operator"] = True
+            self._core.market.grant_operator(here)
+            self._core.journal.save_participants()
         return here
 
     def _occupy(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:

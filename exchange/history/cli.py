@@ -55,6 +55,8 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
         ("first", _time(reference.first_time_ns)),
         ("last", _time(reference.last_time_ns)),
     ]
+    if reference.participants:
+        rows.append(("participants", ", ".join(reference.participants)))
     rows += [("file", f"{file.name} sha256 {file.sha256}") for file in reference.files]
     rows += [(name, str(value)) for name, value in reference.parameters.items()]
     rows += [(name.replace("_", " "), f"{count:,}") for name, count in reference.counts.items()]

@@ -191,7 +191,14 @@ def test_a_whole_day_happens_again_in_process(day: Day) -> None:
 
 
 def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None:
-    with start_exchange(symbols="", clock="lockstep", config=HERE, folder=tmp_path) as exchange:
+    place: Any = {
+        "symbols": "",
+        "clock": "lockstep",
+        "config": HERE,
+        "folder": tmp_path,
+        "journal": tmp_path / "journal",
+    }
+    with start_exchange(**place) as exchange:
         playing = replayer(day, exchange.endpoint, token="past")
         progress = playing.run(lambda _: None)
         playing.close()
@@ -199,8 +206,18 @@ def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None
         again = record(exchange.endpoint, tmp_path / "again.parquet", "past")
         with pytest.raises(ReplayError, match="played into this exchange before"):
             replayer(day, exchange.endpoint, token="past")
+        traded = trades(exchange)
+        exchange.kill()
+    with start_exchange(**place) as exchange:
+        assert trades(exchange) == traded and len(traded) > 10, "behind a crash the day's accounts are operators still"
     assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
     assert len(again.reference.participants) == 1 + 1 + 3
+
+
+def trades(exchange: Served) -> list[Any]:
+    with asking(exchange.endpoint, "queries") as query:
+        found: list[Any] = query(Kind.TRADES, 0, 50)[5]
+    return found
 
 
 def test_a_random_day_happens_again_in_lockstep(tmp_path: Path) -> None:
