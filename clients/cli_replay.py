@@ -36,14 +36,15 @@ def replay(day: Path, connect: str, speed: str, start: str | None, end: str | No
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    from serl.clients.replay import END_NS, Progress, Replayer
+    from serl.clients.replay import END_NS, Progress
+    from serl.clients.replay_accounts import replayer as replayer_of
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.history.day import read_day
 
     pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0
     to_ns = time_of_day_ns(end) if end else END_NS
-    replayer = Replayer(read_day(day), connect, pace, token, from_ns, to_ns)
+    replayer = replayer_of(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns)
     console = Console()
     began = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -23,7 +23,7 @@ ROWS, TIME = 118, 117
 ANSWER_S = 10.0
 """How long an exchange may take to answer, or its feed to say the time, before it counts as away."""
 WAIT_MS = 100
-PHASES = "a day file has no phases, so only continuous trading is recorded"
+PHASES = "the public feed alone does not make an auction again, so only continuous trading is recorded from it (`--accounts`: everything)"
 MESSAGES_MAX = 10_000
 """Feed messages between two looks at everything else."""
 

@@ -43,10 +43,19 @@ class Progress:
 
 def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
     """The day's rows with the exchange's symbol numbers, and ids behind those that history used here before."""
+    rows = with_symbols(day, client)
+    _check_limits(day, client.session.limits)
+    shift = first_id - int(rows[0]["command_id"])
+    rows["command_id"] += shift
+    rows["order_id"] = np.where(rows["order_id"] > 0, rows["order_id"] + shift, 0)
+    return rows
+
+
+def with_symbols(day: Day, client: Exchange) -> Rows:
+    """The day's rows with the exchange's symbol numbers; ReplayError if it does not take them."""
     rows = day.commands.copy()
     if not len(rows):
         raise ReplayError("the day has no commands at all; `serl day info` says what its source had")
-    _check_limits(day, client.session.limits)
     numbers = []
     for symbol in day.reference.symbols:
         instrument = client.instrument(symbol.name)
@@ -56,10 +65,8 @@ def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
                 f"--symbols {symbol.name}={symbol.tick_size}"
             )
         numbers.append(instrument.number)
-    rows["symbol"] = np.array(numbers, np.uint16)[rows["symbol"]]
-    shift = first_id - int(rows[0]["command_id"])
-    rows["command_id"] += shift
-    rows["order_id"] = np.where(rows["order_id"] > 0, rows["order_id"] + shift, 0)
+    named = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor where it means nothing
+    rows["symbol"][named] = np.array(numbers, np.uint16)[rows["symbol"][named]]
     return rows
 
 
@@ -91,7 +98,7 @@ class Replayer:
         self.token = token
         self.client = connect(endpoint, NAME, token, rows=True)
         try:
-            rows = numbered(day, self.client, self.client.session.next_command_id)
+            rows = self._rows()
             first = int(np.searchsorted(rows["time_ns"], to_ns, side="right"))
             self.rows = rows[:first]
             self._check()
@@ -101,6 +108,9 @@ class Replayer:
         self.progress = Progress(len(self.rows))
         self._fast_until = int(np.searchsorted(self.rows["time_ns"], from_ns))
         self._last_id = 0
+
+    def _rows(self) -> Rows:
+        return numbered(self.day, self.client, self.client.session.next_command_id)
 
     @property
     def kind(self) -> str:
@@ -139,14 +149,14 @@ class Replayer:
                 if at == self._fast_until and self.kind == "scaled":
                     self._go_on_to(int(self.rows[at]["time_ns"]))
                 stop = self._wait_until_due(due, at, stop)
-            while self.progress.sent - self.progress.answered > WINDOW_ROWS:
+            while self._unanswered() > WINDOW_ROWS:
                 self._listen(0.2)
-            self.client.words.say(self.client.session.rows(self.rows[at:stop]))
+            self._say(self.rows[at:stop])
             at = stop
             self.progress.sent = at
             self.progress.time_ns = int(self.rows[at - 1]["time_ns"])
             if lockstep:
-                self._promise(int(self.rows[at]["time_ns"]) if at < len(self.rows) else END_NS)
+                self._promise(int(self.rows[at]["time_ns"]) if at < len(self.rows) else self._last_promise_ns())
             self._listen(0)
             tell(self.progress)
         while self.progress.answered < len(self.rows):
@@ -160,6 +170,15 @@ class Replayer:
         while self.progress.answered < self.progress.sent:
             self._listen(0.2)
         set_clock(self.endpoint, self.token, time_ns, run=True)
+
+    def _say(self, rows: Rows) -> None:
+        self.client.words.say(self.client.session.rows(rows))
+
+    def _unanswered(self) -> int:
+        return self.progress.sent - self.progress.answered
+
+    def _last_promise_ns(self) -> int:
+        return END_NS
 
     def _promise(self, time_ns: int) -> None:
         self.client.words.say(msgpack.packb([Kind.PROMISE, time_ns]))
@@ -196,9 +215,14 @@ class Replayer:
     def _listen(self, timeout_s: float) -> None:
         item = self.client.wait(timeout_s)
         while item is not None:
-            if not isinstance(item, Grant | tuple):
+            if isinstance(item, Grant):
+                self._granted(item)
+            elif not isinstance(item, tuple):
                 self._count(item)
             item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+
+    def _granted(self, grant: Grant) -> None:
+        """Time has come as far as was promised; the answers say the same."""
 
     def _count(self, events: Rows) -> None:
         own = events["command_id"][events["command_id"] > 0]

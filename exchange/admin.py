@@ -28,7 +28,7 @@ FLAGS_MAX = {
 }
 """Of the commands that OPERATE gives."""
 DROP_COPY_ROWS = 16_384
-"""Events that one request for a drop copy looks at."""
+"""Events that one request for a drop copy looks at, and commands of one for those."""
 
 
 class Admin:
@@ -81,8 +81,10 @@ class Admin:
         elif kind == Kind.DROP_COPY:
             form = "[166, request, token, name, after]"
             return self._drop_copy(*wire.expect(message, form, int, str, str, int)[2:])
+        elif kind == Kind.COMMAND_COPY:
+            return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
         else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 167")
+            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 168")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
@@ -125,6 +127,16 @@ class Admin:
         if name:
             rows = rows[rows["participant"] == self._sessions.number(name)]
         return [upto, rows.tobytes()]
+
+    def _command_copy(self, after: int) -> list[Any]:
+        """[COMMAND rows, names of the participants in the order of their numbers, a line each]."""
+        last = self._core.command_sequence
+        if not 0 <= after <= last:
+            raise Refusal("replay_gone", f"commands up to {last} are here, you ask from {after}: it is another journal")
+        rows = self._core.journal.commands_following(after, DROP_COPY_ROWS, self._core.gate)
+        if rows is None:
+            raise Refusal("replay_gone", f"command {after + 1} is not kept any more")
+        return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):

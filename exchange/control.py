@@ -10,6 +10,7 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
+from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
@@ -19,12 +20,15 @@ from serl.exchange.wire import Kind, Refusal, pack
 class Control:
     """Answers one message at a time, each with a reply that says what was expected and what came."""
 
-    def __init__(self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None) -> None:
+    def __init__(
+        self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound
+    ) -> None:
         self._core = core
         self._gate = core.gate
         self._clock = clock
         self._sessions = sessions
         self._lockstep = lockstep
+        self._inbound = inbound
 
     def take_pending(self) -> None:
         """Deals with the message that the loop left in gate.message."""
@@ -57,6 +61,8 @@ class Control:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
             self._bulk(slot, message)
+        elif kind == Kind.BEHALF:
+            self._behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
             self.end(slot, "bye", "you said so")
@@ -134,13 +140,7 @@ class Control:
         self._sessions.send(int(self._gate.route[slot]), message)
 
     def _bulk(self, slot: int, message: list[Any]) -> None:
-        (data,) = wire.expect(message, "[32, rows]", bytes)
-        if not data or len(data) % COMMAND.itemsize:
-            raise Refusal("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
-        rows = np.frombuffer(data, COMMAND)
-        limit = self._sessions.limits["bulk_rows_max"]
-        if len(rows) > limit:
-            raise Refusal("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+        rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
             raise Refusal("malformed", "command_id > 0 that grows from row to row is due")
@@ -152,6 +152,32 @@ class Control:
             self._answer_again(slot, command_id)
         if known < len(rows):
             self._put_back(rows[known:])
+
+    def _rows(self, data: bytes) -> Rows:
+        if not data or len(data) % COMMAND.itemsize:
+            raise Refusal("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
+        rows = np.frombuffer(data, COMMAND)
+        limit = self._sessions.limits["bulk_rows_max"]
+        if len(rows) > limit:
+            raise Refusal("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+        return rows
+
+    def _behalf(self, slot: int, message: list[Any]) -> None:
+        """A recorded day's commands of many participants, from an operator: they arrive in their order, whatever their command ids."""
+        rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
+        if not self._sessions.is_operator(slot):
+            raise Refusal("not_permitted", "commands of others are for operators (login.operators)")
+        if self._lockstep is None:
+            raise Refusal("clock", f"commands of others are for the lockstep clock; this one is {self._clock.kind}")
+        earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
+        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
+            raise Refusal("promise", f"times that do not fall from {earliest} (promise or last command) on are due")
+        self._sessions.rename(slot, rows)
+        if not self._inbound.play(rows, int(self._gate.participant[slot])):
+            raise Refusal(
+                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+            )
+        self._gate.last_time_ns[slot] = rows[-1]["time_ns"]
 
     def _put_back(self, rows: Rows) -> None:
         """Leaves the rows to the loop, as the message that it takes next."""

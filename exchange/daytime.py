@@ -87,7 +87,11 @@ class Daytime:
         """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
-            time_ns = self.next_ns  # what came before may have made something due earlier
+            if (
+                self.next_ns > time_ns
+            ):  # what came before has made an end of what was due, as the cancel of a GTT order does
+                continue
+            time_ns = self.next_ns  # or has made something due earlier
             if resumed := self._resumed():
                 phases = [(number, self._waiting.pop(number)) for number in resumed]
                 self._send(

@@ -21,6 +21,8 @@ class Inbound:
         self._arrived_ns: dict[int, int] = {}
         #: what the exchange itself sends for a participant whose session is over: it has room where the staged rows have none
         self._own = np.zeros(0, COMMAND)
+        #: a recorded day's commands of many, in their order, and the participant among whose commands they come
+        self._played, self._player = np.zeros(0, COMMAND), 0
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
         """The commands of a new session take these delays from now on."""
@@ -46,6 +48,13 @@ class Inbound:
         self._own = np.append(self._own, row)
         return True
 
+    def play(self, rows: Rows, player: int) -> bool:
+        """Adds commands of many participants that arrive in this order, as if `player` sent them; False where they have no room."""
+        if len(self._played) + len(rows) > len(self._gate.staged):
+            return False
+        self._played, self._player = np.append(self._played, rows), player
+        return True
+
     def _delay(self, rows: Rows) -> None:
         participant = int(rows[0]["participant"])
         sent_ns = np.maximum(rows["time_ns"], self._clock.now_ns())
@@ -60,18 +69,20 @@ class Inbound:
     @property
     def waiting(self) -> bool:
         """Whether anything does."""
-        return bool(self._gate.counter[STAGED]) or len(self._own) > 0
+        return bool(self._gate.counter[STAGED]) or len(self._own) > 0 or len(self._played) > 0
 
     @property
     def next_ns(self) -> int:
         """When the next command arrives; NEVER if none is on its way. O(waiting)."""
         if not self.waiting:
             return NEVER
-        return int(min(self._staged()["time_ns"].min(initial=NEVER), self._own["time_ns"].min(initial=NEVER)))
+        parts = (self._staged(), self._own, self._played)
+        return min(int(part["time_ns"].min(initial=NEVER)) for part in parts)
 
     def last_ns(self, initial_ns: int) -> int:
         """When the last command arrives, not before initial_ns."""
-        return int(self._own["time_ns"].max(initial=self._staged()["time_ns"].max(initial=initial_ns)))
+        parts = (self._staged(), self._own, self._played)
+        return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
     def execute(self, until_ns: int, earliest_ns: int) -> None:
         """Executes what arrives before until_ns; what arrived before earliest_ns counts as arriving then."""
@@ -80,11 +91,17 @@ class Inbound:
         rows = self._staged()
         np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
         due, own_due = rows["time_ns"] < until_ns, self._own["time_ns"] < until_ns
-        ready = np.concatenate((rows[due], self._own[own_due]))
+        np.maximum(self._played["time_ns"], earliest_ns, out=self._played["time_ns"])
+        played = self._played[: np.searchsorted(self._played["time_ns"], until_ns)]
+        ready = np.concatenate((rows[due], self._own[own_due], played))
         if not len(ready):
             return
         later = rows[~due]
         self._gate.staged[: len(later)] = later
         self._gate.counter[STAGED] = len(later)
         self._own = self._own[~own_due]
-        self._core.submit(ready[np.lexsort((ready["command_id"], ready["participant"], ready["time_ns"]))])
+        self._played = self._played[len(played) :]
+        participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()
+        if len(played):  # they keep their order whatever their ids are
+            participants[-len(played) :], command_ids[-len(played) :] = self._player, np.arange(len(played))
+        self._core.submit(ready[np.lexsort((command_ids, participants, ready["time_ns"]))])

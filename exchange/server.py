@@ -65,7 +65,7 @@ class Exchange:
         )
         if self.lockstep is not None:
             self.lockstep.daytime = self.daytime
-        self.control = Control(self.core, self.clock, self.sessions, self.lockstep)
+        self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
         self.queries = Queries(self.core, self.clock, self.sessions, config.login, self._sockets["queries"])
         self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
         self._published = int(self.core.gate.counter[EVENTS])

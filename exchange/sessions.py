@@ -145,8 +145,29 @@ class Sessions:
             raise Refusal("login", f"no participant {name[:80]!r} has logged in yet")
         return self._numbers[name]
 
-    def _is_operator(self, participant: int) -> bool:
-        return bool(self._core.market.state.operator[participant])
+    def is_operator(self, slot: int) -> bool:
+        """Whether the participant may give an operator's commands."""
+        return bool(self._core.market.state.operator[int(self._gate.participant[slot])])
+
+    def rename(self, slot: int, rows: Rows) -> None:
+        """Gives the participants of a recorded day's COMMAND rows the numbers that they have here, as operators: 0 is the exchange itself,
+        any other one is NAME/number, where NAME is the session's own. What was not permitted is not in such a day."""
+        of_others = np.isin(rows["kind"], (CommandKind.ACCOUNT, CommandKind.PURGE))
+        for column, where in (("participant", np.full(len(rows), True)), ("order_id", of_others)):
+            numbers, places = np.unique(rows[column][where], return_inverse=True)
+            here = [self._renamed(slot, number) for number in numbers.tolist()]
+            rows[column][where] = np.array(here, rows[column].dtype)[places]
+
+    def _renamed(self, slot: int, number: int) -> int:
+        if number == 0:
+            return self.own_participant()
+        here = self.participant(f"{self.name(slot)}/{number}")
+        entry = self._core.journal.participants[here]
+        if not entry["operator"]:
+            entry["operator"] = True
+            self._core.market.grant_operator(here)
+            self._core.journal.save_participants()
+        return here
 
     def _occupy(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
         gate = self._gate
@@ -184,7 +205,7 @@ class Sessions:
         welcome = pack(
             Kind.WELCOME, wire.VERSION, self._core.journal.epoch, participant, next_report,
             int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), limits,
-            self._is_operator(participant),
+            self.is_operator(slot),
         )  # fmt: skip
         route = int(gate.route[slot])
         self.send(route, welcome)

@@ -15,6 +15,7 @@ class Kind(IntEnum):
     """First element of a message that is not an order."""
 
     BULK = 32
+    BEHALF = 33
     HELLO = 64
     BYE = 65
     PING = 66
@@ -45,6 +46,7 @@ class Kind(IntEnum):
     PURGE = 165
     DROP_COPY = 166
     KILL = 167
+    COMMAND_COPY = 168
 
 
 REPLY = 16

@@ -55,6 +55,8 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
         ("first", _time(reference.first_time_ns)),
         ("last", _time(reference.last_time_ns)),
     ]
+    if reference.participants:
+        rows.append(("participants", ", ".join(reference.participants)))
     rows += [("file", f"{file.name} sha256 {file.sha256}") for file in reference.files]
     rows += [(name, str(value)) for name, value in reference.parameters.items()]
     rows += [(name.replace("_", " "), f"{count:,}") for name, count in reference.counts.items()]
@@ -117,18 +119,20 @@ def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
     """Writes the day FILE, or a recorded session, in a format that others read."""
     from serl.exchange.history.day import read_day, symbol_day
 
-    made = read_day(file)
-    if symbol:
-        made = symbol_day(made, symbol)
+    made = read_day(file, accounts=True)
+    accounts = bool(made.reference.participants)
+    if symbol and not accounts:
+        made, symbol = symbol_day(made, symbol), None
     if output.suffix == ".zip":
         from serl.exchange.history.lobster_export import write_lobster
 
-        rows = write_lobster(made, output, levels)
+        rows = write_lobster(made, output, levels, symbol)
         click.echo(f"{output}: LOBSTER, {rows:,} rows of {levels} levels")
     elif output.name.endswith((".itch", ".itch.gz")):
+        from serl.exchange.history.itch.accounts import write_itch_of_accounts
         from serl.exchange.history.itch.writer import write_itch
 
-        size = write_itch(made, output)
+        size = write_itch_of_accounts(made, output, symbol) if accounts else write_itch(made, output)
         click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
     else:
         raise click.UsageError(f"{output}: a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER) is due")
@@ -150,11 +154,11 @@ def info(file: Path) -> None:
 def head(file: Path, count: int) -> None:
     """Prints the first commands of a day file."""
     from serl.exchange.history.day import read_day
-    from serl.exchange.records import CommandKind, Side, TimeInForce
+    from serl.exchange.records import ALL_SYMBOLS, CommandKind, Side, TimeInForce
 
-    made = read_day(file)
+    made = read_day(file, accounts=True)
     header = ("time", "row", "command", "kind", "order", "symbol", "side", "lots", "ticks")
-    names = [symbol.name for symbol in made.reference.symbols]
+    names = {number: symbol.name for number, symbol in enumerate(made.reference.symbols)} | {ALL_SYMBOLS: "all"}
     rows = []
     for command, row in zip(made.commands[:count], made.rows[:count], strict=True):
         kind = CommandKind(int(command["kind"]))
@@ -173,11 +177,13 @@ def head(file: Path, count: int) -> None:
 def verify(file: Path, source: Path | None) -> None:
     """Plays FILE through the market and compares: with the LOBSTER or depth SOURCE that it was made from its book after every row, of
     a recording (without SOURCE) its tape. Fails if they differ."""
+    from serl.exchange.history.accounts import verify_accounts
     from serl.exchange.history.day import read_day
     from serl.exchange.history.verify import verify_source, verify_tape
 
     if source is None:
-        recorded, replayed = verify_tape(read_day(file))
+        made = read_day(file, accounts=True)
+        recorded, replayed = verify_accounts(made) if made.reference.participants else verify_tape(made)
         click.echo(f"tape recorded {recorded}\ntape replayed {replayed}")
         sys.exit(0 if recorded == replayed else 1)
     result = verify_source(read_day(file), source)

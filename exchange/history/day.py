@@ -18,24 +18,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from serl.exchange.history.errors import DayTruncated, DayVersionError, ExportError, NotADayFile
+from serl.exchange.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 from serl.exchange.history.written import written_whole
 from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
 
 VERSION = 1
 """Of the format; raised when an older reader would misread a file."""
+ACCOUNTS_VERSION = 2
+"""Of the files with the commands of many participants."""
 
 KEY = b"serl.day"
 COLUMNS = (
     "time_ns", "command_id", "order_id", "price_ticks", "qty_lots", "symbol", "kind", "side", "time_in_force", "flags",
 )  # fmt: skip
-"""The fields of COMMAND that are kept; the others are zero in a day."""
+"""The fields of COMMAND that are kept; the others are zero in a day of one participant."""
+OF_ACCOUNTS = ("participant", "reason")
+"""More that are kept of many participants' commands."""
 RISING = ("time_ns", "command_id", "order_id", "row")
 """Columns that are stored as differences: a third of the size and four times the speed of a dictionary."""
 OF_ALL_SYMBOLS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
 """Commands whose symbol means nothing."""
-FEW_VALUES = tuple(name for name in COLUMNS if name not in RISING)
-SCHEMA = pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in COLUMNS] + [("row", pa.int64())])
+FEW_VALUES = tuple(name for name in (*COLUMNS, *OF_ACCOUNTS) if name not in RISING)
+
+
+def _columns(accounts: bool) -> tuple[str, ...]:
+    return (*COLUMNS, *OF_ACCOUNTS) if accounts else COLUMNS
+
+
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in columns] + [("row", pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -75,10 +86,14 @@ class Reference:
     """How often each rule of the reader applied; docs/history.md explains them."""
     parameters: dict[str, int | float | str] = field(default_factory=dict)
     """Of a generated day: all that makes it again."""
+    participants: tuple[str, ...] = ()
+    """Names by COMMAND.participant, the exchange itself first; none of a day that one participant plays, as all but those of
+    `serl record --accounts` are."""
 
     def to_json(self, commands: int) -> str:
         """The metadata text of a file with this many commands."""
-        return json.dumps({"version": VERSION, "commands": commands, **dataclasses.asdict(self)})
+        version = ACCOUNTS_VERSION if self.participants else VERSION
+        return json.dumps({"version": version, "commands": commands, **dataclasses.asdict(self)})
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Reference":
@@ -87,6 +102,7 @@ class Reference:
         known = {name: value for name, value in values.items() if name in names}
         known["symbols"] = tuple(SymbolReference(**symbol) for symbol in values["symbols"])
         known["files"] = tuple(SourceFile(**file) for file in values["files"])
+        known["participants"] = tuple(values.get("participants", ()))
         return cls(**known)
 
 
@@ -95,7 +111,8 @@ class Day:
     """The commands of a trading day."""
 
     commands: Rows
-    """COMMAND rows in order of time; participant, sequence and check are 0: whoever submits them sets them."""
+    """COMMAND rows in order of time; sequence and check are 0, and participant where the reference names none: whoever submits them
+    sets them."""
     rows: NDArray[np.int64]
     """Source row (from 0) of each command, -1 for the opening book."""
     reference: Reference
@@ -108,15 +125,15 @@ class Day:
 class DayWriter:
     """Takes the commands of a day block by block; `day_writer` makes it."""
 
-    def __init__(self, parquet: pq.ParquetWriter) -> None:
+    def __init__(self, parquet: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
         self.commands = 0
         self.finished = False
-        self._parquet = parquet
+        self._parquet, self._columns = parquet, columns
 
     def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
         """Appends COMMAND rows and their source rows."""
-        columns = [pa.array(np.ascontiguousarray(commands[name])) for name in COLUMNS]
-        self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=SCHEMA))
+        columns = [pa.array(np.ascontiguousarray(commands[name])) for name in self._columns]
+        self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=_schema(self._columns)))
         self.commands += len(commands)
 
     def finish(self, reference: Reference) -> None:
@@ -126,22 +143,24 @@ class DayWriter:
 
 
 @contextmanager
-def day_writer(path: Path | str) -> Iterator[DayWriter]:
-    """Writes a day file in bounded memory. It appears complete when the block ends, or not at all; DayError without its folder."""
+def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
+    """Writes a day file in bounded memory, of many participants with `accounts`. It appears complete when the block ends, or not at all;
+    DayError without its folder."""
+    columns = _columns(accounts)
     with written_whole(path) as file:
         parquet = pq.ParquetWriter(
-            file, SCHEMA, compression="zstd", use_dictionary=list(FEW_VALUES),
+            file, _schema(columns), compression="zstd", use_dictionary=[name for name in FEW_VALUES if name in columns],
             column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
         )  # fmt: skip
         with parquet:
-            writer = DayWriter(parquet)
+            writer = DayWriter(parquet, columns)
             yield writer
         assert writer.finished, "a day file without reference data cannot be read"
 
 
 def write_day(day: Day, path: Path | str) -> None:
     """Writes a day file; the file appears complete or not at all. DayError if the folder cannot be written to."""
-    with day_writer(path) as writer:
+    with day_writer(path, accounts=bool(day.reference.participants)) as writer:
         writer.write(day.commands, day.rows)
         writer.finish(day.reference)
 
@@ -163,16 +182,16 @@ def read_reference(path: Path | str) -> tuple[Reference, int]:
     try:
         values = json.loads(text)
         version = values["version"]
-        if version != VERSION:
+        if version not in (VERSION, ACCOUNTS_VERSION):
             raise DayVersionError(
-                f"{path}: day file of version {version}, this serl reads version {VERSION}; import it again"
+                f"{path}: day file of version {version}, this serl reads versions up to {ACCOUNTS_VERSION}; import it again"
             )
         reference = Reference.from_json(values)
         if values["commands"] != rows:
             raise DayTruncated(f"{path}: {values['commands']} commands are due, it holds {rows}; import it again")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
-    missing = [name for name in (*COLUMNS, "row") if name not in metadata.schema.names]
+    missing = [name for name in (*_columns(bool(reference.participants)), "row") if name not in metadata.schema.names]
     if missing:
         raise NotADayFile(f"{path}: columns {', '.join(missing)} are missing; import it again")
     return reference, rows
@@ -195,13 +214,20 @@ def _metadata(path: Path) -> pq.FileMetaData:
         raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
 
 
-def read_day(path: Path | str) -> Day:
-    """Reads a day file. NotADayFile, DayVersionError or DayTruncated if that is not possible."""
+def read_day(path: Path | str, accounts: bool = False) -> Day:
+    """Reads a day file. NotADayFile, DayVersionError or DayTruncated if that is not possible; DayOfAccounts for a day of many
+    participants, if the caller does not say that it takes these too."""
     reference, count = read_reference(path)
+    columns = _columns(bool(reference.participants))
+    if reference.participants and not accounts:
+        raise DayOfAccounts(
+            f"{path}: a day that one participant plays is due, this one has the commands of {len(reference.participants)}, for "
+            "`serl replay`, `serl day verify` and `serl day export`; record without --accounts"
+        )
     try:
-        table = pq.read_table(path, columns=[*COLUMNS, "row"])
+        table = pq.read_table(path, columns=[*columns, "row"])
         commands = np.zeros(count, COMMAND)
-        for name in COLUMNS:
+        for name in columns:
             commands[name] = table[name].to_numpy()
         rows = table["row"].to_numpy().astype(np.int64)
     except (pa.ArrowException, OSError, ValueError) as error:

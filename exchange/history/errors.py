@@ -19,6 +19,10 @@ class DayTruncated(DayError):
     """The file ends too early, or holds fewer rows than it says."""
 
 
+class DayOfAccounts(DayError):
+    """The file holds the commands of many participants, where those of one are due."""
+
+
 class SourceError(SerlError, ValueError):
     """A source of history that cannot be read: not found, not recognised, or incomplete."""
 

@@ -200,13 +200,21 @@ class Journal:
         Fewer where a file ends. O(limit).
         """
         self._write_finished()
-        for path in reversed(self.segments("events")):
+        return self._following("events", self.events.path, self.events.rows[: gate.counter[EVENTS]], sequence, limit)
+
+    def commands_following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
+        """The executed COMMAND rows behind that one, as `following` gives events."""
+        executed = self.commands.rows[: gate.counter[EXECUTED]]
+        return self._following("commands", self.commands.path, executed, sequence, limit)
+
+    def _following(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
+        """`newest`: the rows of the segment at `current`, which is still written."""
+        for path in reversed(self.segments(kind)):
             place = sequence + 1 - int(path.stem.partition("-")[2])
             if place >= 0:
-                stop = place + limit
-                if path == self.events.path:
-                    return self.events.rows[place : min(stop, int(gate.counter[EVENTS]))]
-                rows = read_rows(path, EVENT)[place:stop]
+                if path == current:
+                    return newest[place : place + limit]
+                rows = read_rows(path, newest.dtype)[place : place + limit]
                 return rows[: _used(rows, sequence + 1)] if len(rows) else None
         return None
 

@@ -9,7 +9,7 @@ import pytest
 
 from serl.exchange.calendar import days_ns
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.records import CommandKind, Phase, Side, TimeInForce
+from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce
 from tests.exchange.clockwork import ANN, BAND, BOB, DAY_NS, MONDAY_NS, OWN, SECOND_NS, Exchange, at, entries, exchange
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -34,6 +34,17 @@ def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) 
             served.daytime.run(at(began) + 300 * SECOND_NS)
             assert served.phases()[-1] == (at(began) + 300 * SECOND_NS, Phase.CONTINUOUS)
             assert served.phase() == Phase.CONTINUOUS
+
+
+def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_path: Path) -> None:
+    with exchange(tmp_path, 0, {}) as served:
+        served.send(CommandKind.TERM, 1, ANN, flags=Term.EXPIRE_NS, price_ticks=500)
+        gtt = {"qty_lots": 1, "price_ticks": 100, "time_in_force": TimeInForce.GTT, "flags": int(CommandFlag.TERMS)}
+        served.send(CommandKind.NEW, 1, ANN, **gtt)
+        order_id = served.core.command_sequence
+        served.daytime.run(600, lambda time_ns: served.send(CommandKind.CANCEL, time_ns - 1, ANN, order_id=order_id))
+        assert not len(served.core.market.orders()) and not len(served.core.market.specials())
+        assert not len(served.sent(CommandKind.TIME)), "it was cancelled, and did not expire"
 
 
 def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> None:

@@ -1,0 +1,336 @@
+"""A market's whole day recorded, with auctions, an interruption, a halt and every kind of order, and replayed: the same tape."""
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.clients.blocking import connect
+from serl.clients.errors import Refused, Rejected
+from serl.clients.record_accounts import accounts_recorder
+from serl.clients.replay import ReplayError
+from serl.clients.replay_accounts import replayer
+from serl.exchange.asking import asking
+from serl.exchange.history.accounts import events_of, verify_accounts
+from serl.exchange.history.day import Day, day_writer, read_day
+from serl.exchange.history.tape import HASH
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    COMMAND,
+    CommandKind,
+    EventKind,
+    HaltReason,
+    Peg,
+    Phase,
+    Reason,
+    SelfTrade,
+    TimeInForce,
+)
+from serl.exchange.terms import Terms
+from serl.exchange.wire import Kind
+from tests.exchange.history.accounts_sample import random_day
+from tests.served import Raw, Served, start_exchange
+
+TOKENS = {name: name + "-token" for name in ("alice", "bob", "carol", "root")}
+ROOT = TOKENS["root"]
+CONFIG: dict[str, Any] = {
+    "login": {"tokens": TOKENS, "operators": ["root"]},
+    "symbols": [
+        {"name": "AMZN", "band_low_ticks": 900, "band_high_ticks": 1100, "band_action": "auction", "volatility_s": 0.4},
+        {"name": "GOOG", "matching": "pro-rata", "fees": {"maker_ppm": -20, "taker_ppm": 50}},
+    ],
+    "accounts": {"bob": {"self_trade": "newest", "order_lots_max": 500}, "carol": {"position_lots_max": 40}},
+}
+HERE = {**CONFIG, "login": {"tokens": {"history": "past"}, "operators": ["history"]}, "accounts": {}}
+"""Where it is replayed: the same rules, but others log in."""
+LOGIN = {"tokens": {"history": "h", "mallory": "m"}, "operators": ["history"]}
+OF_A_DAY = {
+    Reason.REQUESTED, Reason.IOC_REMAINDER, Reason.FOK_UNFILLABLE, Reason.MASS_CANCEL, Reason.DISCONNECT, Reason.DAY_END,
+    Reason.SELF_TRADE, Reason.EXPIRED, Reason.LINKED, Reason.AUCTION_REMAINDER, Reason.KILL, Reason.PURGED,
+}  # fmt: skip
+"""Cancellations that the day has."""
+
+
+class Trading:
+    """Three participants and an operator."""
+
+    def __init__(self, endpoint: str, stack: ExitStack) -> None:
+        self.ask = stack.enter_context(asking(endpoint, "admin"))
+        self.alice, self.bob = (stack.enter_context(connect(endpoint, who, TOKENS[who])) for who in ("alice", "bob"))
+        self.carol = connect(endpoint, "carol", TOKENS["carol"], cancel_on_disconnect=True)
+
+    def operate(self, kind: CommandKind, symbol: int = 0, flags: int = 0) -> None:
+        self.now_ns = int(self.ask(Kind.OPERATE, ROOT, kind, symbol, flags)[4])
+
+    def day(self) -> None:
+        """From the opening to the end."""
+        self.operate(CommandKind.PHASE, 0, Phase.PRE_OPEN)
+        self.open()
+        self.operate(CommandKind.PHASE, 0, Phase.CONTINUOUS)
+        self.trade()
+        self.interrupt()
+        self.operate(CommandKind.HALT, 0, HaltReason.NEWS)
+        with pytest.raises(Rejected):
+            self.alice.buy("AMZN", 1, 1000)
+        self.operate(CommandKind.RESUME)
+        self.operate(CommandKind.PHASE, 0, Phase.CLOSING)
+        self.alice.buy("AMZN", 7, time_in_force=TimeInForce.AT_CLOSE)
+        self.bob.sell("AMZN", 9, 1000, time_in_force=TimeInForce.AT_CLOSE)
+        self.operate(CommandKind.PHASE, 0, Phase.CLOSED)
+        self.ask(Kind.PURGE, ROOT, "alice", ALL_SYMBOLS, 1)
+        self.ask(Kind.KILL, ROOT, "bob", 1)
+        self.carol.sell("GOOG", 3, 1200)
+        self.carol.close()
+        self.operate(CommandKind.END_DAY)
+
+    def open(self) -> None:
+        """Crossed orders, seen and unseen."""
+        alice, bob, carol = self.alice, self.bob, self.carol
+        alice.buy("AMZN", 10, 1005)
+        alice.buy("AMZN", 20, 1001, terms=Terms(display_lots=6))
+        bob.buy("AMZN", 4, 1004, terms=Terms(hidden=True))
+        carol.sell("AMZN", 12, 999)
+        carol.sell("AMZN", 11, 1000, terms=Terms(hidden=True))
+        bob.sell("AMZN", 5, time_in_force=TimeInForce.AT_OPEN)
+        bob.sell("AMZN", 5, 1050, time_in_force=TimeInForce.AT_OPEN)
+        alice.buy("AMZN", 2, 998, time_in_force=TimeInForce.DAY)
+
+    def trade(self) -> None:
+        """Every kind of order, in continuous trading."""
+        alice, bob, carol = self.alice, self.bob, self.carol
+        first = bob.sell("AMZN", 8, 1010)
+        bob.replace(first, 6, 1009)
+        bob.reduce(first, 1)
+        bob.cancel(bob.sell("AMZN", 3, 1020))
+        alice.sell("AMZN", 30, 1006, terms=Terms(display_lots=5))
+        carol.buy("AMZN", 12, 1006)
+        alice.buy("AMZN", 6, 1003, terms=Terms(hidden=True))
+        bob.sell("AMZN", 4, 1003, time_in_force=TimeInForce.IOC)
+        bob.sell("AMZN", 400, 1003, time_in_force=TimeInForce.IOC)
+        bob.buy("AMZN", 300, 1008, time_in_force=TimeInForce.FOK)
+        alice.buy("AMZN", 9, 1002, terms=Terms(all_or_none=True))
+        alice.buy("AMZN", 9, 1002, terms=Terms(min_lots=4))
+        carol.sell("AMZN", 9, 1001, terms=Terms(stop_ticks=1004))
+        carol.sell("AMZN", 2, 1000, terms=Terms(trail_ticks=3))
+        alice.buy("AMZN", 3, 1004, terms=Terms(peg=Peg.PRIMARY, offset_ticks=1))
+        target = alice.sell("AMZN", 3, 1030)
+        alice.sell("AMZN", 3, 980, terms=Terms(stop_ticks=985, link=target.order_id))
+        alice.cancel(target)
+        bob.sell("AMZN", 2, 1003)
+        bob.buy("AMZN", 2, 1003)  # meets his own: he is the newest
+        carol.buy("GOOG", 5, 1000, terms=Terms(self_trade=SelfTrade.OLDEST))
+        alice.buy("GOOG", 15, 1000)
+        bob.sell("GOOG", 10, 1000)
+        carol.sell("GOOG", 3, 990, terms=Terms(reduce_only=True))
+        alice.buy("AMZN", 1, 950, time_in_force=TimeInForce.GTT, terms=Terms(expire_ns=self.now_ns + 300_000_000))
+        for refused, lots in ((bob, 501), (carol, 100)):
+            with pytest.raises(Rejected):
+                refused.buy("AMZN", lots, 990)
+        alice.mass_cancel("GOOG")
+        alice.sell("GOOG", 1, 1500, time_in_force=TimeInForce.DAY)
+        bob.sell("GOOG", 1, 1300)
+
+    def interrupt(self) -> None:
+        """A trade outside the band: the exchange ends the interruption itself."""
+        alice, bob = self.alice, self.bob
+        bob.sell("AMZN", 4, 1101)
+        alice.buy("AMZN", 200, 1101)
+        while alice.ask(Kind.STATUS, 0)[5][1] == Phase.VOLATILITY:
+            alice.wait(0.05)
+
+
+def record(endpoint: str, path: Path, token: str) -> Day:
+    """What has happened up to now."""
+    with day_writer(path, accounts=True) as writer, accounts_recorder(endpoint, writer, token) as recorder:
+        stop = threading.Event()
+        stop.set()
+        assert recorder.run(stop, lambda _: None) == "stopped"
+        recorder.finish()
+    return read_day(path, accounts=True)
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
+    folder = tmp_path_factory.mktemp("recorded")
+    with (
+        start_exchange(symbols="", config=CONFIG, folder=folder) as exchange,
+        ExitStack() as stack,
+    ):
+        Trading(exchange.endpoint, stack).day()
+        return record(exchange.endpoint, folder / "day.parquet", ROOT)
+
+
+def test_a_whole_day_happens_again_in_process(day: Day) -> None:
+    recorded, replayed = verify_accounts(day)
+    assert recorded == replayed == day.reference.parameters[HASH]
+    assert day.reference.participants[0] == "exchange" and set(day.reference.participants[1:]) == {
+        "alice",
+        "bob",
+        "carol",
+    }
+    events = np.concatenate(list(events_of(day)))
+    assert not (events["kind"] == EventKind.REJECTED).any(), "no order of it used terms up and was rejected"
+    assert set(events["reason"][events["kind"] == EventKind.CANCELLED].tolist()) >= OF_A_DAY
+    phases = events[events["kind"] == EventKind.PHASED]
+    assert [Phase(flag).name for flag in phases["flags"]] == [
+        "PRE_OPEN", "CONTINUOUS", "VOLATILITY", "CONTINUOUS", "CLOSING", "CLOSED",
+    ]  # fmt: skip
+    assert (phases["qty_lots"] > 0).tolist() == [False, True, False, True, False, True]
+    assert {EventKind.HALTED, EventKind.RESUMED, EventKind.TRIGGERED, EventKind.DAY_ENDED} <= set(
+        events["kind"].tolist()
+    )
+    assert day.commands["time_ns"].min() >= 0 and np.diff(day.commands["time_ns"]).min() >= 0
+
+
+def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None:
+    place: Any = {
+        "symbols": "",
+        "clock": "lockstep",
+        "config": HERE,
+        "folder": tmp_path,
+        "journal": tmp_path / "journal",
+    }
+    with start_exchange(**place) as exchange:
+        playing = replayer(day, exchange.endpoint, token="past")
+        progress = playing.run(lambda _: None)
+        playing.close()
+        assert (progress.finished, progress.answered) == (True, len(day))
+        again = record(exchange.endpoint, tmp_path / "again.parquet", "past")
+        with pytest.raises(ReplayError, match="played into this exchange before"):
+            replayer(day, exchange.endpoint, token="past")
+        traded = trades(exchange)
+        exchange.kill()
+    with start_exchange(**place) as exchange:
+        assert trades(exchange) == traded and len(traded) > 10, "behind a crash the day's accounts are operators still"
+    assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
+    assert len(again.reference.participants) == 1 + 1 + 3
+
+
+def trades(exchange: Served) -> list[Any]:
+    with asking(exchange.endpoint, "queries") as query:
+        found: list[Any] = query(Kind.TRADES, 0, 50)[5]
+    return found
+
+
+def test_a_random_day_happens_again_in_lockstep(tmp_path: Path) -> None:
+    """Every kind of command, thousands in flight."""
+    day = random_day("phases", 20_000)
+    symbols = ",".join(symbol.name for symbol in day.reference.symbols)
+    with start_exchange(symbols=symbols, clock="lockstep") as exchange:
+        playing = replayer(day, exchange.endpoint)
+        playing.run(lambda _: None)
+        playing.close()
+        again = record(exchange.endpoint, tmp_path / "again.parquet", "")
+    assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
+    rows, same = (each.commands[each.commands["kind"] != CommandKind.TIME] for each in (day, again))
+    assert np.array_equal(rows[["time_ns", "kind"]], same[["time_ns", "kind"]]), (
+        "the exchange's own clock comes besides"
+    )
+
+
+def test_the_command_line_records_and_verifies(tmp_path: Path) -> None:
+    path = tmp_path / "day.parquet"
+    with start_exchange(symbols="", config=CONFIG, folder=tmp_path) as exchange:
+        with connect(exchange.endpoint, "alice", TOKENS["alice"]) as alice:
+            alice.buy("GOOG", 5, 100)
+        arguments = ["record", "--connect", exchange.endpoint, "--accounts", "-o", str(path)]
+        assert "the token of an operator is due" in serl(*arguments)
+        assert not path.exists()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "serl", *arguments, "--token", ROOT], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("recording tcp://")
+        with connect(exchange.endpoint, "bob", TOKENS["bob"]) as bob:
+            bob.sell("GOOG", 2, 100)
+        process.send_signal(signal.SIGINT)
+        output = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and "stopped;" in output and " 2 events, tape " in output, output
+    recorded, replayed = serl("day", "verify", str(path)).splitlines()
+    assert recorded.removeprefix("tape recorded ") == replayed.removeprefix("tape replayed ")
+    head = serl("day", "head", str(path), "-n", "100")
+    assert "RULE" in head and "NEW GTC" in head
+
+
+def serl(*words: str) -> str:
+    """What a command of the command line says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
+def test_where_a_day_of_many_cannot_be_played(day: Day, served: Served, tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="needs a lockstep clock, this one is live"):
+        replayer(day, served.endpoint)
+    other = replace(day.reference, parameters=day.reference.parameters | {"qty_lots_max": 7})
+    with (
+        start_exchange(clock="lockstep") as exchange,
+        pytest.raises(ReplayError, match="recorded with limits: qty_lots_max: 7, the exchange has 1000000"),
+    ):
+        replayer(replace(day, reference=other), exchange.endpoint)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with start_exchange() as exchange:
+        yield exchange
+
+
+def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_path: Path) -> None:
+    rows = np.zeros(2, COMMAND)
+    rows["kind"], rows["time_ns"] = CommandKind.TIME, [5, 4]
+    with Raw(served.endpoint) as raw:
+        raw.login("anybody")
+        raw.say(Kind.BEHALF, rows[:1].tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "clock"
+        raw.say(Kind.BEHALF, b"?")
+        assert raw.hear(Kind.ERROR)[1] == "malformed"
+    config = {**HERE, "login": LOGIN, "limits": {"staged_rows_max": 1024}}
+    with (
+        start_exchange(symbols="", clock="lockstep", config=config, folder=tmp_path) as exchange,
+        Raw(exchange.endpoint) as raw,
+        Raw(exchange.endpoint) as mallory,
+    ):
+        mallory.say(Kind.HELLO, 1, 1, "mallory", "m", -1, {})
+        mallory.say(Kind.BEHALF, rows[:1].tobytes())
+        assert mallory.hear(Kind.ERROR)[1] == "not_permitted"
+        raw.say(Kind.HELLO, 1, 1, "history", "h", -1, {})
+        raw.say(Kind.BEHALF, rows.tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "promise"
+        raw.say(Kind.PROMISE, 5)
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "throttled"
+        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1025).tobytes())
+        assert raw.hear(Kind.ERROR)[1] == "too_large"
+
+
+def test_a_journal_of_another_day_is_no_day(tmp_path: Path) -> None:
+    with start_exchange(journal=tmp_path / "journal", clock="lockstep") as exchange, Raw(exchange.endpoint) as raw:
+        raw.login("a")
+        raw.say(CommandKind.END_DAY, 1, 5)
+        raw.say(Kind.PROMISE, 6)
+        raw.hear(Kind.REPORTS)
+    with (
+        start_exchange(journal=tmp_path / "journal") as exchange,
+        pytest.raises(Refused, match="begins before the exchange's day"),
+    ):
+        record(exchange.endpoint, tmp_path / "a.parquet", "")
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_copies_of_commands_that_are_not_there(served: Served) -> None:
+    with Raw(served.endpoint, "admin") as raw:
+        raw.say(Kind.COMMAND_COPY, 1, "", 1_000_000)
+        assert raw.hear(Kind.ERROR)[1] == "replay_gone"
+        raw.say(Kind.COMMAND_COPY, 1, "")
+        assert raw.hear(Kind.ERROR)[1] == "malformed"
