@@ -5,17 +5,25 @@ path inlined: a call would copy the state's two dozen array headers. Together 1 
 
 What is inlined lives on in the cached code of others, and numba's cache looks only at the file of a function itself. So
 what is cached here carries a checksum of all that it may be made of: after an update it is compiled anew.
+
+numba makes optimized machine code of each function, and then again of its copy in each of its callers. Here that is done once, for what
+is called from outside (a Whole); what only others call is handed on to them as it is (a Part). And a Part is compiled once for each kind
+of arguments, not, as numba would, once for each constant that it is called with.
 """
 
 import os
 import re
 import zlib
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import binding as llvm
+from numba import njit, types
 from numba.core import caching
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 import serl
 
@@ -63,13 +71,116 @@ def _of_serl(locator: type[Any]) -> type[Any]:
 _known = caching.CompileResultCacheImpl._locator_classes
 _known[:0] = [_of_serl(locator) for locator in _known]
 
-compiled = njit(cache=True, _nrt=False, error_model="numpy")
-inlined = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 
-_without_wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-inner = njit(_nrt=False, error_model="numpy", **_without_wrappers)
-inner_inlined = njit(_nrt=False, error_model="numpy", forceinline=True, **_without_wrappers)
-"""For functions that only compiled code calls, which is cached with them: taking a State over from Python is most of what they would be."""
+class Whole(JITCodeLibrary):  # type: ignore[misc]
+    """Code that is called from outside: optimized with all that it calls, of which it keeps only what it needs."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.linkonce_odr:
+                function.linkage = (
+                    "internal"  # so that arguments nobody reads, such as most arrays of a State, are not passed
+                )
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
+
+
+class Part(JITCodeLibrary):  # type: ignore[misc]
+    """Code that lives on in the code of others only: neither optimized nor made machine code of its own."""
+
+    _final_module: Any
+
+    def finalize(self) -> None:
+        """Links what it calls behind it; what is left to run is the environment that numba fills in for each function."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        code = self._final_module
+        for function in code.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"
+        names = (variable.name for variable in code.global_variables)
+        environments = [f"@{name} = common global ptr null" for name in names if name.startswith("_ZN08NumbaEnv")]
+        self._final_module = llvm.parse_assembly("\n".join(environments))
+        self._final_module.triple, self._final_module.name = code.triple, code.name
+        self._shared_module = code
+        self._finalize_final_module()
+
+
+class _Compiler(Compiler):  # type: ignore[misc]
+    """numba's own, into a library of this class."""
+
+    library: type[JITCodeLibrary]
+
+    def compile_extra(self, func: Any) -> Any:
+        """Compiles a Python function."""
+        self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
+
+
+class WholeCompiler(_Compiler):
+    """For what is called from outside."""
+
+    library = Whole
+
+
+class PartCompiler(_Compiler):
+    """For what only compiled code calls."""
+
+    library = Part
+
+
+_OPTIONS = {"_nrt": False, "error_model": "numpy"}
+WHOLE = {**_OPTIONS, "pipeline_class": WholeCompiler}
+"""Options of numba's njit and cfunc for functions that are called from outside."""
+
+
+def _without_constants(function: Any) -> Any:
+    """The same function of njit, compiled by the types of its arguments, whatever their values: the optimizer sees to those."""
+    template = function.get_call_template
+
+    def plain_template(arguments: Any, named: Any) -> Any:
+        plain = {name: types.unliteral(kind) for name, kind in named.items()}
+        return template(tuple(map(types.unliteral, arguments)), plain)
+
+    function.get_call_template = plain_template
+    return function
+
+
+def compiled(function: Any) -> Any:
+    """Decorates a function that Python calls."""
+    return _without_constants(njit(cache=True, **WHOLE)(function))
+
+
+def _part(**options: Any) -> Callable[[Any], Any]:
+    """A decorator of functions that compiled code calls: cached in it. Python may call them too: then they are `compiled` as well."""
+
+    def decorate(function: Any) -> Any:
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        part = _without_constants(njit(pipeline_class=PartCompiler, **_OPTIONS, **wrappers, **options)(function))
+
+        @cache
+        def whole() -> Any:
+            return compiled(function)
+
+        def for_python(*arguments: Any, **named: Any) -> Any:
+            entry = whole()._compile_for_args(*arguments, **named)
+            for kinds, result in whole().overloads.items():
+                part._insert([kind._code for kind in kinds], result.entry_point, result.objectmode)
+            return entry
+
+        def add(result: Any) -> None:
+            part.overloads[tuple(result.signature.args)] = result  # and not what Python calls
+
+        part._compile_for_args, part.add_overload = for_python, add
+        return part
+
+    return decorate
+
+
+inner = _part()
+inlined = inner_inlined = _part(forceinline=True)
+"""For functions that compiled code calls: a call would copy the headers of a State's arrays."""
 
 int64: Any = np.int64
 """Signed 64 bits, to type checkers an int: what compiled code must say wherever a narrower field takes part in sums."""

@@ -76,7 +76,7 @@ class Kind:
         compiling.outside.add(path)
         cache = os.path.exists(path)
         records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
-        return cfunc(types.void(*records), cache=cache, _nrt=False, error_model="numpy")(self.function)
+        return cfunc(types.void(*records), cache=cache, **compiling.WHOLE)(self.function)
 
 
 _kinds: dict[str, Kind] = {}

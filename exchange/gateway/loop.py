@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import WHOLE, compiled, inlined, int64
 from serl.exchange.gateway.accept import (
     AFTER_DUE,
     FOR_PYTHON,
@@ -171,8 +171,12 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
     """Takes up to `limit` messages: (how many, IDLE or why Python is needed)."""
     counter = gate.counter
     first_event = counter[EVENTS]
-    for done in range(limit):
-        if counter[EVENTS] - first_event > TURN_EVENTS:
+    done = 0
+    while True:
+        status = settle(gate, market, journal, socket, now_ns)
+        if status != IDLE:
+            return done, EVENT_ROOM + status - 1
+        if done == limit or counter[EVENTS] - first_event > TURN_EVENTS:
             return limit, IDLE
         if counter[PENDING_SIZE] == 0:
             size = _receive(gate, socket)
@@ -189,13 +193,10 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
             return done, DUE_FIRST
         if result == ON_ITS_WAY:
             return done, DEPARTED
-        status = settle(gate, market, journal, socket, now_ns)
-        if status != IDLE:
-            return done, EVENT_ROOM + status - 1
-    return limit, IDLE
+        done += 1
 
 
-@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+@njit(cache=True, nogil=True, **WHOLE)
 def serve(
     gate: Gate, market: Any, journal: Any, socket: int, poll: Any, deadline_ns: int, limit: int, has_feed: bool
 ) -> int:
@@ -206,9 +207,6 @@ def serve(
     """
     published = gate.counter[EVENTS]
     clock = gate.clock[6:8]
-    status = settle(gate, market, journal, socket, machine_ns(MONOTONIC, clock))
-    if status != IDLE:
-        return EVENT_ROOM + status - 1
     while True:
         now_ns = machine_ns(MONOTONIC, clock)
         done, status = _drain(gate, market, journal, socket, limit, now_ns)

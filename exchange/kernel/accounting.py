@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel.names import S_FEES, S_OWN_FEES
 from serl.exchange.kernel.state import OWN_FEES, State
 from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, HAS_FEES, MAKER_FEE, MICRO, POSITION
@@ -11,7 +11,7 @@ EXACT_FLOAT = float(1 << 53)
 """Below it a float holds every integer."""
 
 
-@compiled
+@inner
 def long_share(amount: int, part: int, whole: int) -> int:
     """floor(amount x part / whole) for amount >= 0 and 0 <= part <= whole < 2^62, bit by bit: no product can overflow."""
     share, rest = 0, 0  # of what is multiplied so far: share x whole + rest
@@ -54,7 +54,7 @@ def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
     balance[CASH] -= notional
 
 
-@compiled
+@inner
 def _charge(balance: Any, account: Any, known: Any, fee: int, lots: int, notional: int) -> None:
     """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that nothing
     overflows before cash would."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, State
 
@@ -59,7 +59,7 @@ def _next_down(state: State, book: int, side: int, start: int) -> int:
     return -1
 
 
-@compiled
+@inner
 def _far_place(state: State, book: int, side: int, price: int) -> int:
     """Where `price` is or belongs among the far levels of a side (worst first). O(log far levels)."""
     low, high = 0, state.far_count[book, side]
@@ -107,7 +107,7 @@ def next_price(state: State, book: int, side: int, price: int) -> int:
     return max(near, far) if side == BID else min(near, far)
 
 
-@compiled
+@inner
 def better_price(state: State, book: int, side: int, price: int) -> int:
     """The worst price of a side that is better than `price`, 0 if there is none."""
     width = state.window.shape[2]
@@ -168,7 +168,7 @@ def _unplace(state: State, book: int, side: int, price: int) -> None:
     state.far_use[book] += 1
 
 
-@compiled
+@inner
 def _recentre(state: State, book: int) -> None:
     """Moves the window to the middle of the market. O(levels in the window + far levels), every FAR_PATIENCE far uses."""
     width = state.window.shape[2]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
@@ -149,7 +149,7 @@ def crosses(side: Any, limit: Any, price: Any) -> Any:
     return limit >= price if side == BID else limit <= price
 
 
-@compiled
+@inner
 def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
     """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
     other = 1 - side

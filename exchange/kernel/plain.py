@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.matching import available, crosses, emit, match, rest_incoming, take_out
 from serl.exchange.kernel.names import (
@@ -127,7 +127,7 @@ def _check_new(state: State, row: Any) -> int:
     return _room(state, int64(row.symbol))
 
 
-@compiled
+@inner
 def reject(state: State, row: Any, events: Any, count: int, reason: int) -> int:
     """REJECTED, with what was sent."""
     order_id = row.command_id if row.kind == NEW else row.order_id
@@ -284,7 +284,7 @@ def replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple
     return go_on(state, row, events, count)
 
 
-@compiled
+@inner
 def mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = row.kind == END_DAY
@@ -321,7 +321,7 @@ def mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, i
     return count, DONE
 
 
-@compiled
+@inner
 def operate(state: State, row: Any, events: Any, count: int) -> int:
     """HALT, RESUME and PRINT."""
     participant, symbol, side = int64(row.participant), int64(row.symbol), int64(row.side)

@@ -4,7 +4,7 @@ from typing import Any
 
 from numba import cfunc, types
 
-from serl.exchange.compiling import inner, inner_inlined, int64
+from serl.exchange.compiling import WHOLE, inner, inner_inlined, int64
 from serl.exchange.kernel import ids
 from serl.exchange.kernel.handle import commands_at, events_at, state_at
 from serl.exchange.kernel.names import (
@@ -118,7 +118,7 @@ def _stage(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return count, status
 
 
-@cfunc(types.int64(*[types.int64] * 7), cache=True, _nrt=False, error_model="numpy")
+@cfunc(types.int64(*[types.int64] * 7), cache=True, **WHOLE)
 def execute_fully(handle: int, commands: int, index: int, events: int, size: int, count: int, how: int) -> int:
     """`execute` by the full rule book, of arrays at addresses: new count << 2 | status; UNTOUCHED if what was due before the command is done."""
     state = state_at(handle)
