@@ -179,7 +179,7 @@ def _part(**options: Any) -> Callable[[Any], Any]:
 
 
 inner = _part()
-inlined = inner_inlined = _part(forceinline=True)
+inlined = _part(forceinline=True)
 """For functions that compiled code calls: a call would copy the headers of a State's arrays."""
 
 int64: Any = np.int64

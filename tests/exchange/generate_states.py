@@ -49,13 +49,11 @@ def operation(
         where = symbol if draw(0, 2) else ALL_SYMBOLS
         return [Operation(CommandKind.PURGE, where, draw(-1, participants), draw(0, 3))]
     if which < 0.7:
-        return _account(draw(0, participants - 1), Setting(draw(0, int(Setting.OWN_FEES))), draw, near_ticks)
+        return _account(draw(0, participants - 1), Setting(draw(0, int(max(Setting)))), draw, near_ticks)
     return _rule(symbol, Rule(draw(0, int(Rule.MAKER_MICROTICKS))), draw, mid_ticks, int(near_ticks))
 
 
 def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) -> list[Operation]:
-    if setting == Setting.OWN_FEES:
-        setting = Setting(draw(setting, int(max(Setting))))
     values = {
         Setting.SELF_TRADE: draw(0, int(max(SelfTrade))),
         Setting.ORDER_LOTS_MAX: draw(1, 40),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, inner, inner_inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.levels import better_price, find_level, next_price
 from serl.exchange.kernel.names import (
@@ -56,14 +56,14 @@ def collects(phase: int) -> bool:
     return FIRST_COLLECTING <= phase <= LAST_COLLECTING
 
 
-@inner_inlined
+@inlined
 def _first(state: State, symbol: int, side: int) -> int:
     """The best price of a side, displayed or hidden; 0 = none."""
     seen, hidden = state.best[symbol, side], state.best[HIDDEN_QUEUE * state.halted.size + symbol, side]
     return hidden if better(side, hidden, seen) else seen
 
 
-@inner_inlined
+@inlined
 def _worse(state: State, symbol: int, side: int, price: int) -> int:
     """The next worse price of a side, displayed or hidden; 0 = none."""
     seen = next_price(state, symbol, side, price)
@@ -71,7 +71,7 @@ def _worse(state: State, symbol: int, side: int, price: int) -> int:
     return hidden if better(side, hidden, seen) else seen
 
 
-@inner_inlined
+@inlined
 def _better(state: State, symbol: int, side: int, price: int) -> int:
     """The next better price of a side, displayed or hidden; 0 = none."""
     seen = better_price(state, symbol, side, price)
@@ -94,7 +94,7 @@ def _lots(state: State, symbol: int, side: int, price: int) -> tuple[int, bool]:
     return lots, limited
 
 
-@inner_inlined
+@inlined
 def _has(state: State, book: int, side: int, price: int) -> bool:
     return find_level(state, book, side, price) >= 0
 
@@ -120,7 +120,7 @@ def _volume(state: State, symbol: int) -> tuple[int, int, int]:
     return volume, low, high
 
 
-@inner_inlined
+@inlined
 def _next_candidate(state: State, symbol: int, price: int) -> int:
     """The next higher price at which demand, supply or the reference is; 0 = none."""
     ask, bid, reference = (
@@ -190,7 +190,7 @@ def _market_order(state: State, symbol: int, side: int) -> int:
     return slot
 
 
-@inner_inlined
+@inlined
 def _head(state: State, symbol: int, side: int, price: int) -> int:
     """The first order of a side whose limit allows `price`, -1 if there is none."""
     best = _first(state, symbol, side)
@@ -284,7 +284,7 @@ def enter_close(state: State, row: Any, events: Any, count: int, symbol: int) ->
     return count, DONE
 
 
-@inner_inlined
+@inlined
 def leftover(state: State, slot: int, phase: int) -> int:
     """Why an order does not outlive the auction of a phase, 0 if it does."""
     order = state.orders[slot]

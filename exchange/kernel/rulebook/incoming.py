@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inner, inner_inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.matching import crosses, emit
 from serl.exchange.kernel.names import (
@@ -105,19 +105,19 @@ HELD = -1
 """incoming[CUT] of an order that does not trade now, but may rest."""
 
 
-@inner_inlined
+@inlined
 def phase_of(state: State, symbol: int) -> int:
     """The symbol's phase."""
     return state.symbols[symbol, PHASE]
 
 
-@inner_inlined
+@inlined
 def worst(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
 
 
-@inner_inlined
+@inlined
 def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
     """The limit that the collar of an account sets for its orders without one now; 0 = none, or no trade so far."""
     collar, last = state.accounts[participant, S_COLLAR], state.symbols[symbol, LAST_TICKS]
@@ -192,7 +192,7 @@ def come(state: State) -> None:
     incoming[SELF_TRADE] = state.accounts[incoming[PARTICIPANT], OWN] if mode == ACCOUNT_SELF_TRADE else mode
 
 
-@inner_inlined
+@inlined
 def can_rest(state: State) -> bool:
     """Whether the rest of the incoming order goes into a queue."""
     incoming = state.incoming
