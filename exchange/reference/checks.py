@@ -131,6 +131,8 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
     collar, last = account[Setting.COLLAR_TICKS], book.last_ticks
     if price and collar and last and (price - last if order.side == Side.BUY else last - price) > collar:
         return Reason.LIMIT_PRICE
+    if not account[Setting.ORDERS_OPEN_MAX] and not account[Setting.POSITION_LOTS_MAX]:
+        return Reason.NONE  # and no look at all orders
     own = [other for other in state.open.values() if other.participant == order.participant]
     new = c.kind == CommandKind.NEW
     if new and _could_rest(book, order) and 0 < account[Setting.ORDERS_OPEN_MAX] <= len(own):
