@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from serl.clients.processes import SERL
 from serl.demo import research
 from serl.demo.cli import SPEED
 from serl.demo.full import LATER, Plan, Scene
+from serl.demo.market import Watcher
 from serl.demo.order import OPEN, DemoOrder
 from serl.demo.source import given, simulated
 from serl.exchange.config import time_of_day_ns
@@ -85,6 +87,13 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
     assert (numbers["made"]["data"], numbers["made"]["seed"], twap["day"]) == (origin, None, origin)
 
 
+def _time_after(watcher: Watcher, seconds: float) -> int:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        watcher.look(0.1)
+    return watcher.time_ns
+
+
 def test_the_market_waits_for_the_research_and_for_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,10 +109,8 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         scene.start("researcher", "doctor")
         assert next(filter(None, scene._researched())) == "the clock is held until the researcher has ended"
         assert scene.watcher is not None
-        scene.watcher.look(2.5)  # the exchange tells the time once a second
-        held_ns = scene.watcher.time_ns
-        scene.watcher.look(1.0)
-        assert scene.watcher.time_ns == held_ns
+        held_ns = _time_after(scene.watcher, 2.5)  # the exchange tells the time once a second
+        assert _time_after(scene.watcher, 1.0) == held_ns
         said = [line for line in scene._winner() if line is not None]
         assert said[0].startswith("the clock is held until the policy that was found is there")
         (report,) = (tmp_path / "learnt").glob("*.json")

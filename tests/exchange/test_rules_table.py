@@ -187,6 +187,13 @@ RULES: list[Case] = [
         p2 CANCELLED c3 o3 #0 s0 sell 1@89 leaves 0 IOC_REMAINDER
         p2 ACCEPTED c4 o4 #0 s0 sell 1@89 leaves 1
         p2 CANCELLED c4 o4 #0 s0 sell 1@89 leaves 0 OUTSIDE_BAND"""),
+    ("band, rejecting: a peg moves across a conditional order outside, without an event", "p1 c10 NEW buy 10@110 min=5; p1 c11 NEW sell 1@112; p2 c10 NEW sell 6@0 peg=primary; p9 c1 RULE BAND_HIGH 105", "p3 c1 NEW sell 3@104", """
+        p3 ACCEPTED c1 o1 #4 s0 sell 3@104 leaves 3 RESTING
+        p3 FILL c0 o1 #4 s0 sell 3@104 leaves 0 MAKER m1
+        p1 FILL c0 o10 #0 s0 buy 3@104 leaves 7 m1
+        p2 FILL c0 o10 #5 s0 sell 6@104 leaves 0 MAKER HIDDEN m2
+        p1 FILL c0 o10 #0 s0 buy 6@104 leaves 1 m2
+        p1 RESTED c0 o10 #6 s0 buy 1@110 leaves 1 HIDDEN"""),
     ("band, interrupting: VOLATILITY, and the rest rests", "p1 c1 NEW sell 2@104; p1 c2 NEW sell 2@106; p9 c1 RULE BAND_HIGH 105; p9 c2 RULE BAND_ACTION 1", "p2 c1 NEW buy 3@107; p3 c1 NEW buy 1@120; p9 c3 PHASE", """
         p2 ACCEPTED c1 o1 #0 s0 buy 3@107 leaves 3
         p1 FILL c0 o1 #1 s0 sell 2@104 leaves 0 MAKER m1

@@ -288,6 +288,8 @@ def rest_rest(state: State, row: Any, events: Any, count: int, kind: int) -> int
         elif queue == WAITING:
             enlist(state, slot, CLOSERS)
     mark(state, incoming[SYMBOL])
+    if incoming[PEG] != 0 and incoming[ORIGIN] == FROM_QUEUE and incoming[CUT] == HELD:
+        return count  # it has moved, no more
     flags = veil(state, slot) | (RESTING if kind == ACCEPTED else 0)
     return tell(state, row, events, count, slot, kind, incoming[COMMAND_ID], incoming[PRICE], part, left, 0, flags, 0)
 
@@ -329,10 +331,10 @@ def _rest_reason(state: State) -> int:
         if incoming[TIME_IN_FORCE] == FOK:
             return R_FOK
         return R_MARKET if incoming[FLAGS] & MARKET else R_IOC
+    if barred(state):
+        return R_BAND
     queue, _ = home(state)
-    if incoming[ORIGIN] == FROM_QUEUE and is_full(state, queue, incoming[SYMBOL]):
-        return R_NO_ROOM
-    return R_BAND if barred(state) else 0
+    return R_NO_ROOM if incoming[ORIGIN] == FROM_QUEUE and is_full(state, queue, incoming[SYMBOL]) else 0
 
 
 @inner

@@ -92,7 +92,7 @@ def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
 def test_other_version(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", version=99)
-    with pytest.raises(DayVersionError, match="version 99, this serl reads version 1"):
+    with pytest.raises(DayVersionError, match="version 99, this serl reads versions up to 2"):
         read_day(tmp_path / "a.parquet")
 
 
