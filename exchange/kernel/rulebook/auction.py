@@ -25,7 +25,7 @@ from serl.exchange.kernel.names import (
     RESTED,
     SEEN,
 )
-from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced, worst
+from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced
 from serl.exchange.kernel.rulebook.meeting import (
     after_fill,
     better,
@@ -35,6 +35,7 @@ from serl.exchange.kernel.rulebook.meeting import (
     note_trade,
 )
 from serl.exchange.kernel.rulebook.orders import FIRST, limit_of, mark, move, open_of, unlist
+from serl.exchange.kernel.rulebook.pricing import worst
 from serl.exchange.kernel.rulebook.room import far_room, no_room
 from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import (

@@ -58,9 +58,10 @@ from serl.exchange.kernel.names import (
     TERMED,
 )
 from serl.exchange.kernel.rulebook.auction import collects
-from serl.exchange.kernel.rulebook.incoming import collar_limit, phase_of
+from serl.exchange.kernel.rulebook.incoming import phase_of
 from serl.exchange.kernel.rulebook.meeting import in_band, reducing_lots
 from serl.exchange.kernel.rulebook.orders import open_of
+from serl.exchange.kernel.rulebook.pricing import collar_limit
 from serl.exchange.kernel.rulebook.room import is_full
 from serl.exchange.kernel.state import ASK, BID, ORDERS_MAX, ORDERS_OPEN, PRICE_MAX, QTY_MAX, State
 from serl.exchange.records import (

@@ -22,7 +22,6 @@ from serl.exchange.kernel.names import (
     MARKET,
     OWN,
     PHASED,
-    PRIMARY,
     R_BAND,
     R_FOK,
     R_IOC,
@@ -33,7 +32,6 @@ from serl.exchange.kernel.names import (
     REDUCE_ONLY,
     RESTED,
     RESTING,
-    S_COLLAR,
     SEEN,
     STOP_QUEUE,
     VOLATILITY,
@@ -51,12 +49,12 @@ from serl.exchange.kernel.rulebook.orders import (
     open_of,
     put,
 )
+from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst
 from serl.exchange.kernel.rulebook.room import far_room, is_full, pegs_room
 from serl.exchange.kernel.rulebook.telling import cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
     ACTIVE,
-    ASK,
     BID,
     CLOSERS,
     COMMAND_ID,
@@ -75,7 +73,6 @@ from serl.exchange.kernel.state import (
     PEG,
     PEGS,
     PRICE,
-    PRICE_MAX,
     RULED,
     SELF_TRADE,
     SHARE_OF,
@@ -93,7 +90,6 @@ from serl.exchange.records import (
     BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
-    LAST_TICKS,
     PHASE,
 )  # fmt: skip
 
@@ -111,22 +107,6 @@ def phase_of(state: State, symbol: int) -> int:
     return state.symbols[symbol, PHASE]
 
 
-@inlined
-def worst(state: State, side: int) -> int:
-    """The limit of an order without one."""
-    return state.counter[PRICE_MAX] if side == BID else 1
-
-
-@inlined
-def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
-    """The limit that the collar of an account sets for its orders without one now; 0 = none, or no trade so far."""
-    collar, last = state.accounts[participant, S_COLLAR], state.symbols[symbol, LAST_TICKS]
-    if collar == 0 or last == 0:
-        return 0
-    away, most = min(collar, state.counter[PRICE_MAX]), state.counter[PRICE_MAX]
-    return min(last + away, most) if side == BID else max(last - away, 1)
-
-
 @inner
 def cancel_unplaced(state: State, row: Any, events: Any, count: int, slot: int, reason: int) -> int:
     """Cancels an order that was taken out of its queue and found no other."""
@@ -139,24 +119,6 @@ def cancel_unplaced(state: State, row: Any, events: Any, count: int, slot: int, 
     mark(state, int64(order.symbol))
     drop(state, slot)
     return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
-
-
-@inner
-def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit: int) -> int:
-    """Where a pegged order should stand, 0 = nowhere: docs/orders.md, Pegs."""
-    bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
-    if peg == PRIMARY:
-        price = bid if side == BID else ask
-        if price == 0:
-            return 0
-    else:
-        if bid == 0 or ask == 0:
-            return 0
-        price = (bid + ask) >> 1 if side == BID else (bid + ask + 1) >> 1
-    price += -offset if side == BID else offset
-    if limit != 0:
-        price = min(price, limit) if side == BID else max(price, limit)
-    return max(1, min(state.counter[PRICE_MAX], price))
 
 
 @inner

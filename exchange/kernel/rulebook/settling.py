@@ -24,15 +24,13 @@ from serl.exchange.kernel.rulebook.incoming import (
     ROOM,
     begin,
     cancel_unplaced,
-    collar_limit,
     go_on,
-    peg_price,
     phase_of,
     take_up,
-    worst,
 )
 from serl.exchange.kernel.rulebook.meeting import counterparty, first_slot, obtainable
 from serl.exchange.kernel.rulebook.orders import FIRST, LAST, move, open_of
+from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst
 from serl.exchange.kernel.rulebook.room import far_room, no_room
 from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, tell, unlink_pair
 from serl.exchange.kernel.state import ACTIVE, ASK, BID, EXPIRIES, PEGS, SETTLING_AT, TRAILS, UNSETTLED, State
