@@ -94,9 +94,7 @@ class AccountsRecorder:
         """Records until `stop` is set, the exchange is gone or the time is over, calling `tell` now and then; why it ended."""
         until_s = time.monotonic() + seconds
         while True:
-            stopping = (
-                stop.is_set() or time.monotonic() > until_s
-            )  # asked first: what has come until then is taken below
+            stopping = stop.is_set() or time.monotonic() > until_s  # asked first: what came until then is taken
             try:
                 while self.take():
                     tell(self)

@@ -11,8 +11,9 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
+from serl.exchange.gateway.gate import Gate
 from serl.exchange.queries import answer_all
-from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Setting, command
+from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack
 
@@ -117,12 +118,7 @@ class Admin:
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence to ask from next, EVENT rows]; of everybody without a name."""
-        last = self._core.event_sequence
-        if not 0 <= after <= last:
-            raise Refusal("replay_gone", f"events up to {last} are here, you ask from {after}: it is another journal")
-        rows = self._core.journal.following(after, DROP_COPY_ROWS, self._core.gate)
-        if rows is None:
-            raise Refusal("replay_gone", f"event {after + 1} is not kept any more; ask from a later one")
+        rows = self._behind("event", after, self._core.event_sequence, self._core.journal.following)
         upto = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
             rows = rows[rows["participant"] == self._sessions.number(name)]
@@ -130,13 +126,17 @@ class Admin:
 
     def _command_copy(self, after: int) -> list[Any]:
         """[COMMAND rows, names of the participants in the order of their numbers, a line each]."""
-        last = self._core.command_sequence
-        if not 0 <= after <= last:
-            raise Refusal("replay_gone", f"commands up to {last} are here, you ask from {after}: it is another journal")
-        rows = self._core.journal.commands_following(after, DROP_COPY_ROWS, self._core.gate)
-        if rows is None:
-            raise Refusal("replay_gone", f"command {after + 1} is not kept any more")
+        rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_following)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
+
+    def _behind(self, what: str, after: int, last: int, following: Callable[[int, int, Gate], Rows | None]) -> Rows:
+        """A piece of the journal behind number `after` of its events or commands; Refusal where it has them not."""
+        if not 0 <= after <= last:
+            raise Refusal("replay_gone", f"{what}s up to {last} are here, you ask from {after}: it is another journal")
+        rows = following(after, DROP_COPY_ROWS, self._core.gate)
+        if rows is None:
+            raise Refusal("replay_gone", f"{what} {after + 1} is not kept any more; ask from a later one")
+        return rows
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):

@@ -78,9 +78,8 @@ class Whole(JITCodeLibrary):  # type: ignore[misc]
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == llvm.Linkage.linkonce_odr:
-                function.linkage = (
-                    "internal"  # so that arguments nobody reads, such as most arrays of a State, are not passed
-                )
+                # so that arguments nobody reads, such as most arrays of a State, are not passed
+                function.linkage = "internal"
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
 

@@ -87,11 +87,10 @@ class Daytime:
         """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
-            if (
-                self.next_ns > time_ns
-            ):  # what came before has made an end of what was due, as the cancel of a GTT order does
+            # what came before has made an end of what was due, as the cancel of a GTT order does, or something due earlier
+            if self.next_ns > time_ns:
                 continue
-            time_ns = self.next_ns  # or has made something due earlier
+            time_ns = self.next_ns
             if resumed := self._resumed():
                 phases = [(number, self._waiting.pop(number)) for number in resumed]
                 self._send(

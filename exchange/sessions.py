@@ -17,6 +17,7 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
 from serl.exchange.outbound import REPORTS_MAX, Reports
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
+from serl.exchange.renumber import renumber
 from serl.exchange.wire import Kind, Refusal, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
@@ -152,11 +153,12 @@ class Sessions:
     def rename(self, slot: int, rows: Rows) -> None:
         """Gives the participants of a recorded day's COMMAND rows the numbers that they have here, as operators: 0 is the exchange itself,
         any other one is NAME/number, where NAME is the session's own. What was not permitted is not in such a day."""
-        of_others = np.isin(rows["kind"], (CommandKind.ACCOUNT, CommandKind.PURGE))
-        for column, where in (("participant", np.full(len(rows), True)), ("order_id", of_others)):
-            numbers, places = np.unique(rows[column][where], return_inverse=True)
-            here = [self._renamed(slot, number) for number in numbers.tolist()]
-            rows[column][where] = np.array(here, rows[column].dtype)[places]
+
+        def here(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            unique, places = np.unique(numbers, return_inverse=True)
+            return np.array([self._renamed(slot, number) for number in unique.tolist()], np.int64)[places]
+
+        renumber(rows, here)
 
     def _renamed(self, slot: int, number: int) -> int:
         if number == 0:

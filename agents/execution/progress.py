@@ -1,42 +1,33 @@
 """How far an execution is, as JSON lines that others can follow; clients/dashboard/progress.py says what is in them."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.errors import ProgressError
+from serl.agents.execution.lines import LinesFile
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.schedules import Schedule, Twap
 
 
-class ProgressFile:
+class ProgressFile(LinesFile):
     """One parent order. The schedule is the policy's own; of a policy that has none, the even one."""
 
     def __init__(self, path: Path, participant: str, order: ParentOrder, policy: Policy) -> None:
         """ProgressError if the file cannot be written."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", buffering=1)
-        except OSError as error:
-            raise ProgressError(f"{path}: a file that can be written is due ({error.strerror})") from None
+        super().__init__(path)
         names = {"participant": participant, "policy": policy.name, "symbol": order.symbol, "side": int(order.side)}
         times = {"qty_lots": order.qty_lots, "start_ns": order.start_ns, "end_ns": order.end_ns}
-        self._say(order=names | times, schedule=schedule_of(order, policy))
-
-    def _say(self, **line: Any) -> None:
-        self._file.write(json.dumps(line) + "\n")
+        self.say(order=names | times, schedule=schedule_of(order, policy))
 
     def fill(self, time_ns: int, price_ticks: int, qty_lots: int) -> None:
         """A fill of the parent order."""
-        self._say(fill=[time_ns, price_ticks, qty_lots])
+        self.say(fill=[time_ns, price_ticks, qty_lots])
 
     def end(self, unfilled_lots: int) -> None:
         """The window is over; unfilled_lots were left to forced completion."""
-        self._say(ended={"unfilled_lots": unfilled_lots})
-        self._file.close()
+        self.say(ended={"unfilled_lots": unfilled_lots})
+        self.close()
 
 
 def schedule_of(order: ParentOrder, policy: Policy) -> list[list[float]]:

@@ -21,6 +21,7 @@ from serl.exchange.records import (
     Rows,
     Term,
 )  # fmt: skip
+from serl.exchange.renumber import renumber
 
 EXCHANGE = "exchange"
 """Stands for the exchange itself, participant 0."""
@@ -59,10 +60,7 @@ def from_midnight(commands: Rows, midnight_ns: int) -> None:
 
 def renumbered(commands: Rows, own: int) -> None:
     """Makes participant `own`, the exchange itself, the first; those before it move up."""
-    of_others = np.isin(commands["kind"], (CommandKind.ACCOUNT, CommandKind.PURGE))
-    for column, where in (("participant", np.full(len(commands), True)), ("order_id", of_others)):
-        numbers = commands[column][where].astype(np.int64)
-        commands[column][where] = np.where(numbers == own, 0, numbers + (numbers < own))
+    renumber(commands, lambda numbers: np.where(numbers == own, 0, numbers + (numbers < own)))
 
 
 class AccountsTape(Tape):
