@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Generator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ class Words:
         self.feed = self._connect("feed", zmq.SUB)
         #: reports, grants and feed messages that nobody has asked for yet
         self.inbox: deque[Any] = deque()
+        #: the last grant that no turn has taken; it is in the inbox too
+        self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
         self._subscribed = False
@@ -73,7 +76,10 @@ class Words:
         for data in drain(self.orders):
             self._answered_s = time.monotonic()
             was_live = self.session.live
-            self.inbox.extend(self.session.receive(data))
+            items = self.session.receive(data)
+            self.inbox.extend(items)
+            if items and isinstance(items[-1], Grant):
+                self._grant = items[-1]
             if was_live and not self.session.live:
                 self.say(self.session.hello())
             if self.session.live and not was_live:
@@ -151,7 +157,8 @@ class Words:
         seen = len(self.inbox)
         while True:
             self.receive()
-            for item in list(self.inbox)[seen:]:
+            # from the end: nobody may ever take what is before, and all of it would be looked through for every command
+            for item in islice(reversed(self.inbox), len(self.inbox) - seen):
                 if isinstance(item, Report) and item.command_id == command_id and item.kind == EventKind.REJECTED:
                     raise Rejected(Reason(item.reason).name, sent)
             if command_id not in self.session.unanswered:
@@ -229,16 +236,26 @@ class Words:
     def turn(self, time_ns: int) -> Steps:
         """Lockstep: promises that nothing of ours arrives before time_ns; returns at our turn, feed complete."""
         self.say(msgpack.packb([Kind.PROMISE, time_ns]))
-        grant: Grant | None = None
-        while grant is None or (self._subscribed and self.feed_sequence < grant.event_sequence):
+        while True:
             self.receive()
-            mine = [item for item in self.inbox if isinstance(item, Grant) and item.time_ns >= time_ns]
-            if mine:
-                grant = mine[-1]
-                self.inbox = deque(item for item in self.inbox if not isinstance(item, Grant))
-                continue
+            grant = self._grant
+            if grant is not None and grant.time_ns >= time_ns and self._feed_reached(grant.event_sequence):
+                break
             yield
+        self._grant = None
+        self._withdraw(grant)
         return grant
+
+    def _feed_reached(self, sequence: int) -> bool:
+        """Whether the feed, if we follow it, is here up to this event."""
+        return not self._subscribed or self.feed_sequence >= sequence
+
+    def _withdraw(self, grant: Grant) -> None:
+        """Takes a grant out of the inbox. It came last or nearly so: looked for from the end, as in `_answer`."""
+        for place in range(len(self.inbox) - 1, -1, -1):
+            if self.inbox[place] is grant:
+                del self.inbox[place]
+                return
 
     def close(self) -> None:
         """BYE, and let the sockets go."""
