@@ -17,6 +17,11 @@ class RemoteClock:
         self._latest = 0
         self._asked_s = 0.0
 
+    @property
+    def running(self) -> bool:
+        """Whether the last tellings showed that it runs: only then is its time known between them."""
+        return min(self._rates) > 0
+
     def due(self) -> bool:
         """Whether it is time to ask again."""
         now_s = time.monotonic()

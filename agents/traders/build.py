@@ -98,6 +98,13 @@ class Crowd:
         times = (self.population.open_ns, self.population.spacing_ns)
         _begin(agents, seed, starts, latency, *times)
 
+    def begin_at(self, time_ns: int) -> None:
+        """First wake-ups, which count from the open, count from a later time: who joins late has nothing to make up for."""
+        spacing = self.population.spacing_ns
+        late = -(-(time_ns - self.population.open_ns) // spacing)
+        self.traders.agents["wake_ns"] += max(0, late) * spacing  # each keeps its own times modulo the spacing
+        start_all(self.traders)
+
     def grow(self) -> None:
         """Doubles what is full."""
         traders, counter = self.traders, self.traders.counter

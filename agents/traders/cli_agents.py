@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 HOSTS_MAX = 64
+UNKNOWN = -(1 << 63)
+"""An offset that no host has told yet."""
 
 
 @click.group(epilog="Example: serl agents start --population liquid")
@@ -24,7 +26,14 @@ def agents() -> None:
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
 @click.option("--token", default="", help="Of the participants traders-NAME-0, traders-NAME-1, ...")
-@click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
+@click.option(
+    "--until", default=None, help="Time of the population's day to stop at; the population's close without it."
+)
+@click.option(
+    "--wait-for-open",
+    is_flag=True,
+    help="On a scaled clock before the population's open: wait for it, instead of beginning the day at once.",
+)
 @click.option(
     "--flow",
     type=click.Path(path_type=Path),
@@ -32,9 +41,13 @@ def agents() -> None:
 )
 @click.option("--cancel-on-disconnect", is_flag=True, help="The orders of a host that dies are cancelled.")
 def start(
-    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, flow: Path | None, cancel_on_disconnect: bool
+    population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, wait_for_open: bool, flow: Path | None,
+    cancel_on_disconnect: bool,
 ) -> None:  # fmt: skip
     """Starts the hosts and stops them: with Ctrl-C, at the population's close, or at --until.
+
+    On a live exchange the population's day begins at once. On a scaled one the traders join it at the exchange's time of day, or begin it at
+    once where that is outside of it; in lockstep the day is the exchange's.
 
     A host that dies does not stop the others; the exit status says so.
     """
@@ -55,7 +68,8 @@ def start(
     if flow is not None:
         clear(flow, config.name, HOSTS_MAX)
     context = multiprocessing.get_context("spawn")
-    progress = context.Array("q", 2 * hosts)
+    progress = context.Array("q", 3 * hosts)
+    offset = context.Value("q", UNKNOWN)
     workers = [
         context.Process(
             target=_work,
@@ -69,6 +83,8 @@ def start(
                 until_ns,
                 cancel_on_disconnect,
                 flow,
+                wait_for_open,
+                offset,
                 progress,
             ),
         )
@@ -97,16 +113,16 @@ def _line(config: Any, progress: Any, elapsed_s: float) -> str:
     from serl.exchange.config import time_of_day_text
 
     values = list(progress)
-    time_ns, commands = min(values[::2]), sum(values[1::2])
+    time_ns, passed_ns, commands = min(values[::3]), min(values[1::3]), sum(values[2::3])
     if time_ns == 0:
-        return f"{config.traders:,} traders are logging in"
-    passed_s = (time_ns - config.open_ns) * 1e-9
-    return f"{time_of_day_text(time_ns)}, {commands:,} commands, {passed_s / elapsed_s:,.1f} x real time"
+        return f"{config.traders:,} traders are logging in, or wait for the exchange's clock to run"
+    speed = passed_ns * 1e-9 / elapsed_s
+    return f"{time_of_day_text(time_ns)} of the population's day, {commands:,} commands, {speed:,.1f} x real time"
 
 
 def _work(
     values: dict[str, Any], seed: int, endpoint: str, token: str, host: int, hosts: int, until_ns: int, cancel: bool,
-    flow: Path | None, progress: Any,
+    flow: Path | None, wait_for_open: bool, offset: Any, progress: Any,
 ) -> None:  # fmt: skip
     """One host process."""
     import sys
@@ -116,13 +132,19 @@ def _work(
     from serl.exchange.errors import SerlError
 
     def tell(one: Host) -> None:
-        progress[2 * host], progress[2 * host + 1] = one.time_ns, one.commands
+        progress[3 * host : 3 * host + 3] = [one.time_ns, one.time_ns - one.start_ns, one.commands]
+
+    def agree(offset_ns: int) -> int:
+        with offset.get_lock():
+            if offset.value == UNKNOWN:
+                offset.value = offset_ns
+            return int(offset.value)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets Ctrl-C too, and ends us
     try:
         one = Host(
             check_population(values, "population"), seed, endpoint, host=host, hosts=hosts, token=token,
-            cancel_on_disconnect=cancel, until_ns=until_ns, flow=flow,
+            cancel_on_disconnect=cancel, until_ns=until_ns, flow=flow, wait_for_open=wait_for_open, agree=agree,
         )  # fmt: skip
         try:
             one.run(tell)

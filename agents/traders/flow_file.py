@@ -48,6 +48,8 @@ class FlowFile:
         of_group = [self._kinds.index(trader) for trader in traders]
         self._kind_of = np.repeat(of_group, [group.count for group in population.groups])
         self._symbols, self._spacing_ns = population.symbols, population.spacing_ns
+        #: the exchange's time of day less the population's
+        self.offset_ns = 0
         self._parts: list[bytes] = []
         self._second_ns = 0
         """End of the second that is being counted."""
@@ -55,13 +57,13 @@ class FlowFile:
 
     def take(self, rows: Rows) -> None:
         """COMMAND rows in order of arrival, with the population's numbers of symbols; writes the seconds that are over."""
-        last_ns = int(rows[-1]["time_ns"])
+        last_ns = int(rows[-1]["time_ns"]) + self.offset_ns
         self._parts.append(rows.tobytes())
         if last_ns >= self._second_ns and (now_s := time.monotonic()) >= self._next_write_s:
             self._next_write_s = now_s + WRITE_S
             whole_ns = last_ns - last_ns % SECOND_NS
             known = self._known()
-            end = int(np.searchsorted(known["time_ns"], whole_ns))
+            end = int(np.searchsorted(known["time_ns"], whole_ns - self.offset_ns))
             self._write(known[:end])
             self._parts, self._second_ns = [known[end:].tobytes()], whole_ns + SECOND_NS
 
@@ -73,7 +75,7 @@ class FlowFile:
         kinds = self._kind_of[rows["time_ns"] % self._spacing_ns]
         new = rows["kind"] == CommandKind.NEW
         market = new & (rows["flags"] & CommandFlag.MARKET > 0)
-        seconds, place = np.unique(rows["time_ns"] // SECOND_NS, return_inverse=True)
+        seconds, place = np.unique((rows["time_ns"] + self.offset_ns) // SECOND_NS, return_inverse=True)
         shape = (len(seconds), len(self._symbols), len(self._kinds))
         cell = np.ravel_multi_index((place, rows["symbol"], kinds), shape)
         counts = np.stack(

@@ -13,9 +13,11 @@ from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.flow_file import FlowFile, file_of
 from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect, live, next_wake
 from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.timeline import Timeline, offset_at
 from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
+from serl.exchange.config import time_of_day_text
 from serl.exchange.lockstep import END_NS
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows, command
@@ -33,8 +35,12 @@ class Host:
     def __init__(
         self, population: PopulationConfig, seed: int, endpoint: str, *, host: int = 0, hosts: int = 1, token: str = "",
         cancel_on_disconnect: bool = False, until_ns: int | None = None, flow: Path | None = None,
+        wait_for_open: bool = False, agree: Callable[[int], int] = int,
     ) -> None:  # fmt: skip
+        """until_ns: of the population's time. agree: gives all hosts of a population the offset of the first that has one."""
         self.population = population
+        self._wait_for_open, self._agree = wait_for_open, agree
+        self._timeline = Timeline()
         self.until_ns = population.close_ns if until_ns is None else until_ns
         self.crowd = Crowd(population, seed, host, hosts)
         self._out = np.zeros(BATCH_ROWS, COMMAND)
@@ -43,7 +49,8 @@ class Host:
         self.client = connect(
             endpoint, f"traders-{population.name}-{host}", token, rows=True, cancel_on_disconnect=cancel_on_disconnect
         )
-        self.time_ns = population.open_ns
+        #: of the population; the exchange's is another where the day began when the hosts logged in
+        self.time_ns = self.start_ns = population.open_ns
         self.commands = 0
         self._public: list[Rows] = []
         self._private: list[Rows] = []
@@ -125,7 +132,9 @@ class Host:
                 if message[0] == 118:
                     self._keep_public(topic.split("/")[1], message)
             elif isinstance(item, np.ndarray):
-                self._private.append(item)
+                rows = item.copy()
+                self._timeline.take_private(rows)
+                self._private.append(rows)
             item = self.client.words.inbox.popleft() if self.client.words.inbox else None
 
     def _keep_public(self, name: str, message: list[Any]) -> None:
@@ -142,6 +151,7 @@ class Host:
             rows = np.frombuffer(data, EVENT).copy()
             rows = rows[rows["sequence"] > known]
             rows["symbol"] = self._numbers[1][rows["symbol"]]
+            self._timeline.take_public(rows)
             self._public.append(rows)
             self._sequences[name] = sequence
 
@@ -169,11 +179,12 @@ class Host:
             if self._flow is not None:
                 self._flow.take(rows)
             rows["symbol"] = self._numbers[0][rows["symbol"]]
+            self._timeline.send(rows)
             self.client.words.say(self.client.session.rows(rows))
             self.commands += count
 
     def run(self, tell: Callable[["Host"], None] = lambda host: None) -> None:
-        """Lets them trade until the population's close (or until_ns)."""
+        """Lets them trade until the population's close (or until_ns); SimulationError if that is over when they begin."""
         if self.lockstep:
             self._run_lockstep(tell)
         else:
@@ -181,6 +192,7 @@ class Host:
 
     def _run_lockstep(self, tell: Callable[["Host"], None]) -> None:
         """In turns: each turn all wake-ups before the granted time; then the promise of the next one."""
+        self._check_time(int(self.client.session.clock[2]))
         lead_ns = int(self.crowd.traders.agents["latency_ns"].min())
         promise_ns = min(next_wake(self.crowd.traders) + lead_ns, self.until_ns)
         while True:
@@ -198,16 +210,41 @@ class Host:
     def _run_clock(self, tell: Callable[["Host"], None]) -> None:
         """On a live or scaled clock: a wake-up when its time has come, a command when its latency is over."""
         clock = RemoteClock()
-        while True:
-            self._keep(self.client.wait(LISTEN_S))
-            if clock.due():
-                self.client.words.say(msgpack.packb([Kind.PING, 0]))
-            now_ns = clock.now_ns(int(self.client.session.clock[2]))
-            if now_ns >= self.until_ns:
-                return
-            self._live(now_ns)
-            self._send(now_ns)
+        now_ns = self._listen(clock)
+        while not clock.running:  # one that is held may be set before it runs
+            now_ns = self._listen(clock)
+        self._begin(now_ns)
+        while (time_ns := self._listen(clock) - self._timeline.offset_ns) < self.until_ns:
+            self._live(time_ns)
+            self._send(time_ns)
             tell(self)
+
+    def _listen(self, clock: RemoteClock) -> int:
+        """Takes what comes within LISTEN_S; the exchange's time after it."""
+        self._keep(self.client.wait(LISTEN_S))
+        if clock.due():
+            self.client.words.say(msgpack.packb([Kind.PING, 0]))
+        return clock.now_ns(int(self.client.session.clock[2]))
+
+    def _begin(self, now_ns: int) -> None:
+        """The traders' time begins, at a time of the exchange."""
+        offset_ns = self._agree(offset_at(self.population, now_ns, wait_for_open=self._wait_for_open))
+        self.time_ns = self.start_ns = now_ns - offset_ns
+        self._check_time(self.start_ns)
+        self.crowd.begin_at(self.start_ns)
+        self._timeline = Timeline.beginning(offset_ns, self.start_ns, self.client.session.next_command_id)
+        for rows in self._public:
+            self._timeline.take_public(rows)
+        self._private = []  # of orders before our time
+        if self._flow is not None:
+            self._flow.offset_ns = offset_ns - int(self.client.session.clock[3])
+
+    def _check_time(self, time_ns: int) -> None:
+        if time_ns >= self.until_ns:
+            raise SimulationError(
+                f"expected a time before {time_of_day_text(self.until_ns)}, got {time_of_day_text(time_ns)}: trading is over before it "
+                "began; give a later --until, or start an exchange with an earlier --clock-start"
+            )
 
     def close(self) -> None:
         """Leaves the exchange."""

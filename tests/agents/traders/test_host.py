@@ -122,7 +122,7 @@ def test_the_others_go_on_without_a_host_that_dies(tmp_path: Path) -> None:
 def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 2, clock="scaled:60") as exchange:
-        run = agents(exchange, "small", 2, "09:35")
+        run = agents(exchange, "small", 2, "09:35", "--wait-for-open")
         with Raw(exchange.endpoint, "queries") as queries:
             sessions = 0
             while sessions < 2:  # a busy machine takes longer to start them than the market is open
