@@ -30,7 +30,7 @@ def run() -> dict[str, float]:
         folder = Path(name)
         config: dict[str, object] = {"clock": {"kind": "lockstep", "participants": HOSTS}}
         with start_exchange(
-            symbols="SIM", config=config, folder=folder, clock="lockstep", journal=folder / "journal"
+            symbols="DEMO", config=config, folder=folder, clock="lockstep", journal=folder / "journal"
         ) as exchange:
             arguments = ["--population", "rmsc04", "--hosts", str(HOSTS), "--seed", str(SEED), "--until", until]
             began = time.perf_counter()

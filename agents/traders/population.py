@@ -46,7 +46,7 @@ class PopulationConfig(_Section):
     """Who trades what, and when."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
-    symbols: list[str] = Field(["SIM"], min_length=1, max_length=1000)
+    symbols: list[str] = Field(["DEMO"], min_length=1, max_length=1000)
     tick_size: str = "0.01"
     open: str = "09:30"
     close: str = "16:00"

@@ -18,7 +18,7 @@ import sys, time
 from pathlib import Path
 from serl.clients.processes import child
 from serl.exchange.ports import free_port
-with child(Path(sys.argv[1]), "own", "exchange", "start", "--symbols", "SIM", "--endpoint", f"tcp://127.0.0.1:{free_port()}") as own:
+with child(Path(sys.argv[1]), "own", "exchange", "start", "--symbols", "DEMO", "--endpoint", f"tcp://127.0.0.1:{free_port()}") as own:
     print(own.process.pid, flush=True)
     time.sleep(600)
 """
@@ -37,7 +37,7 @@ def test_words_and_ends(tmp_path: Path) -> None:
 
 def test_a_child_that_still_runs_is_stopped(tmp_path: Path) -> None:
     with child(
-        tmp_path, "own", "exchange", "start", "--symbols", "SIM", "--endpoint", f"tcp://127.0.0.1:{free_port()}"
+        tmp_path, "own", "exchange", "start", "--symbols", "DEMO", "--endpoint", f"tcp://127.0.0.1:{free_port()}"
     ) as own:
         assert not own.ended
     assert own.ended

@@ -53,7 +53,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert len(list((tmp_path / "flow").glob("traders-small-*.jsonl"))) == 2, "each host has counted what it sent"
     flow = Flow(tmp_path / "flow")
     flow.read()
-    kinds = flow.shown("SIM")["kinds"]
+    kinds = flow.shown("DEMO")["kinds"]
     assert set(kinds) == {group.trader for group in load_population("small").groups} | {"twap"}
     _, market_orders, _, lots = map(sum, kinds["twap"])
     assert market_orders >= 90
@@ -101,7 +101,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
     monkeypatch.setattr("serl.demo.full.LATE", "09:34")
     monkeypatch.setattr("serl.demo.full.LEAD_S", 60)
     monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
-    order = DemoOrder("SIM", "sell", 300, "09:31-09:33", 10, "16:00")
+    order = DemoOrder("DEMO", "sell", 300, "09:31-09:33", 10, "16:00")
     source = dataclasses.replace(simulated("liquid", 1), order=order)
     with contextlib.ExitStack() as stack:
         scene = Scene(Plan(source, 60.0, tmp_path, None, researcher=False), stack)

@@ -18,7 +18,7 @@ SECOND_NS = 1_000_000_000
 
 
 def order(qty: int = 90, start_s: int = 2, seconds: int = 3) -> ParentOrder:
-    return ParentOrder("SIM", Side.SELL, qty, start_s * SECOND_NS, (start_s + seconds) * SECOND_NS, SECOND_NS)
+    return ParentOrder("DEMO", Side.SELL, qty, start_s * SECOND_NS, (start_s + seconds) * SECOND_NS, SECOND_NS)
 
 
 def test_the_schedule_goes_from_nothing_to_everything() -> None:
@@ -36,13 +36,13 @@ def test_the_schedule_goes_from_nothing_to_everything() -> None:
 def test_an_execution_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "new" / "execution.jsonl"
     with (
-        start_exchange(symbols="SIM", clock="scaled:1") as served,
+        start_exchange(symbols="DEMO", clock="scaled:1") as served,
         connect(served.endpoint, "maker") as maker,
         connect(served.endpoint, "executor") as client,
     ):
         for price in (100, 99, 98):
-            maker.buy("SIM", 50, price)
-        maker.sell("SIM", 50, 101)
+            maker.buy("DEMO", 50, price)
+        maker.sell("DEMO", 50, 101)
         work = order(start_s=int(client.session.clock[2] / SECOND_NS) + 3)
         execution = Executor(client, work, Twap(), progress=ProgressFile(path, "executor", work, Twap())).run()
     shown = Progress(path).shown()

@@ -145,7 +145,7 @@ def test_a_host_joins_a_book_that_is_there(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 1, clock="live") as exchange, connect(exchange.endpoint, "first") as first:
         for price in (9990, 9991, 9991):
-            first.buy("SIM", 5, price)
+            first.buy("DEMO", 5, price)
         host = Host(population, 1, exchange.endpoint)
         try:
             assert [tuple(level) for level in host.book.book(0)[0].tolist()] == [(9991, 10, 2), (9990, 5, 1)]

@@ -39,12 +39,12 @@ def assert_trades(exchange: Served, run: "subprocess.Popen[str]", count: int = 3
     deadline = time.monotonic() + PATIENCE_S
     try:
         with connect(exchange.endpoint, "looker") as looker:
-            looker.subscribe("trade", "SIM")
+            looker.subscribe("trade", "DEMO")
             while count > 0:
                 assert run.poll() is None, run.communicate()[0]
                 assert time.monotonic() < deadline, "no trades"
                 item = looker.wait(0.2)
-                count -= isinstance(item, tuple) and item[0] == "trade/SIM/"
+                count -= isinstance(item, tuple) and item[0] == "trade/DEMO/"
     finally:
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=30)
@@ -54,7 +54,7 @@ def assert_trades(exchange: Served, run: "subprocess.Popen[str]", count: int = 3
 @contextmanager
 def at(start: str, speed: int = 1, *options: str) -> Iterator[Served]:
     """An exchange with a scaled clock."""
-    exchange = launch("--symbols", "SIM", "--clock", f"scaled:{speed}", "--clock-start", start, *options)
+    exchange = launch("--symbols", "DEMO", "--clock", f"scaled:{speed}", "--clock-start", start, *options)
     try:
         yield exchange
     finally:
@@ -63,11 +63,11 @@ def at(start: str, speed: int = 1, *options: str) -> Iterator[Served]:
 
 def test_they_trade_on_a_live_exchange_at_once_and_again(tmp_path: Path) -> None:
     """Their ids go on where those of an earlier day ended, here of an hour: ids that fall back are taken for repeated commands."""
-    with start_exchange(symbols="SIM") as exchange:
+    with start_exchange(symbols="DEMO") as exchange:
         for host in range(2):
             with connect(exchange.endpoint, f"traders-small-{host}") as earlier:
                 earlier.session.next_command_id = SMALL.open_ns + HOUR_NS << REQUEST_BITS
-                earlier.cancel(earlier.buy("SIM", 1, 1))
+                earlier.cancel(earlier.buy("DEMO", 1, 1))
         assert_trades(exchange, agents(exchange, "--hosts", "2", "--flow", str(tmp_path)))
     now_s = int(time.time()) % 86_400
     lines = (tmp_path / "traders-small-0.jsonl").read_text().splitlines()
@@ -90,7 +90,7 @@ def test_a_window_that_is_over_is_an_error() -> None:
 
 def test_a_window_that_is_over_is_an_error_in_lockstep(tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"kind": "lockstep", "participants": 1, "start": "17:00"}}
-    with start_exchange(symbols="SIM", config=config, folder=tmp_path, clock="lockstep") as exchange:
+    with start_exchange(symbols="DEMO", config=config, folder=tmp_path, clock="lockstep") as exchange:
         host = Host(SMALL, 1, exchange.endpoint)
         try:
             with pytest.raises(SimulationError, match="expected a time before 16:00:00, got 17:00:00"):

@@ -45,7 +45,7 @@ def main(endpoint: str, rate: float, seconds: float) -> None:
             items = {"l2": [[0, 99, now_ms(), 1]], "rows": rows, "trade": [[number, 0, 100, 3, 0, 0]]}[channel]
             kind = {"l2": 113, "rows": 118, "trade": 115}[channel]
             message = msgpack.packb([kind, 1, sequence[channel], number, time.time_ns(), items])
-            feed.send_multipart([f"{channel}/SIM/".encode(), message])
+            feed.send_multipart([f"{channel}/DEMO/".encode(), message])
             sequence[channel] = number
             sent += 1
         time.sleep(BURST_S)
@@ -58,7 +58,7 @@ def answer(queries: "zmq.Socket[bytes]", sequence: int, began: float) -> None:
         route, data = queries.recv_multipart()
         kind, request, *_ = msgpack.unpackb(data)
         result = {
-            Kind.INFO: [1, [[0, "SIM", "0.01", "1"]], ["live", 1.0, 0, 0], {"qty_lots_max": 1}],
+            Kind.INFO: [1, [[0, "DEMO", "0.01", "1"]], ["live", 1.0, 0, 0], {"qty_lots_max": 1}],
             Kind.L2: [[[99, now_ms(), 1]], [[101, 7, 1]]],
             Kind.TRADES: [],
             Kind.STATUS: [0, 0, 0],

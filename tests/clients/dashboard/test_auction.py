@@ -14,7 +14,7 @@ from tests.served import start_exchange
 
 CONFIG: dict[str, object] = {
     "clock": {"kind": "scaled", "start": "09:29:50", "speed": 10.0, "held": True},
-    "symbols": [{"name": "SIM", "day": [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]}],
+    "symbols": [{"name": "DEMO", "day": [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]}],
     "full_rule_book": True,
 }
 BUYS = ((10_003, 50), (10_002, 70), (10_001, 40), (9_998, 90), (9_997, 60))
@@ -25,9 +25,9 @@ PRICE, AUCTION = "100.01", ["pre-open · 100.01", "160 lots · 10 more to sell"]
 
 def collect(buyer: Exchange, seller: Exchange) -> None:
     for price, qty in BUYS:
-        buyer.buy("SIM", qty, price)
+        buyer.buy("DEMO", qty, price)
     for price, qty in SELLS:
-        seller.sell("SIM", qty, price)
+        seller.sell("DEMO", qty, price)
 
 
 def middle(looked: Looked) -> list[str]:

@@ -16,7 +16,7 @@ from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 SECOND_NS = 1_000_000_000
 
 
-def with_book(name: str = "SIM") -> SymbolView:
+def with_book(name: str = "DEMO") -> SymbolView:
     view = SymbolView(0, name, "0.01")
     view.book.apply_snapshot([145, 1, 1, 10, 0, [[[99, 5, 1], [98, 7, 2]], [[101, 4, 1]]]])
     return view
@@ -54,14 +54,14 @@ def test_a_reader_of_a_ring_gets_what_is_newer_and_kept() -> None:
 def test_a_page_is_sent_nothing_twice() -> None:
     view = with_book()
     board, cursor = board_of(view), Cursor()
-    board.put("market", {"symbols": [["SIM", "0.01", "1"]]})
+    board.put("market", {"symbols": [["DEMO", "0.01", "1"]]})
     first = board.frame(cursor)
-    assert first["symbol"] == "SIM" and first["fresh"] and first["market"]
+    assert first["symbol"] == "DEMO" and first["fresh"] and first["market"]
     assert first["book"]["bids"] == [(99, 5, 1), (98, 7, 2)]
     assert board.frame(cursor) == {}
     view.take(l2(10, 11, [0, 99, 6, 1]))
     assert board.frame(cursor)["book"]["bids"][0] == (99, 6, 1)
-    board.put("market", {"symbols": [["SIM", "0.01", "1"]]})
+    board.put("market", {"symbols": [["DEMO", "0.01", "1"]]})
     assert board.frame(cursor) == {}, "the same again is no change"
 
 
@@ -173,7 +173,7 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     parent = {
         "participant": "me",
         "policy": "twap",
-        "symbol": "SIM",
+        "symbol": "DEMO",
         "side": 1,
         "qty_lots": 100,
         "start_ns": 0,
@@ -200,7 +200,7 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     "line",
     [
         '{"order": 5, "schedule": [[1, 2]]}',
-        '{"order": {"symbol": "SIM", "qty_lots": 100}, "schedule": []}',
+        '{"order": {"symbol": "DEMO", "qty_lots": 100}, "schedule": []}',
         '{"fill": [NaN, 50, 10]}',
         f'{{"fill": [1{"0" * 400}, 50, 10]}}',
         '{"fill": [1, "50", 10]}',

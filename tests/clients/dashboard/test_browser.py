@@ -18,7 +18,7 @@ TRADES, P95_MS, ROUNDS = 40, 200, 3
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    with start_exchange(symbols="SIM,ABC", clock="scaled:1") as served:
+    with start_exchange(symbols="DEMO,ABC", clock="scaled:1") as served:
         yield served.endpoint
 
 
@@ -28,7 +28,7 @@ def shown(opened: Any, endpoint: str) -> Iterator[Shown]:
         yield found
 
 
-def quote(client: Exchange, symbol: str = "SIM") -> None:
+def quote(client: Exchange, symbol: str = "DEMO") -> None:
     """A book of six levels a side."""
     for level in range(1, 7):
         client.buy(symbol, 10 * level, 1000 - level)
@@ -36,7 +36,7 @@ def quote(client: Exchange, symbol: str = "SIM") -> None:
 
 
 def book_of(client: Exchange, side: int) -> list[list[int]]:
-    return [[price, qty] for price, qty, _ in client.book("SIM", 14)[side]]
+    return [[price, qty] for price, qty, _ in client.book("DEMO", 14)[side]]
 
 
 def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint: str, shown: Shown) -> None:
@@ -47,9 +47,9 @@ def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint:
         for _ in range(60):
             side, qty = random.integers(2), int(random.integers(1, 50))
             price = int(1000 + (1 if side else -1) * random.integers(1, 20))
-            (client.sell if side else client.buy)("SIM", qty, price)
-        client.buy("SIM", 45)
-        client.sell("SIM", 25)
+            (client.sell if side else client.buy)("DEMO", qty, price)
+        client.buy("DEMO", 45)
+        client.sell("DEMO", 25)
         eventually(lambda: looked.levels("bid") == book_of(client, 0), "bids")
         eventually(lambda: looked.levels("ask") == book_of(client, 1), "asks")
         assert len(looked.levels("bid")) > 5
@@ -60,8 +60,8 @@ def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint:
 def test_a_trade_appears_within_200_ms(opened: Any, endpoint: str, shown: Shown) -> None:
     with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
         client.mass_cancel()
-        client.sell("SIM", 10_000, 1001)
-        client.buy("SIM", 10_000, 999)
+        client.sell("DEMO", 10_000, 1001)
+        client.buy("DEMO", 10_000, 999)
         eventually(lambda: looked.levels("ask") == [[1001, 10_000]], "the book is there")
         looked.page.evaluate("""() => {
             window.seenAt = {};
@@ -81,7 +81,7 @@ def waited(looked: Looked, client: Exchange) -> float:
     sent = {}
     for _ in range(TRADES):
         began = time.time()
-        order = client.buy("SIM", 1)
+        order = client.buy("DEMO", 1)
         sent[str(order.fills[0].match_id)] = began * 1e3
         time.sleep(0.07)
     eventually(lambda: sent.keys() <= looked.page.evaluate("window.seenAt").keys(), "every trade appears")
@@ -97,7 +97,7 @@ def test_freezing_stops_the_page_and_it_catches_up(opened: Any, endpoint: str, s
         quote(client)
         eventually(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is there")
         looked.page.keyboard.press("Space")
-        client.buy("SIM", 5, 1000)
+        client.buy("DEMO", 5, 1000)
         time.sleep(0.5)
         assert looked.levels("bid")[0] == [999, 10]
         assert looked.page.inner_text("#state").lower() == "frozen"
@@ -121,15 +121,15 @@ def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
 
         client.mass_cancel()
         quote(client)
-        client.buy("SIM", 1)
+        client.buy("DEMO", 1)
         eventually(lambda: looked.levels("bid") == book_of(client, 0), "the book is there")
         before, first, asks = looked.levels("bid"), match(), looked.levels("ask")
         stretch()
         at = int(page.get_attribute("#past", "max") or 0)
         stretch()
         client.mass_cancel()
-        client.sell("SIM", 3, 1200)
-        client.buy("SIM", 2)
+        client.sell("DEMO", 3, 1200)
+        client.buy("DEMO", 2)
         stretch()
         eventually(lambda: looked.levels("ask") == [[1200, 1]], "another book")
         second = match()
@@ -172,7 +172,7 @@ def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: 
         page.keyboard.press("Enter")
         eventually(lambda: page.inner_text("#clock").startswith("15:0"), "it went on")
         with connect(endpoint, "quoter") as client:
-            client.buy("SIM", 1, 1)
+            client.buy("DEMO", 1, 1)
         page.get_by_label("Time of day to go on to").fill("14:00:00")
         page.get_by_role("button", name="Go on to").click()
         page.wait_for_selector(".toast.failed")
@@ -187,7 +187,7 @@ def test_a_lockstep_clock_is_held_where_it_has_a_pace(opened: Any, tmp_path: Pat
     config: dict[str, object] = {"clock": {"participants": 1}}
     for clock, has_controls in (("lockstep:10", True), ("lockstep", False)):
         with (
-            start_exchange(symbols="SIM", clock=clock, config=config, folder=tmp_path) as served,
+            start_exchange(symbols="DEMO", clock=clock, config=config, folder=tmp_path) as served,
             dashboard(served.endpoint) as found,
             Raw(served.endpoint) as trader,
             Looked(opened, found.operator) as looked,
@@ -224,12 +224,12 @@ def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown)
 
         eventually(bought, "an order of the page trades")
         assert client.fills()[0].price_ticks == 1001
-        page.wait_for_selector("#account tr:has-text('SIM')")
+        page.wait_for_selector("#account tr:has-text('DEMO')")
 
 
 def test_an_execution_shows_its_position_and_profit(opened: Any, endpoint: str, tmp_path: Path) -> None:
     progress = tmp_path / "execution.jsonl"
-    names = {"participant": "seller", "policy": "twap", "symbol": "SIM", "side": 1, "qty_lots": 100}
+    names = {"participant": "seller", "policy": "twap", "symbol": "DEMO", "side": 1, "qty_lots": 100}
     order = names | {"start_ns": 0, "end_ns": 3_600_000_000_000}
     lines = [{"order": order, "schedule": [[0, 0], [order["end_ns"], 100]]}, {"fill": [1_000_000_000, 1003, 30]}]
     progress.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -238,7 +238,7 @@ def test_an_execution_shows_its_position_and_profit(opened: Any, endpoint: str, 
         quote(client)
         with Looked(opened, own.address) as looked:
             page = looked.page
-            page.wait_for_selector(".execution h2:has-text('seller: twap sells 100 SIM')")
+            page.wait_for_selector(".execution h2:has-text('seller: twap sells 100 DEMO')")
             page.wait_for_selector(".execution dl:has-text('+0.90')")  # (1003 - 1000) ticks of 0.01, 30 lots
             assert "position\n-30" in page.inner_text(".execution dl").lower()
             assert looked.said == []
@@ -250,7 +250,7 @@ def test_without_the_token_nothing_can_be_operated(opened: Any, shown: Shown) ->
         assert looked.page.get_by_role("button", name="Hold").is_disabled()
         text = looked.page.evaluate("""async () => new Promise(resolve => {
             const socket = new WebSocket(location.href.replace("http", "ws") + "live");
-            socket.onopen = () => socket.send(JSON.stringify({ do: "halt", id: 1, token: "guess", symbol: "SIM" }));
+            socket.onopen = () => socket.send(JSON.stringify({ do: "halt", id: 1, token: "guess", symbol: "DEMO" }));
             socket.onmessage = ({ data }) => JSON.parse(data).done && resolve(JSON.parse(data));
         })""")
         assert text["failed"]
@@ -265,7 +265,7 @@ def test_every_size_and_theme(
     with connect(endpoint, "quoter") as client, Looked(opened, shown.operator, width, height, scheme) as looked:
         client.mass_cancel()
         quote(client)
-        client.buy("SIM", 30)
+        client.buy("DEMO", 30)
         eventually(lambda: len(looked.levels("ask")) >= 5, "the book is there")
         time.sleep(1.0)
         assert looked.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -286,7 +286,7 @@ def test_order_flow_by_kind_of_trader(
     kinds = [f"trader_{name}" for name in "abcdefgh"]
     for host in range(2):
         seconds = [
-            {"second": 34200 + second, "sent": {"SIM": {kind: random.integers(1, 5 * place + 6, 4).tolist() for place, kind in enumerate(kinds)}}}
+            {"second": 34200 + second, "sent": {"DEMO": {kind: random.integers(1, 5 * place + 6, 4).tolist() for place, kind in enumerate(kinds)}}}
             for second in range(300)
         ]  # fmt: skip
         (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
@@ -331,7 +331,7 @@ def test_every_control_is_reached_by_keyboard(opened: Any, shown: Shown) -> None
 
 def test_it_waits_for_an_exchange_that_restarts(opened: Any, screenshots: Path) -> None:
     endpoint = free_endpoint()
-    first = launch("--symbols", "SIM", endpoint=endpoint)
+    first = launch("--symbols", "DEMO", endpoint=endpoint)
     try:
         with dashboard(endpoint) as shown, Looked(opened, shown.address) as looked:
             with connect(endpoint, "quoter") as client:
@@ -341,11 +341,11 @@ def test_it_waits_for_an_exchange_that_restarts(opened: Any, screenshots: Path) 
             looked.page.wait_for_selector("#state:text('exchange away')")
             assert endpoint in looked.page.inner_text("#notice")
             looked.page.screenshot(path=str(screenshots / "away.png"))
-            second = launch("--symbols", "SIM", endpoint=endpoint)
+            second = launch("--symbols", "DEMO", endpoint=endpoint)
             try:
                 eventually(lambda: looked.levels("bid") == [], "the book of the new exchange is empty")
                 with connect(endpoint, "quoter") as client:
-                    client.buy("SIM", 77, 500)
+                    client.buy("DEMO", 77, 500)
                     eventually(lambda: looked.levels("bid") == [[500, 77]], "its orders appear")
                 eventually(looked.page.locator("#notice").is_hidden, "the notice goes")
                 assert looked.said == []

@@ -13,7 +13,7 @@ OPEN_S = 34_200
 
 
 def line(second: int, kind: str = "noise", *counts: int) -> str:
-    return json.dumps({"second": second, "sent": {"SIM": {kind: list(counts or (1, 0, 0, 10))}}}) + "\n"
+    return json.dumps({"second": second, "sent": {"DEMO": {kind: list(counts or (1, 0, 0, 10))}}}) + "\n"
 
 
 def test_hosts_are_summed_and_kinds_kept_apart(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_hosts_are_summed_and_kinds_kept_apart(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text(line(OPEN_S, "noise", 2, 0, 5, 1))
     flow = Flow(tmp_path)
     assert flow.read() and not flow.read()
-    shown = flow.shown("SIM")
+    shown = flow.shown("DEMO")
     assert (shown["start_s"], shown["bar_s"], shown["bars"]) == (OPEN_S, 1, 3)
     assert shown["kinds"]["noise"] == [[3, 0, 0], [0, 0, 0], [5, 0, 0], [11, 0, 0]]
     assert shown["kinds"]["value"] == [[0, 0, 0], [0, 0, 3], [0, 0, 1], [0, 0, 7]]
@@ -34,7 +34,7 @@ def test_a_long_run_has_no_more_bars_and_loses_nothing(tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     while flow.read():
         pass
-    shown = flow.shown("SIM")
+    shown = flow.shown("DEMO")
     assert BARS_MAX / 2 <= shown["bars"] <= BARS_MAX and shown["bar_s"] == 64
     assert sum(shown["kinds"]["noise"][0]) == len(seconds)
     assert shown["kinds"]["noise"][0][1] == shown["bar_s"]
@@ -43,11 +43,11 @@ def test_a_long_run_has_no_more_bars_and_loses_nothing(tmp_path: Path) -> None:
 def test_only_whole_lines_are_taken(tmp_path: Path) -> None:
     path, whole = tmp_path / "a.jsonl", line(OPEN_S)
     flow = Flow(tmp_path)
-    assert not flow.read() and flow.shown("SIM")["bars"] == 0
+    assert not flow.read() and flow.shown("DEMO")["bars"] == 0
     path.write_text(whole[:20])
     assert not flow.read()
     path.write_text(whole)
-    assert flow.read() and flow.shown("SIM")["kinds"]["noise"][3] == [10]
+    assert flow.read() and flow.shown("DEMO")["kinds"]["noise"][3] == [10]
 
 
 def test_files_that_begin_anew_are_a_new_run(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_files_that_begin_anew_are_a_new_run(tmp_path: Path) -> None:
     (tmp_path / "gone.jsonl").unlink()
     while flow.read():
         pass
-    shown = flow.shown("SIM")
+    shown = flow.shown("DEMO")
     assert list(shown["kinds"]) == ["noise"] and (shown["start_s"], shown["bars"]) == (OPEN_S + 60, 1)
 
 
@@ -69,19 +69,19 @@ def test_what_is_no_line_is_said(tmp_path: Path) -> None:
         (tmp_path / "a.jsonl").write_text(bad + "\n" + line(OPEN_S))
         flow = Flow(tmp_path)
         flow.read()
-        assert "not a line of order flow" in flow.shown("SIM")["problem"]
-        json.dumps(flow.shown("SIM"), allow_nan=False)
+        assert "not a line of order flow" in flow.shown("DEMO")["problem"]
+        json.dumps(flow.shown("DEMO"), allow_nan=False)
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     flow = Flow(tmp_path / "flow")
     flow.read()
-    assert "is not there" in flow.shown("SIM")["problem"]
+    assert "is not there" in flow.shown("DEMO")["problem"]
     (tmp_path / "flow" / "a.jsonl").mkdir(parents=True)
-    assert flow.read() and "Is a directory" in flow.shown("SIM")["problem"]
+    assert flow.read() and "Is a directory" in flow.shown("DEMO")["problem"]
     assert not flow.read(), "said once"
     (tmp_path / "flow" / "a.jsonl").rmdir()
-    assert flow.read() and flow.shown("SIM")["problem"] == ""
+    assert flow.read() and flow.shown("DEMO")["problem"] == ""
 
 
 @pytest.mark.parametrize(("option", "is_file"), [("--flow", True), ("--researcher", True), ("--execution", False)])

@@ -117,7 +117,7 @@ def test_a_flood_does_not_make_pages_lag() -> None:
 
 @pytest.fixture(scope="module")
 def shown() -> Iterator[Shown]:
-    with start_exchange(symbols="SIM") as served, dashboard(served.endpoint, "--account", "me") as found:
+    with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint, "--account", "me") as found:
         with Raw(served.endpoint, "admin") as admin:
             admin.say(163, 1, "", 17, 0)  # the symbol was halted before anybody looked
             admin.hear(179)
@@ -160,11 +160,11 @@ def test_what_is_no_message_of_a_page_ends_its_socket(shown: Shown) -> None:
 @pytest.mark.parametrize(
     ("action", "text"),
     [
-        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 10**30, "price_ticks": 1}, "lots"),
-        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 1, "price_ticks": 1.5}, "price"),
-        ({"do": "order", "symbol": "SIM", "side": 2, "qty_lots": 1, "price_ticks": 1}, "side"),
-        ({"do": "order", "symbol": ["SIM"], "side": 0, "qty_lots": 1, "price_ticks": 1}, "no symbol"),
-        ({"do": "order", "symbol": "SIM", "side": 0, "qty_lots": 1, "price_ticks": 5}, "HALTED"),
+        ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 10**30, "price_ticks": 1}, "lots"),
+        ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 1, "price_ticks": 1.5}, "price"),
+        ({"do": "order", "symbol": "DEMO", "side": 2, "qty_lots": 1, "price_ticks": 1}, "side"),
+        ({"do": "order", "symbol": ["DEMO"], "side": 0, "qty_lots": 1, "price_ticks": 1}, "no symbol"),
+        ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 1, "price_ticks": 5}, "HALTED"),
         ({"do": "halt", "symbol": "XXX"}, "no symbol"),
         ({"do": "halt"}, "not an action"),
         ({"do": "speed", "speed": float("inf")}, "speed"),
@@ -185,9 +185,9 @@ def test_actions_that_cannot_be_are_refused_and_harm_nothing(shown: Shown, actio
 
 
 def test_an_action_that_a_stopped_exchange_does_not_answer_is_told_and_the_page_goes_on() -> None:
-    with start_exchange(symbols="SIM") as served, dashboard(served.endpoint) as found, page(found) as socket:
+    with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint) as found, page(found) as socket:
         receive(socket, 1)
-        halt = json.dumps({"do": "halt", "id": 1, "token": found.operator.partition("=")[2], "symbol": "SIM"})
+        halt = json.dumps({"do": "halt", "id": 1, "token": found.operator.partition("=")[2], "symbol": "DEMO"})
         frames: list[dict[str, Any]] = []
         os.kill(served.process.pid, signal.SIGSTOP)
         try:
