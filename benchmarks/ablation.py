@@ -16,7 +16,8 @@ from rich.console import Console
 from benchmarks.parity import STUDENT
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
-from serl.agents.learning.training import Training, TrainingConfig, environments, load_config, with_changes
+from serl.agents.learning.market_config import with_changes
+from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
 
 RULES = ("static", "dynamic", "fixed", "adaptive")
 SHOWN = ("PA", "PA_twap", "IS", "AFI")

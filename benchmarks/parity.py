@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from benchmarks.sb3 import learner
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 
 Floats = NDArray[np.float64]
 ENVIRONMENTS, ROLLOUT_STEPS = 32, 32

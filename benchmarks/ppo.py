@@ -15,8 +15,9 @@ import torch
 
 from benchmarks.sb3 import learner
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 
 ENVIRONMENTS, ROLLOUT_STEPS, ROUNDS = 256, 64, 4
 MINIBATCHES = (256, 1024, 4096)

@@ -8,7 +8,7 @@ from gymnasium.vector import VectorEnv
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env.base_vec_env import VecEnv
 
-from serl.agents.learning.ppo import PPOConfig
+from serl.agents.learning.ppo_config import PPOConfig
 
 
 class Adapter(VecEnv):  # type: ignore[misc]

@@ -47,6 +47,10 @@ def demo(
         from serl.clients.dashboard.server import bind
 
         bind("127.0.0.1", port).close()  # a port that is taken is told now, not when the exchange has compiled
+    if researcher and not quick:
+        from serl.demo.research import require_packages
+
+        require_packages()
     output.mkdir(parents=True, exist_ok=True)
     source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
     if rate is None or quick:  # only --quick goes without a rate

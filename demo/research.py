@@ -11,6 +11,13 @@ from serl.demo.source import Source
 SETTINGS = "demo"
 
 
+def require_packages() -> None:
+    """MissingPackageError unless all that the researcher needs is installed."""
+    from serl.researcher.outer import config, packages
+
+    packages.require_packages(config.load_config(Path(SETTINGS)))
+
+
 def options(source: Source, output: Path) -> Iterator[str]:
     """Of `serl researcher start`: it learns in the market in which its policy trades later, which is history, or a population whose settings
     are written to `output`."""

@@ -41,11 +41,12 @@ def calibrate(
     from serl.agents.calibration.calibrate import Calibration, Plan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.errors import CalibrationError
-    from serl.agents.calibration.search import Trial
+    from serl.agents.calibration.search import Trial, optuna_module
     from serl.agents.realism.days import load_day, parse_window
 
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: there is no folder {output.parent}; make it first")
+    optuna_module()  # better now than when the day is measured
     plan = Plan(_name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds)
     journal = output.with_name(output.name + ".trials")
     console = Console()

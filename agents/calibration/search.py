@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serl.agents.calibration.errors import CalibrationError, MissingSearch
+from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import Free
+from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {
     "noise": (0.1, 2.0),
@@ -43,11 +44,10 @@ class Trial:
 
 
 def optuna_module() -> Any:
-    """optuna; MissingSearch if it is not installed."""
-    try:
-        import optuna
-    except ImportError:
-        raise MissingSearch("the search needs optuna: pip install 'serl[calibrate]'") from None
+    """optuna; MissingPackageError if it is not installed."""
+    require("the search", "optuna")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

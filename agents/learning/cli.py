@@ -20,10 +20,8 @@ def train(
     config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
     """Trains a policy as CONFIG says, a YAML file or one of dynamic, bars, replay, hybrid, opd, halop, macmic; Ctrl-C stops and says how to go on."""
-    from serl.agents.learning.errors import require_learning
-
-    require_learning()
     from serl.agents.learning import training
+    from serl.agents.learning.market_config import with_changes
     from serl.agents.learning.progress import watched
     from serl.agents.learning.rival_training import training_of
 
@@ -34,7 +32,7 @@ def train(
     else:
         settings = training.load_config(config) if config else training.TrainingConfig()
         changes = {name: value for name, value in (("steps", steps), ("seed", seed)) if value is not None}
-        market = training.with_changes(settings.market, {"data": [*map(str, data)] or None})
+        market = with_changes(settings.market, {"data": [*map(str, data)] or None})
         learner = settings.learner.model_copy(update=changes)
         settings = settings.model_copy(update={settings.algorithm: learner, "market": market})
         folder = output or Path("runs") / settings.name

@@ -47,10 +47,10 @@ def evaluate(
     """
     from rich.console import Console
 
+    from serl.agents.learning.market_config import MarketConfig, with_changes
     from serl.agents.learning.table import Section, note, on_screen, write_tables
-    from serl.agents.learning.training import TrainingConfig, load_config, with_changes
 
-    market = (load_config(config) if config else TrainingConfig()).market
+    market = _market_of(config) if config else MarketConfig()
     given = {"data": [*map(str, data)] or None, "population": population, "part": part, "hours": hours}
     sections = []
     for kind in kinds or (market.kind,):
@@ -59,6 +59,13 @@ def evaluate(
         click.echo(f"{note(evaluation)}\n{facts}\n")
         sections.append(Section(evaluation, facts))
     click.echo(f"wrote {', '.join(map(str, write_tables(sections, output)))}")
+
+
+def _market_of(config: Path) -> "MarketConfig":
+    """That of settings of training, which name networks too: PyTorch is needed for them, and for learnt policies, not for schedules."""
+    from serl.agents.learning.training import load_config
+
+    return load_config(config).market
 
 
 def _in(
@@ -78,15 +85,22 @@ def contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender
     from serl.agents.execution.policies.policy import check_mode
     from serl.agents.execution.policies.volume import Vwap
     from serl.agents.learning.evaluation import Contender
-    from serl.agents.learning.training import POLICY
 
     name, _, mode = text.partition(":") if text.partition(":")[0] in NAMES else (text, "", "")
     fitted = scenario.source.curve() if name == "vwap" and curve is None else None
-    path = Path(name) / POLICY if Path(name).is_dir() else Path(name)
-    policy = Vwap(fitted) if fitted else choose(name if name in NAMES else str(path), curve=curve)
+    policy = Vwap(fitted) if fitted else choose(name if name in NAMES else str(_file_of(Path(name))), curve=curve)
     used = mode or policy.modes[0]
     check_mode(policy, used)  # better now than when the days are there
     return Contender(text if name in NAMES else policy.name, policy, used)
+
+
+def _file_of(path: Path) -> Path:
+    """A learnt policy's, where the folder of its run is given too."""
+    if not path.is_dir():
+        return path
+    from serl.agents.learning.training import POLICY
+
+    return path / POLICY
 
 
 def _watched(scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int) -> "Evaluation":

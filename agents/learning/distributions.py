@@ -8,15 +8,16 @@ comes from one numpy generator.
 
 import math
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from serl.agents.learning.network_config import Kind
+
 Slopes = tuple[Tensor, Tensor]
-Kind = Literal["squashed", "gaussian", "beta", "bins"]
 EDGE = 1e-6
 """Beta samples keep this distance from 0 and 1."""
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import distribution
 from serl.agents.learning.graphs import Graph, traced
-from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch
 
 ROWS = 3

@@ -1,11 +1,12 @@
 """Settings of a market to learn or to be compared in."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.exchange.config import time_of_day_ns
+from serl.exchange.errors import ConfigError
 
 Part = Literal["train", "validation", "test", "unseen"]
 TIME = r"\d{2}:\d{2}(:\d{2})?"
@@ -53,3 +54,18 @@ class MarketConfig(BaseModel):
             return None
         start, _, end = self.hours.partition("-")
         return time_of_day_ns(start), time_of_day_ns(end)
+
+
+def with_changes(market: MarketConfig, changes: dict[str, Any]) -> MarketConfig:
+    """The same market but for what is not None; ConfigError says what is wrong."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return MarketConfig(**(market.model_dump() | given))
+    except ValidationError as error:
+        raise ConfigError(first_of(error)) from None
+
+
+def first_of(error: ValidationError) -> str:
+    """The first thing that is wrong with settings."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r}"

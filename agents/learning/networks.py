@@ -5,25 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from serl.agents.learning.adam import flatten
-from serl.agents.learning.distributions import Kind, distribution
-from serl.agents.learning.perceptron import Activation, Perceptron
-
-
-class NetworkConfig(BaseModel):
-    """Sizes and the family of actions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    hidden: tuple[int, ...] = Field((64, 64), description="units of each hidden layer, of actor and critic alike")
-    activation: Activation = "tanh"
-    memory: int = Field(0, ge=0, description="units of a GRU before both; 0: none")
-    actions: Kind = Field("beta", description="squashed or plain Gaussian, Beta, or evenly spaced bins")
-    bins: int = Field(5, ge=2, description="values of an action if it is binned")
-    deviation: float = Field(1.0, gt=0, description="standard deviation of Gaussians at the beginning")
+from serl.agents.learning.distributions import distribution
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.perceptron import Perceptron
 
 
 class ActorCritic(nn.Module):  # type: ignore[misc]

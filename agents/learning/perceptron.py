@@ -3,15 +3,14 @@
 import itertools
 import math
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from serl.agents.learning.kernels import BLOCK, backward, forward
-
-Activation = Literal["tanh", "relu"]
+from serl.agents.learning.network_config import Activation
 
 
 class Perceptron(nn.Module):  # type: ignore[misc]

@@ -17,7 +17,8 @@ from serl.agents.learning import files
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.foreign import ForeignNetwork, of_file
 from serl.agents.learning.messages import facts_of, of_facts
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.team import Messages, said, sizes
 
 if TYPE_CHECKING:

@@ -19,11 +19,12 @@ from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.hybrid import HybridConfig, Weights
 from serl.agents.learning.macmic import MacMicConfig
-from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.market_config import MarketConfig, first_of
+from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.opd import OPDConfig
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rival import RivalConfig
 from serl.exchange.errors import ConfigError
 
@@ -69,21 +70,7 @@ def load_config(source: Path) -> TrainingConfig:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"{source}: cannot be read as settings of training ({error})") from None
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_first(error)}") from None
-
-
-def with_changes(market: MarketConfig, changes: dict[str, Any]) -> MarketConfig:
-    """The same market but for what is not None; ConfigError says what is wrong."""
-    given = {name: value for name, value in changes.items() if value is not None}
-    try:
-        return MarketConfig(**(market.model_dump() | given))
-    except ValidationError as error:
-        raise ConfigError(_first(error)) from None
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r}"
+        raise ConfigError(f"{source}: {first_of(error)}") from None
 
 
 def save_config(config: TrainingConfig, folder: Path) -> None:

@@ -21,7 +21,3 @@ class NoTrades(RealismError):
 
 class NoTwoSidedBook(RealismError):
     """The window never shows a bid and an ask together."""
-
-
-class MissingLearning(RealismError):
-    """PyTorch is not installed."""

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.realism.distances import Estimate
-from serl.agents.realism.errors import EmptyWindow, MissingLearning
+from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.play import CANCEL, LIMIT, MARKET
 from serl.agents.realism.resample import block_draws
 from serl.agents.realism.tape import Floats, Ints, Tape
+from serl.extras import require
 
 WINDOW, HORIZON = 50, 10
 """Messages that are seen, and that the forecast is ahead."""
@@ -56,11 +57,10 @@ class Predictive:
 
 
 def torch_module() -> ModuleType:
-    """PyTorch, or MissingLearning."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingLearning("the predictive score needs PyTorch: pip install 'serl[learning]'") from None
+    """PyTorch, or MissingPackageError."""
+    require("the predictive score", "torch")
+    import torch
+
     return torch
 
 

@@ -29,6 +29,7 @@ from serl.exchange.history.named_play import (
 )
 from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 from serl.exchange.history.unpacked import BLOCK_BYTES, blocks
+from serl.extras import require
 
 MAGIC = b"DBN"
 PRICE_UNIT = Decimal("0.000000001")
@@ -210,11 +211,10 @@ def is_dbn(head: bytes) -> bool:
 
 
 def decoder_type(path: Path) -> Any:
-    """The decoder of databento-dbn; DbnError if it is not installed."""
-    try:
-        from databento_dbn import DBNDecoder
-    except ImportError:
-        raise DbnError(f"{path}: the package databento-dbn reads DBN files; pip install 'serl[history]'") from None
+    """The decoder of databento-dbn; MissingPackageError if it is not installed."""
+    require(f"the DBN file {path}", "databento_dbn")
+    from databento_dbn import DBNDecoder
+
     return DBNDecoder
 
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from serl.extras import require
 from serl.researcher.candidates import Budget, Candidate
-from serl.researcher.errors import MissingResearcherError, ResearcherError
+from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import training
 from serl.researcher.inner.settings import Settings
 from serl.researcher.sandbox.verdict import Verdict
@@ -17,7 +18,7 @@ Train = Callable[[Candidate, Settings, Budget, float, Path], Verdict]
 
 
 def trainer(on: On) -> Train:
-    """`training.train` as it is done there. MissingResearcherError where Ray is not installed, ResearcherError where it does not start."""
+    """`training.train` as it is done there. MissingPackageError where Ray is not installed, ResearcherError where it does not start."""
     return training.train if on == "local" else _on_ray()
 
 
@@ -25,10 +26,9 @@ def _on_ray() -> Train:
     """Tasks of the cluster that RAY_ADDRESS names, else of one that Ray starts on this machine. All of its machines must see the run's
     folder and the data under the same paths. A task whose machine was lost is done again, from its checkpoint."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise MissingResearcherError("ray: not installed; install it with: pip install 'serl[ray]'") from None
+    require("training on a cluster", "ray")
+    import ray
+
     try:
         if not ray.is_initialized():
             ray.init(include_dashboard=False, log_to_driver=False)

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from serl.agents.learning.hybrid import HybridConfig
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.ppo import PPOConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.sources import BARS_SUFFIX
 
 LEARNING = PPOConfig(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.errors import ConfigError
-from serl.researcher.errors import require_researcher
 from serl.researcher.llm.answers import Answer, Answers, Token
 from serl.researcher.llm.errors import BudgetSpentError, LlmError, OfflineMissError
 from serl.researcher.llm.record import Record, key_of
@@ -103,7 +102,6 @@ class Client:
             )
 
     def _ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
-        require_researcher("openai")
         from serl.researcher.llm.attempts import ask, connect
 
         self._connection = self._connection or connect(self.endpoint)

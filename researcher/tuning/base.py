@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.errors import require_researcher
 from serl.researcher.llm.models import sha256_of
 from serl.researcher.tuning.errors import TuningError
 
@@ -43,7 +42,6 @@ def load_base(path: Path) -> Base:
 
     The first time a GGUF is dequantised, which takes 20 s for 135 M parameters; the fp32 copy takes four bytes a parameter.
     """
-    require_researcher("torch", "transformers", "gguf")
     if not path.exists():
         raise TuningError(f"{path}: a file .gguf or a folder of transformers is due")
     import torch

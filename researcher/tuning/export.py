@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from serl.researcher.errors import require_researcher
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.tuner import Tuner
@@ -28,7 +27,6 @@ class Tuned:
 
 def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
     """Writes `adapter.gguf`, and `model.gguf` where norms were tuned, for the base model in `gguf`."""
-    require_researcher("gguf")
     folder.mkdir(parents=True, exist_ok=True)
     lora = folder / "adapter.gguf"
     _write_lora(tuner, gguf, lora)

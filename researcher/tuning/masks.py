@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from serl.researcher.errors import require_researcher
 from serl.researcher.tuning.errors import TuningError
 
 
@@ -20,7 +19,6 @@ class Masks:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        require_researcher("llguidance")
         import llguidance.hf
 
         return llguidance.hf.from_tokenizer(self._plain, n_vocab=self.n_vocabulary)

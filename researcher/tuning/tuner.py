@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from serl.agents.learning import files
-from serl.researcher.errors import require_researcher
 from serl.researcher.tuning.base import Base
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import StoppedError, TuningError
@@ -65,7 +64,6 @@ class Tuner:
     """LoRA on a base model, which is changed in place."""
 
     def __init__(self, base: Base, config: TuningConfig | None = None) -> None:
-        require_researcher("peft")
         from peft import LoraConfig, get_peft_model
 
         self.base, self.config = base, config or TuningConfig()

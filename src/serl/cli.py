@@ -3,6 +3,7 @@
 import importlib
 import signal
 import sys
+from typing import NoReturn
 
 import click
 
@@ -73,17 +74,38 @@ def main() -> None:
 
 def _run() -> None:
     from serl.exchange.errors import SerlError
+    from serl.extras import missing_package
 
     try:
         serl(standalone_mode=False)
     except SerlError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        _fail(error)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error, f"`{_command(sys.argv[1:])}`")
+        if missing is None:
+            raise
+        _fail(missing)
     except OSError as error:
         if error.filename is None:
             raise
-        click.echo(f"error: {error.filename}: {error.strerror}; give another path", err=True)
-        sys.exit(2)
+        _fail(f"{error.filename}: {error.strerror}; give another path")
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+
+
+def _fail(error: object) -> NoReturn:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(2)
+
+
+def _command(words: list[str]) -> str:
+    """The words of a command line that name the command."""
+    command: click.Command | None = serl
+    named = ["serl"]
+    for word in words:
+        command = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        if command is None:
+            break
+        named.append(word)
+    return " ".join(named)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
 from serl.exchange.ports import PORTS, free_port, owner_of, port_is_free
+from serl.extras import extras_of_users, requirements
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -26,7 +27,6 @@ DISK_ADVISED_BYTES = 3 << 30
 """Models, PyTorch and runs want this much."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PROBE_S = 10.0
-EXTRAS_OF_DEVELOPERS = ("dev", "docs")
 
 State = Literal["ok", "optional", "broken"]
 
@@ -52,32 +52,22 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """What serl requires, then its extras."""
-    from packaging.requirements import Requirement
-
-    try:
-        requirements = [Requirement(text) for text in metadata.requires("serl") or ()]
-        extras = metadata.metadata("serl").get_all("Provides-Extra") or []
-    except metadata.PackageNotFoundError:
+    if not (own := requirements()):
         yield Finding("packages", "broken", "serl is imported but not installed", "pip install -e . in its folder")
         return
-    missing = [text for one in requirements if _applies(one, "") and (text := _lack(one))]
+    missing = [text for one in own if (text := _lack(one))]
     if missing:
         yield Finding("packages", "broken", f"missing: {', '.join(missing)}", "pip install serl")
     else:
         yield Finding("packages", "ok", "all that serl requires")
-    for extra in sorted(set(extras) - set(EXTRAS_OF_DEVELOPERS)):
-        of_extra = [one for one in requirements if _applies(one, extra) and not _applies(one, "")]
-        lacking = [text for one in of_extra if (text := _lack(one))]
+    for extra in extras_of_users():
+        lacking = [text for one in requirements(extra) if (text := _lack(one))]
         if lacking:
             yield Finding(
                 f"extra {extra}", "optional", f"missing: {', '.join(lacking)}", f"pip install 'serl[{extra}]'"
             )
         else:
             yield Finding(f"extra {extra}", "ok", "installed")
-
-
-def _applies(requirement: "Requirement", extra: str) -> bool:
-    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def _lack(requirement: "Requirement") -> str:

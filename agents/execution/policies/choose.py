@@ -39,7 +39,6 @@ def choose(
 
 
 def load(path: Path) -> Policy:
-    """The learnt policy of a file; MissingLearningError without the packages that it needs."""
-    importlib.import_module("serl.agents.learning.errors").require_learning()
+    """The learnt policy of a file."""
     policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
     return policy

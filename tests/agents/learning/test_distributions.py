@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import distributions as reference
 
-from serl.agents.learning.distributions import Beta, Bins, Gaussian, Kind, Squashed, distribution
+from serl.agents.learning.distributions import Beta, Bins, Gaussian, Squashed, distribution
+from serl.agents.learning.network_config import Kind
 
 LOW, HIGH = torch.tensor([0.0, -1.0]), torch.tensor([1.0, 1.0])
 OUTPUTS, FREE = torch.randn(64, 2, generator=torch.Generator().manual_seed(1)), torch.tensor([0.3, -0.5])

@@ -27,7 +27,8 @@ from serl.agents.learning.evaluation import (
     win_rate,
 )  # fmt: skip
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.table import Section, comma_separated, write_tables
 from serl.exchange.config import time_of_day_ns

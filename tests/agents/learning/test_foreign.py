@@ -13,8 +13,9 @@ from benchmarks.toy import ToyExecution
 from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.foreign import ForeignPPO
 from serl.agents.learning.graphs import Graph, traced
-from serl.agents.learning.networks import NetworkConfig
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 
 SIZE, OUTPUTS = 12, 4
 

@@ -7,7 +7,8 @@ import torch
 
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.kernels import BLOCK
-from serl.agents.learning.perceptron import Activation, Perceptron
+from serl.agents.learning.network_config import Activation
+from serl.agents.learning.perceptron import Perceptron
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])

@@ -9,7 +9,8 @@ import pytest
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.errors import LayoutMismatchError
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy, load_policy
 
 SEEN = np.random.Generator(np.random.PCG64(1)).standard_normal((32, 8)).astype(np.float32)

@@ -9,12 +9,12 @@ import torch
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning.adam import Adam, flatten
-from serl.agents.learning.distributions import Kind
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.network_config import Kind, NetworkConfig
 from serl.agents.learning.perceptron import Perceptron
 from serl.agents.learning.policy import Policy
-from serl.agents.learning.ppo import PPO, PPOConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch
 
 TWAP_RETURN = -4.0 / 8

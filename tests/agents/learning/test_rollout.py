@@ -7,7 +7,8 @@ from gymnasium.vector import AutoresetMode
 
 from benchmarks.toy import ToyExecution
 from serl.agents.learning.errors import LearningError
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.rollout import Collector, advantages
 
 

@@ -15,9 +15,9 @@ from benchmarks.toy import ToyExecution
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.errors import DivergedError, PolicyFileError
 from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, Weights
-from serl.agents.learning.networks import NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.policy import load_policy
-from serl.agents.learning.ppo import PPOConfig
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training, TrainingConfig
 from tests.agents.learning.test_ppo import Broken
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serl.agents.realism import predictive
-from serl.agents.realism.errors import EmptyWindow, MissingLearning
+from serl.agents.realism.errors import EmptyWindow
 from serl.agents.realism.predictive import (
     HORIZON,
     TEST_MAX,
@@ -16,6 +16,7 @@ from serl.agents.realism.predictive import (
     windows_of,
 )
 from serl.agents.realism.tape import Tape
+from serl.extras import MissingPackageError
 from tests.agents.realism.sample import five_messages, generated
 
 
@@ -57,5 +58,5 @@ def test_too_few_messages() -> None:
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
-    with pytest.raises(MissingLearning, match=r"pip install 'serl\[learning\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[learning\]'"):
         predictive.torch_module()

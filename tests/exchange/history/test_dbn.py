@@ -28,6 +28,7 @@ from serl.exchange.history.dbn import (
 from serl.exchange.history.errors import DbnError, SourceError
 from serl.exchange.history.importing import import_day
 from serl.exchange.history.source import Options
+from serl.extras import MissingPackageError
 from tests.exchange.history.sample import told
 from tests.exchange.history.samples import Levels, best, played, sample, top
 
@@ -146,7 +147,7 @@ def test_broken_files(data: bytes, error: str, tmp_path: Path) -> None:
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "databento_dbn", None)
-    with pytest.raises(DbnError, match=r"pip install 'serl\[history\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[history\]'"):
         imported(tmp_path, FIRST)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from serl.extras import MissingPackageError
 from serl.researcher.candidates import Budget, Candidate, Module
-from serl.researcher.errors import MissingResearcherError
 from serl.researcher.inner.evaluate import evaluate_many
 from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.settings import Settings
@@ -16,7 +16,7 @@ from serl.researcher.modules.example import example
 
 def test_without_ray_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingResearcherError, match=r"pip install 'serl\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[ray\]'"):
         trainer("ray")
 
 

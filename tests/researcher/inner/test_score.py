@@ -11,7 +11,8 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import LAYOUT, SCALES
 from serl.agents.execution.policies.reactive import Passive
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.networks import ActorCritic, NetworkConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.team import Channels, Messages, sizes
 from serl.exchange.errors import ConfigError

@@ -1,6 +1,7 @@
 """Attacks: each ends in a typed verdict, and nothing outside its folder is another afterwards."""
 
 import hashlib
+import os
 import platform
 import socket
 from collections import ChainMap
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from serl.researcher.sandbox import bubblewrap
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
 from serl.researcher.sandbox.verdict import Outcome
-from tests.researcher.sandbox.hostile import CALL, EVERY, Hostile
+from tests.researcher.sandbox.hostile import CALL, EVERY, LEAK, Hostile
 from tests.researcher.sandbox.watching import running
 
 LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
@@ -90,9 +92,9 @@ def test_attacks_end_in_a_verdict_and_change_nothing(
     for name, value in (("canary", outside.canary), ("port", outside.port), ("path", outside.path)):
         source = source.replace(f"{{{name}}}", str(value))
     changes: list[dict[str, float]] = [
-        dict(change) for outcome, change in NEVER_ENDING.items() if outcome in hostile.outcomes
+        dict(change) for outcome, change in NEVER_ENDING.items() if outcome is hostile.outcome
     ]
-    if Outcome.MEMORY in hostile.outcomes and "torch" not in hostile.source:
+    if hostile.outcome is Outcome.MEMORY and "torch" not in hostile.source:
         changes.append({"memory_bytes": 512 * MIB})
     limits = LIMITS.model_copy(update=ChainMap(*changes))
     before = outside.hash()
@@ -104,12 +106,28 @@ def test_attacks_end_in_a_verdict_and_change_nothing(
         )
         assert not running(folder)
     assert not folder.exists()
-    assert verdict.outcome in hostile.outcomes, verdict
+    assert verdict.outcome is hostile.outcome, verdict
     assert hostile.text in verdict.text
     assert verdict.ok or verdict.text
     assert outside.hash() == before
     assert not outside.heard()
 
 
+@pytest.mark.usefixtures("sandboxed")
+def test_the_search_for_secrets_finds_them_where_bubblewrap_inherits_our_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.setattr(bubblewrap, "ENVIRONMENT", dict(os.environ))
+    with work_folder() as folder:
+        verdict = run(Job("serl.researcher.sandbox.inside:execute", {"source": LEAK.source}), folder, LIMITS)
+    assert verdict.outcome is Outcome.CRASHED
+    assert "'/proc/1/environ', '/proc/1/task/1/environ'" in verdict.text
+
+
 def test_there_are_enough_attacks() -> None:
     assert len({hostile.name for hostile in EVERY}) == len(EVERY) >= 30
+
+
+def test_crashes_say_why() -> None:
+    assert [hostile.name for hostile in EVERY if hostile.outcome is Outcome.CRASHED and not hostile.text] == []
