@@ -6,7 +6,7 @@ import re
 from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import available_timezones
 
 import yaml
@@ -152,9 +152,13 @@ class JournalConfig(_Section):
 class LoginConfig(_Section):
     """Who may log in."""
 
-    tokens: dict[str, str] = {}
+    tokens: dict[str, Annotated[str, Field(min_length=1)]] = {}
     operators: list[str] = []
     curve_keys: Path | None = None
+
+    def may_log_in(self, name: str, token: object) -> bool:
+        """Whether it was the participant's own token; any will do where there are no tokens."""
+        return not self.tokens or self._is_of(name, token)
 
     def is_operator(self, token: object) -> bool:
         """Whether an operator's token was given; any will do where there are no tokens."""

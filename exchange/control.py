@@ -36,8 +36,6 @@ class Control:
         size, route = int(gate.counter[PENDING_SIZE]), int(gate.counter[PENDING_ROUTE])
         slot = int(gate.counter[PENDING_SESSION])
         gate.counter[PENDING_SIZE] = 0
-        if route < 0:
-            return  # a routing identity of the client's own choice could be another's: nothing is answered to it
         try:
             if size == BAD_FRAMES:
                 raise Refusal(

@@ -56,6 +56,16 @@ AVAILABLE = _register()
 """False where pyzmq brings no library of its own: the exchange then refuses to start."""
 
 
+def number_connections(router: "zmq.Socket[bytes]") -> None:
+    """Makes a bound ROUTER number its connections itself, whatever routing identity a client asks for; before the socket is used.
+
+    Otherwise a client takes the identity of another that is gone, or one that libzmq is about to generate: libzmq then aborts the process.
+    Set behind bind, ROUTER_RAW does not reach the listener, which goes on speaking ZMTP. The socket sends no empty frame from here on: that
+    would close the connection.
+    """
+    router.setsockopt(zmq.ROUTER_RAW, 1)
+
+
 def _external(name: str, result: Any, *arguments: Any) -> Any:
     return types.ExternalFunction(f"serl_{name}", result(*arguments))
 

@@ -21,7 +21,7 @@ from serl.exchange.gateway.gate import CUT, DUE, EVENTS, MESSAGES
 from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, zmq_msg_init_at
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, number_connections, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, owner_of
 from serl.exchange.queries import Queries
@@ -109,6 +109,8 @@ class Exchange:
                     f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
                     f"or choose another port, as --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
+            if kinds[name] == zmq.ROUTER:
+                number_connections(socket)
             sockets[name] = socket
         return sockets
 

@@ -106,14 +106,11 @@ def _receive(gate: Gate, socket: int) -> int:
     PENDING_ROUTE says from where; more than one frame behind the identity would let a client forge another's.
     """
     scratch = gate.scratch
-    size = zmq_recv(socket, scratch.ctypes.data, 32, DONTWAIT)
-    if size < 0:
+    if zmq_recv(socket, scratch.ctypes.data, IDENTITY_BYTES, DONTWAIT) < 0:
         return -1
-    route = -1
-    if size == IDENTITY_BYTES and scratch[0] == 0:
-        route = 0
-        for byte in range(1, IDENTITY_BYTES):
-            route = (route << 8) | int64(scratch[byte])
+    route = 0
+    for byte in range(1, IDENTITY_BYTES):
+        route = (route << 8) | int64(scratch[byte])
     gate.counter[PENDING_ROUTE] = route
     message = gate.zmq_message.ctypes.data
     size = int64(zmq_msg_recv(message, socket, DONTWAIT))

@@ -113,6 +113,11 @@ def test_fees_that_could_overflow_are_no_configuration() -> None:
             load_config(overrides={"symbols": [{"name": "A"}], "accounts": {"a": {"fees": fees}}})
 
 
+def test_an_empty_token_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"login\.tokens\.alice: .* at least 1 character"):
+        load_config(overrides={"symbols": [{"name": "A"}], "login": {"tokens": {"alice": ""}}})
+
+
 # -- purges and halts ---------------------------------------------------------------------------------------------
 
 

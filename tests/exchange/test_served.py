@@ -178,10 +178,14 @@ def test_a_followed_book_equals_the_snapshot(exchange: Served) -> None:
 
 
 def test_tokens_are_asked_for(tmp_path: Path) -> None:
-    config: dict[str, object] = {"login": {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root"]}}
+    config: dict[str, object] = {"login": {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root", "boss"]}}
     with start_exchange(config=config, folder=tmp_path) as served:
         raw = Raw(served.endpoint)
         assert raw.login("alice")[1] == "login"
+        for name in ("stranger", "boss"):  # without a token there is none to guess
+            for token in ("", "\0"):
+                raw.say(64, 1, 1, name, token, -1, {})
+                assert raw.hear(96, 97)[1] == "login"
         raw.say(64, 1, 1, "alice", "secret", -1, {})
         welcome = raw.hear(96)
         assert welcome[9] is False

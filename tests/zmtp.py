@@ -1,0 +1,70 @@
+"""A ZeroMQ client made of bytes on a TCP connection: says in its handshake what libzmq's own clients would not."""
+
+import socket
+from typing import Any
+
+import msgpack
+
+from serl.exchange.config import socket_endpoints
+
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+"""ZMTP 3.0, mechanism NULL (rfc.zeromq.org/spec/23)."""
+LONG, COMMAND = 2, 4
+"""Flags of a frame."""
+
+
+class Zmtp:
+    """A DEALER of one connection, with a routing identity of its own choice."""
+
+    def __init__(self, endpoint: str, name: str = "orders", identity: bytes = b"") -> None:
+        host, _, port = socket_endpoints(endpoint)[name].removeprefix("tcp://").rpartition(":")
+        self._connection = socket.create_connection((host, int(port)), timeout=20)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = self._connection.makefile("rb")
+        self._connection.sendall(GREETING)
+        self._read(len(GREETING))
+        properties = _property(b"Socket-Type", b"DEALER") + _property(b"Identity", identity)
+        self._send(COMMAND | LONG, b"\x05READY" + properties)
+        flags, ready = self._frame()
+        assert flags & COMMAND and ready.startswith(b"\x05READY"), ready
+
+    def say(self, *message: Any) -> None:
+        self._send(0, msgpack.packb(message))
+
+    def hear(self, timeout_s: float = 20) -> list[Any]:
+        """The next message but HEARTBEAT; TimeoutError, ConnectionError."""
+        self._connection.settimeout(timeout_s)
+        while True:
+            message: list[Any] = msgpack.unpackb(self._frame()[1], strict_map_key=False)
+            if message[0] != 99:
+                return message
+
+    def close(self) -> None:
+        """Breaks the connection, without a word of the protocol's."""
+        self._stream.close()
+        self._connection.close()
+
+    def __enter__(self) -> "Zmtp":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _send(self, flags: int, body: bytes) -> None:
+        size = len(body).to_bytes(8 if flags & LONG else 1, "big")
+        self._connection.sendall(bytes([flags]) + size + body)
+
+    def _frame(self) -> tuple[int, bytes]:
+        flags = self._read(1)[0]
+        size = int.from_bytes(self._read(8 if flags & LONG else 1), "big")
+        return flags, self._read(size)
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) < size:
+            raise ConnectionResetError("the exchange has closed the connection")
+        return data
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
