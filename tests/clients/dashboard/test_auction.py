@@ -14,7 +14,9 @@ from tests.served import start_exchange
 
 CONFIG: dict[str, object] = {
     "clock": {"kind": "scaled", "start": "09:29:50", "speed": 10.0, "held": True},
-    "symbols": [{"name": "DEMO", "day": [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]}],
+    "symbols": [
+        {"name": "DEMO", "day": [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]}
+    ],
     "full_rule_book": True,
 }
 BUYS = ((10_003, 50), (10_002, 70), (10_001, 40), (9_998, 90), (9_997, 60))
