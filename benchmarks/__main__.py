@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` makes the page of docs."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -10,7 +10,7 @@ from typing import Any
 
 NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
 APART = ("llm",)
-"""Needs fetched models; not part of `all`."""
+"""They need fetched models and are not part of `all`."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -32,8 +32,8 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
         "# Benchmarks",
         "",
         f"Made by `make bench` on {platform.machine()}, {platform.system()}, Python {platform.python_version()}, "
-        f"{time.strftime('%Y-%m-%d')}. Machines differ and shared ones are noisy: look at the ratios, whose two sides "
-        "were measured in the same run.",
+        f"{time.strftime('%Y-%m-%d')}. Machines differ, and shared machines are noisy: compare the ratios, whose two "
+        "sides were measured in the same run.",
     ]
     for name, values in results.items():
         module = importlib.import_module(f"benchmarks.{name}")

@@ -1,7 +1,7 @@
-"""Execution environments: decisions of parent orders a second, observations, rewards and new episodes included.
+"""Execution environments: decisions on parent orders per second, including observations, rewards and new episodes.
 
-static: bars, half-hour orders in steps of a minute, 4096 at once; beside it the same fills in a loop of bare numpy without
-observations. static_book and replay: the AMZN day of LOBSTER (else a generated one), ten-minute orders in steps of 10 s.
+static: bars, half-hour orders in steps of a minute, 4096 at once; for comparison, the same fills in a loop of bare numpy without
+observations. static_book and replay: the AMZN day of LOBSTER (or else a generated one), ten-minute orders in steps of 10 s.
 dynamic: RMSC04 with 1,116 traders in each of 64 markets, half-hour orders in steps of 60 s, 16 seeds.
 """
 

@@ -1,7 +1,7 @@
-"""Importing history: a generated ITCH file of ten million messages of many stocks, into a day file, and the samples of other formats.
+"""Importing historical data: a generated ITCH file with ten million messages of many stocks into a day file, and the samples of other formats.
 
-The generated file is a day of `serl day generate`, exported as ITCH and told once for each stock, message by message in turn. It is read in
-a process of its own, whose greatest memory is that of the import. Samples are read where ../shared/data is.
+The generated file is a day of `serl day generate`, exported as ITCH and repeated for each stock, interleaved message by message. A separate
+process imports it, so its peak memory is that of the import. Samples are read if ../shared/data exists.
 """
 
 import json

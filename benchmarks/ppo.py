@@ -1,7 +1,7 @@
-"""PPO in a toy execution environment of numpy (256 environments, 8 numbers seen), learning included, on two cores.
+"""PPO in a toy execution environment in numpy (256 environments, 8 observed numbers), learning included, on two cores.
 
-Plain Gaussian actions, two tanh layers of 64 for the actor and as many for the critic, 10 epochs of rollouts of 64 steps. ratio_to_sb3: against
-Stable-Baselines3's PPO with the same environment, network, epochs and minibatch, by turns in the same run, each with one and with two
+Plain Gaussian actions, two tanh layers of 64 for the actor and as many for the critic, 10 epochs of rollouts of 64 steps. ratio_to_sb3: relative to
+Stable-Baselines3's PPO with the same environment, network, epochs and minibatch. Both alternate in the same run, each with one and with two
 threads; best of the rounds and threads of each. The first two figures are those of the largest minibatch.
 """
 

@@ -1,4 +1,4 @@
-"""A LOBSTER day through the exchange: how long it takes, and how many rows' books are not the file's (0 is due).
+"""A LOBSTER day played through the exchange: its duration, and the number of rows after which the book differs from the file's (expected: 0).
 
 Every row of the file is compared, on every level of both sides. Needs the sample files in ../shared/data/lobster.
 """

@@ -1,7 +1,8 @@
-"""The full rule book, one core, in process: an opening auction of 100,000 orders, and what an order costs beside the plain path.
+"""The full rule book, in process on one core: an opening auction of 100,000 orders, and the cost of an order compared with the fast path.
 
-The auction: limit orders of two sides that overlap, 400 prices, seed 1; `opening_auction_ms` is the PHASE command that ends it. The stream is that of `kernel` (100,000
-messages), in batches of 256; watched: one hidden order far away sends every command of the symbol through the full rule book. Icebergs: 1,000 with ten parts each, swept.
+Auction: limit orders of two overlapping sides, 400 prices, seed 1; `opening_auction_ms` is the PHASE command that ends the auction. The stream is that of `kernel`
+(100,000 messages), in batches of 256. `ns_watched`: one hidden order far from the touch sends every command of the symbol through the full rule book.
+Icebergs: 1,000 with ten parts each, swept by one order.
 """
 
 import time

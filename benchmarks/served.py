@@ -1,4 +1,4 @@
-"""What an exchange process does over loopback, journal on: throughput, latency, start."""
+"""An exchange process over loopback with the journal on: throughput, latency, start-up time."""
 
 import multiprocessing
 import subprocess

@@ -1,9 +1,8 @@
-"""Simulated traders, in process: the reference population of ABIDES, crowds of many sizes, many markets at once.
+"""Simulated traders in process: the reference population of ABIDES, populations of many sizes, many markets in parallel.
 
-One core except for the last figure; compiled code is warm. The hour of RMSC04 is built and run; its events are commands that
-reached the exchange. ABIDES's 6.6 s for that hour are cited, not measured here. bytes_per_agent: all arrays of the traders.
-ns_by_agents: a wake-up or command in a market with so many traders, the tape's array being used again and again;
-the sizes in turn, and the best of five rounds.
+Measured on one core, except for markets in parallel, with compiled code warm. The time for the hour of RMSC04 includes building the population; its events
+are commands that reached the exchange. ABIDES's 6.6 s for that hour are cited, not measured here. bytes_per_agent: all arrays of the traders.
+ns_by_agents: time per wake-up or command in a market with that many traders, with the tape's array reused; the sizes alternate, best of five rounds.
 """
 
 import os

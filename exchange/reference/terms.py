@@ -1,4 +1,4 @@
-"""Which flags and terms of a NEW go together: the section Which combinations of docs/orders.md."""
+"""Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
 
 from serl.exchange.records import CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
 from serl.exchange.reference.book import Book, Command
