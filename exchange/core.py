@@ -24,8 +24,9 @@ from serl.exchange.gateway.gate import (
     SALT,
     index_sessions,
 )  # fmt: skip
-from serl.exchange.gateway.loop import EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
+from serl.exchange.gateway.loop import BROKEN, EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
 from serl.exchange.gateway.timing import clock_now_ns
+from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
 from serl.exchange.journal.segment import Segment, read_head
@@ -94,12 +95,15 @@ class Core:
             self.make_room(need)
 
     def serve(self, deadline_ns: int, messages_max: int, has_feed: bool = False) -> int:
-        """One call of the compiled loop: why it came back (gateway.loop)."""
-        return int(
+        """One call of the compiled loop: why it came back (gateway.loop). JournalError where the journal does not reach the disk."""
+        need = int(
             serve(
                 self.gate, self.market.state, self.arrays, self.socket, self.poll, deadline_ns, messages_max, has_feed
             )
         )
+        if need == BROKEN:
+            self.journal.check()
+        return need
 
     def warm(self) -> None:
         """Compiles or loads what is called between two turns of the loop, so that nobody waits for it later."""
@@ -164,6 +168,7 @@ class Core:
         counter = self.gate.counter
         snapshot_sequence = self._load_snapshot()
         first_event = self._open_events()
+        self.journal.index_answers()
         for participant, entry in enumerate(self.journal.participants):
             if entry.get("operator"):  # older journals do not say
                 self.market.grant_operator(participant)
@@ -267,6 +272,7 @@ class Core:
         for path in self.journal.segments("events"):
             if path > self.journal.events.path:
                 path.unlink()
+                SegmentAnswers(path).forget()
 
 
 def market_limits(config: ExchangeConfig) -> MarketLimits:

@@ -15,7 +15,7 @@ from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.daytime import Daytime
-from serl.exchange.errors import ConfigError, SerlError
+from serl.exchange.errors import ConfigError, JournalError, SerlError
 from serl.exchange.feed import Feed
 from serl.exchange.gateway.gate import CUT, DUE, EVENTS, MESSAGES
 from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
@@ -78,7 +78,7 @@ class Exchange:
         self.clock.begin()
         self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
         self.feed.warm(self.core.market.state, self.core.journal.events.rows)
-        self.core.journal.start_flushing(config.journal.flush_s)
+        self.core.journal.start_flushing(config.journal.flush_s, self.core.gate)
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
@@ -120,16 +120,36 @@ class Exchange:
             item["events"] = POLL_IN
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
-        """Serves until it is told to stop; why it stopped. Closes everything, also on an error."""
+        """Serves until it is told to stop; why it stopped. Closes everything, also on an error.
+
+        JournalError where the disk failed: then nothing more is journaled or acknowledged, and the journal stays as it is.
+        """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            ready()
-            self._loop()
+            self._serve(ready)
+        except JournalError as error:
+            self._abandon(str(error))
+            raise
         finally:
-            self._close()
+            self._context.destroy(linger=500)
+            if self._temporary is not None:
+                self._temporary.cleanup()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         return self._stopping
+
+    def _serve(self, ready: Callable[[], None]) -> None:
+        try:
+            ready()
+            with self.core.journal.on_disk():
+                self._loop()
+        except JournalError:
+            raise
+        except BaseException:
+            self._close()
+            raise
+        else:
+            self._close()
 
     def stop(self, reason: str) -> None:
         """Ends `run` at the next turn."""
@@ -226,7 +246,11 @@ class Exchange:
         for slot in self.sessions.live():
             self.sessions.end(slot, "shutdown", f"the exchange stops ({self._stopping or 'error'})")
         self._publish()
-        self.core.close()
-        self._context.destroy(linger=500)
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        with self.core.journal.on_disk():
+            self.core.close()
+
+    def _abandon(self, reason: str) -> None:
+        """Ends without another command: who cancels on disconnect is cancelled for by the next start."""
+        for slot in self.sessions.live():
+            self.sessions.dismiss(slot, "shutdown", reason)
+        self.core.journal.abandon()

@@ -247,6 +247,16 @@ class Sessions:
 
     def end(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; cancels its orders if it asked for that."""
+        self.dismiss(slot, code, text)
+        participant = int(self._gate.participant[slot])
+        entry = self._core.journal.participants[participant]
+        if entry["cancel_on_disconnect"] and not self._inbound.follow(self._cancel_all(participant)):
+            self._core.submit(self._cancel_all(participant))
+            entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
+            self._core.journal.save_participants()
+
+    def dismiss(self, slot: int, code: str, text: str) -> None:
+        """Ends a session with GOODBYE; its orders stay."""
         gate = self._gate
         participant = int(gate.participant[slot])
         route = int(gate.route[slot])
@@ -258,11 +268,6 @@ class Sessions:
         index_sessions(gate)
         if not self.send(route, goodbye):
             self._goodbye.append((route, goodbye))  # its pipe is full: said as soon as there is room
-        entry = self._core.journal.participants[participant]
-        if entry["cancel_on_disconnect"] and not self._inbound.follow(self._cancel_all(participant)):
-            self._core.submit(self._cancel_all(participant))
-            entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
-            self._core.journal.save_participants()
 
     def _cancel_all(self, participant: int) -> Rows:
         """The exchange's own mass cancel for a participant that is gone."""

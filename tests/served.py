@@ -80,10 +80,15 @@ class Served:
         return output
 
 
-def launch(*options: str, endpoint: str | None = None, environment: dict[str, str] | None = None) -> Served:
-    """Starts `serl exchange start`, `environment` added to ours, and returns when it says that it is ready."""
+def launch(
+    *options: str, endpoint: str | None = None, environment: dict[str, str] | None = None, prelude: str = ""
+) -> Served:
+    """Starts `serl exchange start`, `environment` added to ours, and returns when it says that it is ready.
+
+    `prelude`: lines of Python that run before it in its process.
+    """
     endpoint = endpoint or free_endpoint()
-    arguments = [sys.executable, "-c", "from serl.cli import main; main()", "exchange", "start"]
+    arguments = [sys.executable, "-c", f"{prelude}\nfrom serl.cli import main; main()", "exchange", "start"]
     process = subprocess.Popen(
         [*arguments, "--endpoint", endpoint, *options],
         stdout=subprocess.PIPE,

@@ -32,7 +32,8 @@ SALT = 13  # of the journal's row checks: a row that was not journaled cannot pa
 BULK_ROWS_MAX = 14  # of one message
 FRESH = 15  # the last of the staged rows, whose latency is yet to be added
 DUE = 16  # live and scaled clocks: exchange time before which nothing waits to be executed
-COUNTERS = 17
+JOURNAL_BROKEN = 17  # 1: the journal does not reach the disk any more
+COUNTERS = 18
 
 # Gate.status
 FREE, LIVE, SLOW = 0, 1, 2

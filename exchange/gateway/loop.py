@@ -25,6 +25,7 @@ from serl.exchange.gateway.gate import (
     EVENTS,
     HEAD_BYTES,
     IDENTITY_BYTES,
+    JOURNAL_BROKEN,
     LIVE,
     MESSAGES,
     PENDING_ROUTE,
@@ -51,7 +52,7 @@ from serl.exchange.libzmq import (
 )  # fmt: skip
 
 # Why the loop went back to Python
-TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED, DEPARTED, DUE_FIRST = (
+TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED, DEPARTED, DUE_FIRST, BROKEN = (
     0,
     1,
     2,
@@ -61,6 +62,7 @@ TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED, DEPAR
     6,
     7,
     8,
+    9,
 )
 # Values of PENDING_SIZE for messages that are refused unread
 BAD_FRAMES, TOO_LARGE = -2, -3
@@ -173,6 +175,8 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
         status = settle(gate, market, journal, socket, now_ns)
         if status != IDLE:
             return done, EVENT_ROOM + status - 1
+        if counter[JOURNAL_BROKEN] != 0:
+            return done, BROKEN
         if done == limit or counter[EVENTS] - first_event > TURN_EVENTS:
             return limit, IDLE
         if counter[PENDING_SIZE] == 0:
@@ -207,6 +211,8 @@ def serve(
     while True:
         now_ns = machine_ns(MONOTONIC, clock)
         done, status = _drain(gate, market, journal, socket, limit, now_ns)
+        if status == BROKEN:
+            return status  # nothing is acknowledged any more
         flush(gate, socket, now_ns)
         if status != IDLE:
             return status

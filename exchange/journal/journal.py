@@ -4,6 +4,7 @@ meta.json                      symbols, salt of the row checks, epoch
 participants.json              names in the order of their numbers, who is an operator, who asked for cancel-on-disconnect
 commands-000000000001.rows     COMMAND rows from that sequence on: the truth
 events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
+events-....answers.npy         which commands the events of a finished segment answer (answers.py): made anew where it is missing
 snapshot-000000000000.npz      the market after that command: where a restart begins
 """
 
@@ -14,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,7 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.errors import JournalError
-from serl.exchange.gateway.gate import APPENDED, EVENTS, EXECUTED, NEXT_SEQUENCE, REPORTED, SALT, Gate
+from serl.exchange.gateway.gate import (
+    APPENDED,
+    EVENTS,
+    EXECUTED,
+    JOURNAL_BROKEN,
+    NEXT_SEQUENCE,
+    REPORTED,
+    SALT,
+    Gate,
+)  # fmt: skip
+from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
 from serl.exchange.journal.segment import Segment, read_head, read_rows
 from serl.exchange.journal.spool import Spool
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
@@ -51,6 +63,7 @@ class Journal:
         self.commands: Segment
         self.events: Spool
         self._finished: list[Segment] = []
+        self._answers = AnswerIndex()
         self._unwritten: list[tuple[Spool, int]] = []
         self._written: list[Spool] = []
         self._spare: list[Rows] = []
@@ -58,6 +71,7 @@ class Journal:
         self._due = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
+        self._failure: BaseException | None = None
 
     def _open_meta(self, symbols: list[dict[str, str]]) -> dict[str, Any]:
         path = self.folder / "meta.json"
@@ -103,6 +117,18 @@ class Journal:
         rows = np.zeros(max(keep, self.segment_rows), EVENT)
         self.events = Spool.open(path, first_sequence, rows, keep)
 
+    def index_answers(self) -> None:
+        """Takes in which commands the event segments before the current one answer."""
+        for path in self.segments("events"):
+            if path >= self.events.path:
+                break
+            answers = SegmentAnswers(path)
+            if not answers.load():
+                rows = read_rows(path, EVENT)
+                answers.finish(rows[: _used(rows, read_head(path, EVENT)["first_sequence"])])
+                answers.save()
+            self._answers.add(answers)
+
     def _event_rows(self) -> Rows:
         return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
 
@@ -136,43 +162,88 @@ class Journal:
             while self._unwritten:
                 spool, count = self._unwritten[0]
                 spool.write(count)
+                spool.answers.finish(spool.rows[:count])
+                self._answers.add(spool.answers)
                 self._spare.append(spool.rows)
                 self._written.append(spool)
                 self._unwritten.pop(0)
 
-    def start_flushing(self, interval_s: float) -> None:
-        """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own."""
+    def start_flushing(self, interval_s: float, gate: Gate) -> None:
+        """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own.
+
+        Where that fails, once, the compiled loop takes no message and sends no report any more: what a failed sync left
+        unwritten is unknown, and a later one that succeeds would not say (the system forgets which pages were dirty).
+        """
 
         def flush() -> None:
-            next_sync = time.monotonic() + interval_s
-            while not self._stopping:
-                self._due.wait(max(0.0, next_sync - time.monotonic()))
-                self._due.clear()
-                self._write_finished()
-                if time.monotonic() >= next_sync:
-                    self._sync_finished()
-                    self.commands.sync()
-                    next_sync = time.monotonic() + interval_s
+            try:
+                self._flush(interval_s)
+            except BaseException as error:  # whatever ended this thread, nothing reaches the disk any more
+                self._failure = error
+                gate.counter[JOURNAL_BROKEN] = 1
 
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
 
+    def _flush(self, interval_s: float) -> None:
+        next_sync = time.monotonic() + interval_s
+        while not self._stopping:
+            self._due.wait(max(0.0, next_sync - time.monotonic()))
+            self._due.clear()
+            self._write_finished()
+            if time.monotonic() >= next_sync:
+                self._sync_finished()
+                self.commands.sync()
+                next_sync = time.monotonic() + interval_s
+
+    def check(self) -> None:
+        """JournalError if the journal does not reach the disk any more."""
+        if self._failure is not None:
+            raise self._broken(self._failure) from self._failure
+
+    @contextmanager
+    def on_disk(self) -> Iterator[None]:
+        """Makes a JournalError of what the system says while the journal is written."""
+        try:
+            yield
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: BaseException) -> JournalError:
+        reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        return JournalError(
+            f"{self.folder}: expected the journal to reach the disk, got {reason}; the exchange stops and acknowledges nothing more. "
+            "What it acknowledged since the last sync may not survive a power cut: check the disk, then start again on this folder"
+        )
+
     def _sync_finished(self) -> None:
-        for files in (self._finished, self._written):
-            while files:
-                files.pop(0).close()
+        while self._finished:
+            self._finished.pop(0).close()
+        while self._written:
+            spool = self._written.pop(0)
+            spool.close()
+            spool.answers.save()
 
     def close(self, gate: Gate) -> None:
         """Syncs everything and cuts the last segments to what they hold."""
-        self._stopping = True
-        self._due.set()
-        if self._flusher is not None:
-            self._flusher.join()
+        self._stop_flushing()
+        self.check()
         self.write_events(gate)
         self._sync_finished()
         self.commands.close(int(gate.counter[APPENDED]))
         self.events.close()
         self.release()
+
+    def abandon(self) -> None:
+        """Leaves the files as they are, for a restart to recover from: after a failure, what else is written may do harm."""
+        self._stop_flushing()
+        self.release()
+
+    def _stop_flushing(self) -> None:
+        self._stopping = True
+        self._due.set()
+        if self._flusher is not None:
+            self._flusher.join()
 
     def release(self) -> None:
         """Lets another exchange have the folder."""
@@ -237,14 +308,13 @@ class Journal:
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
     def answers(self, participant: int, command_id: int, gate: Gate) -> Rows:
-        """The events that answered a command of the participant, in order; none if it never came or they are not kept."""
-        found: list[Rows] = []
-        for rows in self.backward(gate):
-            own = rows[(rows["participant"] == participant) & (rows["command_id"] > 0)]
-            found.append(own[own["command_id"] == command_id])
-            if len(own) and own[0]["command_id"] < command_id:
-                break
-        return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
+        """The events that answered a command of the participant, in order; none if it never came or they are not kept.
+
+        O(log events + events of the answer).
+        """
+        self._write_finished()
+        newest: Rows = self.events.rows[: gate.counter[EVENTS]]
+        return self._answers.answers(participant, command_id, newest, self.events.answers)
 
     def trades(self, symbol: int, count: int, gate: Gate) -> Rows:
         """The last `count` trades of a symbol as EVENT rows, oldest first."""

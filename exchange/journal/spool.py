@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from serl.exchange.errors import JournalError
+from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.segment import HEAD_BYTES, read_rows, write_head
 from serl.exchange.records import EVENT, Rows
 
@@ -24,6 +25,7 @@ class Spool:
         self.rows = rows
         self.capacity = len(rows)
         self.written = 0
+        self.answers = SegmentAnswers(path)
         try:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             os.posix_fallocate(self.file, 0, HEAD_BYTES + len(rows) * EVENT.itemsize)
@@ -39,6 +41,8 @@ class Spool:
         write_head(spool.file, EVENT, first_sequence, len(rows))
         temporary.replace(path)
         spool.path = path
+        spool.answers = SegmentAnswers(path)
+        spool.answers.forget()
         return spool
 
     @classmethod
@@ -53,6 +57,7 @@ class Spool:
         os.truncate(path, HEAD_BYTES + keep * EVENT.itemsize)
         spool = cls(path, first_sequence, rows)
         spool.written = keep
+        spool.answers.forget()
         return spool
 
     def write(self, count: int) -> None:
