@@ -21,11 +21,11 @@ from serl.exchange.history.named_play import (
     crowd,
     enter,
     enter_waiting,
+    execute,
     hold,
     publish,
     retire,
     take_off,
-    trade,
 )
 from serl.exchange.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 from serl.exchange.history.unpacked import BLOCK_BYTES, blocks
@@ -47,9 +47,9 @@ COUNT_NAMES = (
     "modifies",
     "modifies_unknown",  # taken as new orders
     "fills_unknown",  # printed
-    "fills_other_price",  # at another price than that of the order: taken off it, and printed
+    "fills_other_price",  # at another price than that of the order: printed
     "fills_beyond_shown",  # of an iceberg: what it did not show is printed
-    "auction_fills",  # taken off; the auction's trade is printed
+    "auction_fills",  # the auction's trade is printed
     "orders_held",  # crossing orders of a call phase, which enter when they cross no more
     "cancels_unknown",
     "clears",
@@ -81,7 +81,7 @@ def _enter(book: NamedBook, name: int, symbol: int, side: int, ticks: int, lots:
 
 @compiled
 def _fill(book: NamedBook, slot: int, record: Any, symbol: int, ticks: int, counts: Any) -> None:
-    """F. The cancel or modify that follows says what is left of the order; it finds the fill done."""
+    """F trades and does not change the source's book: the cancel or modify that follows does, and finds done what was traded here."""
     side = SELL if record[SIDE] == ASK else BUY
     if slot == 0:
         counts[FILLS_UNKNOWN] += 1
@@ -89,21 +89,31 @@ def _fill(book: NamedBook, slot: int, record: Any, symbol: int, ticks: int, coun
             publish(book, symbol, side, ticks, record[SIZE])
         return
     order = book.orders[slot]
-    shown = min(record[SIZE], order.known_lots)
     if record[SIDE] == NONE:
         counts[AUCTION_FILLS] += 1
-        take_off(book, slot, shown)
         return
-    printed = record[SIZE] - shown
-    counts[FILLS_BEYOND_SHOWN] += printed > 0
+    shown, printed = min(record[SIZE], order.known_lots), record[SIZE]
+    counts[FILLS_BEYOND_SHOWN] += printed > shown
     if order.price_ticks != ticks or order.waits:
         counts[FILLS_OTHER_PRICE] += 1
-        take_off(book, slot, shown)
-        printed += shown
-    elif shown > 0:
-        trade(book, slot, shown)
+    elif shown > 0 and execute(book, slot, shown):
+        order.filled_lots += shown
+        printed -= shown
     if printed > 0:
         publish(book, symbol, side, ticks, printed)
+
+
+@compiled
+def _cancel(book: NamedBook, slot: int, lots: int) -> None:
+    """C: what was filled comes first; the rest is taken off."""
+    order = book.orders[slot]
+    filled = min(lots, order.filled_lots)
+    order.filled_lots -= filled
+    lots = min(lots - filled, order.known_lots)
+    if lots > 0:
+        take_off(book, slot, lots)
+    if order.known_lots == 0 and order.filled_lots == 0:
+        retire(book, slot)
 
 
 @compiled
@@ -115,6 +125,7 @@ def _modify(book: NamedBook, slot: int, record: Any, symbol: int, side: int, tic
         counts[MODIFIES_UNKNOWN] += 1
     else:
         order = book.orders[slot]
+        order.filled_lots = 0
         if order.price_ticks == ticks and order.side == side and lots <= order.known_lots:
             if lots < order.known_lots:
                 take_off(book, slot, order.known_lots - lots)
@@ -132,6 +143,8 @@ def _record(book: NamedBook, record: Any, symbol: int, units: int, counts: Any) 
     slot = find(book, record[ORDER]) if record[ORDER] else 0
     if not room(book, crowd(book, slot) if slot else 0):
         return MORE_ROOM
+    if action == NONE:
+        return PLAYED
     if action == CLEAR:
         if clear(book, symbol, 1) < book.orders.size:
             return MORE_ROOM
@@ -140,12 +153,8 @@ def _record(book: NamedBook, record: Any, symbol: int, units: int, counts: Any) 
     if action == CANCEL:
         if slot == 0:
             counts[CANCELS_UNKNOWN] += 1
-            return PLAYED
-        known = book.orders[slot].known_lots
-        if known > 0:
-            take_off(book, slot, min(known, record[SIZE]))
-        if book.orders[slot].known_lots == 0:
-            retire(book, slot)
+        else:
+            _cancel(book, slot, record[SIZE])
         return PLAYED
     if record[SIZE] <= 0:
         return NO_SIZE
@@ -189,6 +198,7 @@ def _play(
             or action == FILL
             or action == TRADE
             or action == CLEAR
+            or action == NONE
         )
         if symbol < 0 or not known:
             counts[RECORDS_LEFT_OUT] += 1

@@ -23,6 +23,7 @@ NAMED_ORDER = np.dtype(
     [
         ("name", "<i8"),
         ("known_lots", "<i8"),  # what the source says is open; 0: anonymous, or not open there any more
+        ("filled_lots", "<i8"),  # traded here, which the source takes off its order in a later record
         ("open_lots", "<i8"),  # what is open in the exchange; 0: not there (any more, or not yet: the symbol is halted)
         ("command_id", "<i8"),
         ("price_ticks", "<i8"),

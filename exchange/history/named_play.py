@@ -141,6 +141,7 @@ def _named(book: NamedBook, name: int, symbol: int, side: int, price_ticks: int,
     book.counter[FREE_ORDERS] -= 1
     order.name, order.known_lots, order.open_lots, order.command_id = name, lots if name else 0, 0, 0
     order.price_ticks, order.symbol, order.side, order.level, order.waits = price_ticks, symbol, side, 0, 0
+    order.filled_lots = 0
     if name:
         size = book.names.size
         place = hash_place(name, size)
@@ -243,7 +244,7 @@ def crowd(book: NamedBook, slot: int) -> int:
 def retire(book: NamedBook, slot: int) -> None:
     """The source knows the order no more; what the exchange still has of it stays without a name."""
     order = book.orders[slot]
-    order.known_lots = 0
+    order.known_lots = order.filled_lots = 0
     if order.waits:
         _stop_waiting(book, slot)
     if order.name:
@@ -266,21 +267,29 @@ def take_off(book: NamedBook, slot: int, lots: int) -> None:
 
 
 @inlined
-def trade(book: NamedBook, slot: int, lots: int) -> None:
-    """The source executes lots of an order: an IOC order of the other side comes at its price."""
+def execute(book: NamedBook, slot: int, lots: int) -> bool:
+    """The source executes lots of an order: an IOC order of the other side comes at its price. False if it cannot: better orders stand, or a halt."""
     order = book.orders[slot]
     symbol, side, price_ticks = int64(order.symbol), int64(order.side), order.price_ticks
     at = level_of(book, symbol, side, price_ticks)
     book.counts[EXECUTIONS] += 1
     if book.halted[symbol] or at == 0 or book.best[symbol, side] != at:
         book.counts[EXECUTIONS_HALTED if book.halted[symbol] else EXECUTIONS_BEHIND_BEST] += 1
-        take_off(book, slot, lots)
-        book.counts[CANCELS] -= 1
-        publish(book, symbol, side, price_ticks, lots)
-        return
+        return False
     order.known_lots -= lots
     book.counts[EXECUTIONS_OTHER_HEAD] += book.levels[at].head != slot
     book.counts[EXECUTIONS_UNFILLED] += aggress(book, symbol, 1 - side, price_ticks, lots) > 0
+    return True
+
+
+@inlined
+def trade(book: NamedBook, slot: int, lots: int) -> None:
+    """The source executes lots of an order, and takes them off it. Where no IOC order can, the order is cut and the trade printed."""
+    if not execute(book, slot, lots):
+        order = book.orders[slot]
+        take_off(book, slot, lots)
+        book.counts[CANCELS] -= 1
+        publish(book, int64(order.symbol), int64(order.side), order.price_ticks, lots)
 
 
 @compiled

@@ -203,6 +203,14 @@ class Book:
         """Whether a price is below or above the band."""
         return price_ticks < self.band_low or 0 < self.band_high < price_ticks
 
+    def has_band(self) -> bool:
+        """Whether there are prices outside the band."""
+        return bool(self.band_low or self.band_high)
+
+    def passes_over(self, price_ticks: int) -> bool:
+        """Whether orders at a price cannot trade now, and incoming ones go on behind them."""
+        return not self.band_action and self.is_outside(price_ticks)
+
     def is_multiple(self, price_ticks: int) -> bool:
         """Whether a price is one of the grid."""
         start = max((start for start in self.ticks if start <= price_ticks), default=None)

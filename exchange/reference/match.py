@@ -26,11 +26,13 @@ ENDING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
 
 
 def counterparty(book: Book, order: Order, limit_ticks: int) -> Order | None:
-    """The resting order that an incoming one meets next."""
+    """The resting order that an incoming one meets next. Outside a band of action 1 it is the one that interrupts trading."""
     seen, hidden, conditional = queues = book.trading(1 - order.side)
-    if not hidden.ranks and not conditional.ranks:
+    if not hidden.ranks and not conditional.ranks and not book.has_band():
         return seen.first() if seen.crosses(limit_ticks) else None
     for price in prices(queues, limit_ticks):
+        if book.passes_over(price):
+            continue
         for queue in (seen, hidden):
             if price in queue.levels:
                 return next(iter(queue.levels[price].values()))
@@ -53,8 +55,7 @@ def would_trade(state: State, order: Order, limit_ticks: int) -> bool:
     book = state.books[order.symbol]
     if order.minimum_lots:
         return tradable_lots(state, order, limit_ticks) >= order.minimum_lots
-    other = counterparty(book, order, limit_ticks)
-    return other is not None and (bool(book.band_action) or not book.is_outside(other.queue_ticks))
+    return counterparty(book, order, limit_ticks) is not None
 
 
 def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
@@ -62,6 +63,8 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
     book, mode, found = state.books[order.symbol], state.self_trade(order), 0
     queues = book.trading(1 - order.side)
     for price in prices(queues, limit_ticks):
+        if book.passes_over(price):
+            continue
         if book.is_outside(price) or (book.matching and mode in ENDING and _has_own(order, queues[0].at(price))):
             return found
         for queue in queues:
@@ -99,15 +102,14 @@ def _has_own(order: Order, others: list[Order]) -> bool:
 
 
 def trade(state: State, order: Order, limit_ticks: int) -> None:
-    """Until nothing is left of an incoming order, nobody is there within its limit, or the band ends it."""
+    """Until nothing is left of an incoming order, nobody is there within its limit, or the band interrupts trading."""
     book = state.books[order.symbol]
     while order.open_lots:
         other = counterparty(book, order, limit_ticks)
         if other is None:
             return
         if book.is_outside(other.queue_ticks):
-            if book.band_action:
-                _interrupt(state, order)
+            _interrupt(state, order)
             return
         if book.matching and other.queue == Queue.SEEN:
             _share(state, order, book.seen[other.side].at(other.queue_ticks))
@@ -250,9 +252,9 @@ def come_to_market(state: State, order: Order, queue: int, limit_ticks: int, ent
 def _is_barred(state: State, order: Order, limit_ticks: int) -> bool:
     """Whether an order must not rest, because it crosses one that stands outside a band of action 0."""
     book = state.books[order.symbol]
-    if book.band_action or not (book.band_low or book.band_high):
+    if not book.has_band():
         return False
-    return any(book.is_outside(price) for price in prices(book.trading(1 - order.side)[:2], limit_ticks))
+    return any(book.passes_over(price) for price in prices(book.trading(1 - order.side)[:2], limit_ticks))
 
 
 def _interrupt(state: State, order: Order) -> None:

@@ -19,8 +19,8 @@ from serl.exchange.records import (
     Rows,
     TimeInForce,
 )
-from tests.exchange.generate_orders import Wish, add_terms
-from tests.exchange.generate_states import Operation, operation
+from tests.exchange.generate_orders import Wish, add_terms, stand_across
+from tests.exchange.generate_states import Operation, band, operation
 
 SYMBOLS = 3
 OPERATOR = 0
@@ -45,6 +45,8 @@ class Profile:
     replace: float = 0.14
     rare: float = 0.01  # mass cancel, print, halt, resume; a tenth of it ends the day
     special: float = 0.0  # share of NEW with terms and other flags
+    across: float = 0.0  # share of `special` with a minimum and a price across the book
+    bands: float = 0.0  # share of `states` that sets a band around the mid
     states: float = 0.0  # phases, auctions, accounts, rules, time; each is taken back after some hundred commands
     limits: MarketLimits = LIMITS
 
@@ -68,6 +70,10 @@ PROFILES = {
     ),
     "far": Profile(
         2_000.0, 20.0, 30, 0.04, 0.005, 0.05, cancel=0.15, rare=0.001, limits=MarketLimits(window_ticks=128, participants_max=16)
+    ),
+    "bands": Profile(
+        12.0, 0.4, 12, 0.15, 0.01, 0.002, cancel=0.2, replace=0.08, rare=0.004, special=0.3, across=0.5, bands=0.85, states=0.03,
+        limits=MarketLimits(window_ticks=128, participants_max=16),
     ),
 }  # fmt: skip
 
@@ -135,7 +141,11 @@ class Generator:
         if which >= profile.states:  # two of three take something back
             made = self.due.pop(0)
         else:
-            made, *later = operation(self.random, symbol, PARTICIPANTS, int(self.mid[symbol]), profile.depth_ticks)
+            mid, near = int(self.mid[symbol]), profile.depth_ticks
+            if profile.bands and self.random.random() < profile.bands:
+                made, *later = band(self.random, symbol, mid, near)
+            else:
+                made, *later = operation(self.random, symbol, PARTICIPANTS, mid, near)
             self.due += later
         self.last_id[OPERATOR] += 1
         if made.kind == CommandKind.TIME:
@@ -154,7 +164,8 @@ class Generator:
         wish = Wish(
             row[9], row[5], row[4], row[10], row[11], row[0], self.profile.depth_ticks, int(self.mid[symbol]), own
         )  # fmt: skip
-        add_terms(wish, self.random)
+        across = self.profile.across and self.random.random() < self.profile.across
+        (stand_across if across else add_terms)(wish, self.random)
         if wish.flags & CommandFlag.MARKET:
             wish.price_ticks = 0
         flags = wish.flags | (CommandFlag.TERMS if wish.terms else 0)

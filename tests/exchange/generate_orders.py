@@ -51,6 +51,20 @@ def add_terms(wish: Wish, random: np.random.Generator) -> None:
         wish.terms[draw(0, len(Term) + 1)] = (-1, 0, 1, 2, wish.qty_lots + 1, 2**62)[draw(0, 5)]
 
 
+def stand_across(wish: Wish, random: np.random.Generator) -> None:
+    """Makes a plain order a conditional one, mostly too large to trade: it stands across the displayed book, outside the bands that are set there."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    wish.qty_lots *= draw(1, 12)
+    (_minimum, _all_or_none)[draw(0, 1)](wish, draw)
+    if wish.time_in_force == TimeInForce.IOC or wish.time_in_force == TimeInForce.FOK:
+        wish.time_in_force = int(TimeInForce.GTC)
+    away = draw(0, int(wish.near_ticks))
+    wish.price_ticks = max(1, wish.mid_ticks + (-away if wish.side else away))
+
+
 def _iceberg(wish: Wish, draw: Draw) -> None:
     wish.qty_lots *= 4
     wish.terms[Term.DISPLAY_LOTS] = draw(1, wish.qty_lots // 2)

@@ -53,6 +53,21 @@ def operation(
     return _rule(symbol, Rule(draw(0, int(Rule.MAKER_MICROTICKS))), draw, mid_ticks, int(near_ticks))
 
 
+def band(random: np.random.Generator, symbol: int, mid_ticks: int, near_ticks: float) -> list[Operation]:
+    """An edge of a band near the middle of the market, so that orders of both sides stand outside; or what happens there."""
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, max(low, high) + 1))
+
+    def made(rule: Rule, value: int) -> Operation:
+        return Operation(CommandKind.RULE, symbol, flags=rule, price_ticks=value)
+
+    if draw(0, 9) == 0:  # interruptions end
+        return [made(Rule.BAND_ACTION, 1), made(Rule.BAND_ACTION, 0), Operation(CommandKind.PHASE, symbol)]
+    rule, sign = ((Rule.BAND_LOW, -1), (Rule.BAND_HIGH, 1))[draw(0, 1)]
+    return [made(rule, mid_ticks + sign * draw(-2, int(near_ticks))), made(rule, 0)]
+
+
 def _account(participant: int, setting: Setting, draw: Draw, near_ticks: float) -> list[Operation]:
     values = {
         Setting.SELF_TRADE: draw(0, int(max(SelfTrade))),

@@ -184,6 +184,28 @@ class BothMarkets(RuleBasedStateMachine):
     def set_rule(self, symbol: int, which: int, value: int, start: int) -> None:
         self.send(CommandKind.RULE, OPERATOR, symbol=symbol, flags=which, price_ticks=value, order_id=start)
 
+    @rule(
+        who=traders,
+        symbol=symbols,
+        side=sides,
+        lots=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 30)),
+        across=st.integers(0, 3),
+        inside=st.integers(0, 3),
+        stays=st.booleans(),
+    )
+    def trade_behind_a_band(
+        self, who: int, symbol: int, side: int, lots: tuple[int, int, int], across: int, inside: int, stays: bool
+    ) -> None:
+        """A displayed order, an all-or-none one before it, a band between the two, and one that meets both."""
+        (sign, edge), (displayed, conditional, incoming) = ((-1, Rule.BAND_LOW) if side else (1, Rule.BAND_HIGH)), lots
+        price, flags = 1000 + sign * across, CommandFlag.ALL_OR_NONE
+        self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=displayed, price_ticks=1000)
+        self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=conditional, price_ticks=price, flags=flags)
+        self.send(CommandKind.RULE, OPERATOR, symbol=symbol, flags=edge, price_ticks=price - sign * inside)
+        self.send(CommandKind.NEW, who, symbol=symbol, side=1 - side, qty_lots=incoming, price_ticks=1000)
+        if not stays:
+            self.send(CommandKind.RULE, OPERATOR, symbol=symbol, flags=edge, price_ticks=0)
+
     @rule(who=traders, which=st.sampled_from(Setting), value=st.integers(0, 20))
     def set_account(self, who: int, which: int, value: int) -> None:
         self.send(CommandKind.ACCOUNT, OPERATOR, order_id=who, flags=which, price_ticks=value)

@@ -199,10 +199,7 @@ def wants_to_trade(state: State) -> bool:
         return False
     if incoming[TIME_IN_FORCE] == AT_CLOSE and incoming[ORIGIN] == FROM_NEW:
         return False
-    slot = counterparty(state, symbol, side, incoming[LIMIT], left)
-    if slot < 0:
-        return False
-    if state.symbols[symbol, BAND_ACTION] == 0 and not in_band(state, symbol, state.orders[slot].price_ticks):
+    if counterparty(state, symbol, side, incoming[LIMIT], left) < 0:
         return False
     due = left if incoming[TIME_IN_FORCE] == FOK else min(incoming[MIN], left)
     if due == 0:
@@ -262,11 +259,19 @@ def barred(state: State) -> bool:
     incoming = state.incoming
     symbol, side = incoming[SYMBOL], incoming[SIDE]
     queue, price = home(state)
-    if queue > CONDITIONAL or phase_of(state, symbol) != CONTINUOUS or state.symbols[symbol, BAND_ACTION] != 0:
+    if queue > CONDITIONAL or phase_of(state, symbol) != CONTINUOUS:
+        return False
+    return crosses_outside(state, symbol, side, price)
+
+
+@inner
+def crosses_outside(state: State, symbol: int, side: int, limit: int) -> bool:
+    """Whether a limit crosses an order of SEEN or HIDDEN that stands outside a band of action 0."""
+    if state.symbols[symbol, BAND_ACTION] != 0:
         return False
     hidden_book = HIDDEN_QUEUE * state.halted.size + symbol
-    return _crosses_outside(state, symbol, symbol, side, price) or _crosses_outside(
-        state, symbol, hidden_book, side, price
+    return _crosses_outside(state, symbol, symbol, side, limit) or _crosses_outside(
+        state, symbol, hidden_book, side, limit
     )
 
 
@@ -359,10 +364,9 @@ def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
         if slot < 0:
             break
         if not in_band(state, symbol, state.orders[slot].price_ticks):
-            if state.symbols[symbol, BAND_ACTION] != 0:
-                if not pegs_room(state, symbol):
-                    return count, GROW
-                count = interrupt(state, row, events, count)
+            if not pegs_room(state, symbol):
+                return count, GROW
+            count = interrupt(state, row, events, count)
             break
         if not far_room(state, symbol):
             return count, GROW

@@ -52,6 +52,7 @@ from serl.exchange.kernel.state import (
     State,
 )  # fmt: skip
 from serl.exchange.records import (
+    BAND_ACTION,
     BAND_HIGH,
     BAND_LOW,
     HIGH_TICKS,
@@ -86,6 +87,30 @@ def in_band(state: State, symbol: int, price: int) -> bool:
 
 
 @inlined
+def _first_price(state: State, symbol: int, book: int, side: int) -> int:
+    """The best price of a queue's side that a band of action 0 does not pass over, 0 if there is none."""
+    known, price = state.symbols[symbol], state.best[book, side]
+    if known[BAND_ACTION] != 0:
+        return price
+    if side == BID:
+        edge = known[BAND_HIGH]
+        return next_price(state, book, side, edge + 1) if edge != 0 and price > edge else price
+    edge = known[BAND_LOW]
+    return next_price(state, book, side, edge - 1) if price != 0 and price < edge else price
+
+
+@inlined
+def _reach(state: State, symbol: int, side: int, limit: int) -> int:
+    """How far an incoming order goes: to its limit, but not beyond a band of action 0."""
+    known = state.symbols[symbol]
+    if known[BAND_ACTION] != 0:
+        return limit
+    if side == BID:
+        return limit if known[BAND_HIGH] == 0 else min(limit, known[BAND_HIGH])
+    return max(limit, known[BAND_LOW])
+
+
+@inlined
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
     position = state.balances[participant, symbol, POSITION]
@@ -105,7 +130,7 @@ def not_reducing(state: State, slot: int) -> bool:
 def _conditional(state: State, symbol: int, side: int, limit: int, left: int, before: int) -> int:
     """The first order of CONDITIONAL that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
     book, other = CONDITIONAL * state.halted.size + symbol, 1 - side
-    price = state.best[book, other]
+    price = _first_price(state, symbol, book, other)
     while crosses(side, limit, price) and better(other, price, before):
         slot = first_slot(state, book, other, price)
         while slot >= 0:
@@ -119,9 +144,13 @@ def _conditional(state: State, symbol: int, side: int, limit: int, left: int, be
 
 @inner
 def counterparty(state: State, symbol: int, side: int, limit: int, left: int) -> int:
-    """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over)."""
+    """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over).
+
+    Outside a band of action 1 it is the one that interrupts trading.
+    """
     other, hidden_book = 1 - side, HIDDEN_QUEUE * state.halted.size + symbol
-    seen, hidden = state.best[symbol, other], state.best[hidden_book, other]
+    limit = _reach(state, symbol, side, limit)
+    seen, hidden = _first_price(state, symbol, symbol, other), _first_price(state, symbol, hidden_book, other)
     price = hidden if better(other, hidden, seen) else seen
     if not crosses(side, limit, price):
         price = 0
@@ -180,10 +209,11 @@ def obtainable(
     """How many of `wanted` lots an incoming order could trade at once. O(orders it would meet)."""
     count, other, left = state.halted.size, 1 - side, wanted
     hidden_book, conditional_book = HIDDEN_QUEUE * count + symbol, CONDITIONAL * count + symbol
+    limit = _reach(state, symbol, side, limit)
     seen, hidden, conditional = (
-        state.best[symbol, other],
-        state.best[hidden_book, other],
-        state.best[conditional_book, other],
+        _first_price(state, symbol, symbol, other),
+        _first_price(state, symbol, hidden_book, other),
+        _first_price(state, symbol, conditional_book, other),
     )
     done = False
     while left > 0 and not done:

@@ -57,7 +57,7 @@ from serl.exchange.kernel.rulebook.incoming import (
     take_up,
     wants_to_trade,
 )
-from serl.exchange.kernel.rulebook.meeting import counterparty, in_band
+from serl.exchange.kernel.rulebook.meeting import counterparty
 from serl.exchange.kernel.rulebook.orders import limit_of, make_special, mark, open_of
 from serl.exchange.kernel.rulebook.room import far_room, is_full
 from serl.exchange.kernel.rulebook.telling import cancel, take_off, tell, veil
@@ -89,10 +89,7 @@ from serl.exchange.kernel.state import (
     TRAIL,
     State,
 )  # fmt: skip
-from serl.exchange.records import (
-    ACCOUNT_SELF_TRADE,
-    BAND_ACTION,
-)  # fmt: skip
+from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 
 @inner
@@ -171,10 +168,7 @@ def _crosses(state: State, symbol: int, side: int, price: int, left: int) -> boo
     """Whether a post-only order at a new price would trade."""
     if phase_of(state, symbol) != CONTINUOUS:
         return False
-    slot = counterparty(state, symbol, side, price, left)
-    return slot >= 0 and (
-        state.symbols[symbol, BAND_ACTION] != 0 or in_band(state, symbol, state.orders[slot].price_ticks)
-    )
+    return counterparty(state, symbol, side, price, left) >= 0
 
 
 @inner

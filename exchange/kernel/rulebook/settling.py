@@ -24,6 +24,7 @@ from serl.exchange.kernel.rulebook.incoming import (
     ROOM,
     begin,
     cancel_unplaced,
+    crosses_outside,
     go_on,
     phase_of,
     take_up,
@@ -108,7 +109,10 @@ def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> t
         if price != order.price_ticks if order.queue == HIDDEN_QUEUE else price != 0:
             if not far_room(state, symbol):
                 return count, NO_MEMORY
-            if price != 0 and counterparty(state, symbol, side, price, order.open_lots) >= 0:
+            if price != 0 and (
+                counterparty(state, symbol, side, price, order.open_lots) >= 0
+                or crosses_outside(state, symbol, side, price)
+            ):
                 take_up(state, slot)
                 begin(state)
                 return count, COMES

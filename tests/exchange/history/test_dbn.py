@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from serl.exchange.history.day import Day
 from serl.exchange.history.dbn import (
@@ -18,6 +19,7 @@ from serl.exchange.history.dbn import (
     FLAGS,
     LAST,
     MODIFY,
+    NO_PRICE,
     ORDER,
     PRICE,
     SIDE,
@@ -28,6 +30,7 @@ from serl.exchange.history.dbn import (
 from serl.exchange.history.errors import DbnError, SourceError
 from serl.exchange.history.importing import import_day
 from serl.exchange.history.source import Options
+from serl.exchange.records import TimeInForce
 from serl.extras import MissingPackageError
 from tests.exchange.history.sample import told
 from tests.exchange.history.samples import Levels, best, played, sample, top
@@ -85,11 +88,17 @@ FIRST: Record = ("A", "B", 5, 100, 10)
             [("F", "B", 5, 100, 13), ("M", "B", 5, 100, 10)],
             [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], [("NEW", 0, 0, 10, 100)]], {"fills_beyond_shown": 1},
         ),
-        ([("F", "B", 5, 101, 4)], [[("REDUCE", 1, 0, 4, 100), ("PRINT", 0, 0, 4, 101)]], {"fills_other_price": 1}),
+        (
+            [("F", "B", 5, 101, 4), ("C", "B", 5, 100, 4)],
+            [[("PRINT", 0, 0, 4, 101)], [("REDUCE", 1, 0, 4, 100)]], {"fills_other_price": 1},
+        ),
         ([("F", "A", 9, 101, 4)], [[("PRINT", 0, 1, 4, 101)]], {"fills_unknown": 1}),
         (
-            [("A", "A", 6, 99, 4), ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("F", "N", 6, 100, 4), ("C", "A", 6, 99, 4)],
-            [[], [("PRINT", 0, 0, 4, 100)], [("REDUCE", 1, 0, 4, 100)], [], []], {"orders_held": 1, "auction_fills": 2},
+            [
+                ("A", "A", 6, 99, 4), ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("F", "N", 6, 100, 4), ("C", "B", 5, 100, 4),
+                ("C", "A", 6, 99, 4),
+            ],
+            [[], [("PRINT", 0, 0, 4, 100)], [], [], [("REDUCE", 1, 0, 4, 100)], []], {"orders_held": 1, "auction_fills": 2},
         ),
         ([("A", "A", 6, 99, 4), ("C", "B", 5, 100, 10)], [[], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 1, 4, 99)]], {"orders_held": 1}),
         ([("R", "N", 0, 0, 0), ("A", "B", 5, 90, 1)], [[("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 0, 1, 90)]], {"clears": 1}),
@@ -102,13 +111,129 @@ def test_records(records: list[Record], commands: list[Any], counts: dict[str, i
     assert counts.items() <= day.reference.counts.items()
 
 
+FILL_4, TRADE_4 = ("F", "B", 5, 100, 4), ("NEW", 0, 1, 4, 100)
+
+
+@pytest.mark.parametrize(
+    ("records", "commands", "left"),
+    [
+        ([FILL_4, ("C", "B", 5, 100, 4)], [[TRADE_4], []], 6),
+        ([FILL_4, ("M", "B", 5, 100, 6)], [[TRADE_4], []], 6),
+        ([FILL_4, ("C", "B", 5, 100, 4), ("C", "B", 5, 100, 1)], [[TRADE_4], [], [("REDUCE", 1, 0, 1, 100)]], 5),
+        ([FILL_4, ("M", "B", 5, 100, 6), ("C", "B", 5, 100, 1)], [[TRADE_4], [], [("REDUCE", 1, 0, 1, 100)]], 5),
+        ([FILL_4, ("C", "B", 5, 100, 6)], [[TRADE_4], [("REDUCE", 1, 0, 2, 100)]], 4),
+        ([FILL_4, ("M", "B", 5, 100, 3)], [[TRADE_4], [("REDUCE", 1, 0, 3, 100)]], 3),
+        ([FILL_4, ("C", "B", 5, 100, 10)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100)]], 0),
+        ([FILL_4, ("M", "B", 5, 99, 6)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 6, 99)]], 6),
+        ([FILL_4, ("M", "B", 5, 100, 10)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 10, 100)]], 10),
+        ([FILL_4, ("C", "B", 5, 100, 2), ("C", "B", 5, 100, 2)], [[TRADE_4], [], []], 6),
+        ([FILL_4, FILL_4, ("C", "B", 5, 100, 8)], [[TRADE_4], [TRADE_4], []], 2),
+        ([FILL_4, FILL_4, ("M", "B", 5, 100, 2)], [[TRADE_4], [TRADE_4], []], 2),
+        ([FILL_4, ("C", "B", 5, 100, 4), FILL_4, ("C", "B", 5, 100, 4)], [[TRADE_4], [], [TRADE_4], []], 2),
+        ([("F", "B", 5, 100, 10), ("C", "B", 5, 100, 4), ("C", "B", 5, 100, 6)], [[("NEW", 0, 1, 10, 100)], [], []], 0),
+        ([("F", "B", 5, 100, 13), ("C", "B", 5, 100, 10)], [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], []], 0),
+    ],
+)  # fmt: skip
+def test_a_fill_is_taken_off_once(records: list[Record], commands: list[Any], left: int, tmp_path: Path) -> None:
+    """The book changes by C and M alone: a trade has taken those lots before, so they find it done. In one event, or in several."""
+    for last in (LAST, 0):
+        flags = dict.fromkeys(range(1, len(records)), last)
+        day = imported(tmp_path, FIRST, *records, flags=flags)
+        assert [told(day, row) for row in range(1, 1 + len(records))] == commands
+        (market,) = played(day, [len(records)])
+        assert sum(top(market, 9)[0].values()) == left
+        counts = day.reference.counts
+        assert counts["cancels_unknown"] == counts["missing_lots"] == counts["executions_unfilled"] == 0
+
+
+def test_the_fills_of_an_auction_change_nothing_by_themselves(tmp_path: Path) -> None:
+    day = imported(tmp_path, FIRST, ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("M", "B", 5, 100, 6))
+    assert [told(day, row) for row in (1, 2, 3)] == [[("PRINT", 0, 0, 4, 100)], [], [("REDUCE", 1, 0, 4, 100)]]
+
+
 def test_a_fill_behind_better_orders_takes_its_own(tmp_path: Path) -> None:
     """An IOC order would take the better one, whose cancel comes later in the same event."""
-    day = imported(tmp_path, FIRST, ("A", "B", 6, 101, 1), ("F", "B", 5, 100, 4), ("C", "B", 6, 101, 1), flags={2: 0})
-    assert told(day, 2) == [("REDUCE", 1, 0, 4, 100), ("PRINT", 0, 0, 4, 100)] and told(day, 3) == [
-        ("CANCEL", 2, 0, 0, 101)
-    ]
+    records = (("A", "B", 6, 101, 1), FILL_4, ("C", "B", 6, 101, 1), ("C", "B", 5, 100, 4))
+    day = imported(tmp_path, FIRST, *records, flags={2: 0, 3: 0})
+    assert [told(day, row) for row in (2, 3, 4)] == [
+        [("PRINT", 0, 0, 4, 100)], [("CANCEL", 2, 0, 0, 101)], [("REDUCE", 1, 0, 4, 100)]
+    ]  # fmt: skip
     assert day.reference.counts["executions_behind_best"] == 1
+
+
+def test_a_record_without_an_action_can_end_an_event(tmp_path: Path) -> None:
+    """An order that was held enters at the end of the event in which it crosses no more."""
+    records = (("A", "A", 6, 99, 4), ("C", "B", 5, 100, 10), ("N", "N", 0, 0, 0))
+    day = imported(tmp_path, FIRST, *records, flags={2: 0})
+    assert [told(day, row) for row in (1, 2, 3)] == [[], [("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 1, 4, 99)]]
+
+
+def sweeps(seed: int, events: int) -> tuple[list[Record], dict[int, int]]:
+    """(records, flags) of orders that come and go, and of aggressors that trade by price and time, told in all the ways there are."""
+    random = np.random.default_rng(seed)
+    book: list[list[Any]] = []  # side, order_id, ticks, size by time
+    records: list[Record] = []
+    flags: dict[int, int] = {}
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, high + 1))
+
+    def rest(order_id: int) -> None:
+        side = "BA"[draw(0, 1)]
+        book.append([side, order_id, 100 - draw(1, 5) if side == "B" else 100 + draw(1, 5), draw(1, 9)])
+        records.append(("A", *book[-1]))
+
+    def cancel(order: list[Any]) -> None:
+        lots = draw(1, order[3])
+        records.append(("C", *order[:3], lots))
+        order[3] -= lots
+
+    def sweep() -> None:
+        side = "BA"[draw(0, 1)]
+        queue = sorted((o for o in book if o[0] == side), key=lambda o: o[2] if side == "A" else -o[2])
+        lots, after = draw(1, 20), []
+        records.append(("T", "A" if side == "B" else "B", 0, 100, lots))
+        for order in queue:
+            fills = [min(lots, order[3])]
+            if draw(0, 2) == 0 and fills[0] > 1:
+                fills = [1, fills[0] - 1]
+            for lot in filter(None, fills):
+                records.append(("F", *order[:3], lot))
+            lots -= sum(fills)
+            order[3] -= sum(fills)
+            told = draw(0, 2) if order[3] else 0
+            if sum(fills):
+                after += (
+                    [("M", *order)]
+                    if told == 2
+                    else [("C", *order[:3], lot) for lot in ([sum(fills)] if told else fills)]
+                )
+        records.extend(after)
+
+    for number in range(1, events):
+        if len(book) < 6 or draw(0, 2) == 0:
+            rest(number)
+        elif draw(0, 2) == 0:
+            cancel(book[draw(0, len(book) - 1)])
+        else:
+            start = len(records)
+            sweep()
+            flags |= dict.fromkeys(range(start, len(records) - 1), 0)
+        book = [order for order in book if order[3]]
+    return records, flags
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fills_in_all_their_forms_leave_the_book_of_a_plain_reading(seed: int, tmp_path: Path) -> None:
+    records, flags = sweeps(seed, 400)
+    day = imported(tmp_path, *records, flags=flags)
+    rows, books = plain_reading(read_all(tmp_path / "a.dbn"), every=1)
+    assert [list(top(market, 10)) for market in played(day, rows)] == books
+    counts = day.reference.counts
+    wrong = ("missing_lots", "cancels_unknown", "fills_unknown", "executions_other_head", "executions_unfilled")
+    assert counts["executions"] > 200 and not any(counts[name] for name in wrong)
+    trades = day.commands[day.commands["time_in_force"] == TimeInForce.IOC]
+    assert int(trades["qty_lots"].sum()) == sum(size for action, *_, size in records if action == "F")
 
 
 def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
@@ -151,10 +276,12 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         imported(tmp_path, FIRST)
 
 
-def test_the_sample_has_the_book_of_every_event() -> None:
-    """Ten levels after every tenth event in which the source's book is not crossed (a call phase)."""
-    path = sample("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst")
-    records = np.concatenate([part for _, part in read_records(path)])
+def read_all(path: Path) -> NDArray[np.int64]:
+    return np.concatenate([part for _, part in read_records(path)])
+
+
+def plain_reading(records: NDArray[np.int64], every: int) -> tuple[list[int], list[list[Levels]]]:
+    """(rows, the ten best levels of both sides) at the ends of events in which the book is not crossed, by A, C and M alone."""
     orders: dict[int, tuple[int, int, int]] = {}
     book: tuple[Levels, Levels] = ({}, {})
     rows: list[int] = []
@@ -169,13 +296,23 @@ def test_the_sample_has_the_book_of_every_event() -> None:
         name, action = record[ORDER], record[ACTION]
         if name in orders and action in (ADD, MODIFY, CANCEL):
             side, ticks, lots = orders.pop(name)
-            change(side, ticks, -lots)
+            gone = min(lots, record[SIZE]) if action == CANCEL else lots
+            change(side, ticks, -gone)
+            if gone < lots:
+                orders[name] = side, ticks, lots - gone
         if action in (ADD, MODIFY):
             orders[name] = (0 if record[SIDE] == BID else 1, record[PRICE] // 250_000_000, record[SIZE])
             change(*orders[name])
-        if record[FLAGS] & LAST and row % 10 == 0 and max(book[0]) < min(book[1]):
+        if record[FLAGS] & LAST and row % every == 0 and max(book[0], default=0) < min(book[1], default=NO_PRICE):
             rows.append(row)
             books.append([best(book[side], side, 10) for side in range(2)])
+    return rows, books
+
+
+def test_the_sample_has_the_book_of_every_event() -> None:
+    """Ten levels after every tenth event in which the source's book is not crossed (a call phase)."""
+    path = sample("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst")
+    rows, books = plain_reading(read_all(path), every=10)
     assert len(rows) > 4_000
     day = import_day(path)
     assert day.reference.symbols[0].tick_size == "0.25"
