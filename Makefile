@@ -7,12 +7,17 @@ DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: test lint compile demo bench docs clean
+.PHONY: test test-long lint compile demo bench docs clean
 
 # what is compiled once beside the checks is not compiled by each of the tests' processes for itself
 test: $(DEV)
 	$(MAKE) --no-print-directory -j2 lint compile
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# before a release: everything, ten million generated commands among it
+test-long: $(DEV)
+	$(MAKE) --no-print-directory -j2 lint compile
+	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 $(BIN)/python -m pytest -m "long or not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
 	$(BIN)/ruff check .

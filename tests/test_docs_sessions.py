@@ -31,6 +31,11 @@ NEEDED = {
 """Of the extras, by commands."""
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
 """Pages that look at what another has made: they are followed after it, in the same folder."""
+LONG = {
+    "calibration.md", "dashboard.md", "execution.md", "results.md", "traders.md",
+    "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
+}  # fmt: skip
+"""Pages that take half a minute or more: `make test-long` follows them."""
 CONSOLE = {os.path.relpath(page, DOCS): blocks(str(page), "console") for page in PAGES}
 RUN = {
     page: [block for part in (page, *(late for late in AFTER if AFTER[late] == page)) for block in CONSOLE[part] if not block.unrun]
@@ -55,7 +60,9 @@ def test_every_console_block_is_run_or_has_a_reason() -> None:
     assert sum(map(len, RUN.values())) + len(left) == sum(map(len, CONSOLE.values()))
 
 
-@pytest.mark.parametrize("page", [page for page, found in RUN.items() if found])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page, found in RUN.items() if found]
+)
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     """Of runs of the researcher at several endpoints one goes to its end; the budget of the others (--tokens 1) ends them before they ask."""
     text = "".join(block.less + block.text for block in RUN[page])

@@ -60,6 +60,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert lots >= 2500
 
 
+@pytest.mark.long
 def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine without a network."""
     monkeypatch.setenv("SERL_MODELS", str(tmp_path / "models"))
@@ -94,6 +95,7 @@ def _time_after(watcher: Watcher, seconds: float) -> int:
     return watcher.time_ns
 
 
+@pytest.mark.long
 def test_the_market_waits_for_the_research_and_for_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

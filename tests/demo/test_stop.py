@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,26 +99,35 @@ def researcher_says(demo: Demo, words: str) -> bool:
     return log.exists() and words in log.read_text()
 
 
-@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["parent", "group"])
-@pytest.mark.parametrize(
-    ("stage", "options"),
-    [
-        (signals_are_caught, FULL_SPEED),
-        (exchange_is_starting, FULL_SPEED),
-        (exchange_is_up, FULL_SPEED),
-        (replay_runs, SLOWLY),
-        (report_is_written, FULL_SPEED),
-        (exchange_is_starting, WHOLE),
-        (traders_start, WHOLE),
-        (order_is_worked, WHOLE),
-    ],
-)
+PARENT, GROUP = pytest.param(os.kill, id="parent"), pytest.param(os.killpg, id="group")
+STAGES = [
+    (signals_are_caught, FULL_SPEED, PARENT),
+    (exchange_is_starting, FULL_SPEED, GROUP),
+    (exchange_is_up, FULL_SPEED, PARENT),
+    (replay_runs, SLOWLY, GROUP),
+    (report_is_written, FULL_SPEED, PARENT),
+    (exchange_is_starting, WHOLE, PARENT),
+    (traders_start, WHOLE, GROUP),
+    (order_is_worked, WHOLE, GROUP),
+]
+"""Each stage with one way to send the signal; `make test-long` has both ways at every stage."""
+
+
+def both_ways() -> Iterator[Any]:
+    for stage, options, quick in STAGES:
+        for way in (PARENT, GROUP):
+            marks = () if way is quick else (pytest.mark.long,)
+            yield pytest.param(stage, options, *way.values, marks=marks, id=f"{stage.__name__}-{options[0]}-{way.id}")
+
+
+@pytest.mark.parametrize(("stage", "options", "send"), both_ways())
 def test_ctrl_c_ends_the_demo_and_all_it_started(
     stage: Callable[[Demo], bool], options: tuple[str, ...], send: Callable[[int, int], None], tmp_path: Path
 ) -> None:
     stop_at(Demo(tmp_path, options), stage, send, signal.SIGINT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("stage", "send"), [(model_proposes, os.kill), (candidates_are_trained, os.killpg)])
 def test_ctrl_c_ends_the_researcher_too(
     stage: Callable[[Demo], bool], send: Callable[[int, int], None], tmp_path: Path

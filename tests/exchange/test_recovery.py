@@ -17,7 +17,6 @@ from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind
 from serl.exchange.wire import Kind
 from tests.served import Raw, Served, launch
 
-KILLS = 20
 OPTIONS = ("--symbols", "A,B")
 
 
@@ -37,14 +36,15 @@ def journaled(folder: Path) -> Rows:
     return rows[rows["sequence"] > 0]
 
 
-def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
+def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(7)
     journal = tmp_path / "journal"
     config = tmp_path / "exchange.yaml"
     config.write_text("journal: {segment_rows: 8192}\n")
     seen: list[tuple[int, int, int]] = []  # report, kind, command id of every event that reached us
     acknowledged = last_report = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         served = launch(*OPTIONS, "--journal", str(journal), "--config", str(config))
         client = connect(served.endpoint, "load", rows=True)
         client.close()

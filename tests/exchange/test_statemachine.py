@@ -1,5 +1,6 @@
 """A hypothesis machine over both markets: few prices, few orders, every step compared. Failures shrink to a few commands."""
 
+import os
 from collections import Counter
 
 import numpy as np
@@ -260,5 +261,6 @@ class BothMarkets(RuleBasedStateMachine):
             market.validate()
 
 
-BothMarkets.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+EXAMPLES = int(os.environ.get("SERL_STATE_MACHINE_EXAMPLES", "60"))
+BothMarkets.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=40, deadline=None)
 TestBothMarkets = BothMarkets.TestCase

@@ -33,6 +33,7 @@ def test_the_page_on_the_outer_loop_runs(
     assert (tmp_path / "runs" / "random" / "run.db").exists()
 
 
+@pytest.mark.long
 def test_the_page_on_the_inner_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With less training."""
     monkeypatch.chdir(tmp_path)

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["GOOG_2012-06-21_10", "AMZN_2012-06-21_5"])
 def test_the_afternoon_is_nearer_than_zero_intelligence_makes_it(name: str, tmp_path: Path) -> None:
     day = import_day(FOLDER / f"LOBSTER_SampleFile_{name}.zip")

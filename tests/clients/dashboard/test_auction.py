@@ -36,8 +36,15 @@ def middle(looked: Looked) -> list[str]:
     return [text for text in looked.page.locator("#ladder .middle span").all_inner_texts() if text]
 
 
-@pytest.mark.parametrize("scheme", ["dark", "light"])
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [
+        (390, 844, "dark"),
+        pytest.param(390, 844, "light", marks=pytest.mark.long),
+        pytest.param(1440, 900, "dark", marks=pytest.mark.long),
+        (1440, 900, "light"),
+    ],
+)
 def test_an_opening_auction(
     opened: Any, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:

@@ -19,7 +19,6 @@ from serl.researcher.modules.example import Form, example
 from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=400)
-FORMS: tuple[Form, ...] = ("spec", "code")
 
 
 def of(form: Form, *kinds: Kind) -> Candidate:
@@ -36,7 +35,7 @@ def done(result: Result) -> Result:
 
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [pytest.param("spec", marks=pytest.mark.long), "code"])
 def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> None:
     result = done(inner.evaluate(of(form, *Kind), settings, BUDGET, tmp_path))
     assert result.policy is not None
@@ -77,6 +76,7 @@ def test_halving_stops_the_worse_and_nothing_is_done_twice(
     assert inner.evaluate_many(candidates, halved, BUDGET, tmp_path, 2) == results
 
 
+@pytest.mark.long
 def test_a_kill_between_rungs_costs_no_rung(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

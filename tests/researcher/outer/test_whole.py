@@ -87,6 +87,7 @@ POINTS: dict[str, tuple[type, str]] = {
 """What was done last."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
