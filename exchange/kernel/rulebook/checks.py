@@ -58,8 +58,9 @@ from serl.exchange.kernel.names import (
     TERMED,
 )
 from serl.exchange.kernel.rulebook.auction import collects
+from serl.exchange.kernel.rulebook.band import in_band
 from serl.exchange.kernel.rulebook.incoming import phase_of
-from serl.exchange.kernel.rulebook.meeting import in_band, reducing_lots
+from serl.exchange.kernel.rulebook.meeting import reducing_lots
 from serl.exchange.kernel.rulebook.orders import open_of
 from serl.exchange.kernel.rulebook.pricing import collar_limit
 from serl.exchange.kernel.rulebook.room import is_full

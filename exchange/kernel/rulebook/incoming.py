@@ -37,7 +37,8 @@ from serl.exchange.kernel.names import (
     VOLATILITY,
     WAITING,
 )
-from serl.exchange.kernel.rulebook.meeting import counterparty, in_band, meet, obtainable, taker_not_reducing
+from serl.exchange.kernel.rulebook.band import in_band
+from serl.exchange.kernel.rulebook.meeting import counterparty, meet, obtainable, taker_not_reducing
 from serl.exchange.kernel.rulebook.orders import (
     drop,
     enlist,

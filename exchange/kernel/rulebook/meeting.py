@@ -26,6 +26,7 @@ from serl.exchange.kernel.names import (
     RESTING,
     SEEN,
 )
+from serl.exchange.kernel.rulebook.band import first_price, in_band, reach
 from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
 from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, take_off, tell, unlink_pair, veil
 from serl.exchange.kernel.state import (
@@ -52,9 +53,6 @@ from serl.exchange.kernel.state import (
     State,
 )  # fmt: skip
 from serl.exchange.records import (
-    BAND_ACTION,
-    BAND_HIGH,
-    BAND_LOW,
     HIGH_TICKS,
     LAST_TICKS,
     LOW_TICKS,
@@ -80,37 +78,6 @@ def better(side: Any, one: Any, other: Any) -> Any:
 
 
 @inlined
-def in_band(state: State, symbol: int, price: int) -> bool:
-    """Whether the symbol may trade at a price."""
-    known = state.symbols[symbol]
-    return price >= known[BAND_LOW] and (known[BAND_HIGH] == 0 or price <= known[BAND_HIGH])
-
-
-@inlined
-def _first_price(state: State, symbol: int, book: int, side: int) -> int:
-    """The best price of a queue's side that a band of action 0 does not pass over, 0 if there is none."""
-    known, price = state.symbols[symbol], state.best[book, side]
-    if known[BAND_ACTION] != 0:
-        return price
-    if side == BID:
-        edge = known[BAND_HIGH]
-        return next_price(state, book, side, edge + 1) if edge != 0 and price > edge else price
-    edge = known[BAND_LOW]
-    return next_price(state, book, side, edge - 1) if price != 0 and price < edge else price
-
-
-@inlined
-def _reach(state: State, symbol: int, side: int, limit: int) -> int:
-    """How far an incoming order goes: to its limit, but not beyond a band of action 0."""
-    known = state.symbols[symbol]
-    if known[BAND_ACTION] != 0:
-        return limit
-    if side == BID:
-        return limit if known[BAND_HIGH] == 0 else min(limit, known[BAND_HIGH])
-    return max(limit, known[BAND_LOW])
-
-
-@inlined
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
     position = state.balances[participant, symbol, POSITION]
@@ -130,7 +97,7 @@ def not_reducing(state: State, slot: int) -> bool:
 def _conditional(state: State, symbol: int, side: int, limit: int, left: int, before: int) -> int:
     """The first order of CONDITIONAL that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
     book, other = CONDITIONAL * state.halted.size + symbol, 1 - side
-    price = _first_price(state, symbol, book, other)
+    price = first_price(state, symbol, book, other)
     while crosses(side, limit, price) and better(other, price, before):
         slot = first_slot(state, book, other, price)
         while slot >= 0:
@@ -149,8 +116,8 @@ def counterparty(state: State, symbol: int, side: int, limit: int, left: int) ->
     Outside a band of action 1 it is the one that interrupts trading.
     """
     other, hidden_book = 1 - side, HIDDEN_QUEUE * state.halted.size + symbol
-    limit = _reach(state, symbol, side, limit)
-    seen, hidden = _first_price(state, symbol, symbol, other), _first_price(state, symbol, hidden_book, other)
+    limit = reach(state, symbol, side, limit)
+    seen, hidden = first_price(state, symbol, symbol, other), first_price(state, symbol, hidden_book, other)
     price = hidden if better(other, hidden, seen) else seen
     if not crosses(side, limit, price):
         price = 0
@@ -209,11 +176,11 @@ def obtainable(
     """How many of `wanted` lots an incoming order could trade at once. O(orders it would meet)."""
     count, other, left = state.halted.size, 1 - side, wanted
     hidden_book, conditional_book = HIDDEN_QUEUE * count + symbol, CONDITIONAL * count + symbol
-    limit = _reach(state, symbol, side, limit)
+    limit = reach(state, symbol, side, limit)
     seen, hidden, conditional = (
-        _first_price(state, symbol, symbol, other),
-        _first_price(state, symbol, hidden_book, other),
-        _first_price(state, symbol, conditional_book, other),
+        first_price(state, symbol, symbol, other),
+        first_price(state, symbol, hidden_book, other),
+        first_price(state, symbol, conditional_book, other),
     )
     done = False
     while left > 0 and not done:
