@@ -61,7 +61,8 @@ def test_every_console_block_is_run_or_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page, found in RUN.items() if found]
+    "page",
+    [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page, found in RUN.items() if found],
 )
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     """Of runs of the researcher at several endpoints one goes to its end; the budget of the others (--tokens 1) ends them before they ask."""

@@ -82,9 +82,7 @@ def hour() -> tuple[PopulationConfig, int, str, int]:
     return population, until_ns, tape_hash(rows), len(rows)
 
 
-@pytest.mark.parametrize(
-    "hosts", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(4, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("hosts", [pytest.param(1, marks=pytest.mark.long), 2, pytest.param(4, marks=pytest.mark.long)])
 def test_an_hour_in_lockstep_is_the_hour_in_process(
     hosts: int, hour: tuple[PopulationConfig, int, str, int], tmp_path: Path
 ) -> None:
