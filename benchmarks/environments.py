@@ -20,9 +20,9 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.traders.population import load_population
-from serl.exchange.history.day import Day
-from serl.exchange.history.generate import generate_day
-from serl.exchange.history.importing import import_day
+from serl.history.day import Day
+from serl.history.generate import generate_day
+from serl.history.importing import import_day
 
 DAYS, BARS, STATIC, BOOKS, MARKETS, SEEDS = 1000, 390, 4096, 64, 64, 16
 OPEN_NS, MINUTE_NS = 34_200 * SECOND_NS, 60 * SECOND_NS

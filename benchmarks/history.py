@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.compiling import compiled, int64
-from serl.exchange.history.generate import generate_day
-from serl.exchange.history.importing import import_file
-from serl.exchange.history.itch.messages import STOCK_AT, offset, read_int, write_int
-from serl.exchange.history.itch.writer import write_itch
+from serl.history.generate import generate_day
+from serl.history.importing import import_file
+from serl.history.itch.messages import STOCK_AT, offset, read_int, write_int
+from serl.history.itch.writer import write_itch
 
 MESSAGES = 10_000_000
 RATE = 24.0

@@ -19,7 +19,7 @@ HOSTS, MINUTES, SEED = 2, 60, 1
 
 def run() -> dict[str, float]:
     """Speed of the first hour of RMSC04 (1,116 traders), starting the hosts included, and whether the tapes are equal."""
-    from tests.served import start_exchange
+    from tests.server_fixture import start_exchange
 
     population = load_population("rmsc04")
     until_ns = population.open_ns + MINUTES * 60 * SECOND_NS

@@ -5,8 +5,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.evaluate import evaluate
 from serl.researcher.inner.score import course

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from serl.clients.replay import Replayer
-from serl.exchange.history.lobster import read_lobster
-from serl.exchange.history.lobster_day import book_view, lobster_day
-from serl.exchange.history.verify import market_of, verify
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.wire import Kind
-from tests.served import start_exchange
+from serl.history.lobster import read_lobster
+from serl.history.lobster_day import book_view, lobster_day
+from serl.history.verify import market_of, verify
+from tests.server_fixture import start_exchange
 
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "lobster"
 SAMPLES = {

@@ -16,7 +16,7 @@ STARTS, IMPORTS = 20, 3
 
 def _verdicts(source: str, count: int) -> list[Any]:
     with work_folder() as folder:
-        job = Job("serl.researcher.sandbox.inside:execute", {"source": source})
+        job = Job("serl.researcher.sandbox.entrypoints:execute", {"source": source})
         return [run(job, folder) for _ in range(count)]
 
 

@@ -180,7 +180,7 @@ def _latency(endpoint: str, ping_endpoint: str) -> dict[str, float]:
 
 def run() -> dict[str, float]:
     """All figures of the served exchange; medians over rounds."""
-    from tests.served import free_endpoint
+    from tests.server_fixture import free_endpoint
 
     figures: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="serl-bench-") as folder:

@@ -8,8 +8,8 @@ import zmq
 import zmq.asyncio
 
 from serl.clients.book import L2Book, L3Book, Level
+from serl.clients.core import Steps, Words
 from serl.clients.session import Grant, Instrument, Order, Report, Session
-from serl.clients.words import Steps, Words
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 

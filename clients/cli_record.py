@@ -12,7 +12,7 @@ import click
 from serl.exchange.config import time_of_day_text
 
 if TYPE_CHECKING:
-    from serl.exchange.history.tape import Tape
+    from serl.history.tape import Tape
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | N
     from rich.console import Console
 
     from serl.clients.record_accounts import accounts_recorder
-    from serl.exchange.history.day import day_writer
+    from serl.history.day import day_writer
 
     console = Console()
     with (
@@ -98,7 +98,7 @@ def _record_feed(connect: str, output: Path, symbols: tuple[str, ...], seconds: 
 
     from serl.clients.errors import FeedGap
     from serl.clients.record import Recorder
-    from serl.exchange.history.day import day_writer
+    from serl.history.day import day_writer
 
     console = Console()
     gap = None

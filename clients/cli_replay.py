@@ -39,7 +39,7 @@ def replay(day: Path, connect: str, speed: str, start: str | None, end: str | No
     from serl.clients.replay import END_NS, Progress
     from serl.clients.replay_accounts import replayer as replayer_of
     from serl.exchange.config import time_of_day_ns
-    from serl.exchange.history.day import read_day
+    from serl.history.day import read_day
 
     pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0

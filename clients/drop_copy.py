@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from serl.exchange.asking import Ask, asking
 from serl.exchange.records import EVENT, Rows
+from serl.exchange.request import Ask, asking
 from serl.exchange.wire import Kind
 
 

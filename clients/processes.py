@@ -102,7 +102,7 @@ def child(folder: Path, name: str, *arguments: str, apart: bool = False) -> Iter
     log = folder / f"{name}.log"
     with log.open("wb") as words, _held_back() as signals:
         started = subprocess.Popen(
-            [sys.executable, "-u", "-m", "serl.clients.kept", str(os.getpid()), *arguments],
+            [sys.executable, "-u", "-m", "serl.clients.parent_watch", str(os.getpid()), *arguments],
             stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT, start_new_session=apart,
         )  # fmt: skip
     running = Child(name, started, log)

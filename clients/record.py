@@ -11,13 +11,13 @@ import numpy as np
 
 from serl.clients.dashboard.sockets import Sockets
 from serl.clients.errors import ExchangeAway, FeedGap, Refused, UnknownSymbol
-from serl.exchange.history import named_book
-from serl.exchange.history.day import DayWriter, Reference, SymbolReference
-from serl.exchange.history.named_book import FIRST_NS, ROW, TIME_NS
-from serl.exchange.history.source import flush, make_room
-from serl.exchange.history.tape import HASH, Tape, actions, play_public, public
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import Kind
+from serl.history import named_book
+from serl.history.day import DayWriter, Reference, SymbolReference
+from serl.history.named_book import FIRST_NS, ROW, TIME_NS
+from serl.history.source import flush, make_room
+from serl.history.tape import HASH, Tape, actions, play_public, public
 
 ROWS, TIME = 118, 117
 ANSWER_S = 10.0

@@ -12,12 +12,12 @@ import numpy as np
 
 from serl.clients.drop_copy import DropCopy
 from serl.clients.errors import ExchangeAway, Refused
-from serl.exchange.asking import Ask, asking
-from serl.exchange.history.accounts import EXCHANGE, LIMITS, AccountsTape, from_midnight, kept, renumbered
-from serl.exchange.history.day import DayWriter, Reference, SymbolReference
-from serl.exchange.history.tape import HASH
 from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.exchange.request import Ask, asking
 from serl.exchange.wire import Kind
+from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, from_midnight, kept, renumbered
+from serl.history.day import DayWriter, Reference, SymbolReference
+from serl.history.tape import HASH
 
 EVERY_S = 0.2
 """Between two looks at the journal."""

@@ -13,11 +13,11 @@ import numpy as np
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
-from serl.exchange.asking import asking
 from serl.exchange.errors import SerlError
-from serl.exchange.history.day import Day
 from serl.exchange.records import EventKind, Reason, Rows
+from serl.exchange.request import asking
 from serl.exchange.wire import Kind
+from serl.history.day import Day
 
 NAME = "history"
 END_NS = 1 << 62

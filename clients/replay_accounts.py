@@ -8,10 +8,10 @@ import numpy as np
 from serl.clients.errors import Refused
 from serl.clients.replay import END_NS, NAME, Progress, Replayer, ReplayError, with_symbols
 from serl.clients.session import Grant
-from serl.exchange.history.accounts import LIMITS
-from serl.exchange.history.day import Day
 from serl.exchange.records import Rows
 from serl.exchange.wire import Kind
+from serl.history.accounts import LIMITS
+from serl.history.day import Day
 
 SAME = tuple(name for name in LIMITS if name != "participants_max")
 """Limits on which it depends what an order does."""

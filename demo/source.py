@@ -8,8 +8,8 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
 from serl.demo.order import CLOSE, OPEN, DemoOrder
-from serl.exchange.history.day import Day, write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import Day, write_day
+from serl.history.generate import generate_day
 
 HOSTS_MAX = 2
 """Processes that the traders of a population are spread over."""

@@ -11,7 +11,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
-from serl.exchange.gateway.gate import Gate
+from serl.exchange.gateway.state import Gate
 from serl.exchange.queries import answer_all
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.sessions import Sessions

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.gate import EVENTS
+from serl.exchange.gateway.state import EVENTS
 from serl.exchange.journal.journal import is_trade
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import BAND_HIGH, BAND_LOW, LAST_TICKS, PHASE, EventFlag, EventKind, Phase, Rows

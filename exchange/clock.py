@@ -11,7 +11,7 @@ import time
 
 from serl.exchange.config import ClockConfig
 from serl.exchange.errors import ConfigError
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.state import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
     CLOCK_KIND,

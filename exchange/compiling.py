@@ -27,7 +27,7 @@ from numba.core.compiler import Compiler
 
 import serl
 
-CONSTANTS = ("records.py", "state.py", "names.py")
+CONSTANTS = ("records.py", "state.py", "constants.py")
 """Files without compiled functions whose constants are part of them."""
 
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)

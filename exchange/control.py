@@ -8,8 +8,8 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.gateway.codec import read_order
-from serl.exchange.gateway.gate import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
+from serl.exchange.gateway.state import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows

@@ -14,7 +14,8 @@ from serl.exchange.config import ExchangeConfig
 from serl.exchange.errors import JournalError
 from serl.exchange.gateway.build import new_gate
 from serl.exchange.gateway.codec import read_order
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.loop import BROKEN, EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
+from serl.exchange.gateway.state import (
     APPENDED,
     EVENTS,
     EXECUTED,
@@ -24,7 +25,6 @@ from serl.exchange.gateway.gate import (
     SALT,
     index_sessions,
 )  # fmt: skip
-from serl.exchange.gateway.loop import BROKEN, EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.journal import Journal

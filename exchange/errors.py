@@ -9,6 +9,10 @@ class ConfigError(SerlError, ValueError):
     """A setting that cannot be: names the setting, its range and what was given."""
 
 
+class UnwritableFileError(SerlError, OSError):
+    """A file that cannot be written."""
+
+
 class JournalError(SerlError, RuntimeError):
     """A journal that cannot be used as it is."""
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.gate import FRESH, STAGED
+from serl.exchange.gateway.state import FRESH, STAGED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import COMMAND, Rows

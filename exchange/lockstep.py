@@ -11,10 +11,10 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.daytime import Daytime
-from serl.exchange.gateway.gate import LIVE
+from serl.exchange.gateway.state import LIVE
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
+from serl.exchange.schedule import Daytime
 from serl.exchange.wire import Kind, Refusal, pack
 
 END_NS = 1 << 62

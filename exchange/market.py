@@ -14,9 +14,10 @@ import numpy as np
 from serl.exchange.account import Account
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
+from serl.exchange.kernel.dump import list_orders, list_specials, restore_orders
 from serl.exchange.kernel.handle import bind
-from serl.exchange.kernel.ids import index_all
 from serl.exchange.kernel.levels import levels
+from serl.exchange.kernel.order_index import index_all
 from serl.exchange.kernel.state import (
     COMMAND_SEQUENCE,
     EVENT_SEQUENCE,
@@ -37,7 +38,6 @@ from serl.exchange.kernel.state import (
     new_state,
     with_queues,
 )  # fmt: skip
-from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
 from serl.exchange.records import (
     ALL_SYMBOLS,
     CASH_MAX,
@@ -277,7 +277,7 @@ class Market:
         return market
 
     def _restore_specials(self, rows: Rows) -> None:
-        from serl.exchange.kernel.rulebook.restoring import restore_rules, restore_specials
+        from serl.exchange.kernel.rulebook.restore import restore_rules, restore_specials
 
         self._restore_orders(restore_specials, rows)
         restore_rules(self.state, rows[np.argsort(rows["order_number"])])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange import wire
-from serl.exchange.gateway.gate import CUT, LIVE, SLOW, Gate
+from serl.exchange.gateway.state import CUT, LIVE, SLOW, Gate
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import Rows

@@ -13,7 +13,7 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.feed import status_of
-from serl.exchange.gateway.gate import MESSAGES
+from serl.exchange.gateway.state import MESSAGES
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, Refusal, pack

@@ -14,17 +14,17 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
 from serl.exchange.core import Core
-from serl.exchange.daytime import Daytime
 from serl.exchange.errors import ConfigError, JournalError, SerlError
 from serl.exchange.feed import Feed
-from serl.exchange.gateway.gate import CUT, DUE, EVENTS, MESSAGES
 from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
+from serl.exchange.gateway.state import CUT, DUE, EVENTS, MESSAGES
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, number_connections, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, owner_of
 from serl.exchange.queries import Queries
+from serl.exchange.schedule import Daytime
 from serl.exchange.sessions import Sessions
 
 

@@ -11,7 +11,7 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.gate import CUT, FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
+from serl.exchange.gateway.state import CUT, FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
 from serl.exchange.outbound import REPORTS_MAX, Reports

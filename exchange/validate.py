@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serl.exchange.kernel import ids
+from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, OWN_FEES, State
 from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
@@ -108,7 +108,7 @@ def _validate_table(state: State, open_slots: set[int]) -> None:
     assert len(entries) == len(open_slots), f"{len(entries)} table entries for {len(open_slots)} orders"
     for slot in open_slots:
         order = state.orders[slot]
-        found = ids.find(state, int(order["participant"]), int(order["order_id"]))
+        found = order_index.find(state, int(order["participant"]), int(order["order_id"]))
         assert found == slot, f"order {order['order_id']} of participant {order['participant']} is not found"
 
 

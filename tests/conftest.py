@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.dashboard.served import browser
+from tests.clients.dashboard.server_fixture import browser
 
 FIRST = (
     "tests/test_docs_sessions.py",

@@ -9,13 +9,13 @@ import yaml
 
 from benchmarks.__main__ import NAMES
 from serl.exchange.config import ExchangeConfig, load_config
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.latency import Latencies
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows as bar_rows
 from tests.agents.execution.test_data import write as write_bars
-from tests.served import start_exchange
-from tests.written import ROOT, blocks, run
+from tests.doc_blocks import ROOT, blocks, run
+from tests.server_fixture import start_exchange
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_the_single_environment_is_made(folder: Path) -> None:
 
 def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a generated day in the place of LOBSTER's sample, whose import has tests of its own."""
-    from serl.exchange.history import importing
+    from serl.history import importing
 
     day = generate_day(3)
     write_day(day, folder / "amzn.parquet")

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from serl.exchange.config import load_config
-from tests.served import free_endpoint
+from tests.doc_blocks import DOCS, PAGES, ROOT, blocks, commands
+from tests.server_fixture import free_endpoint
 from tests.test_help import ALL, parse
-from tests.written import DOCS, PAGES, ROOT, blocks, commands
 
 LINES = [
     (str(page.relative_to(ROOT)), line)

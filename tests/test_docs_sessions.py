@@ -1,4 +1,4 @@
-"""Every console block of the pages is run, but for what tests/written.py names; what a page shows as an answer is what comes."""
+"""Every console block of the pages is run, but for what tests/doc_blocks.py names; what a page shows as an answer is what comes."""
 
 import os
 import re
@@ -10,9 +10,9 @@ from serl.researcher.llm.models import MODELS
 from serl.researcher.sandbox import bubblewrap
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.tuning.base import dequantised_folder
-from tests.session import Session
-from tests.supplied import SUPPLIED
-from tests.written import BLOCK, DOCS, NOT_RUN, PAGES, ROOT, blocks
+from tests.doc_blocks import BLOCK, DOCS, NOT_RUN, PAGES, ROOT, blocks
+from tests.doc_fixtures import SUPPLIED
+from tests.doc_session import Session
 
 DATA = ROOT.parent / "shared" / "data"
 REAL = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.written import DOCS, PAGES, ROOT
+from tests.doc_blocks import DOCS, PAGES, ROOT
 
 OUTSIDE = ("://", "mailto:")
 

@@ -21,7 +21,7 @@ from serl.agents.realism.tape import Tape, tape_of
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.config import time_of_day_text
-from serl.exchange.history.day import Day
+from serl.history.day import Day
 
 LEVELS_MAX = 10
 SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000

@@ -26,8 +26,8 @@ def law(
     from rich.console import Console
     from rich.progress import Progress
 
-    from serl.agents.calibration.law import measure_law
-    from serl.agents.calibration.law_report import table_of, write_law
+    from serl.agents.calibration.simulated_impact import measure_law
+    from serl.agents.calibration.simulated_impact_report import table_of, write_law
     from serl.agents.realism.impact_report import parse_shares
     from serl.agents.traders.population import load_population
 

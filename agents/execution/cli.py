@@ -52,10 +52,10 @@ def execute(
     from serl.agents.execution import report as reports
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
+    from serl.agents.execution.order_flow_log import SentFile
     from serl.agents.execution.policies.choose import choose
     from serl.agents.execution.policies.policy import check_mode
     from serl.agents.execution.progress import ProgressFile
-    from serl.agents.execution.sent import SentFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
@@ -90,7 +90,7 @@ def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.report import Benchmark
     from serl.agents.realism.days import origin_of
-    from serl.exchange.history.day import read_day
+    from serl.history.day import read_day
 
     day = read_day(path)
     steps = replay_with(day, order, policy, mode)
@@ -114,7 +114,7 @@ def _show(title: str, rows: list[tuple[str, str]]) -> None:
 def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
     """Fits VWAP's volume curve on training DAYS: day files, none of which you execute on."""
     from serl.agents.execution.policies.volume import VolumeCurve
-    from serl.exchange.history.day import read_day
+    from serl.history.day import read_day
 
     curve = VolumeCurve.fit([read_day(path) for path in days], width)
     curve.save(output)

@@ -24,8 +24,8 @@ from serl.agents.execution.environment.static import StaticBook, trades_of
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.execution.errors import DataError
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.history.day import Day
 from serl.exchange.records import Rows
+from serl.history.day import Day
 
 TRAIN, VALIDATION, TEST, UNSEEN = "train", "validation", "test", "unseen"
 TEST_SHARE, VALIDATION_SHARE, UNSEEN_SHARE = 0.2, 0.1, 0.2

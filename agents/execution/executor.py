@@ -7,9 +7,9 @@ import numpy as np
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
+from serl.agents.execution.order_flow_log import SentFile
 from serl.agents.execution.policies.policy import Policy, check_mode, environment_of
 from serl.agents.execution.progress import ProgressFile
-from serl.agents.execution.sent import SentFile
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows

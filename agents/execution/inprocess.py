@@ -9,7 +9,6 @@ from serl.agents.execution.executor import work
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -21,6 +20,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )  # fmt: skip
+from serl.history.day import Day
 
 EXECUTOR, HISTORY = 0, 1
 """Participant numbers: the executor logs in first, so that of equal arrival times its order is the first."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from serl.agents.execution.lines import LinesFile
+from serl.agents.execution.json_lines import LinesFile
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.schedules import Schedule, Twap

@@ -14,9 +14,9 @@ from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
+from serl.history.day import Day, Reference, SymbolReference
 
 BEGIN_NS = 36_000_000_000_000
 """10:00, when all windows begin."""

@@ -21,9 +21,9 @@ def train(
 ) -> None:  # fmt: skip
     """Trains a policy as CONFIG says, a YAML file or one of dynamic, bars, replay, hybrid, opd, halop, macmic; Ctrl-C stops and says how to go on."""
     from serl.agents.learning import training
+    from serl.agents.learning.baseline_training import training_of
     from serl.agents.learning.market_config import with_changes
     from serl.agents.learning.progress import watched
-    from serl.agents.learning.rival_training import training_of
 
     if resume is not None:
         if config or data or steps or seed is not None or output:

@@ -15,7 +15,7 @@ from serl.agents.execution.policies.policy import Policy, environment_of
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Books, Source, open_source
 from serl.agents.learning.team import TeamOrders, TeamReward
-from serl.exchange.history.day import Day
+from serl.history.day import Day
 
 
 class Scenario:

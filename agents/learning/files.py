@@ -1,31 +1,25 @@
 """Files of tensors and facts: safetensors whose header holds JSON; nothing in them can run."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from serl.agents.learning.errors import PolicyFileError
+from serl.exchange.atomic_file import atomic_file
 
 KEY = "serl"
 VERSION = 1
 
 
 def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """The file appears complete or not at all. PolicyFileError if the folder cannot be written to."""
+    """The file appears complete or not at all. UnwritableFileError if the folder cannot be written to."""
     text = json.dumps({"kind": kind, "version": VERSION, **facts})
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary, {KEY: text})
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except (OSError, SafetensorError) as error:
-        raise PolicyFileError(f"{path}: cannot be written ({error}); give a file in a folder that exists") from None
+    with atomic_file(path) as file:
+        file.write(save({name: tensor.contiguous() for name, tensor in tensors.items()}, {KEY: text}))
 
 
 def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:

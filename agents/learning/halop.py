@@ -22,8 +22,7 @@ from torch.nn import functional
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.learning.past import Past
-from serl.agents.learning.rival import (
+from serl.agents.learning.baseline import (
     Floats,
     RivalConfig,
     RivalPolicy,
@@ -32,6 +31,7 @@ from serl.agents.learning.rival import (
     require_mode,
     window_steps,
 )
+from serl.agents.learning.replay_buffer import Past
 from serl.exchange.errors import ConfigError
 
 LOG_STD_MIN, LOG_STD_MAX = -5.0, 1.0

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.learning.rival import (
+from serl.agents.learning.baseline import (
     Floats,
     Foresight,
     RivalPolicy,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.learning.rival import (
+from serl.agents.learning.baseline import (
     Floats,
     Foresight,
     RivalPolicy,

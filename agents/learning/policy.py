@@ -14,15 +14,15 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
+from serl.agents.learning.custom_network import ForeignNetwork, of_file
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.foreign import ForeignNetwork, of_file
 from serl.agents.learning.messages import facts_of, of_facts
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.team import Messages, said, sizes
 
 if TYPE_CHECKING:
-    from serl.agents.learning.rival import RivalPolicy
+    from serl.agents.learning.baseline import RivalPolicy
 
 KIND = "policy"
 RIVALS = ("opd", "halop", "macmic")

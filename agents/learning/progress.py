@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 from torch.utils.tensorboard import SummaryWriter
 
-from serl.agents.learning.rival_training import RivalTraining
+from serl.agents.learning.baseline_training import RivalTraining
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training
 
 

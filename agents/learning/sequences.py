@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from serl.agents.learning.baseline import RivalConfig
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.rival import RivalConfig
 
 
 class ClippedConfig(RivalConfig):

@@ -31,7 +31,7 @@ from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
 from serl.agents.traders.population import load_population
-from serl.exchange.history.day import Day
+from serl.history.day import Day
 
 BARS_SUFFIX = ".parquet"
 FIRST_SEEDS = {TRAIN: 0, VALIDATION: 1_000_000, TEST: 2_000_000}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning import checkpoint
+from serl.agents.learning.baseline import RivalConfig
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.halop import HALOPConfig
@@ -25,7 +26,6 @@ from serl.agents.learning.opd import OPDConfig
 from serl.agents.learning.policy import Policy
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.rival import RivalConfig
 from serl.exchange.errors import ConfigError
 
 CONFIG, CHECKPOINT, POLICY = "config.yaml", "checkpoint.safetensors", "policy.safetensors"

@@ -7,8 +7,8 @@ from typing import Any
 from serl.agents.realism.errors import RealismError
 from serl.agents.realism.tape import MINUTE_NS, Tape, tape_of
 from serl.exchange.config import time_of_day_ns, time_of_day_text
-from serl.exchange.history.day import Day, read_day
-from serl.exchange.history.importing import import_day
+from serl.history.day import Day, read_day
+from serl.history.importing import import_day
 
 
 def load_day(path: Path) -> Day:

@@ -14,7 +14,6 @@ from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, commands_of, market_with_history
 from serl.exchange.config import time_of_day_text
-from serl.exchange.history.day import Day
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.market import Market
@@ -29,6 +28,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
+from serl.history.day import Day
 
 EXECUTOR = 0
 FILL, MAKER = int(EventKind.FILL), int(EventFlag.MAKER)

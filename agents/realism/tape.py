@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.play import MARKET, genuine, new_output, run
 from serl.exchange.config import time_of_day_text
-from serl.exchange.history.day import Day
-from serl.exchange.history.verify import HISTORY
 from serl.exchange.kernel.commands import DONE
 from serl.exchange.market import Market
 from serl.exchange.records import ALL_SYMBOLS, EVENT, LEVEL, Rows
+from serl.history.day import Day
+from serl.history.verify import HISTORY
 
 LEVELS_DEFAULT = 10
 LEVELS_MAX = 1000

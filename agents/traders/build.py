@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.traders.engine import start_all
+from serl.agents.traders.open_orders import enter_all
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.random import mix, seed_of
 from serl.agents.traders.records import (
@@ -26,7 +27,6 @@ from serl.agents.traders.records import (
 )
 from serl.agents.traders.registry import kind
 from serl.agents.traders.value import SECOND_NS
-from serl.agents.traders.working import enter_all
 from serl.exchange.compiling import compiled
 from serl.exchange.records import COMMAND
 

@@ -21,7 +21,7 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import Simulation
     from serl.exchange.config import time_of_day_ns
-    from serl.exchange.history.day import write_day
+    from serl.history.day import write_day
 
     config = load_population(population)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.traders import heap, working
+from serl.agents.traders import heap, open_orders
 from serl.agents.traders.addresses import call
 from serl.agents.traders.records import (
     AGENT,
@@ -25,7 +25,7 @@ from serl.agents.traders.records import (
     WAKEUPS,
     Traders,
 )
-from serl.agents.traders.words import CANCEL
+from serl.agents.traders.trader_api import CANCEL
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.kernel.levels import best, find_level, next_price
 from serl.exchange.records import EventFlag, EventKind
@@ -84,7 +84,7 @@ def observe(traders: Traders, event: Any) -> None:
 @inlined
 def hear(traders: Traders, event: Any) -> None:
     """Takes in a report to one of these traders: its position and its open orders."""
-    number = working.find(traders, event.order_id)
+    number = open_orders.find(traders, event.order_id)
     if number < 0:
         return
     node = traders.nodes[number]
@@ -99,7 +99,7 @@ def hear(traders: Traders, event: Any) -> None:
     elif event.kind == _CANCELLED or (event.kind == _REJECTED and event.command_id == event.order_id):
         node.open_lots = 0
     if node.open_lots <= 0:
-        working.remove(traders, number)
+        open_orders.remove(traders, number)
 
 
 @inlined
@@ -168,7 +168,7 @@ def _send(traders: Traders, index: int, now_ns: int) -> None:
             row.qty_lots = requests.rows[place, 3]
             row.time_in_force = requests.rows[place, 4]
             row.flags = requests.rows[place, 5]
-            working.add(traders, index, command_id, row.side, row.price_ticks, row.qty_lots, now_ns)
+            open_orders.add(traders, index, command_id, row.side, row.price_ticks, row.qty_lots, now_ns)
         heap.push(traders.flight_key, traders.flight_item, counter, FLIGHTS, command_id, slot)
 
 

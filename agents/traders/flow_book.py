@@ -8,7 +8,7 @@ import numpy as np
 from serl.agents.traders.flow_reference import reference_ticks
 from serl.agents.traders.flow_tables import lots_from, quantile, side_excess, spread_state, view_ticks
 from serl.agents.traders.random import mix, uniform
-from serl.agents.traders.words import (
+from serl.agents.traders.trader_api import (
     BUY,
     SELL,
     cancel,

@@ -5,7 +5,7 @@ from typing import Any
 
 from serl.agents.traders.flow_tables import CURVE_STEPS, KINDS, quantile
 from serl.agents.traders.random import below, normal, uniform
-from serl.agents.traders.words import BUY, flow_field, flow_rows, recall, remember, value_at
+from serl.agents.traders.trader_api import BUY, flow_field, flow_rows, recall, remember, value_at
 from serl.exchange.compiling import inlined
 
 IMPACT_SCALES, PARENTS = 8, 10

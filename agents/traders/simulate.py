@@ -10,9 +10,9 @@ from serl.agents.traders.build import Crowd
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TAPE_FULL, TRADERS_FULL, run
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import DROPPED
-from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
+from serl.history.day import Day, Reference, SymbolReference
 
 TAPE_ROWS, EVENT_ROWS = (16_384, 262_144), 4096
 """Rows of the tape's first part; parts double up to the second number. Nothing is copied while the market runs."""

@@ -5,10 +5,10 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from serl.clients.core import ANSWER_S, Words
 from serl.clients.dashboard.errors import NotSent
 from serl.clients.errors import ExchangeAway, LoginRefused, Refused, ReportGap, SessionEnded
 from serl.clients.session import Report, Session
-from serl.clients.words import ANSWER_S, Words
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, TimeInForce
 

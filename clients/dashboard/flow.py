@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from serl.clients.dashboard.lines import NOT_A_LINE, Lines, number
+from serl.clients.dashboard.json_lines import NOT_A_LINE, Lines, number
 
 BARS_MAX = 96
 MEASURES = 4

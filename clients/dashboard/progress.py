@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from serl.clients.dashboard.lines import NOT_A_LINE, Lines, number
+from serl.clients.dashboard.json_lines import NOT_A_LINE, Lines, number
 
 SECOND_NS = 1_000_000_000
 FILLS_SHOWN = 400

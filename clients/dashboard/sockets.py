@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import zmq
 
-from serl.clients.words import drain
+from serl.clients.core import drain
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind

@@ -6,7 +6,7 @@ import numpy as np
 
 from serl.exchange.compiling import inlined
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.state import (
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,

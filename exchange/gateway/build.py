@@ -3,7 +3,7 @@
 import numpy as np
 
 from serl.exchange.config import LimitsConfig
-from serl.exchange.gateway.gate import BULK_ROWS_MAX, COUNTERS, DUE, HEAD_BYTES, PENDING_SESSION, Gate
+from serl.exchange.gateway.state import BULK_ROWS_MAX, COUNTERS, DUE, HEAD_BYTES, PENDING_SESSION, Gate
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import COMMAND
 

@@ -18,7 +18,7 @@ from serl.exchange.gateway.accept import (
     advance,
     append,
 )  # fmt: skip
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.state import (
     APPENDED,
     CUT,
     DIRTY,

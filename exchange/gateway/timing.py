@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from serl.exchange.compiling import inlined
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.state import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
     CLOCK_KIND,

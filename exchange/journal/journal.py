@@ -10,7 +10,6 @@ snapshot-000000000000.npz      the market after that command: where a restart be
 
 import fcntl
 import json
-import os
 import secrets
 import threading
 import time
@@ -22,8 +21,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import JournalError
-from serl.exchange.gateway.gate import (
+from serl.exchange.gateway.state import (
     APPENDED,
     EVENTS,
     EXECUTED,
@@ -34,8 +34,8 @@ from serl.exchange.gateway.gate import (
     Gate,
 )  # fmt: skip
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
+from serl.exchange.journal.event_log import Spool
 from serl.exchange.journal.segment import Segment, read_head, read_rows
-from serl.exchange.journal.spool import Spool
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FORMAT = 1
@@ -86,7 +86,7 @@ class Journal:
                 f"{[symbol['name'] for symbol in symbols]}: start with the same ones or with another folder"
             )
         meta["epoch"] += 1
-        write_json(path, meta)
+        write_json(path, meta, indent=1)
         return meta
 
     @property
@@ -96,7 +96,7 @@ class Journal:
 
     def save_participants(self) -> None:
         """Makes the participants outlive the process; before their first command is journaled."""
-        write_json(self.folder / "participants.json", self.participants)
+        write_json(self.folder / "participants.json", self.participants, indent=1)
 
     def segments(self, kind: str) -> list[Path]:
         """The segment files of "commands" or "events", oldest first."""
@@ -362,13 +362,3 @@ def _read_json(path: Path, default: Any) -> Any:
         return json.loads(path.read_text())
     except ValueError as error:
         raise JournalError(f"{path}: not JSON ({error}); restore it from a copy") from None
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes a file so that a crash leaves either the old or the new one."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from serl.exchange.compiling import inlined, inner, int64
-from serl.exchange.kernel.names import S_FEES, S_OWN_FEES
+from serl.exchange.kernel.constants import S_FEES, S_OWN_FEES
 from serl.exchange.kernel.state import OWN_FEES, State
 from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, HAS_FEES, MAKER_FEE, MICRO, POSITION
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel import ids
-from serl.exchange.kernel.intrinsics import call
-from serl.exchange.kernel.names import (
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.constants import (
     CANCEL,
     DONE,
     END_DAY,
@@ -32,7 +31,8 @@ from serl.exchange.kernel.names import (
     TERMED,
     UNTOUCHED,
 )
-from serl.exchange.kernel.plain import go_on, mass_cancel, new, operate, reduce, reject, replace, tell_cancel
+from serl.exchange.kernel.fast_path import go_on, mass_cancel, new, operate, reduce, reject, replace, tell_cancel
+from serl.exchange.kernel.intrinsics import call
 from serl.exchange.kernel.state import (
     ACTIVE,
     COMMAND_SEQUENCE,
@@ -126,7 +126,7 @@ def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) 
             return _fully(state, commands, index, events, count, EXECUTE)
         return new(state, row, events, count)
     if CANCEL <= kind <= REPLACE:
-        slot = ids.find(state, int64(row.participant), row.order_id)
+        slot = order_index.find(state, int64(row.participant), row.order_id)
         if slot < 0:
             return reject(state, row, events, count, R_ORDER), DONE
         if state.watched[state.orders[slot].symbol] | state.limited[row.participant]:
@@ -161,15 +161,15 @@ def look_ahead(state: State, commands: Any, index: int, stop: int) -> None:
     if index + ENTRY_AHEAD < stop:
         row = commands[index + ENTRY_AHEAD]
         name = row.command_id if row.kind == NEW else row.order_id
-        ids.expect_entry(state, int64(row.participant), name)
+        order_index.expect_entry(state, int64(row.participant), name)
     if index + ORDER_AHEAD < stop:
         row = commands[index + ORDER_AHEAD]
         if row.kind != NEW:
-            ids.expect_order(state, int64(row.participant), row.order_id)
+            order_index.expect_order(state, int64(row.participant), row.order_id)
     if index + LINKS_AHEAD < stop:
         row = commands[index + LINKS_AHEAD]
         if row.kind != NEW:
-            ids.expect_neighbours(state, int64(row.participant), row.order_id)
+            order_index.expect_neighbours(state, int64(row.participant), row.order_id)
 
 
 @compiled

@@ -10,8 +10,8 @@ from serl.agents.execution.served_books import ServedBooks
 from serl.clients.blocking import connect
 from serl.clients.processes import child
 from serl.clients.replay import Replayer
-from serl.exchange.history.day import Day
 from serl.exchange.ports import free_port
+from serl.history.day import Day
 from serl.researcher.inner.errors import ScoreError
 
 NAME = "executor"

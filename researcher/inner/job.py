@@ -18,9 +18,9 @@ from gymnasium.vector import VectorEnv
 
 from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning import files
+from serl.agents.learning.concat_env import Joined
+from serl.agents.learning.custom_network import ForeignPPO
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.foreign import ForeignPPO
-from serl.agents.learning.joined import Joined
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.sources import Books
@@ -29,9 +29,9 @@ from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules import build, checks, plug, specs
+from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.validation.inside import load
+from serl.researcher.validation.entrypoints import load
 
 ENTRY = "serl.researcher.inner.job:train"
 NETWORK, POPULATION = "network.safetensors", "population.yaml"
@@ -120,7 +120,7 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
 
 def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
     """The static market, half imagined if there is an `imagine`, and the dynamic one if the budget has steps for it."""
-    reward = plug.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
+    reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
     options: dict[str, Any] = {"reward": reward, "agents": agents}
     every = settings.market.environments

@@ -15,9 +15,9 @@ from serl.agents.execution.environment.static import books_of, trades_of
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Bars, Books, Source
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.records import Rows
-from serl.researcher.modules import checks, plug
+from serl.history.day import Day
+from serl.researcher.modules import adapters, checks
 from serl.researcher.modules.contracts import Floats, ImagineModule, MarketStatistics
 
 SCENARIOS, PASTS = 128, 8
@@ -115,10 +115,10 @@ class Imagined:
         return dataclasses.replace(made[0], values=np.concatenate([days.values for days in made]))
 
     def _of(self, bars: BarDays, day: int, count: int, random: np.random.Generator) -> BarDays:
-        past: Floats = plug.history_of(bars, day)
+        past: Floats = adapters.history_of(bars, day)
         horizon = len(past)
         drawn = checks.scenarios(self.module(past, random, count, horizon), count, horizon)
-        return plug.days_of(drawn, float(bars.values[day, 0, 0]), bars.starts_ns, bars.bar_ns)
+        return adapters.days_of(drawn, float(bars.values[day, 0, 0]), bars.starts_ns, bars.bar_ns)
 
     def market(self) -> StaticBars:
         """See Source."""

@@ -5,14 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from serl.exchange.atomic_file import write_json
 from serl.researcher.candidates import Result, Score
-from serl.researcher.files import write_json
 
 
 def write(result: Result, path: Path) -> None:
     """The file appears complete. The policy lies beside it, and is kept by its name, because folders are moved."""
     name = None if result.policy is None else Path(result.policy).name
-    write_json(dataclasses.asdict(result) | {"policy": name}, path)
+    write_json(path, dataclasses.asdict(result) | {"policy": name})
 
 
 def read(path: Path) -> Result | None:

@@ -29,8 +29,8 @@ from serl.agents.learning.team import shared
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.records import Rows
+from serl.history.day import Day
 from serl.researcher.candidates import Score
 from serl.researcher.inner.exchange import market_of
 from serl.researcher.inner.settings import Settings

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from serl.clients.kept import end_with
+from serl.clients.parent_watch import end_with
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, perform
 from serl.researcher.sandbox.returned import read_claim

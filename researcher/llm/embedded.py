@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from serl.clients.kept import end_with
+from serl.clients.parent_watch import end_with
 
 HOST = "127.0.0.1"
 CACHE_MIB = 64

@@ -71,7 +71,7 @@ def start(
         values["llm_budget"]["tokens_max"] = tokens
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
     require_packages(config, offline=offline)
-    from serl.researcher.outer.watching import watched  # it imports some of them
+    from serl.researcher.outer.progress import watched  # it imports some of them
 
     for text in run.notices(config):
         click.echo(text, err=True)

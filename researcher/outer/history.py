@@ -29,8 +29,6 @@ def _simulate(name: str, path: Path) -> None:
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import simulate
     from serl.exchange.config import time_of_day_ns
-    from serl.exchange.history.day import write_day
+    from serl.history.day import write_day
 
-    part = path.with_name(f".part-{path.name}")
-    write_day(simulate(load_population(name), SEED, time_of_day_ns(UNTIL)), part)
-    part.replace(path)
+    write_day(simulate(load_population(name), SEED, time_of_day_ns(UNTIL)), path)

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from serl.exchange.atomic_file import write_json
 from serl.researcher.candidates import Form
-from serl.researcher.files import write_json
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
@@ -69,7 +69,7 @@ class LowLevelTuning:
             return {"refused": str(error)}
         facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - begun}
         self._tuner.save(state)
-        write_json(facts, said)
+        write_json(said, facts)
         self._forget()
         self._serve(author)
         return facts

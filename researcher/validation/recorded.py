@@ -51,8 +51,8 @@ def record() -> dict[str, Any]:
     from serl.agents.execution.environment.static import StaticBook
     from serl.agents.execution.environment.vector import ExecutionVectorEnv
     from serl.exchange.config import time_of_day_ns
-    from serl.exchange.history.generate import generate_day
-    from serl.researcher.modules.plug import reward_inputs
+    from serl.history.generate import generate_day
+    from serl.researcher.modules.adapters import reward_inputs
 
     day = generate_day(7, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:35"))
     market = StaticBook([day], ENVIRONMENTS)

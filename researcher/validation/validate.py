@@ -10,9 +10,9 @@ from serl.researcher.modules.errors import SpecError
 from serl.researcher.modules.example import Form
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
+from serl.researcher.validation.dry_run import trial
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, stopped
-from serl.researcher.validation.reading import read
-from serl.researcher.validation.trial import trial
+from serl.researcher.validation.static_check import read
 
 LIMITS = Limits(wall_s=20.0, cpu_s=20)
 FINDINGS_MAX = 10
@@ -48,7 +48,7 @@ def validate_code(kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
 
 def try_in(folder: Path, kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
     """The second stage alone, in a folder of the caller's."""
-    job = Job("serl.researcher.validation.inside:try_code", {"kind": kind.value, "source": source})
+    job = Job("serl.researcher.validation.entrypoints:try_code", {"kind": kind.value, "source": source})
     verdict = run(job, folder, limits)
     if not verdict.ok:
         return Report(kind, "code", Stage.TRIAL, (stopped(verdict),), verdict)

@@ -13,7 +13,7 @@ from serl.signals import unwind_on_signals
 COMMANDS = {
     "exchange": ("serl.exchange.cli:exchange", "Start an exchange, ask it, stop it."),
     "keys": ("serl.exchange.cli_keys:keys", "Make CURVE keys for exchanges beyond this machine."),
-    "day": ("serl.exchange.history.cli:day", "Import and look at days of market history."),
+    "day": ("serl.history.cli:day", "Import and look at days of market history."),
     "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
     "record": ("serl.clients.cli_record:record", "Write what happens on a running exchange to a day file."),
     "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of a participant, or of all, to a file."),

@@ -15,9 +15,9 @@ from serl.agents.execution import metrics
 from serl.agents.execution.inprocess import replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Side
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 
 SERL = [sys.executable, "-m", "serl"]
 HOUR_NS = 3_600_000_000_000

@@ -11,7 +11,7 @@ import pytest
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.pages.origin import Origin, command_line, origin_here
 from serl.agents.pages.page import page, png, table, write, write_with_picture
-from tests.clients.dashboard.served import browser
+from tests.clients.dashboard.server_fixture import browser
 
 VOID = {"meta", "img", "br"}
 ORIGIN = Origin("serl law <here>", "goog.yaml sha256 ab12", 7, {"python": "3.11"}, "2026-01-02 03:04 UTC")

@@ -26,7 +26,7 @@ from serl.clients.errors import (
 )
 from serl.clients.session import Session
 from serl.exchange.records import TimeInForce
-from tests.served import Served, free_endpoint, launch, start_exchange
+from tests.server_fixture import Served, free_endpoint, launch, start_exchange
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +88,7 @@ def test_the_same_words_awaited(exchange: Served) -> None:
 
 
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serl.clients.words.ANSWER_S", 0.2)
+    monkeypatch.setattr("serl.clients.core.ANSWER_S", 0.2)
     with pytest.raises(ExchangeAway, match="serl exchange start"):
         connect(free_endpoint(), "lonely")
 

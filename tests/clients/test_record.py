@@ -17,11 +17,11 @@ from serl.clients.errors import ExchangeAway, FeedGap, Rejected, UnknownSymbol
 from serl.clients.record import ROWS, TIME, Recorder
 from serl.clients.replay import Replayer
 from serl.clients.session import Order
-from serl.exchange.history.day import Day, day_writer, read_day
-from serl.exchange.history.tape import HASH
-from serl.exchange.history.verify import market_of, verify_tape
 from serl.exchange.records import TimeInForce
-from tests.served import free_endpoint, start_exchange
+from serl.history.day import Day, day_writer, read_day
+from serl.history.tape import HASH
+from serl.history.verify import market_of, verify_tape
+from tests.server_fixture import free_endpoint, start_exchange
 
 UNDERWAY_S = 0.5
 """The feed comes on another socket than the answer to an order, and perhaps after it."""

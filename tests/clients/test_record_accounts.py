@@ -18,10 +18,6 @@ from serl.clients.errors import Refused, Rejected
 from serl.clients.record_accounts import accounts_recorder
 from serl.clients.replay import ReplayError
 from serl.clients.replay_accounts import replayer
-from serl.exchange.asking import asking
-from serl.exchange.history.accounts import events_of, verify_accounts
-from serl.exchange.history.day import Day, day_writer, read_day
-from serl.exchange.history.tape import HASH
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,
@@ -34,10 +30,14 @@ from serl.exchange.records import (
     SelfTrade,
     TimeInForce,
 )
+from serl.exchange.request import asking
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
-from tests.exchange.history.accounts_sample import random_day
-from tests.served import Raw, Served, start_exchange
+from serl.history.accounts import events_of, verify_accounts
+from serl.history.day import Day, day_writer, read_day
+from serl.history.tape import HASH
+from tests.history.accounts_sample import random_day
+from tests.server_fixture import Raw, Served, start_exchange
 
 TOKENS = {name: name + "-token" for name in ("alice", "bob", "carol", "root")}
 ROOT = TOKENS["root"]

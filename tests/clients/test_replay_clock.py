@@ -10,8 +10,8 @@ import pytest
 
 from serl.clients.blocking import connect
 from serl.clients.replay import Replayer
-from serl.exchange.history.generate import OPEN_NS, SECOND_NS, generate_day
-from tests.served import Raw, start_exchange
+from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
+from tests.server_fixture import Raw, start_exchange
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from serl.clients.replay import Replayer, ReplayError
-from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.records import COMMAND, CommandKind, Rows, command
-from tests.served import start_exchange
+from serl.history.day import Day, Reference, SymbolReference
+from tests.server_fixture import start_exchange
 
 
 @pytest.fixture(scope="module")

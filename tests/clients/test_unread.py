@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from serl.clients.blocking import Exchange, connect
-from tests.served import start_exchange
+from tests.server_fixture import start_exchange
 
 UNREAD = 2_000_000
 SLOWER_MAX = 8.0

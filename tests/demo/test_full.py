@@ -23,8 +23,8 @@ from serl.demo.market import Watcher
 from serl.demo.order import OPEN, DemoOrder
 from serl.demo.source import given, simulated
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from serl.researcher.outer.config import load_config
 
 QUIETLY = ("--no-researcher", "--no-dashboard")

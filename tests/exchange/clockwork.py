@@ -7,10 +7,10 @@ from pathlib import Path
 
 from serl.exchange.config import ExchangeConfig, time_of_day_ns
 from serl.exchange.core import Core
-from serl.exchange.daytime import Daytime
-from serl.exchange.gateway.gate import APPENDED
+from serl.exchange.gateway.state import APPENDED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import PHASE, CommandKind, Rows, Side, command
+from serl.exchange.schedule import Daytime
 
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS

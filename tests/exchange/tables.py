@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from serl.exchange.market import Market, MarketLimits
-from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import assert_numbered, parse_all, show
+from tests.exchange.reference import ReferenceMarket
 
 Case = tuple[str, str, str, str]
 AnyMarket = Market | ReferenceMarket

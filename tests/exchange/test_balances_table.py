@@ -9,8 +9,8 @@ from serl.exchange.account import Account
 from serl.exchange.kernel.accounting import long_share, share_of
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import FEE, FEE_MICRO, HAS_FEES, CommandKind, Reason, Rows, TimeInForce, command
-from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all
+from tests.exchange.reference import ReferenceMarket
 from tests.exchange.tables import LIMITS, AnyMarket, last_reason
 
 MICROTICKS_MAX = 2**62 // 1000

@@ -14,7 +14,7 @@ from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule,
 from serl.exchange.reference_price import PPM, WINDOW_S, Window, band, middle, replaces
 from tests.exchange.clockwork import ANN, OWN, SECOND_NS, Exchange, at, entries, exchange
 from tests.exchange.test_recovery import journaled
-from tests.served import start_exchange
+from tests.server_fixture import start_exchange
 
 FIVE_PERCENT: dict[str, object] = {"band_ppm": 50_000, "reference_ticks": 1000}
 AROUND_1000 = (950, 1050)

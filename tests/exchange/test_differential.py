@@ -24,9 +24,9 @@ from serl.exchange.records import (
     Setting,
     command,
 )
-from serl.exchange.reference import ReferenceMarket
 from tests.exchange.coverage import Coverage
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
+from tests.exchange.reference import ReferenceMarket
 
 COMMANDS = int(os.environ.get("SERL_DIFFERENTIAL_COMMANDS", "200000"))
 STREAMS = list(enumerate(PROFILES))

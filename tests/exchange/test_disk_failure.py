@@ -10,7 +10,7 @@ import pytest
 
 from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind
-from tests.served import WAIT_MS, Raw, launch
+from tests.server_fixture import WAIT_MS, Raw, launch
 
 NOTICED_NS = 1_000_000_000
 """Within this the exchange has noticed, however busy the machine is."""

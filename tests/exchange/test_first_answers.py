@@ -8,7 +8,7 @@ import numpy as np
 from serl.clients.blocking import Exchange, connect
 from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind
-from tests.served import Raw, start_exchange
+from tests.server_fixture import Raw, start_exchange
 
 PROMPT_S = 1.0
 SAID = "[cache] data "

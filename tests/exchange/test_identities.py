@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.served import Served, start_exchange
+from tests.server_fixture import Served, start_exchange
 from tests.zmtp import Zmtp
 
 FIRST = 0x6B8B4567

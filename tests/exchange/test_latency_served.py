@@ -15,7 +15,7 @@ from serl.clients.blocking import connect
 from serl.exchange.config import socket_endpoints
 from serl.exchange.latency import Delays, Lognormal
 from serl.exchange.records import COMMAND
-from tests.served import WAIT_MS, Raw, Served, start_exchange
+from tests.server_fixture import WAIT_MS, Raw, Served, start_exchange
 
 START_NS = 10 * 3600 * 10**9
 US = 1000

@@ -17,7 +17,7 @@ from serl.clients.errors import Rejected, SessionEnded
 from serl.clients.session import Report
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND, CommandKind, EventKind, Reason, TimeInForce
-from tests.served import Raw, Served, start_exchange
+from tests.server_fixture import Raw, Served, start_exchange
 
 PROMPT_S = 1.0
 """Within this an exchange answers, whatever others do to it."""

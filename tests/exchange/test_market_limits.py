@@ -9,8 +9,8 @@ import pytest
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import EVENT, Reason
-from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all, show
+from tests.exchange.reference import ReferenceMarket
 
 
 @pytest.mark.parametrize("implementation", [Market, ReferenceMarket])

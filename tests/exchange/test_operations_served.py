@@ -33,7 +33,7 @@ from serl.exchange.records import (
     TimeInForce,
 )
 from serl.exchange.wire import Kind
-from tests.served import Raw, Served, start_exchange
+from tests.server_fixture import Raw, Served, start_exchange
 
 TOKENS = {"tokens": {"alice": "secret", "bob": "word", "root": "key"}, "operators": ["root"]}
 FEES = {"maker_ppm": -20, "taker_ppm": 50, "taker_microticks": 3}

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from serl.clients.replay import set_clock
-from serl.exchange.asking import asking
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.pace import CATCH_UP_NS, Pace
 from serl.exchange.records import EVENT, Rows
+from serl.exchange.request import asking
 from serl.exchange.wire import Kind
-from tests.served import Raw, Served, start_exchange
+from tests.server_fixture import Raw, Served, start_exchange
 
 SECOND_NS = 1_000_000_000
 OPEN_NS = time_of_day_ns("09:30")

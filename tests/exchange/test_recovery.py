@@ -15,7 +15,7 @@ from serl.exchange.journal.segment import HEAD_BYTES, read_rows
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
-from tests.served import Raw, Served, launch
+from tests.server_fixture import Raw, Served, launch
 
 OPTIONS = ("--symbols", "A,B")
 
@@ -116,8 +116,8 @@ def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
 def _return(endpoint: str, last_report: int) -> Any:
     """The client `load` as one that already has reports up to last_report."""
     from serl.clients.blocking import Exchange
+    from serl.clients.core import Words
     from serl.clients.session import Session
-    from serl.clients.words import Words
 
     session = Session("load", rows=True, replace=True)
     session.last_report = last_report

@@ -8,8 +8,8 @@ import pytest
 from serl.exchange.errors import ConfigError
 from serl.exchange.market import MarketLimits
 from serl.exchange.records import CASH, COMMAND, COST, LEVEL, POSITION, CommandKind, Queue, Side, Term, command
-from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all
+from tests.exchange.reference import ReferenceMarket
 
 LIMITS = MarketLimits(participants_max=10)
 TEXT = "p1 c1 NEW sell 10@101; p2 c1 NEW sell 5@101; p1 c2 NEW sell 3@103; p3 c1 NEW buy 4@99 gtc; p3 c2 NEW buy 12@102"

@@ -13,7 +13,7 @@ import pytest
 from serl.clients.blocking import connect
 from serl.exchange.keys import new_keys
 from serl.exchange.records import COMMAND
-from tests.served import Raw, Served, launch, start_exchange
+from tests.server_fixture import Raw, Served, launch, start_exchange
 
 
 @pytest.fixture(scope="module")

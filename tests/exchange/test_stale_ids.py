@@ -12,7 +12,7 @@ from serl.exchange.core import Core
 from serl.exchange.journal.answers import PIECE_ROWS, is_answer
 from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows
 from serl.exchange.wire import Kind
-from tests.served import Raw, Served, launch
+from tests.server_fixture import Raw, Served, launch
 
 SEGMENT_ROWS = 8192
 PARTICIPANTS = 5

@@ -27,7 +27,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
-from serl.exchange.reference import ReferenceMarket
+from tests.exchange.reference import ReferenceMarket
 
 SYMBOLS = 2
 LIMITS = MarketLimits(qty_lots_max=50, price_ticks_max=2000, orders_open_max=32, window_ticks=128, participants_max=4)

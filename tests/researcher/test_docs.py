@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from serl.researcher.candidates import Budget
 from serl.researcher.outer import run as runs
 from serl.researcher.outer.config import parse_config
+from tests.doc_blocks import blocks, run
 from tests.researcher.outer.small import Arithmetic
-from tests.written import blocks, run
 
 
 @pytest.mark.usefixtures("sandboxed")

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.episodes import Hours
-from serl.exchange.history.day import Day
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind
+from serl.history.day import Day
 
 SECOND_NS = 1_000_000_000
 WARM_UP_S = 300

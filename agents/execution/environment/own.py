@@ -7,7 +7,7 @@ from typing import Any
 
 from serl.agents.execution.environment.records import LEVELS
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel import ids
+from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import CommandFlag, CommandKind, EventFlag, EventKind, TimeInForce
@@ -124,7 +124,7 @@ def end_step(state: Any, symbol: int, place: Any, own: int, time_ns: int, frame:
     fill.resting_lots = fill.ahead_lots = 0
     if place[RESTING] == 0:
         return
-    slot = ids.find(state, own, place[RESTING])
+    slot = order_index.find(state, own, place[RESTING])
     if slot < 0:
         place[RESTING] = 0
         return

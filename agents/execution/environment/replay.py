@@ -32,14 +32,14 @@ from serl.agents.execution.environment.own import (
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
+from serl.exchange.kernel.book import take_out
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
+from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import find_level
-from serl.exchange.kernel.matching import take_out
 from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.kernel.walk import restore_orders
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, EVENT, Rows
+from serl.history.day import Day
 
 CHECKPOINT_NS = 120_000_000_000
 TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")

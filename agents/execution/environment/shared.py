@@ -26,10 +26,10 @@ from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.replay import TRADED, ReplayMarket
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.kernel.commands import EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import Rows
+from serl.history.day import Day
 
 # Of a market's row in `markets`, whose other columns are those of `places`; while PHASE is SENDING it is the turn of agent AGENT.
 AGENT, SENDING = COMMAND_ID, CANCELLING

@@ -14,7 +14,7 @@ from serl.agents.execution.environment.hours import hours_of
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import read_day
+from serl.history.day import read_day
 
 
 class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]

@@ -17,10 +17,10 @@ from serl.agents.execution.environment.records import CHILD, FILL, FRAME, LEVELS
 from serl.agents.realism.tape import tape_of
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Rows
+from serl.history.day import Day
 
 TRADE = np.dtype(
     [

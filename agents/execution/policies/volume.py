@@ -12,8 +12,8 @@ from serl.agents.execution.environment.bars import VOLUME, BarDays
 from serl.agents.execution.environment.hours import traded
 from serl.agents.execution.policies.schedules import Schedule
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
 from serl.exchange.records import Rows
+from serl.history.day import Day
 
 SECOND_NS = 1_000_000_000
 

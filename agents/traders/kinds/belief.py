@@ -14,7 +14,7 @@ from serl.agents.traders.random import exponential, normal, uniform
 from serl.agents.traders.records import FLOW_ROWS
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.sizes import lots_around
-from serl.agents.traders.words import (
+from serl.agents.traders.trader_api import (
     BUY,
     SECOND_NS,
     SELL,

@@ -35,7 +35,7 @@ from serl.agents.traders.flow_tables import (
 )
 from serl.agents.traders.random import uniform
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SELL, market_order, recall, remember, sleep, take, two_sided
+from serl.agents.traders.trader_api import BUY, SELL, market_order, recall, remember, sleep, take, two_sided
 from serl.exchange.compiling import inlined
 
 NEXT_KIND = SLOTS

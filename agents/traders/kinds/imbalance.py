@@ -11,7 +11,7 @@ from pydantic import Field
 from serl.agents.traders.random import exponential
 from serl.agents.traders.records import DEPTH_MAX
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SECOND_NS, SELL, recall, remember, sleep, take, two_sided
+from serl.agents.traders.trader_api import BUY, SECOND_NS, SELL, recall, remember, sleep, take, two_sided
 
 
 class ImbalanceProfile(Profile):

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SECOND_NS, SELL, sleep, take, two_sided, value_at
+from serl.agents.traders.trader_api import BUY, SECOND_NS, SELL, sleep, take, two_sided, value_at
 
 
 class InformedProfile(Profile):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from serl.agents.traders.random import exponential, normal, uniform
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SECOND_NS, SELL, own_lots, recall, remember, sleep, take
+from serl.agents.traders.trader_api import BUY, SECOND_NS, SELL, own_lots, recall, remember, sleep, take
 
 
 class InstitutionalProfile(Profile):

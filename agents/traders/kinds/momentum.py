@@ -10,7 +10,7 @@ from pydantic import Field
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.sizes import typical_lots
-from serl.agents.traders.words import BUY, SELL, limit, mid_ticks, recall, remember, sleep, two_sided
+from serl.agents.traders.trader_api import BUY, SELL, limit, mid_ticks, recall, remember, sleep, two_sided
 
 LONG_MAX = 200
 

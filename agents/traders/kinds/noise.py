@@ -10,7 +10,7 @@ from pydantic import Field
 from serl.agents.traders.random import exponential, uniform
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.sizes import typical_lots
-from serl.agents.traders.words import BUY, SELL, limit, recall, remember, sleep
+from serl.agents.traders.trader_api import BUY, SELL, limit, recall, remember, sleep
 
 
 class NoiseProfile(Profile):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SELL, cancel_all, limit, mid_ticks, recall, remember, sleep, two_sided
+from serl.agents.traders.trader_api import BUY, SELL, cancel_all, limit, mid_ticks, recall, remember, sleep, two_sided
 
 
 class ParticipationMakerProfile(Profile):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from serl.agents.traders.random import exponential, uniform
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import (
+from serl.agents.traders.trader_api import (
     BUY,
     SELL,
     cancel,

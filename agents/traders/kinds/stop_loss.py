@@ -10,7 +10,7 @@ from pydantic import Field
 
 from serl.agents.traders.random import exponential
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SELL, market_order, mid_ticks, recall, remember, sleep, take, two_sided
+from serl.agents.traders.trader_api import BUY, SELL, market_order, mid_ticks, recall, remember, sleep, take, two_sided
 
 
 class StopLossProfile(Profile):

@@ -12,7 +12,7 @@ from pydantic import Field
 from serl.agents.traders.random import below, exponential, normal, uniform
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.sizes import typical_lots
-from serl.agents.traders.words import (
+from serl.agents.traders.trader_api import (
     BUY,
     SELL,
     cancel_all,

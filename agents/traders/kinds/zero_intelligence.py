@@ -14,7 +14,7 @@ from pydantic import Field
 from serl.agents.traders.random import below, exponential, uniform
 from serl.agents.traders.registry import Profile, trader
 from serl.agents.traders.sizes import lots_around
-from serl.agents.traders.words import (
+from serl.agents.traders.trader_api import (
     BUY,
     SELL,
     cancel,

@@ -4,8 +4,7 @@ from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.kernel.accounting import settle_trade
-from serl.exchange.kernel.levels import better_price, find_level, next_price
-from serl.exchange.kernel.names import (
+from serl.exchange.kernel.constants import (
     AT_CLOSE,
     AT_OPEN,
     AUCTION,
@@ -25,8 +24,10 @@ from serl.exchange.kernel.names import (
     RESTED,
     SEEN,
 )
-from serl.exchange.kernel.rulebook.incoming import ROOM, cancel_unplaced
-from serl.exchange.kernel.rulebook.meeting import (
+from serl.exchange.kernel.levels import better_price, find_level, next_price
+from serl.exchange.kernel.rulebook.active_order import ROOM, cancel_unplaced
+from serl.exchange.kernel.rulebook.capacity import far_room, no_room
+from serl.exchange.kernel.rulebook.matching import (
     after_fill,
     better,
     fill_resting,
@@ -34,10 +35,9 @@ from serl.exchange.kernel.rulebook.meeting import (
     not_reducing,
     note_trade,
 )
+from serl.exchange.kernel.rulebook.order_events import cancel, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.rulebook.orders import FIRST, limit_of, mark, move, open_of, unlist
 from serl.exchange.kernel.rulebook.pricing import worst
-from serl.exchange.kernel.rulebook.room import far_room, no_room
-from serl.exchange.kernel.rulebook.telling import cancel, cancel_linked, tell, unlink_pair, veil
 from serl.exchange.kernel.state import (
     ASK,
     AUCTION_FIRST_TICKS,

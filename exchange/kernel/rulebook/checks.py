@@ -3,8 +3,8 @@
 from typing import Any
 
 from serl.exchange.compiling import inlined, inner, int64
-from serl.exchange.kernel import ids
-from serl.exchange.kernel.names import (
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.constants import (
     ALL_OR_NONE,
     AT_CLOSE,
     AT_OPEN,
@@ -57,13 +57,13 @@ from serl.exchange.kernel.names import (
     T_TRAIL,
     TERMED,
 )
+from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import collects
 from serl.exchange.kernel.rulebook.band import in_band
-from serl.exchange.kernel.rulebook.incoming import phase_of
-from serl.exchange.kernel.rulebook.meeting import reducing_lots
+from serl.exchange.kernel.rulebook.capacity import is_full
+from serl.exchange.kernel.rulebook.matching import reducing_lots
 from serl.exchange.kernel.rulebook.orders import open_of
 from serl.exchange.kernel.rulebook.pricing import collar_limit
-from serl.exchange.kernel.rulebook.room import is_full
 from serl.exchange.kernel.state import ASK, BID, ORDERS_MAX, ORDERS_OPEN, PRICE_MAX, QTY_MAX, State
 from serl.exchange.records import (
     BAND_ACTION,
@@ -184,7 +184,7 @@ def _bad_terms(state: State, row: Any) -> bool:
     if (tif == AT_OPEN or tif == AT_CLOSE) and given & ~(1 << T_SELF | 1 << T_LINK):
         return True
     if given & 1 << T_LINK:
-        slot = ids.find(state, participant, state.terms[participant, T_LINK])
+        slot = order_index.find(state, participant, state.terms[participant, T_LINK])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
     trails = given & 1 << T_TRAIL and not given & 1 << T_STOP

@@ -5,9 +5,8 @@ from typing import Any
 from numba import cfunc, types
 
 from serl.exchange.compiling import WHOLE, inlined, inner, int64
-from serl.exchange.kernel import ids
-from serl.exchange.kernel.handle import commands_at, events_at, state_at
-from serl.exchange.kernel.names import (
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.constants import (
     ACCOUNT,
     CANCEL,
     CLEARING,
@@ -32,14 +31,15 @@ from serl.exchange.kernel.names import (
     UNCROSSING,
     UNTOUCHED,
 )
-from serl.exchange.kernel.rulebook.answering import answer, reject
+from serl.exchange.kernel.handle import commands_at, events_at, state_at
+from serl.exchange.kernel.rulebook.active_order import ROOM, phase_of
 from serl.exchange.kernel.rulebook.auction import uncross
-from serl.exchange.kernel.rulebook.incoming import ROOM, phase_of
-from serl.exchange.kernel.rulebook.operating import enter, operate
-from serl.exchange.kernel.rulebook.ordering import keep_term, new, reduce, replace
-from serl.exchange.kernel.rulebook.settling import expire, settle
-from serl.exchange.kernel.rulebook.sweeping import sweep
-from serl.exchange.kernel.rulebook.telling import cancel
+from serl.exchange.kernel.rulebook.command_events import answer, reject
+from serl.exchange.kernel.rulebook.mass_cancel import sweep
+from serl.exchange.kernel.rulebook.operator_commands import enter, operate
+from serl.exchange.kernel.rulebook.order_entry import keep_term, new, reduce, replace
+from serl.exchange.kernel.rulebook.order_events import cancel
+from serl.exchange.kernel.rulebook.triggers import expire, settle
 from serl.exchange.kernel.state import (
     CANCELLED_COUNT,
     STAGE,
@@ -57,7 +57,7 @@ def _begin(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     if kind == NEW:
         return new(state, row, events, count)
     if CANCEL <= kind <= REPLACE:
-        slot = ids.find(state, int64(row.participant), row.order_id)
+        slot = order_index.find(state, int64(row.participant), row.order_id)
         if kind == REDUCE:
             return reduce(state, row, events, count, slot)
         if kind == REPLACE:

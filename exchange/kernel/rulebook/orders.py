@@ -1,9 +1,9 @@
 """Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
 
 from serl.exchange.compiling import inlined, inner, int64
-from serl.exchange.kernel import ids
-from serl.exchange.kernel.matching import link_in, rest, side_of, unlink
-from serl.exchange.kernel.names import SEEN
+from serl.exchange.kernel import order_index
+from serl.exchange.kernel.book import link_in, rest, side_of, unlink
+from serl.exchange.kernel.constants import SEEN
 from serl.exchange.kernel.state import (
     COUNTING,
     EXPIRIES,
@@ -93,7 +93,7 @@ def drop(state: State, slot: int) -> None:
         leave_heap(state, slot)
         state.watched[order.symbol] -= 1
     unlink(state, slot)
-    ids.remove(state, int64(order.participant), order.order_id, slot)
+    order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counter[FREE_ORDER]
     state.counter[FREE_ORDER] = slot

@@ -1,7 +1,7 @@
 """Prices of orders that say none: without a limit, within the collar of an account, of a peg."""
 
 from serl.exchange.compiling import inlined, inner
-from serl.exchange.kernel.names import PRIMARY, S_COLLAR
+from serl.exchange.kernel.constants import PRIMARY, S_COLLAR
 from serl.exchange.kernel.state import ASK, BID, PRICE_MAX, State
 from serl.exchange.records import LAST_TICKS
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from serl.exchange.compiling import inlined, inner, int64
-from serl.exchange.kernel.names import (
+from serl.exchange.kernel.constants import (
     DECREMENT,
     OWN,
     RULE_ACTION,
@@ -18,7 +18,7 @@ from serl.exchange.kernel.names import (
     S_OWN_FEES,
     S_POSITION,
 )
-from serl.exchange.kernel.rulebook.incoming import phase_of
+from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.orders import mark
 from serl.exchange.kernel.state import COUNTED, COUNTING, OWN_FEES, PRICE_MAX, QTY_MAX, RULED, State
 from serl.exchange.records import (

@@ -5,7 +5,7 @@ from functools import cache
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS
 from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.simulate import simulate
-from serl.exchange.history.day import Day
+from serl.history.day import Day
 
 OPEN_NS = 9 * HOUR_NS + 30 * MINUTE_NS
 TRAIN = (OPEN_NS + 10 * MINUTE_NS, OPEN_NS + 60 * MINUTE_NS)

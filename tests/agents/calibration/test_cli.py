@@ -11,7 +11,7 @@ from serl.agents.calibration.cli_law import law
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.errors import EmptyWindow, RealismError
 from serl.agents.traders.population import load_population
-from serl.exchange.history.day import write_day
+from serl.history.day import write_day
 from tests.agents.calibration.sample import poisson_day
 
 WINDOWS = ["--train", "09:40-10:30", "--score", "10:30-11:00"]

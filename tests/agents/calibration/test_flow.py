@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.law import START_S, measure_law, with_metaorder
+from serl.agents.calibration.simulated_impact import START_S, measure_law, with_metaorder
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, tape_of
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import Simulation, simulate

@@ -6,7 +6,7 @@ import pytest
 
 from serl.agents.calibration.calibrate import Plan, calibrate
 from serl.agents.realism.tape import HOUR_NS
-from serl.exchange.history.importing import import_day
+from serl.history.importing import import_day
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster"
 pytestmark = pytest.mark.skipif(

@@ -16,8 +16,8 @@ from serl.agents.execution.data import TEST, TRAIN, UNSEEN, VALIDATION, bar_data
 from serl.agents.execution.environment.bars import CLOSE, PRICE, VOLUME
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.errors import DataError
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 
 STOCKS, DATES, BARS = 10, 10, 10
 

@@ -14,9 +14,9 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Rows
+from serl.history.day import Day
+from serl.history.generate import generate_day
 
 SECOND_NS = 1_000_000_000
 

@@ -23,9 +23,9 @@ from serl.agents.execution.policies.reactive import Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, left_share
 from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Rows, Side
+from serl.history.day import Day
+from serl.history.generate import generate_day
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS

@@ -12,7 +12,7 @@ from serl.agents.execution.progress import ProgressFile, schedule_of
 from serl.clients.blocking import connect
 from serl.clients.dashboard.progress import Progress
 from serl.exchange.records import Side
-from tests.served import start_exchange
+from tests.server_fixture import start_exchange
 
 SECOND_NS = 1_000_000_000
 

@@ -23,10 +23,10 @@ from serl.agents.execution.policies.volume import VolumeCurve, Vwap
 from serl.agents.execution.served import TooLate
 from serl.clients.blocking import connect
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day, write_day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Side
-from tests.served import launch
+from serl.history.day import Day, write_day
+from serl.history.generate import generate_day
+from tests.server_fixture import launch
 
 MINUTE_NS = 60_000_000_000
 START_NS = 573 * MINUTE_NS  # 09:33

@@ -15,8 +15,8 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.single import ExecutionEnv, make
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 
 ID = "serl.agents.execution.environment.single:serl/Execution-v0"
 

@@ -13,8 +13,8 @@ import yaml
 from serl import cli
 from serl.agents.learning.files import read
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from tests.agents.execution.test_data import rows, write
 
 SETTINGS = {

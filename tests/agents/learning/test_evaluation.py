@@ -33,9 +33,9 @@ from serl.agents.learning.policy import Policy
 from serl.agents.learning.table import Section, comma_separated, write_tables
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.day import Day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Rows
+from serl.history.day import Day
+from serl.history.generate import generate_day
 
 MARKET = MarketConfig(hours="09:35-10:25", environments=5, duration_s=60, interval_s=10)
 

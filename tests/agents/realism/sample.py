@@ -3,8 +3,8 @@
 import numpy as np
 
 from serl.agents.realism.tape import SECOND_NS, Tape, tape_of
-from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.records import CommandKind, Rows, Side, TimeInForce, command
+from serl.history.day import Day, Reference, SymbolReference
 
 TEN_NS = 36_000 * SECOND_NS
 MILLISECOND_NS = 10**6
@@ -55,6 +55,6 @@ def five_messages() -> Tape:
 
 def generated(seed: int, levels: int = 5) -> Tape:
     """Half an hour of a generated day."""
-    from serl.exchange.history.generate import generate_day
+    from serl.history.generate import generate_day
 
     return tape_of(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS), levels)

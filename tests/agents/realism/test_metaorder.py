@@ -9,12 +9,12 @@ import pytest
 from serl.agents.pages.errors import ReportFileError
 from serl.agents.realism.cli_impact import impact
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
-from serl.agents.realism.law import fit_impact_law, plot_impact_law
 from serl.agents.realism.metaorder import replay_impact
+from serl.agents.realism.square_root_law import fit_impact_law, plot_impact_law
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import Side
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, SELL, TEN_NS, day_of, new
 
 SIZES = np.array([0.001, 0.003, 0.01, 0.03, 0.1])

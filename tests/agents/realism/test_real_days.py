@@ -9,10 +9,10 @@ import pytest
 from serl.agents.realism.benchmark import compare
 from serl.agents.realism.play import CANCEL, LIMIT, MARKET
 from serl.agents.realism.tape import HOUR_NS, tape_of
-from serl.exchange.history.generate import generate_day
-from serl.exchange.history.importing import import_day
-from serl.exchange.history.lobster import read_lobster
-from serl.exchange.history.lobster_day import book_view, lobster_day
+from serl.history.generate import generate_day
+from serl.history.importing import import_day
+from serl.history.lobster import read_lobster
+from serl.history.lobster_day import book_view, lobster_day
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster"
 pytestmark = pytest.mark.skipif(

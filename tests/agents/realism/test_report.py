@@ -10,9 +10,9 @@ from serl.agents.realism.cli import realism
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, RealismError
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 from serl.agents.realism.tape import SECOND_NS
-from serl.exchange.history.day import write_day
-from serl.exchange.history.errors import DayError, SourceError
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.errors import DayError, SourceError
+from serl.history.generate import generate_day
 from tests.agents.realism.sample import TEN_NS
 
 

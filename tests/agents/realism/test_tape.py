@@ -7,8 +7,8 @@ from serl.agents.realism.days import parse_window, source_of
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.play import CANCEL, LIMIT, MARKET, genuine
 from serl.agents.realism.tape import SECOND_NS, tape_of
-from serl.exchange.history.generate import generate_day
 from serl.exchange.records import CommandKind
+from serl.history.generate import generate_day
 from tests.agents.realism.sample import BUY, MILLISECOND_NS, SELL, TEN_NS, change, day_of, five_messages, generated, new
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field
 
 from serl.agents.traders.registry import Profile, trader
-from serl.agents.traders.words import BUY, SELL, cancel, limit, market_order, recall, remember, sleep
+from serl.agents.traders.trader_api import BUY, SELL, cancel, limit, market_order, recall, remember, sleep
 
 
 class FlooderProfile(Profile):

@@ -9,7 +9,7 @@ from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.records import AGENT, FLOW_ROWS, NODE, REQUESTS, VIEW
 from serl.agents.traders.registry import kind
 from serl.agents.traders.simulate import Simulation
-from serl.agents.traders.words import BUY, CANCEL, SECOND_NS
+from serl.agents.traders.trader_api import BUY, CANCEL, SECOND_NS
 
 OPEN_NS = 34_200 * SECOND_NS
 

@@ -9,8 +9,8 @@ from serl.agents.traders.cli import simulate as command
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import play, simulate, tape_hash
-from serl.agents.traders.words import SECOND_NS
-from serl.exchange.history.day import read_day
+from serl.agents.traders.trader_api import SECOND_NS
+from serl.history.day import read_day
 
 
 def test_it_writes_the_day_that_the_library_makes(tmp_path: Path) -> None:

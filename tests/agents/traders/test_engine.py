@@ -9,10 +9,10 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
 from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
-from serl.agents.traders.words import CANCEL, NEW, SECOND_NS
-from serl.exchange.history.day import read_day, write_day
+from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import EventFlag, EventKind, Reason
+from serl.history.day import read_day, write_day
 from tests.agents.traders.stage import ZERO, of, population
 
 MINUTE_NS = 60 * SECOND_NS
@@ -197,7 +197,7 @@ def test_a_trader_that_is_in_no_file() -> None:
     """As in a notebook: it is compiled, and not kept on disk."""
     names: dict[str, object] = {"trader": trader, "QuietProfile": QuietProfile}
     code = """
-from serl.agents.traders.words import BUY, limit
+from serl.agents.traders.trader_api import BUY, limit
 
 @trader("once", QuietProfile)
 def once(agent, profile, market, requests):

@@ -21,7 +21,7 @@ from serl.clients.replay import set_clock
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.records import EVENT, EventKind, Rows
 from serl.exchange.wire import Kind
-from tests.served import Raw, Served, start_exchange
+from tests.server_fixture import Raw, Served, start_exchange
 
 MINUTE_NS = 60_000_000_000
 CHILDREN = Path("/proc/self/task") / str(os.getpid()) / "children"

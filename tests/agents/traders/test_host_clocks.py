@@ -18,7 +18,7 @@ from serl.agents.traders.timeline import offset_at
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
 from serl.exchange.wire import Kind
-from tests.served import Served, launch, start_exchange
+from tests.server_fixture import Served, launch, start_exchange
 
 SMALL = load_population("small")
 SECOND_NS = 1_000_000_000

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from serl.agents.traders.words import BUY, DAY, IOC, MARKET, POST_ONLY, SECOND_NS, SELL
+from serl.agents.traders.trader_api import BUY, DAY, IOC, MARKET, POST_ONLY, SECOND_NS, SELL
 from tests.agents.traders.stage import OPEN_NS, Asked, Stage, signs
 
 

@@ -10,7 +10,7 @@ from serl.agents.realism.facts import autocorrelation
 from serl.agents.traders.kinds.hawkes import HawkesProfile
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.simulate import Simulation
-from serl.agents.traders.words import CANCEL, IOC, NEW, SECOND_NS
+from serl.agents.traders.trader_api import CANCEL, IOC, NEW, SECOND_NS
 from serl.exchange.records import CommandFlag, Rows, Side
 from tests.agents.traders.stage import ZERO, hour, of, population
 

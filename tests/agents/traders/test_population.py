@@ -9,7 +9,7 @@ from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.registry import BUILT_IN, kind
 from serl.agents.traders.simulate import Simulation
-from serl.agents.traders.words import SECOND_NS
+from serl.agents.traders.trader_api import SECOND_NS
 from tests.agents.traders.stage import ZERO, population
 
 NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes")

@@ -9,8 +9,8 @@ from serl.clients.blocking import Exchange, connect
 from serl.clients.replay import set_clock
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.wire import Kind
-from tests.clients.dashboard.served import Looked, dashboard, eventually
-from tests.served import start_exchange
+from tests.clients.dashboard.server_fixture import Looked, dashboard, eventually
+from tests.server_fixture import start_exchange
 
 CONFIG: dict[str, object] = {
     "clock": {"kind": "scaled", "start": "09:29:50", "speed": 10.0, "held": True},

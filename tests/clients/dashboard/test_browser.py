@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from tests.clients.dashboard.served import Looked, Shown, dashboard, eventually
-from tests.served import Raw, free_endpoint, launch, start_exchange
+from tests.clients.dashboard.server_fixture import Looked, Shown, dashboard, eventually
+from tests.server_fixture import Raw, free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
 

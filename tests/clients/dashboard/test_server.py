@@ -22,8 +22,8 @@ from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
 from serl.clients.dashboard.server import bind
 from serl.exchange.ports import owner_of
 from tests.clients.dashboard.flood import now_ms
-from tests.clients.dashboard.served import Shown, dashboard
-from tests.served import Raw, free_endpoint, start_exchange
+from tests.clients.dashboard.server_fixture import Shown, dashboard
+from tests.server_fixture import Raw, free_endpoint, start_exchange
 
 RATE, FLOOD_S = 50_000, 60
 WINDOW_S, WINDOWS = 4, 8

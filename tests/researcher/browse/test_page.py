@@ -13,9 +13,9 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
-from tests.clients.dashboard.served import Looked, dashboard
+from tests.clients.dashboard.server_fixture import Looked, dashboard
 from tests.researcher.outer.small import score_of
-from tests.served import free_endpoint
+from tests.server_fixture import free_endpoint
 
 HOSTILE = "<img src=x onerror='window.hurt = true'><script>window.hurt = true</script>"
 FIRST = f"def reward(x):\n    # {HOSTILE}\n    return 1\n"

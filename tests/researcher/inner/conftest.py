@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from serl.exchange.history.day import write_day
-from serl.exchange.history.generate import generate_day
+from serl.history.day import write_day
+from serl.history.generate import generate_day
 from serl.researcher.inner.settings import DYNAMIC, LEARNING, STATIC, Settings
 
 

@@ -9,9 +9,9 @@ import yaml
 
 from serl.agents.execution.environment.bars import VOLUME
 from serl.agents.execution.environment.static import trades_of
-from serl.agents.learning.joined import Joined
+from serl.agents.learning.concat_env import Joined
 from serl.agents.learning.team import Team
-from serl.exchange.history.day import read_day
+from serl.history.day import read_day
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import job, markets
 from serl.researcher.inner.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv
 from serl.exchange.records import Rows
-from serl.researcher.modules import build, checks, plug, specs
+from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind, RewardInputs
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 from serl.researcher.modules.example import example
@@ -95,7 +95,7 @@ def test_a_reward_sees_the_step() -> None:
     seen: list[RewardInputs] = []
 
     def note(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
-        seen.append(plug.reward_inputs(env, fills, last))
+        seen.append(adapters.reward_inputs(env, fills, last))
         return np.zeros(2)
 
     env = environment(note)
@@ -118,7 +118,7 @@ def test_a_reward_sees_the_step() -> None:
 def test_the_price_advantage_as_a_module_is_the_environments_own() -> None:
     spec = '{"base": "price_advantage", "terms": [{"feature": "unfilled", "shape": "linear", "weight_percent": 1, "when": "last_step"}]}'
     module = build.build(specs.parse(Kind.REWARD, spec))
-    ours, theirs = environment(plug.as_reward(module)), environment()
+    ours, theirs = environment(adapters.as_reward(module)), environment()
     for _ in range(4):
         actions = np.array([[0.5], [0.25]])
         mine, expected = ours.step(actions), theirs.step(actions)
@@ -127,7 +127,7 @@ def test_the_price_advantage_as_a_module_is_the_environments_own() -> None:
 
 
 def test_a_module_that_breaks_its_contract_stops_the_environment() -> None:
-    env = environment(plug.as_reward(lambda step: np.zeros(3)))
+    env = environment(adapters.as_reward(lambda step: np.zeros(3)))
     with pytest.raises(ModuleError, match="shape"):
         env.step(np.zeros((2, 1)))
 
@@ -136,8 +136,8 @@ def test_scenarios_become_days_of_bars() -> None:
     history = recorded.load().history
     module = build.build(specs.parse(Kind.IMAGINE, example(Kind.IMAGINE, "spec")))
     scenarios = checks.scenarios(module(history, np.random.default_rng(0), 4, 10), 4, 10)
-    days = plug.days_of(scenarios, 10_000.0, 60 * SECOND_NS * np.arange(10), 60 * SECOND_NS)
-    back = plug.history_of(days, 2)
+    days = adapters.days_of(scenarios, 10_000.0, 60 * SECOND_NS * np.arange(10), 60 * SECOND_NS)
+    back = adapters.history_of(days, 2)
     np.testing.assert_allclose(back[:, 0], scenarios[2, :, 0], atol=1e-9)
     np.testing.assert_allclose(back[:, 2], np.rint(scenarios[2, :, 2]))
     body = np.abs(days.values[2, :, 3] - days.values[2, :, 0]) / days.values[2, :, 3] * 1e4

@@ -100,7 +100,7 @@ def test_attacks_end_in_a_verdict_and_change_nothing(
     before = outside.hash()
     with work_folder() as folder:
         verdict = run(
-            Job("serl.researcher.sandbox.inside:execute", {"source": source}),
+            Job("serl.researcher.sandbox.entrypoints:execute", {"source": source}),
             folder,
             limits,
         )
@@ -120,7 +120,7 @@ def test_the_search_for_secrets_finds_them_where_bubblewrap_inherits_our_environ
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     monkeypatch.setattr(bubblewrap, "ENVIRONMENT", dict(os.environ))
     with work_folder() as folder:
-        verdict = run(Job("serl.researcher.sandbox.inside:execute", {"source": LEAK.source}), folder, LIMITS)
+        verdict = run(Job("serl.researcher.sandbox.entrypoints:execute", {"source": LEAK.source}), folder, LIMITS)
     assert verdict.outcome is Outcome.CRASHED
     assert "'/proc/1/environ', '/proc/1/task/1/environ'" in verdict.text
 

@@ -17,7 +17,7 @@ from serl.researcher.sandbox.run import Job, run, work_folder
 from serl.researcher.sandbox.verdict import Outcome, Verdict
 from tests.researcher.sandbox.watching import running
 
-EXECUTE = "serl.researcher.sandbox.inside:execute"
+EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
 
 
 USES_COMPILED_CODE = """

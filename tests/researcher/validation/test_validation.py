@@ -10,10 +10,10 @@ from serl.researcher.modules.example import Form, example
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import work_folder
 from serl.researcher.sandbox.verdict import Outcome
-from serl.researcher.validation import inside
+from serl.researcher.validation import entrypoints
+from serl.researcher.validation.dry_run import trial
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, Tally
-from serl.researcher.validation.reading import CHARACTERS_MAX, read
-from serl.researcher.validation.trial import trial
+from serl.researcher.validation.static_check import CHARACTERS_MAX, read
 from serl.researcher.validation.validate import try_in, validate, validate_code
 
 REWARD = "def reward(step):\n    return {}\n"
@@ -34,7 +34,7 @@ def build(observation_dim, action_dim):
 
 def tried(kind: Kind, source: str) -> list[Finding]:
     """The second stage on code of these tests, which needs no sandbox."""
-    return trial(kind, inside.load(kind, source))[0]
+    return trial(kind, entrypoints.load(kind, source))[0]
 
 
 @pytest.mark.usefixtures("sandboxed")

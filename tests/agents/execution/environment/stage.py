@@ -5,8 +5,8 @@ import numpy as np
 from serl.agents.execution.environment.bars import BarDays
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
-from serl.exchange.history.day import Day, Reference, SymbolReference
 from serl.exchange.records import COMMAND, CommandKind, Rows, Side, TimeInForce
+from serl.history.day import Day, Reference, SymbolReference
 
 SECOND_NS = 1_000_000_000
 BUY, SELL = int(Side.BUY), int(Side.SELL)

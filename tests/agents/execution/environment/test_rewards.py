@@ -9,7 +9,7 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
 from serl.exchange.config import time_of_day_ns
-from serl.exchange.history.generate import generate_day
+from serl.history.generate import generate_day
 
 N, STEPS = 6, 6
 

@@ -9,8 +9,8 @@ from serl.agents.execution.environment.records import CHILD, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook
 from serl.exchange.errors import ConfigError
-from serl.exchange.history.generate import generate_day
-from serl.exchange.history.importing import import_day
+from serl.history.generate import generate_day
+from serl.history.importing import import_day
 from tests.agents.execution.environment.stage import BUY, SECOND_NS, SELL, TINY, child, day, episode, step
 
 BOTH = pytest.mark.parametrize("kind", [StaticBook, ReplayMarket])

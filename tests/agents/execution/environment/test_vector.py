@@ -13,7 +13,7 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.traders.population import load_population
-from serl.exchange.history.generate import generate_day
+from serl.history.generate import generate_day
 from tests.agents.execution.environment.stage import SECOND_NS
 
 COUNT, OPEN_NS, CLOSE_NS = 8, 34_200 * SECOND_NS, 57_000 * SECOND_NS

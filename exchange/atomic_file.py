@@ -1,0 +1,45 @@
+"""Files that appear complete or not at all: written under a temporary name, synced, then renamed."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from serl.exchange.errors import UnwritableFileError
+
+
+@contextmanager
+def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
+    """A file to write to. It gets its name when the block ends; if the block raises, nothing stays. UnwritableFileError without a folder."""
+    path = Path(path)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+        ) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_json(path: Path, value: Any, indent: int | None = None) -> None:
+    """Writes plain values as JSON, atomically."""
+    with atomic_file(path) as file:
+        file.write(json.dumps(value, indent=indent).encode())
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,125 @@
+"""Walks through a whole market: for snapshots, not for matching."""
+
+from typing import Any
+
+from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.kernel.book import rest, side_of
+from serl.exchange.kernel.constants import ALL_OR_NONE, SEEN
+from serl.exchange.kernel.levels import find_level, next_price
+from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, QUEUES, State
+from serl.exchange.records import ACCOUNT_SELF_TRADE
+
+
+@compiled
+def list_orders(state: State, only: int, out: Any) -> int:
+    """Writes the resting orders of symbol `only` (-1: of all) to the ORDER rows of `out`, in canonical order; how many."""
+    count = 0
+    for symbol in range(state.halted.size):
+        if only >= 0 and symbol != only:
+            continue
+        for side in range(2):
+            price = state.best[symbol, side]
+            while price != 0:
+                slot = int64(state.levels[find_level(state, symbol, side, price)].first)
+                while slot >= 0:
+                    order, row = state.orders[slot], out[count]
+                    row.order_number = order.order_number
+                    row.order_id = order.order_id
+                    row.price_ticks = order.price_ticks
+                    row.open_lots = order.open_lots
+                    row.total_lots = order.total_lots
+                    row.symbol = order.symbol
+                    row.participant = order.participant
+                    row.side = order.side
+                    row.time_in_force = order.time_in_force
+                    row.flags = order.flags
+                    count += 1
+                    slot = int64(order.next)
+                price = next_price(state, symbol, side, price)
+    return count
+
+
+@inlined
+def _is_told(state: State, slot: int) -> bool:
+    """Whether an ORDER row does not say all there is to know of an order."""
+    order = state.orders[slot]
+    if order.queue != SEEN or not order.special:
+        return order.queue != SEEN
+    extra = state.extras[slot]
+    return (extra.display_lots | extra.expire_ns | extra.link) != 0 or extra.self_trade != ACCOUNT_SELF_TRADE
+
+
+@inlined
+def _write_special(state: State, slot: int, row: Any) -> None:
+    order, extra = state.orders[slot], state.extras[slot]
+    row.order_number = order.order_number
+    row.order_id = order.order_id
+    row.price_ticks = extra.limit_ticks
+    row.queue_ticks = order.price_ticks
+    row.open_lots = order.open_lots
+    row.reserve_lots = extra.reserve_lots
+    row.total_lots = order.total_lots
+    row.display_lots = extra.display_lots
+    row.min_lots = 0 if order.flags & ALL_OR_NONE else extra.min_lots
+    row.stop_ticks = extra.stop_ticks
+    row.trail_ticks = extra.trail_ticks
+    row.offset_ticks = extra.offset_ticks
+    row.expire_ns = extra.expire_ns
+    row.link = extra.link
+    row.symbol = order.symbol
+    row.participant = order.participant
+    row.side = order.side
+    row.time_in_force = order.time_in_force
+    row.flags = order.flags
+    row.queue = order.queue
+    row.peg = extra.peg
+    row.self_trade = extra.self_trade
+
+
+@compiled
+def list_specials(state: State, out: Any) -> int:
+    """Writes the orders of which an ORDER row does not tell all to the SPECIAL rows of `out`, in canonical order; how many."""
+    count, symbols = 0, state.halted.size
+    for symbol in range(symbols):
+        for queue in range(QUEUES):
+            for side in range(2):
+                book, place = queue * symbols + symbol, side_of(queue, side)
+                price = state.best[book, place]
+                while price != 0:
+                    slot = int64(state.levels[find_level(state, book, place, price)].first)
+                    while slot >= 0:
+                        if _is_told(state, slot):
+                            _write_special(state, slot, out[count])
+                            count += 1
+                        slot = int64(state.orders[slot].next)
+                    price = next_price(state, book, place, price)
+    return count
+
+
+@compiled
+def restore_orders(state: State, rows: Any, start: int) -> int:
+    """Puts ORDER rows into the book from `start` on; the first one there was no room for (rows.size: none)."""
+    width = state.window.shape[2]
+    for index in range(start, rows.size):
+        row = rows[index]
+        symbol, side = int64(row.symbol), int64(row.side)
+        if max(state.far_count[symbol, BID], state.far_count[symbol, 1]) + width + 1 > state.far_price.shape[2]:
+            return index
+        if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
+            return index
+        slot = rest(
+            state,
+            symbol,
+            SEEN,
+            side,
+            row.price_ticks,
+            row.open_lots,
+            row.total_lots,
+            int64(row.participant),
+            row.order_id,
+        )
+        order = state.orders[slot]
+        order.order_number = row.order_number
+        order.time_in_force = row.time_in_force
+        order.flags = row.flags
+    return int64(rows.size)

@@ -1,0 +1,216 @@
+"""`serl day`: make day files, look into them, check them."""
+
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from serl.history.day import Reference
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+SOURCE = click.Path(path_type=Path)
+
+
+@click.group(epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
+def day() -> None:
+    """Trading days as files: import, export, look, verify, generate."""
+
+
+def _print_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    """A rich table on a terminal; elsewhere tab-separated lines."""
+    if not sys.stdout.isatty():
+        for row in (header, *rows) if any(header) else rows:
+            click.echo("\t".join(row))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, show_header=any(header), padding=(0, 1, 0, 0), pad_edge=False)
+    for name in header:
+        table.add_column(name, no_wrap=any(header))
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def _time(time_ns: int) -> str:
+    from serl.exchange.config import time_of_day_text
+
+    return f"{time_of_day_text(time_ns)}.{time_ns % 1_000_000_000:09}"
+
+
+def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
+    rows = [
+        ("symbols", ", ".join(f"{s.name} (tick {s.tick_size}, lot {s.lot_size})" for s in reference.symbols)),
+        ("date", reference.date or "-"),
+        ("source", reference.source),
+        ("commands", f"{commands:,}"),
+        ("source rows", f"{reference.source_rows:,}"),
+        ("levels", str(reference.levels or "all")),
+        ("first", _time(reference.first_time_ns)),
+        ("last", _time(reference.last_time_ns)),
+    ]
+    if reference.participants:
+        rows.append(("participants", ", ".join(reference.participants)))
+    rows += [("file", f"{file.name} sha256 {file.sha256}") for file in reference.files]
+    rows += [(name, str(value)) for name, value in reference.parameters.items()]
+    rows += [(name.replace("_", " "), f"{count:,}") for name, count in reference.counts.items()]
+    return rows
+
+
+@day.command("import", epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
+@click.argument("source", type=SOURCE)
+@click.option(
+    "-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or that of SOURCE with .parquet]"
+)
+@click.option("--symbols", help="Those to take, with commas between; the name of a source that does not say it. [all]")
+@click.option("--tick-size", default="", help="Decimal, where the source has none. [that of the format]")
+@click.option("--lot-size", default="", help="Decimal, where the source has none. [that of the format]")
+@click.option("--date", default="", help="YYYY-MM-DD, where the source does not say it.")
+@click.option(
+    "--time-zone", default="", help="Of bars whose times are universal: the clock that the day follows. [UTC]"
+)
+def import_(
+    source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
+) -> None:
+    """Makes a day file of SOURCE: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Of bars it makes the table that
+    `serl train` reads."""
+    from serl.history.bars import import_bars
+    from serl.history.importing import bars_source, import_file
+    from serl.history.source import Options
+
+    options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
+    path = output or Path(f"{source.name.split('.')[0]}.parquet")
+    began = time.perf_counter()
+    if bars_source(source):
+        counts = import_bars(source, path, options)
+        words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        click.echo(f"{path}: {words}; `serl train`, `serl evaluate` and `serl data` take it")
+        return
+    reference, commands = import_file(source, path, options)
+    if output is None:
+        path = path.replace(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
+    counts = reference.counts
+    click.echo(
+        f"{path}: {commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - began:.1f} s; "
+        + (
+            f"refreshed {counts['refresh_adds'] + counts['refresh_cuts']:,} levels that came into view, unexplained {counts['unexplained']:,}"
+            if "unexplained" in counts
+            else ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        )
+    )
+
+
+@day.command(epilog="Example: serl day export amzn.parquet -o amzn.itch.gz")
+@click.argument("file", type=FILE)
+@click.option(
+    "-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER."
+)
+@click.option(
+    "--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side."
+)
+@click.option("--symbol", help="To write of a day with several; LOBSTER holds one. [all]")
+def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
+    """Writes the day FILE, or a recorded session, in a format that others read."""
+    from serl.history.day import read_day, symbol_day
+
+    made = read_day(file, accounts=True)
+    accounts = bool(made.reference.participants)
+    if symbol and not accounts:
+        made, symbol = symbol_day(made, symbol), None
+    if output.suffix == ".zip":
+        from serl.history.lobster_export import write_lobster
+
+        rows = write_lobster(made, output, levels, symbol)
+        click.echo(f"{output}: LOBSTER, {rows:,} rows of {levels} levels")
+    elif output.name.endswith((".itch", ".itch.gz")):
+        from serl.history.itch.accounts import write_itch_of_accounts
+        from serl.history.itch.writer import write_itch
+
+        size = write_itch_of_accounts(made, output, symbol) if accounts else write_itch(made, output)
+        click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
+    else:
+        raise click.UsageError(f"{output}: a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER) is due")
+
+
+@day.command(epilog="Example: serl day info amzn.parquet")
+@click.argument("file", type=FILE)
+def info(file: Path) -> None:
+    """Prints the reference data of a day file and how often each rule of its reader applied."""
+    from serl.history.day import read_reference
+
+    reference, commands = read_reference(file)
+    _print_table(("", ""), _describe(reference, commands))
+
+
+@day.command(epilog="Example: serl day head amzn.parquet -n 20")
+@click.argument("file", type=FILE)
+@click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Commands to print.")
+def head(file: Path, count: int) -> None:
+    """Prints the first commands of a day file."""
+    from serl.exchange.records import ALL_SYMBOLS, CommandKind, Side, TimeInForce
+    from serl.history.day import read_day
+
+    made = read_day(file, accounts=True)
+    header = ("time", "row", "command", "kind", "order", "symbol", "side", "lots", "ticks")
+    names = {number: symbol.name for number, symbol in enumerate(made.reference.symbols)} | {ALL_SYMBOLS: "all"}
+    rows = []
+    for command, row in zip(made.commands[:count], made.rows[:count], strict=True):
+        kind = CommandKind(int(command["kind"]))
+        in_force = f" {TimeInForce(int(command['time_in_force'])).name}" if kind == CommandKind.NEW else ""
+        rows.append((
+            _time(int(command["time_ns"])), str(row), str(command["command_id"]), kind.name + in_force, str(command["order_id"]),
+            names[int(command["symbol"])], Side(int(command["side"])).name, str(command["qty_lots"]),
+            str(command["price_ticks"]),
+        ))  # fmt: skip
+    _print_table(header, rows)
+
+
+@day.command(epilog="Example: serl day verify amzn.parquet LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
+@click.argument("file", type=FILE)
+@click.argument("source", type=SOURCE, required=False)
+def verify(file: Path, source: Path | None) -> None:
+    """Plays FILE through the market and compares: with the LOBSTER or depth SOURCE that it was made from its book after every row, of
+    a recording (without SOURCE) its tape. Fails if they differ."""
+    from serl.history.accounts import verify_accounts
+    from serl.history.day import read_day
+    from serl.history.verify import verify_source, verify_tape
+
+    if source is None:
+        made = read_day(file, accounts=True)
+        recorded, replayed = verify_accounts(made) if made.reference.participants else verify_tape(made)
+        click.echo(f"tape recorded {recorded}\ntape replayed {replayed}")
+        sys.exit(0 if recorded == replayed else 1)
+    result = verify_source(read_day(file), source)
+    click.echo(
+        f"{result.differing:,} of {result.rows:,} rows differ ({result.commands:,} commands, "
+        f"{result.rejected:,} rejected, {result.unexplained:,} level changes unexplained, {result.seconds:.2f} s)"
+    )
+    first = result.first_difference
+    if first is not None:
+        for at, name in enumerate(("bids", "asks")):
+            click.echo(f"row {first.row} {name}: {first.expected[at]} is due, the book has {first.actual[at]}")
+        sys.exit(1)
+
+
+@day.command(epilog="Example: serl day generate -o demo.parquet --seed 7 --start 09:30 --end 10:30")
+@click.option("-o", "--output", type=FILE, required=True, help="Day file to write.")
+@click.option("--seed", type=click.IntRange(min=0), required=True, help="The same seed makes the same day.")
+@click.option("--symbol", default="DEMO", show_default=True)
+@click.option("--start", default="09:30", show_default=True, help="Time of the first command.")
+@click.option("--end", default="16:00", show_default=True, help="Time before which the last one comes.")
+@click.option("--rate", default=8.0, show_default=True, help="Commands per second, mean of 09:30 to 16:00.")
+def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
+    """Makes a synthetic day from a seed, for those who have no data."""
+    from serl.exchange.config import time_of_day_ns
+    from serl.history.day import write_day
+    from serl.history.generate import generate_day
+
+    made = generate_day(seed, symbol, start_ns=time_of_day_ns(start), end_ns=time_of_day_ns(end), commands_per_s=rate)
+    write_day(made, output)
+    click.echo(f"{output}: {len(made):,} commands of {symbol}, {start} to {end}, seed {seed}")

@@ -1,0 +1,248 @@
+"""Day files: the commands of one trading day as Parquet, with the reference data that they need.
+
+One row per command: the columns of COMMAND that a day determines, and `row`, the source row that the command belongs
+to (-1: the opening book). The reference data is JSON in the schema's metadata under `serl.day`.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from serl.exchange.atomic_file import atomic_file
+from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
+from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
+
+VERSION = 1
+"""Of the format; raised when an older reader would misread a file."""
+ACCOUNTS_VERSION = 2
+"""Of the files with the commands of many participants."""
+
+KEY = b"serl.day"
+COLUMNS = (
+    "time_ns", "command_id", "order_id", "price_ticks", "qty_lots", "symbol", "kind", "side", "time_in_force", "flags",
+)  # fmt: skip
+"""The fields of COMMAND that are kept; the others are zero in a day of one participant."""
+OF_ACCOUNTS = ("participant", "reason")
+"""More that are kept of many participants' commands."""
+RISING = ("time_ns", "command_id", "order_id", "row")
+"""Columns that are stored as differences: a third of the size and four times the speed of a dictionary."""
+OF_ALL_SYMBOLS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
+"""Commands whose symbol means nothing."""
+FEW_VALUES = tuple(name for name in (*COLUMNS, *OF_ACCOUNTS) if name not in RISING)
+
+
+def _columns(accounts: bool) -> tuple[str, ...]:
+    return (*COLUMNS, *OF_ACCOUNTS) if accounts else COLUMNS
+
+
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([(name, pa.from_numpy_dtype(COMMAND[name])) for name in columns] + [("row", pa.int64())])
+
+
+@dataclass(frozen=True)
+class SymbolReference:
+    """One symbol; its number in COMMAND.symbol is its place in Reference.symbols."""
+
+    name: str
+    tick_size: str = "0.01"
+    lot_size: str = "1"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that a day was made from."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the commands of a day mean."""
+
+    symbols: tuple[SymbolReference, ...]
+    date: str
+    """Trading day, YYYY-MM-DD; empty for a generated one."""
+    source: str
+    """The format it was read from: 'lobster', 'generated', ..."""
+    files: tuple[SourceFile, ...] = ()
+    first_time_ns: int = 0
+    """Nanoseconds after midnight of the exchange's time zone, as every time of a day."""
+    last_time_ns: int = 0
+    levels: int = 0
+    """Levels per side that the source shows, 0 = all."""
+    source_rows: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """How often each rule of the reader applied; docs/history.md explains them."""
+    parameters: dict[str, int | float | str] = field(default_factory=dict)
+    """Of a generated day: all that makes it again."""
+    participants: tuple[str, ...] = ()
+    """Names by COMMAND.participant, the exchange itself first; none of a day that one participant plays, as all but those of
+    `serl record --accounts` are."""
+
+    def to_json(self, commands: int) -> str:
+        """The metadata text of a file with this many commands."""
+        version = ACCOUNTS_VERSION if self.participants else VERSION
+        return json.dumps({"version": version, "commands": commands, **dataclasses.asdict(self)})
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Reference":
+        """The reverse of to_json, of the parsed text; KeyError or TypeError if something is missing."""
+        names = {item.name for item in dataclasses.fields(cls)}
+        known = {name: value for name, value in values.items() if name in names}
+        known["symbols"] = tuple(SymbolReference(**symbol) for symbol in values["symbols"])
+        known["files"] = tuple(SourceFile(**file) for file in values["files"])
+        known["participants"] = tuple(values.get("participants", ()))
+        return cls(**known)
+
+
+@dataclass(frozen=True)
+class Day:
+    """The commands of a trading day."""
+
+    commands: Rows
+    """COMMAND rows in order of time; sequence and check are 0, and participant where the reference names none: whoever submits them
+    sets them."""
+    rows: NDArray[np.int64]
+    """Source row (from 0) of each command, -1 for the opening book."""
+    reference: Reference
+
+    def __len__(self) -> int:
+        """Number of commands."""
+        return len(self.commands)
+
+
+class DayWriter:
+    """Takes the commands of a day block by block; `day_writer` makes it."""
+
+    def __init__(self, parquet: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
+        self.commands = 0
+        self.finished = False
+        self._parquet, self._columns = parquet, columns
+
+    def write(self, commands: Rows, rows: NDArray[np.int64]) -> None:
+        """Appends COMMAND rows and their source rows."""
+        columns = [pa.array(np.ascontiguousarray(commands[name])) for name in self._columns]
+        self._parquet.write_table(pa.table([*columns, pa.array(rows)], schema=_schema(self._columns)))
+        self.commands += len(commands)
+
+    def finish(self, reference: Reference) -> None:
+        """Adds what the commands mean; nothing may follow."""
+        self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
+        self.finished = True
+
+
+@contextmanager
+def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
+    """Writes a day file in bounded memory, of many participants with `accounts`. It appears complete when the block ends, or not at all;
+    UnwritableFileError without its folder."""
+    columns = _columns(accounts)
+    with atomic_file(path) as file:
+        parquet = pq.ParquetWriter(
+            file, _schema(columns), compression="zstd", use_dictionary=[name for name in FEW_VALUES if name in columns],
+            column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+        )  # fmt: skip
+        with parquet:
+            writer = DayWriter(parquet, columns)
+            yield writer
+        assert writer.finished, "a day file without reference data cannot be read"
+
+
+def write_day(day: Day, path: Path | str) -> None:
+    """Writes a day file; the file appears complete or not at all. UnwritableFileError if the folder cannot be written to."""
+    with day_writer(path, accounts=bool(day.reference.participants)) as writer:
+        writer.write(day.commands, day.rows)
+        writer.finish(day.reference)
+
+
+def read_reference(path: Path | str) -> tuple[Reference, int]:
+    """Reference data and number of commands, without reading the commands; errors as read_day."""
+    path = Path(path)
+    try:
+        metadata = _metadata(path)
+    except OSError as error:
+        raise NotADayFile(
+            f"{path}: cannot be read ({error.strerror or error}); give a file of `serl day import`"
+        ) from None
+    text, rows = (metadata.metadata or {}).get(KEY), metadata.num_rows
+    if text is None:
+        raise NotADayFile(
+            f"{path}: Parquet, but not a day file (no {KEY.decode()} in it); make one with `serl day import`"
+        )
+    try:
+        values = json.loads(text)
+        version = values["version"]
+        if version not in (VERSION, ACCOUNTS_VERSION):
+            raise DayVersionError(
+                f"{path}: day file of version {version}, this serl reads versions up to {ACCOUNTS_VERSION}; import it again"
+            )
+        reference = Reference.from_json(values)
+        if values["commands"] != rows:
+            raise DayTruncated(f"{path}: {values['commands']} commands are due, it holds {rows}; import it again")
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
+    missing = [name for name in (*_columns(bool(reference.participants)), "row") if name not in metadata.schema.names]
+    if missing:
+        raise NotADayFile(f"{path}: columns {', '.join(missing)} are missing; import it again")
+    return reference, rows
+
+
+def _metadata(path: Path) -> pq.FileMetaData:
+    with path.open("rb") as file:
+        start = file.read(4)
+        size = file.seek(0, os.SEEK_END)
+        if start != b"PAR1":
+            raise NotADayFile(f"{path}: not a day file (Parquet starts with PAR1, this with {start!r})")
+        file.seek(max(0, size - 4))
+        if size < 12 or file.read(4) != b"PAR1":
+            raise DayTruncated(
+                f"{path}: ends too early ({size} bytes, without a Parquet footer); copy or import it again"
+            )
+    try:
+        return pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DayTruncated(f"{path}: its Parquet footer is damaged ({error}); copy or import it again") from None
+
+
+def read_day(path: Path | str, accounts: bool = False) -> Day:
+    """Reads a day file. NotADayFile, DayVersionError or DayTruncated if that is not possible; DayOfAccounts for a day of many
+    participants, if the caller does not say that it takes these too."""
+    reference, count = read_reference(path)
+    columns = _columns(bool(reference.participants))
+    if reference.participants and not accounts:
+        raise DayOfAccounts(
+            f"{path}: a day that one participant plays is due, this one has the commands of {len(reference.participants)}, for "
+            "`serl replay`, `serl day verify` and `serl day export`; record without --accounts"
+        )
+    try:
+        table = pq.read_table(path, columns=[*columns, "row"])
+        commands = np.zeros(count, COMMAND)
+        for name in columns:
+            commands[name] = table[name].to_numpy()
+        rows = table["row"].to_numpy().astype(np.int64)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DayTruncated(f"{path}: its rows cannot be read ({error}); copy or import it again") from None
+    return Day(commands, rows, reference)
+
+
+def symbol_day(day: Day, name: str) -> Day:
+    """What happens in one symbol of a day, or in all; command ids stay, with gaps. ExportError if the day does not have it."""
+    names = [symbol.name for symbol in day.reference.symbols]
+    if name not in names:
+        raise ExportError(f"--symbol: {name} is due, the day has {', '.join(names)}")
+    of_all = np.isin(day.commands["kind"], OF_ALL_SYMBOLS) | (day.commands["symbol"] == ALL_SYMBOLS)
+    kept = of_all | (day.commands["symbol"] == names.index(name))
+    commands, rows = day.commands[kept], day.rows[kept]
+    commands["symbol"][~of_all[kept]] = 0
+    reference = dataclasses.replace(day.reference, symbols=(day.reference.symbols[names.index(name)],), parameters={})
+    return Day(commands, rows, reference)

@@ -1,0 +1,45 @@
+"""Files as bytes, unpacked: plain, gzip, xz or zstd, told by their first bytes."""
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from serl.history.errors import SourceError
+
+GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
+BLOCK_BYTES = 1 << 23
+
+
+def _opened(raw: IO[bytes]) -> Any:
+    start = raw.read(6)
+    raw.seek(0)
+    if start.startswith(GZIP):
+        return gzip.open(raw)
+    if start == XZ:
+        return lzma.open(raw)
+    if start.startswith(ZSTD):
+        return pa.CompressedInputStream(cast("Any", raw), "zstd")
+    return raw
+
+
+def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The unpacked bytes of a file, `size` at a time; SourceError if it cannot be read or its packing is damaged."""
+    try:
+        with path.open("rb") as raw:
+            file = _opened(raw)
+            while block := file.read(size):
+                yield block
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, pa.ArrowInvalid) as error:
+        raise SourceError(f"{path}: its packed data is damaged or cut short ({error}); download it again") from None
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def head(path: Path, size: int = 1 << 16) -> bytes:
+    """The first unpacked bytes of a file."""
+    return next(blocks(path, size), b"")

@@ -1,0 +1,134 @@
+"""A day with auctions as an ITCH 5.0 file: what `writer` writes, and the trading states, executions and crosses of the auctions."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from serl.exchange.atomic_file import atomic_file
+from serl.exchange.records import EventFlag, EventKind, HaltReason, Phase, Rows
+from serl.history.accounts import of_symbol, published
+from serl.history.day import Day, Reference
+from serl.history.errors import ExportError
+from serl.history.itch.messages import encode
+from serl.history.itch.writer import FIELD_MAX, MESSAGE_BYTES_MAX, encode_events, price_units
+
+HALTED, QUOTING, TRADING = "H", "Q", "T"
+CROSSES = {
+    Phase.PRE_OPEN: "O", Phase.OPENING: "O", Phase.INTRADAY: "I", Phase.VOLATILITY: "H", Phase.CLOSING: "C",
+}  # fmt: skip
+"""Type of the cross by the phase that it ends."""
+REASONS = {HaltReason.NEWS: "T1", HaltReason.VOLATILITY: "LUDP"}
+"""Codes of trading actions; the other reasons have none."""
+
+
+class _Auctions:
+    """The messages of what only a market with auctions has; knows each symbol's phase."""
+
+    def __init__(self, reference: Reference, units: Any) -> None:
+        self._names = [symbol.name for symbol in reference.symbols]
+        self._units = units.tolist()
+        self._phase = dict.fromkeys(range(len(self._names)), Phase.CONTINUOUS)
+        self._reason: dict[int, str] = {}  # of the symbols that are halted
+        self._traded: dict[int, dict[int, tuple[int, int]]] = {}  # symbol -> price -> (lots, last match)
+
+    def encode(self, event: Any) -> bytes:
+        """The messages of one EVENT row."""
+        symbol, kind = int(event["symbol"]), event["kind"]
+        if kind == EventKind.PHASED:
+            return self._phased(event, symbol)
+        if kind == EventKind.HALTED:
+            self._reason[symbol] = REASONS.get(HaltReason(int(event["flags"])), "")
+            return self._state(event, symbol)
+        if kind == EventKind.RESUMED:
+            del self._reason[symbol]
+            return self._state(event, symbol)
+        return self._auction_fill(event, symbol)
+
+    def _message(self, event: Any, symbol: int, kind: str, **values: Any) -> bytes:
+        head = {"type": kind, "locate": symbol + 1, "time_ns": int(event["time_ns"])}
+        return encode(head | {"stock": self._names[symbol]} | values)
+
+    def _auction_fill(self, event: Any, symbol: int) -> bytes:
+        """C, not printable, of an order in sight; the cross has what both sides traded."""
+        lots, price, match = (int(event[name]) for name in ("qty_lots", "price_ticks", "match_id"))
+        if event["flags"] & EventFlag.MAKER:
+            traded = self._traded.setdefault(symbol, {})
+            traded[price] = (traded.get(price, (0, 0))[0] + lots, match)
+        if event["kind"] == EventKind.PRINT:
+            return b""
+        return self._message(
+            event, symbol, "C", order=int(event["order_number"]), shares=lots, match=match, printable="N",
+            price=price * self._units[symbol],
+        )  # fmt: skip
+
+    def _phased(self, event: Any, symbol: int) -> bytes:
+        """Q of each price that an auction traded at (there are several where orders were cancelled in it), then H of the phase."""
+        before, self._phase[symbol] = self._phase[symbol], Phase(int(event["flags"]))
+        messages = [
+            self._message(
+                event, symbol, "Q", shares=lots, price=price * self._units[symbol], match=match, cross=CROSSES[before]
+            )
+            for price, (lots, match) in self._traded.pop(symbol, {}).items()
+        ]
+        if self._phase[symbol] != before:
+            messages.append(self._state(event, symbol))
+        return b"".join(messages)
+
+    def _state(self, event: Any, symbol: int) -> bytes:
+        phase = self._phase[symbol]
+        if symbol in self._reason or phase == Phase.CLOSED:
+            state, reason = HALTED, self._reason.get(symbol, "")
+        elif phase == Phase.CONTINUOUS:
+            state, reason = TRADING, ""
+        else:
+            state, reason = QUOTING, REASONS[HaltReason.VOLATILITY] if phase == Phase.VOLATILITY else ""
+        return self._message(event, symbol, "H", state=state, reason=reason)
+
+
+def _is_of_auctions(events: Rows) -> Any:
+    """[event] whether `_Auctions` has its messages."""
+    kind = events["kind"]
+    traded = np.isin(kind, (EventKind.FILL, EventKind.PRINT)) & ((events["flags"] & EventFlag.AUCTION) > 0)
+    return traded | np.isin(kind, (EventKind.PHASED, EventKind.HALTED, EventKind.RESUMED))
+
+
+def _messages(events: Rows, auctions: _Auctions, units: Any, stocks: Any) -> Iterator[bytes]:
+    start = 0
+    for stop in [*np.flatnonzero(_is_of_auctions(events)).tolist(), len(events)]:
+        out = np.empty((stop - start) * MESSAGE_BYTES_MAX, np.uint8)
+        yield out[: encode_events(events[start:stop], units, stocks, out)].tobytes()
+        if stop < len(events):
+            yield auctions.encode(events[stop])
+        start = stop + 1
+
+
+def write_itch_of_accounts(day: Day, path: Path, symbol: str | None = None) -> int:
+    """Writes the file (packed if its name ends in .gz), complete or not at all; the number of its bytes, unpacked. `symbol`: it alone.
+    ExportError if ITCH cannot hold the day."""
+    reference, number = of_symbol(day, symbol) if symbol else (day.reference, None)
+    units = np.array(price_units(reference), np.int64)
+    with atomic_file(path) as raw:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed:
+                return _write(day, number, reference, units, path, cast("IO[bytes]", packed))
+        return _write(day, number, reference, units, path, raw)
+
+
+def _write(day: Day, number: int | None, reference: Reference, units: Any, path: Path, file: IO[bytes]) -> int:
+    names = [symbol.name for symbol in reference.symbols]
+    stocks = np.array([list(name.ljust(8).encode()) for name in names], np.uint8).reshape(-1, 8)
+    size = file.write(encode({"type": "S", "time_ns": reference.first_time_ns, "event": "O"}))
+    for locate, name in enumerate(names, 1):
+        values = {"type": "R", "locate": locate, "time_ns": reference.first_time_ns, "stock": name, "round_lot": 100}
+        size += file.write(encode(values))
+    auctions = _Auctions(reference, units)
+    for events in published(day, number):
+        highest = events["price_ticks"] * units[events["symbol"]]
+        if len(events) and max(int(events["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
+            raise ExportError(f"{path}: sizes and prices of ITCH have 32 bits; the day has larger ones")
+        for message in _messages(events, auctions, units, stocks):
+            size += file.write(message)
+    return size + file.write(encode({"type": "S", "time_ns": reference.last_time_ns, "event": "C"}))

@@ -1,0 +1,154 @@
+"""LOBSTER message and order book files: found, parsed, checked.
+
+The format is that of the sample files' readme (1 Sept 2013). What is wrong raises LobsterError with file and row.
+"""
+
+import hashlib
+import io
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+from numpy.typing import NDArray
+
+from serl.history.day import SourceFile
+from serl.history.errors import LobsterError, SourceError
+from serl.history.lobster_check import check_book, check_messages, explain
+
+TICK_UNITS = 100
+"""Prices are in 1/10000 of a dollar; the tick is a cent."""
+EMPTY_PRICE = 9_999_999_999
+"""Price of an ask level that is not there; negative for bids."""
+NAME = re.compile(r"(?P<symbol>[A-Za-z0-9.\-]+)_(?P<date>\d{4}-\d\d-\d\d)_\d+_\d+_message_(?P<levels>\d+)\.csv")
+
+
+@dataclass(frozen=True)
+class Lobster:
+    """One symbol's day as it is in the files; checked."""
+
+    symbol: str
+    date: str
+    levels: int
+    files: tuple[SourceFile, ...]
+    time_ns: NDArray[np.int64]
+    """[row] after midnight."""
+    times_rounded: int
+    """Times with more than nine decimals."""
+    messages: NDArray[np.int64]
+    """[row, 5] type, order id, size, price in 1/10000, direction."""
+    book: NDArray[np.int64]
+    """[row, 4 * levels] ask price, ask size, bid price, bid size per level."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.time_ns)
+
+
+def is_lobster(path: Path) -> bool:
+    """Whether a zip file, folder or message file has the names of LOBSTER in it; a broken zip file may have."""
+    try:
+        return any(NAME.fullmatch(Path(name).name) for name in _names(path))
+    except zipfile.BadZipFile:
+        return True
+    except OSError:
+        return False
+
+
+def read_lobster(path: Path | str) -> Lobster:
+    """Reads a zip file, a folder or a message CSV beside its order book CSV; LobsterError or SourceError otherwise."""
+    path = Path(path)
+    try:
+        messages_name, book_name = _pair(path)
+        match = NAME.fullmatch(Path(messages_name).name)
+        assert match is not None
+        messages_bytes, book_bytes = _read(path, messages_name), _read(path, book_name)
+        files = _files(path, {messages_name: messages_bytes, book_name: book_bytes})
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except zipfile.BadZipFile as error:
+        raise SourceError(f"{path}: not a complete zip file ({error}); download it again") from None
+    levels = int(match["levels"])
+    raw = _parse(messages_name, messages_bytes, 6, decimal_first=True)
+    book = _matrix(_parse(book_name, book_bytes, 4 * levels, decimal_first=False))
+    picoseconds = np.frombuffer(raw[0].combine_chunks().buffers()[1], np.int64)[::2][: raw.num_rows]
+    messages = _matrix(raw.remove_column(0))
+    time_ns = (picoseconds + 500) // 1000
+    if len(messages) != len(book):
+        raise LobsterError(
+            f"{book_name}: a row for each of the {len(messages)} messages is due, it has {len(book)}; "
+            f"row {min(len(messages), len(book)) + 1} is the first without its counterpart"
+        )
+    check_messages(messages_name, time_ns, messages, TICK_UNITS)
+    check_book(book_name, book, TICK_UNITS, EMPTY_PRICE)
+    rounded = int(np.count_nonzero(picoseconds % 1000))
+    return Lobster(match["symbol"], match["date"], levels, files, time_ns, rounded, messages, book)
+
+
+def _names(path: Path) -> list[str]:
+    if path.is_dir():
+        return sorted(entry.name for entry in path.iterdir())
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    return [path.name.replace("_orderbook_", "_message_"), path.name.replace("_message_", "_orderbook_")]
+
+
+def _pair(path: Path) -> tuple[str, str]:
+    if not path.exists():
+        raise SourceError(f"{path}: does not exist; give a LOBSTER zip file, a folder or a message file")
+    names = _names(path)
+    messages = [name for name in names if NAME.fullmatch(Path(name).name)]
+    if len(messages) != 1:
+        raise SourceError(
+            f"{path}: exactly one SYMBOL_DATE_START_END_message_LEVELS.csv is due, found {len(messages)}"
+            + (f" ({', '.join(messages)}); give the one you mean" if messages else "")
+        )
+    book = str(Path(messages[0]).with_name(Path(messages[0]).name.replace("_message_", "_orderbook_")))
+    if book not in names or (path.is_file() and path.suffix.lower() != ".zip" and not path.with_name(book).exists()):
+        raise SourceError(f"{path}: {book} is due beside {messages[0]} and is not there")
+    return messages[0], book
+
+
+def _read(path: Path, name: str) -> bytes:
+    if path.is_dir():
+        return (path / name).read_bytes()
+    if path.suffix.lower() == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(name)
+    return path.with_name(name).read_bytes()
+
+
+def _files(path: Path, contents: dict[str, bytes]) -> tuple[SourceFile, ...]:
+    if path.is_file() and path.suffix.lower() == ".zip":
+        contents = {path.name: path.read_bytes()}
+    return tuple(SourceFile(name, hashlib.sha256(data).hexdigest()) for name, data in contents.items())
+
+
+def _parse(name: str, data: bytes, columns: int, *, decimal_first: bool) -> pa.Table:
+    """The file as integers; the first column exact to 1e-12 where it is a time."""
+    if not data.strip():
+        raise LobsterError(f"{name}: row 1: at least one row of {columns} columns is due, the file is empty")
+    names = [str(index) for index in range(columns)]
+    types: dict[str, pa.DataType] = dict.fromkeys(names, pa.int64())
+    if decimal_first:
+        types["0"] = pa.decimal128(38, 12)
+    try:
+        return pc.read_csv(
+            io.BytesIO(data),
+            read_options=pc.ReadOptions(column_names=names),
+            parse_options=pc.ParseOptions(ignore_empty_lines=False),
+            convert_options=pc.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid as error:
+        raise LobsterError(explain(name, data, columns, decimal_first) or f"{name}: {error}") from None
+
+
+def _matrix(table: pa.Table) -> NDArray[np.int64]:
+    matrix = np.empty((table.num_rows, table.num_columns), np.int64)
+    for index, column in enumerate(table.columns):
+        matrix[:, index] = column.to_numpy()
+    return matrix

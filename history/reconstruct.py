@@ -1,0 +1,276 @@
+"""From messages and book rows to commands: the opening book, each message, and what came back into view.
+
+The rules are those of docs/history.md. Sides and ranks are those of `serl.history.book`.
+"""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.records import CommandKind
+from serl.history.book import (
+    BUY,
+    SELL,
+    HistoryBook,
+    add,
+    cut,
+    cut_level,
+    empty_book,
+    execute,
+    next_level,
+    write,
+)
+
+PRINT, HALT, RESUME = int(CommandKind.PRINT), int(CommandKind.HALT), int(CommandKind.RESUME)
+
+
+COUNT_NAMES = (
+    "opening_orders",
+    "new_orders",
+    "cancels",  # messages of types 2 and 3
+    "unnamed_cancels",  # of an order that the file never introduced
+    "executions",
+    "executions_other_head",  # the queue's head was not the order that history executed
+    "executions_unfilled",
+    "prints",
+    "prints_rounded",  # off the tick grid
+    "crosses_empty",
+    "halts",
+    "resumes",
+    "halted_orders",  # messages that need a book that matches, while halted
+    "refresh_adds",
+    "refresh_cuts",
+    "unexplained",
+    "missing_lots",  # that a message takes off a level which does not hold them
+)
+"""What the reconstruction counts."""
+(
+    OPENING_ORDERS, NEW_ORDERS, CANCELS, UNNAMED_CANCELS, EXECUTIONS, EXECUTIONS_OTHER_HEAD, EXECUTIONS_UNFILLED,
+    PRINTS, PRINTS_ROUNDED, CROSSES_EMPTY, HALTS, RESUMES, HALTED_ORDERS, REFRESH_ADDS, REFRESH_CUTS, UNEXPLAINED,
+    MISSING_LOTS,
+) = range(len(COUNT_NAMES))  # fmt: skip
+
+
+@numba.njit(cache=True)
+def _open(
+    book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
+    view_lots: NDArray[np.int64], counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """One anonymous order per level of the first row; the order of a first message of type 1 apart from its level."""
+    kind, order, lots, rank, side = message[1], message[2], message[3], message[4], message[5]
+    for level in range(view_rank.shape[1]):
+        for at in range(2):
+            if view_rank[at, level] < 0:
+                continue
+            own = kind == 1 and at == side and view_rank[at, level] == rank
+            rest = view_lots[at, level] - (lots if own else 0)
+            if rest > 0:
+                add(book, at, view_rank[at, level], rest, False)
+                counts[OPENING_ORDERS] += 1
+    book.moment[0] = 0
+    if kind == 1:
+        order_of[order] = add(book, side, rank, lots, True)
+        counts[NEW_ORDERS] += 1
+
+
+@numba.njit(cache=True)
+def _enter(
+    book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
+    view_lots: NDArray[np.int64], edge: NDArray[np.int64], counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Type 1. What the book holds too much at a price that was out of view goes first, or it would stand ahead."""
+    lots, rank, side = message[3], message[4], message[5]
+    if book.level_lots[side, rank] > 0 and (rank < edge[side] if side == BUY else rank > edge[side]):
+        for level in range(view_rank.shape[1]):
+            if view_rank[side, level] == rank:
+                excess = book.level_lots[side, rank] + lots - view_lots[side, level]
+                if excess > 0:
+                    counts[REFRESH_CUTS] += 1
+                    cut_level(book, side, rank, excess)
+    order_of[message[2]] = add(book, side, rank, lots, True)
+    counts[NEW_ORDERS] += 1
+
+
+@numba.njit(cache=True)
+def _withdraw(
+    book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
+) -> None:
+    """Types 2 and 3: off the named order, and what it does not hold off the rest of its level."""
+    kind, lots, rank, side = message[1], message[3], message[4], message[5]
+    order = order_of[message[2]]
+    counts[CANCELS] += 1
+    left = lots
+    if order:
+        left -= cut(book, order, lots)
+        book.known_lots[order] = 0 if kind == 3 else max(0, book.known_lots[order] - lots)
+    else:
+        counts[UNNAMED_CANCELS] += 1
+    counts[MISSING_LOTS] += cut_level(book, side, rank, left)
+
+
+@numba.njit(cache=True)
+def _trade(
+    book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
+) -> None:
+    """Type 4: the aggressor, an IOC order of the other side."""
+    lots, rank, side = message[3], message[4], message[5]
+    order = order_of[message[2]]
+    head = book.head[side, rank]
+    same = head == order if order else book.known_lots[head] == 0
+    counts[EXECUTIONS] += 1
+    counts[EXECUTIONS_OTHER_HEAD] += 0 if same else 1
+    if execute(book, 1 - side, rank, lots) > 0:
+        counts[EXECUTIONS_UNFILLED] += 1
+    if order:
+        book.known_lots[order] = max(0, book.known_lots[order] - lots)
+
+
+@numba.njit(cache=True)
+def _publish(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Types 5 and 6, whose price is in ticks already."""
+    if message[3] == 0:
+        counts[CROSSES_EMPTY] += 1
+        return
+    write(book, PRINT, 0, message[5], message[4], message[3], 0)
+    counts[PRINTS] += 1
+    counts[PRINTS_ROUNDED] += message[6]
+
+
+@numba.njit(cache=True)
+def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]) -> bool:
+    """Type 7: -1 halts; 0 (quoting) and 1 (trading) resume, whichever comes first. Returns whether halted."""
+    if price < 0:
+        if not halted:
+            write(book, HALT, 0, 0, 0, 0, 0)
+            counts[HALTS] += 1
+        return True
+    if halted:
+        write(book, RESUME, 0, 0, 0, 0, 0)
+        counts[RESUMES] += 1
+    return False
+
+
+@numba.njit(cache=True)
+def _remove_excess(
+    book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
+    counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Takes off what the book has more than the row shows, within the row's view of this side."""
+    levels, sign = view_rank.shape[1], -1 if side == BUY else 1
+    rank, level = book.best[side], 0
+    while 0 <= rank < book.price_ticks.shape[0]:
+        while level < levels and view_rank[side, level] >= 0 and (view_rank[side, level] - rank) * sign < 0:
+            level += 1
+        if level == levels:
+            return
+        wanted = view_lots[side, level] if view_rank[side, level] == rank else 0
+        worse = next_level(book, side, rank)
+        excess = book.level_lots[side, rank] - wanted
+        if excess > 0:
+            counts[UNEXPLAINED if (rank - edge) * sign <= 0 else REFRESH_CUTS] += 1
+            cut_level(book, side, rank, excess)
+        rank = worse
+
+
+@numba.njit(cache=True)
+def _add_missing(
+    book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
+    counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Adds what the row shows more than the book has, one anonymous order per level."""
+    sign = -1 if side == BUY else 1
+    for level in range(view_rank.shape[1]):
+        rank = view_rank[side, level]
+        if rank < 0:
+            return
+        lack = view_lots[side, level] - book.level_lots[side, rank]
+        if lack > 0:
+            counts[UNEXPLAINED if (rank - edge) * sign <= 0 else REFRESH_ADDS] += 1
+            add(book, side, rank, lack, False)
+
+
+@numba.njit(cache=True)
+def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64]) -> None:
+    """The worst price in view of each side: all prices where the row does not fill its levels."""
+    last = view_rank.shape[1] - 1
+    edge[BUY] = view_rank[BUY, last] if view_rank[BUY, last] >= 0 else 0
+    edge[SELL] = view_rank[SELL, last] if view_rank[SELL, last] >= 0 else ranks - 1
+
+
+@numba.njit(cache=True)
+def _play(
+    book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
+    view_lots: NDArray[np.int64], edge: NDArray[np.int64], halted: bool, counts: NDArray[np.int64],
+) -> bool:  # fmt: skip
+    """Plays one message; returns whether the symbol is halted after it."""
+    kind = message[1]
+    if kind == 7:
+        return bool(_halt(book, message[4], halted, counts))
+    if kind == 5 or kind == 6:
+        _publish(book, message, counts)
+    elif kind == 2 or kind == 3:
+        _withdraw(book, message, order_of, counts)
+    elif halted:
+        counts[HALTED_ORDERS] += 1
+    elif kind == 1:
+        _enter(book, message, order_of, view_rank, view_lots, edge, counts)
+    else:
+        _trade(book, message, order_of, counts)
+    return halted
+
+
+@numba.njit(cache=True)
+def _run(
+    book: HistoryBook, messages: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
+    view_lots: NDArray[np.int64], counts: NDArray[np.int64],
+) -> bool:  # fmt: skip
+    """The whole day; False if the room for commands is too small."""
+    levels, ranks = view_rank.shape[2], book.price_ticks.shape[0]
+    edge = np.empty(2, np.int64)
+    halted = False
+    for row in range(messages.shape[0]):
+        message = messages[row]
+        # At worst every open order is cancelled and every level of the row is added.
+        if book.written[0] + book.written[1] + 8 * levels + 8 > book.commands.shape[0]:
+            return False
+        book.moment[0], book.moment[1] = row, message[0]
+        if row == 0:
+            book.moment[0] = -1
+            _open(book, message, order_of, view_rank[0], view_lots[0], counts)
+            if message[1] >= 5:
+                halted = _play(book, message, order_of, view_rank[0], view_lots[0], edge, halted, counts)
+        else:
+            before = halted
+            halted = _play(book, message, order_of, view_rank[row], view_lots[row], edge, halted, counts)
+            if before and not halted:  # nothing was in step while halted
+                edge[BUY], edge[SELL] = ranks, -1
+            if not halted:
+                for side in range(2):  # first off, then on: what is gone must not trade with what came
+                    _remove_excess(book, side, view_rank[row], view_lots[row], edge[side], counts)
+                for side in range(2):
+                    _add_missing(book, side, view_rank[row], view_lots[row], edge[side], counts)
+        _set_edge(view_rank[row], ranks, edge)
+    return True
+
+
+def reconstruct(
+    price_ticks: NDArray[np.int64],
+    messages: NDArray[np.int64],
+    orders: int,
+    view_rank: NDArray[np.int64],
+    view_lots: NDArray[np.int64],
+) -> tuple[HistoryBook, dict[str, int]]:
+    """Plays a day of messages: the book (with its commands) at the end, and the counts by COUNT_NAMES.
+
+    price_ticks: [rank] every price of the day, strictly increasing. messages: [row, 7] time_ns, type, index of the
+    order (0..orders - 1), lots, rank of the price (types 5, 6: price in ticks; type 7: -1, 0 or 1), side of the resting
+    order, 1 if the price was rounded. view_rank, view_lots: [row, side, level] the book after each message, best first;
+    rank -1 and 0 lots where there is no level.
+    """
+    commands_max = 2 * len(messages) + 64 * view_rank.shape[2] + 64
+    while True:
+        book = empty_book(price_ticks, commands_max)
+        counts = np.zeros(len(COUNT_NAMES), np.int64)
+        if _run(book, messages, np.zeros(orders, np.int64), view_rank, view_lots, counts):
+            return book, dict(zip(COUNT_NAMES, counts.tolist(), strict=True))
+        commands_max *= 2

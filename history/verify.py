@@ -1,0 +1,207 @@
+"""Plays a day through the market, in process, and compares its book with the source's after every source row."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
+from serl.exchange.kernel.levels import levels
+from serl.exchange.market import Market, MarketLimits
+from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
+from serl.history.day import Day, SourceFile
+from serl.history.depth import depth_view
+from serl.history.errors import ExportError, SourceError
+from serl.history.importing import DEPTH, LOBSTER, recognise
+from serl.history.lobster import read_lobster
+from serl.history.lobster_day import book_view
+from serl.history.source import source_file
+from serl.history.tape import HASH, Tape, public
+
+REJECTED = int(EventKind.REJECTED)
+EVENT_ROWS = 4096
+BLOCK_COMMANDS = 1 << 16
+HISTORY = 1
+"""The participant that history plays as."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One source row whose book is not the source's."""
+
+    row: int
+    """From 1, as in the source file."""
+    expected: tuple[tuple[tuple[int, int], ...], ...]
+    """(bids, asks) of the source: (price_ticks, qty_lots), best first."""
+    actual: tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """What came of the comparison."""
+
+    rows: int
+    """Source rows compared, on every level of both sides."""
+    differing: int
+    first_difference: Difference | None
+    rejected: int
+    """Commands that the market refused; 0 where nobody else trades."""
+    commands: int
+    unexplained: int
+    """Of the reader: level changes that no message and no level coming into view explains."""
+    seconds: float
+
+
+def market_of(day: Day) -> tuple[Market, Rows]:
+    """A fresh market for the day's symbols, and the day's commands as participant 1, who is its operator too."""
+    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_of(day))
+    market.grant_operator(HISTORY)
+    commands = day.commands.copy()
+    commands["participant"] = HISTORY
+    commands["sequence"] = np.arange(1, len(commands) + 1)
+    return market, commands
+
+
+def public_events(market: Market, commands: Rows) -> Rows:
+    """What an export tells of commands; ExportError if they hold an auction, which no export has."""
+    events = market.submit(commands)
+    if (events["kind"] == EventKind.PHASED).any():
+        raise ExportError("the day has phases or auctions; only continuous trading is exported")
+    return public(events)
+
+
+def limits_of(day: Day) -> MarketLimits:
+    """The usual limits, or what the day needs beyond them (lots of a hundred-millionth are many)."""
+    usual = MarketLimits()
+    largest = max(usual.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
+    return MarketLimits(qty_lots_max=largest, price_ticks_max=min(usual.price_ticks_max, CASH_MAX // largest))
+
+
+@numba.njit(cache=True)
+def _differs(
+    state: Any, side: int, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], out: Any
+) -> bool:  # fmt: skip
+    """Whether a side of the book is not what the source shows of it."""
+    count = levels(state, 0, side, out)
+    for level in range(view_ticks.size):
+        shown = level < count
+        if view_ticks[level] != (out[level].price_ticks if shown else 0):
+            return True
+        if view_lots[level] != (out[level].qty_lots if shown else 0):
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _rejections(events: Any, count: int) -> int:
+    total = 0
+    for index in range(count):
+        total += events[index].kind == REJECTED
+    return total
+
+
+@numba.njit(cache=True)
+def _play(
+    state: Any, commands: Any, rows: NDArray[np.int64], view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64],
+    view_rows: NDArray[np.int64], events: Any, out: Any, at: NDArray[np.int64], stop_at_difference: bool,
+) -> int:  # fmt: skip
+    """Goes on from at = [view, command, rejected, differing]; DONE or GROW."""
+    while at[0] < view_ticks.shape[0]:
+        stop = at[1]
+        while stop < rows.size and rows[stop] <= view_rows[at[0]]:
+            stop += 1
+        while at[1] < stop:
+            at[1], count, status = execute_batch(state, commands, at[1], stop, events, 0)
+            at[2] += _rejections(events, count)
+            if status != DONE and status != EVENTS_FULL:
+                return int(status)
+        view = at[0]
+        if _differs(state, 0, view_ticks[view, 0], view_lots[view, 0], out) or _differs(
+            state, 1, view_ticks[view, 1], view_lots[view, 1], out
+        ):
+            at[3] += 1
+            if stop_at_difference:
+                return DONE
+        at[0] += 1
+    return DONE
+
+
+def verify(
+    day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], view_rows: NDArray[np.int64] | None = None
+) -> VerifyResult:
+    """Compares after the source rows `view_rows`, every one if not given; views as of `serl.history.lobster_day.book_view`."""
+    began = time.perf_counter()
+    views = (view_ticks, view_lots, np.arange(len(view_ticks)) if view_rows is None else view_rows)
+    at = np.zeros(4, np.int64)
+    _run(day, *views, at, False)
+    seconds = time.perf_counter() - began
+    first = _first_difference(day, *views) if at[3] else None
+    unexplained = day.reference.counts.get("unexplained", 0)
+    return VerifyResult(len(view_ticks), int(at[3]), first, int(at[2]), len(day), unexplained, seconds)
+
+
+def verify_tape(day: Day) -> tuple[str, str]:
+    """Tape hash of a recorded day (as recorded, of its replay through the market); SourceError if it is not a recorded one."""
+    if HASH not in day.reference.parameters:
+        raise SourceError(
+            f"a day of `serl record` is due, or the source that the day was made from; this one is {day.reference.source}"
+        )
+    market, commands = market_of(day)
+    tape = Tape()
+    for first in range(0, len(commands), BLOCK_COMMANDS):
+        tape.update(market.submit(commands[first : first + BLOCK_COMMANDS]))
+    return str(day.reference.parameters[HASH]), tape.hexdigest()
+
+
+def verify_source(day: Day, path: Path | str) -> VerifyResult:
+    """Compares with the LOBSTER files or depth diffs that the day was made from; SourceError if it is another source or format."""
+    path = Path(path)
+    source_format = recognise(path)
+    if source_format not in (LOBSTER, DEPTH):
+        raise SourceError(
+            f"{path}: LOBSTER files or Binance depth are due, which say what the book was; {source_format.name} does not, and cannot be verified"
+        )
+    if source_format is DEPTH:
+        _check_files(day, path, (source_file(path),))
+        return verify(day, *depth_view(path, day.reference.symbols[0]))
+    source = read_lobster(path)
+    _check_files(day, path, source.files)
+    return verify(day, *book_view(source))
+
+
+def _check_files(day: Day, path: Path, files: tuple[SourceFile, ...]) -> None:
+    if sorted(file.sha256 for file in files) != sorted(file.sha256 for file in day.reference.files):
+        made = ", ".join(file.name for file in day.reference.files) or "no file (it is generated)"
+        raise SourceError(f"{path}: the day was made from {made}, whose contents differ; give that source")
+
+
+def _run(
+    day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], view_rows: NDArray[np.int64], at: NDArray[np.int64],
+    stop: bool,
+) -> Market:  # fmt: skip
+    market, commands = market_of(day)
+    events, out = np.zeros(EVENT_ROWS, EVENT), np.zeros(view_ticks.shape[2], LEVEL)
+    while _play(market.state, commands, day.rows, view_ticks, view_lots, view_rows, events, out, at, stop) != DONE:
+        market.grow()
+    return market
+
+
+def _first_difference(
+    day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], view_rows: NDArray[np.int64]
+) -> Difference:
+    at = np.zeros(4, np.int64)
+    market = _run(day, view_ticks, view_lots, view_rows, at, True)
+    view = int(at[0])
+    actual = tuple(
+        tuple((int(level["price_ticks"]), int(level["qty_lots"])) for level in side)
+        for side in market.book(0, view_ticks.shape[2])
+    )
+    expected = tuple(
+        tuple((int(p), int(q)) for p, q in zip(view_ticks[view, side], view_lots[view, side], strict=True) if p)
+        for side in range(2)
+    )
+    return Difference(int(view_rows[view]) + 1, expected, actual)

@@ -1,0 +1,142 @@
+"""The second stage: a module called on recorded inputs. Runs wherever the module may: in the sandbox, for specifications anywhere."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from serl.agents.learning.errors import NotExportableError
+from serl.researcher.modules import checks
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.errors import ModuleError, NotFiniteError
+from serl.researcher.validation import recorded
+from serl.researcher.validation.findings import Finding, Reason
+
+SEED, OTHER_SEED = 1, 2
+CALL_MS_MAX = {Kind.REWARD: 20, Kind.AGENT: 100, Kind.IMAGINE: 200, Kind.PROFILES: 1000, Kind.COMMUNICATE: 20}
+"""A call on the recorded inputs: 16 environments, SCENARIOS scenarios."""
+SCENARIOS, HORIZON = 32, 30
+CLOSE = 1e-4
+"""Between float32 in other orders of summation."""
+SCALE = 1.5
+"""Of prices and rates in the other market that profiles are asked about."""
+
+
+class _Calls:
+    """Calls a module and keeps the time of the quickest call; what is given to it cannot be written to."""
+
+    def __init__(self, module: Any) -> None:
+        self.module, self.quickest_ms = module, float("inf")
+
+    def __call__(self, *inputs: Any) -> Any:
+        began = time.perf_counter()
+        value = self.module(*inputs)
+        self.quickest_ms = min(self.quickest_ms, (time.perf_counter() - began) * 1e3)
+        return value
+
+
+def trial(kind: Kind, module: Any) -> tuple[list[Finding], float]:
+    """What is wrong with a module, and ms a call (NaN if it never answered well). What the module raises goes on to the caller."""
+    calls = _Calls(module)
+    try:
+        findings = TRIALS[kind](calls)
+    except NotFiniteError as error:
+        return [Finding(Reason.NOT_FINITE, str(error))], 0.0
+    except ModuleError as error:
+        return [Finding(Reason.CONTRACT, str(error))], 0.0
+    except NotExportableError as error:
+        return [Finding(Reason.NOT_EXPORTABLE, str(error))], 0.0
+    if calls.quickest_ms > CALL_MS_MAX[kind]:
+        text = f"a call takes {calls.quickest_ms:.0f} ms, at most {CALL_MS_MAX[kind]} are allowed; work on whole arrays, without loops"
+        findings.append(Finding(Reason.SLOW, text))
+    return findings, calls.quickest_ms
+
+
+def _same(what: str, first: Any, second: Any) -> list[Finding]:
+    if np.shape(first) == np.shape(second) and np.array_equal(first, second):
+        return []
+    text = f"{what} differ between two calls with the same inputs and seed; draw random numbers from the given rng only, keep no state"
+    return [Finding(Reason.NOT_DETERMINISTIC, text)]
+
+
+def _signal(what: str, values: Any, of: str) -> list[Finding]:
+    if np.ptp(values) > 1e-12:
+        return []
+    return [
+        Finding(
+            Reason.NO_SIGNAL,
+            f"no signal: {what} are always {float(np.ravel(values)[0]):g}, whatever {of}; use the inputs",
+        )
+    ]
+
+
+def _reward(calls: _Calls) -> list[Finding]:
+    steps = recorded.load().steps
+    once = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
+    again = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
+    return [*_same("the rewards", once, again), *_signal("the rewards", once, "happens in a step")]
+
+
+def _imagine(calls: _Calls) -> list[Finding]:
+    history = recorded.load().history
+
+    def scenarios(seed: int, n: int, horizon: int) -> Any:
+        return checks.scenarios(calls(history, np.random.default_rng(seed), n, horizon), n, horizon)
+
+    once, again, other = (scenarios(seed, SCENARIOS, HORIZON) for seed in (SEED, SEED, OTHER_SEED))
+    scenarios(SEED, 1, 3)
+    findings = _same("the scenarios", once, again)
+    if np.array_equal(once, other) or np.ptp(once[..., 0]) <= 1e-12:
+        text = "no signal: the scenarios are the same for every seed, or their returns are constant; draw from the given rng"
+        findings.append(Finding(Reason.NO_SIGNAL, text))
+    return findings
+
+
+def _profiles(calls: _Calls) -> list[Finding]:
+    statistics = recorded.load().statistics
+    larger = dataclasses.replace(statistics, **{name: value * SCALE for name, value in vars(statistics).items()})
+    once, again, other = (
+        checks.population(calls(each, np.random.default_rng(SEED))) for each in (statistics, statistics, larger)
+    )
+    findings = [] if once == again else _same("the populations", 0, 1)
+    if once == other:
+        text = (
+            "no signal: the population is the same whatever the market's statistics are; use them, mid_ticks at least"
+        )
+        findings.append(Finding(Reason.NO_SIGNAL, text))
+    return findings
+
+
+def _communicate(calls: _Calls) -> list[Finding]:
+    observations = recorded.load().observations
+    once, again = (checks.messages(calls(observations), len(observations)) for _ in range(2))
+    few = checks.messages(calls(observations[:2]), 2)
+    if few.shape[1] != once.shape[1]:
+        raise ModuleError(
+            f"the messages: the same m for every number of agents is due, got {once.shape[1]} and {few.shape[1]}"
+        )
+    findings = [*_same("the messages", once, again), *_signal("the messages", once, "is observed")]
+    if findings or not hasattr(calls.module, "exported"):  # a specification is data
+        return findings
+    exported = calls.module.exported(*observations.shape)(observations)
+    if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
+        return []
+    text = "the operations that were read off give other messages than the function; leave out what depends on anything but the observations"
+    return [Finding(Reason.NOT_EXPORTABLE, text)]
+
+
+def _agent(calls: _Calls) -> list[Finding]:
+    from serl.researcher.validation.dry_run_agent import agent  # PyTorch takes a second to load
+
+    return agent(calls, recorded.load().observations, recorded.ACTION_DIM, SEED)
+
+
+TRIALS: dict[Kind, Callable[[_Calls], list[Finding]]] = {
+    Kind.REWARD: _reward,
+    Kind.AGENT: _agent,
+    Kind.IMAGINE: _imagine,
+    Kind.PROFILES: _profiles,
+    Kind.COMMUNICATE: _communicate,
+}

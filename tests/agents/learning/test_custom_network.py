@@ -1,0 +1,136 @@
+"""Networks of any make: gradients as those written by hand, and as plain data the same numbers."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.toy import ToyExecution
+from serl.agents.learning.custom_network import ForeignPPO
+from serl.agents.learning.errors import NotExportableError
+from serl.agents.learning.graphs import Graph, traced
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo import PPO
+from serl.agents.learning.ppo_config import PPOConfig
+
+SIZE, OUTPUTS = 12, 4
+
+
+class Branches(nn.Module):  # type: ignore[misc]
+    """Uses what networks of this kind use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.first = nn.LayerNorm(SIZE), nn.Linear(SIZE, 8)
+        self.gate, self.value = nn.Linear(SIZE, 8), nn.Linear(16, 1)
+        self.scale = nn.Parameter(torch.ones(8))
+        self.last = nn.Sequential(nn.Linear(16, OUTPUTS), nn.Identity())
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        seen = self.norm(seen)
+        hidden = functional.gelu(self.first(seen)) * torch.sigmoid(self.gate(seen)) * self.scale
+        book = seen[:, :4].view(-1, 2, 2).mean(dim=2)
+        weights = torch.softmax(torch.stack((book[:, 0], 1.0 - book[:, 1]), dim=-1), dim=-1)
+        both = torch.cat([hidden * weights[:, :1], hidden.tanh() / (1 + hidden.abs())], dim=-1)
+        return self.last(both), self.value(both)[..., 0]
+
+
+def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
+    network, seen = Branches(), torch.randn(7, SIZE)
+    graph = traced(network)
+    again = Graph(json.loads(json.dumps(graph.graph)), dict(graph.state_dict()))
+    again.check(3, SIZE, (3, OUTPUTS), (3,))
+    for one, two in zip(network(seen), again(seen), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
+
+
+class Conditional(nn.Module):  # type: ignore[misc]
+    """What it does depends on what it sees."""
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        return (seen, seen[:, 0]) if seen.sum() > 0 else (-seen, seen[:, 0])
+
+
+class Sorting(nn.Module):  # type: ignore[misc]
+    """An operation that is not on the list."""
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        return torch.sort(seen)[0], seen[:, 0]
+
+
+class Masked(nn.Module):  # type: ignore[misc]
+    """Asks for more than observations."""
+
+    def forward(self, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        return seen, seen[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [(Conditional(), "conditions and loops"), (Sorting(), "'sort'"), (Masked(), "got also 'mask'")],
+)
+def test_what_is_no_list_of_operations_is_not_exportable(network: nn.Module, why: str) -> None:
+    with pytest.raises(NotExportableError, match=why):
+        traced(network)
+
+
+SEEN: dict[str, Any] = {"tensor": "observations"}
+HOSTILE: list[tuple[Any, str]] = [
+    ({"nodes": [["system", [SEEN], {}]], "given": [SEEN, SEEN]}, "KeyError"),
+    ({"nodes": [["tanh", [{"node": 7}], {}]], "given": [SEEN, SEEN]}, "IndexError"),
+    ({"nodes": [["tanh", [SEEN], {"out": SEEN}]], "given": [SEEN, SEEN]}, "options among"),
+    ({"nodes": [], "given": []}, "1 to 500 operations"),
+    ({"nodes": [["reshape", [SEEN, [-1, 1, 1]], {}], *[["cat", [[{"node": n}] * 64, 1], {}] for n in range(6)]],
+      "given": [SEEN, SEEN]}, "at most"),
+    ({"nodes": [["pow", [10, 10**9], {}]], "given": [SEEN, SEEN]}, "plain numbers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("graph", "why"), HOSTILE)
+def test_a_hostile_graph_is_refused_before_it_takes_memory(graph: Any, why: str) -> None:
+    with pytest.raises(NotExportableError, match=why):
+        Graph(graph, {}).check(3, SIZE, (3, OUTPUTS), (3,))
+
+
+class Apart(nn.Module):  # type: ignore[misc]
+    """The perceptrons of an ActorCritic for autograd."""
+
+    def __init__(self, size: int, outputs: int) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(
+            nn.Sequential(nn.Linear(size, 8), nn.Tanh(), nn.Linear(8, last)) for last in (outputs, 1)
+        )
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        return self.parts[0](seen), self.parts[1](seen).squeeze(-1)
+
+
+@pytest.mark.parametrize("family", ["beta", "squashed"])
+def test_the_gradient_is_that_of_ppo(family: Any) -> None:
+    config, network = PPOConfig(rollout_steps=8, entropy=0.01, threads=1), NetworkConfig(hidden=(8,), actions=family)
+    ours, foreign = PPO([ToyExecution(6)], config, network), ForeignPPO([ToyExecution(6)], config, network, Apart)
+    with torch.no_grad():
+        parts = zip((ours.network.actor, ours.network.critic), foreign.network.module.parts, strict=True)
+        for perceptron, layers in parts:
+            for here, there in zip(perceptron.parameters(), layers.parameters(), strict=True):
+                there.copy_(here)
+    ours.begin()
+    rollout = ours.collectors[0].collect(8, ours.random, 0.99, 0.95)
+    batch = next(rollout.parts(np.random.default_rng(0), 1))
+    for learner in (ours, foreign):
+        learner.differentiate(batch, 0.7)
+    theirs = [parameter.grad for part in foreign.network.module.parts for parameter in part.parameters()]
+    mine = [each.grad for part in (ours.network.actor, ours.network.critic) for each in part.parameters()]
+    assert any(float(slope.abs().max()) > 0 for slope in theirs)
+    for one, two in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(ours.network.free.grad, foreign.network.free.grad, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,98 @@
+"""Which flags and terms of a NEW may be combined: the section Invalid combinations of docs/orders.md."""
+
+from serl.exchange.records import CommandFlag, Peg, SelfTrade, Side, Term, TimeInForce
+from tests.exchange.reference.book import Book, Command
+from tests.exchange.reference.state import State
+
+POST_ONLY, MARKET, HIDDEN = CommandFlag.POST_ONLY, CommandFlag.MARKET, CommandFlag.HIDDEN
+ALL_OR_NONE, REDUCE_ONLY, TERMS = CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY, CommandFlag.TERMS
+IOC, FOK, AT_OPEN, AT_CLOSE = TimeInForce.IOC, TimeInForce.FOK, TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE
+UNKNOWN = len(Term)
+"""Stands for any term that there is not."""
+KNOWN_FLAGS = sum(CommandFlag)
+
+BAD_WITH_FLAG: dict[CommandFlag, tuple[CommandFlag | TimeInForce, ...]] = {
+    POST_ONLY: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE, ALL_OR_NONE),
+    HIDDEN: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE, ALL_OR_NONE),
+    ALL_OR_NONE: (MARKET, IOC, FOK, AT_OPEN, AT_CLOSE),
+    REDUCE_ONLY: (AT_OPEN, AT_CLOSE),
+}
+BAD_WITH_TERM: dict[Term, tuple[CommandFlag | TimeInForce | Term, ...]] = {
+    Term.DISPLAY_LOTS: (HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, MARKET, IOC, FOK),
+    Term.MIN_LOTS: (ALL_OR_NONE, FOK, MARKET, POST_ONLY, HIDDEN),
+    Term.STOP_TICKS: (POST_ONLY, Term.PEG),
+    Term.TRAIL_TICKS: (POST_ONLY, Term.PEG),
+    Term.PEG: (MARKET, POST_ONLY, HIDDEN, ALL_OR_NONE, Term.MIN_LOTS, Term.DISPLAY_LOTS, REDUCE_ONLY, IOC, FOK),
+}
+NOT_AT_AUCTIONS = frozenset(Term) - {Term.SELF_TRADE, Term.LINK}
+
+
+def _has(c: Command, terms: dict[int, int], what: CommandFlag | TimeInForce | Term) -> bool:
+    if isinstance(what, CommandFlag):
+        return bool(c.flags & int(what))
+    return what in terms if isinstance(what, Term) else c.time_in_force == what
+
+
+def flags_are_bad(c: Command) -> bool:
+    """Whether a NEW is BAD_FLAGS."""
+    if c.flags & ~KNOWN_FLAGS:
+        return True
+    return any(
+        c.flags & int(flag) and any(_has(c, {}, what) for what in others) for flag, others in BAD_WITH_FLAG.items()
+    )
+
+
+def terms_are_bad(state: State, c: Command, terms: dict[int, int]) -> bool:
+    """Whether a NEW with these terms is BAD_TERMS."""
+    if (Term.EXPIRE_NS in terms) != (c.time_in_force == TimeInForce.GTT):
+        return True
+    if not c.flags & int(TERMS):
+        return False
+    if (
+        not terms
+        or UNKNOWN in terms
+        or not all(_is_in_range(state, c, Term(term), value) for term, value in terms.items())
+    ):
+        return True
+    if any(term in terms and any(_has(c, terms, what) for what in others) for term, others in BAD_WITH_TERM.items()):
+        return True
+    if c.time_in_force in (AT_OPEN, AT_CLOSE) and NOT_AT_AUCTIONS & terms.keys():
+        return True
+    if Term.OFFSET_TICKS in terms and Term.PEG not in terms:
+        return True
+    trails_nothing = Term.STOP_TICKS not in terms and not state.books[c.symbol].last_ticks
+    return Term.TRAIL_TICKS in terms and trails_nothing
+
+
+def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
+    book, price_max = state.books[c.symbol], state.limits.price_ticks_max
+    match term:
+        case Term.DISPLAY_LOTS:
+            return value >= 1 and value % book.lot == 0
+        case Term.MIN_LOTS:
+            return 1 <= value <= c.qty_lots and value % book.lot == 0
+        case Term.STOP_TICKS:
+            return 1 <= value <= price_max and book.is_multiple(value)
+        case Term.TRAIL_TICKS:
+            return 1 <= value <= price_max
+        case Term.PEG:
+            return Peg.PRIMARY <= value <= Peg.MID
+        case Term.OFFSET_TICKS:
+            return 0 <= value <= price_max
+        case Term.EXPIRE_NS:
+            return value > c.time_ns
+        case Term.LINK:
+            other = state.open.get((c.participant, value))
+            return other is not None and not other.link
+        case Term.SELF_TRADE:
+            return SelfTrade.NONE <= value <= SelfTrade.DECREMENT
+
+
+def first_stop(book: Book, c: Command, terms: dict[int, int], price_ticks_max: int) -> int:
+    """Where a stop begins; 0: the order is none."""
+    if Term.STOP_TICKS in terms:
+        return terms[Term.STOP_TICKS]
+    if Term.TRAIL_TICKS not in terms:
+        return 0
+    away = terms[Term.TRAIL_TICKS] if c.side == Side.BUY else -terms[Term.TRAIL_TICKS]
+    return min(max(book.last_ticks + away, 1), price_ticks_max)

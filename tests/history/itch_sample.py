@@ -1,0 +1,89 @@
+"""Hand-written ITCH files, and a plain reading of them to compare with."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from serl.history.day import Day
+from serl.history.itch.messages import decode, encode
+from serl.history.itch.reader import read_itch
+from serl.history.source import Collected, Options
+
+Fields = dict[str, Any]
+Levels = dict[int, int]
+"""Lots by price in ticks."""
+
+
+def add(order: int, side: str, shares: int, price: int, stock: str = "AAA", **more: Any) -> Fields:
+    """Message A; price in 1/10000."""
+    return {"type": "A", "order": order, "side": side, "shares": shares, "price": price, "stock": stock, **more}
+
+
+def of(kind: str, order: int, shares: int = 0, **more: Any) -> Fields:
+    """Message E, C, X or D."""
+    return {"type": kind, "order": order, **({"shares": shares} if shares else {}), **more}
+
+
+def state(letter: str, stock: str = "AAA", **more: Any) -> Fields:
+    """Message H."""
+    return {"type": "H", "stock": stock, "state": letter, **more}
+
+
+def file_bytes(messages: Iterable[Fields]) -> bytes:
+    """The messages a second apart (unless they say when), of locate 1 (unless they say of which)."""
+    return b"".join(
+        encode({"locate": 1, "time_ns": (34_200 + second) * 10**9, **message})
+        for second, message in enumerate(messages)
+    )
+
+
+def imported(folder: Path, *messages: Fields, **options: Any) -> Day:
+    """The day of a file with these messages."""
+    path = folder / "sample.itch"
+    path.write_bytes(file_bytes(messages))
+    return import_itch(path, **options)
+
+
+def import_itch(path: Path, **options: Any) -> Day:
+    """The day of a file."""
+    sink = Collected()
+    reference = read_itch(path, sink, Options(**options))
+    return Day(*sink.all(), reference)
+
+
+def framed(data: bytes) -> Iterator[Fields]:
+    """The messages of a file."""
+    at = 0
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 2], "big")
+        yield decode(data[at + 2 : at + 2 + length])
+        at += 2 + length
+
+
+def plain_books(messages: Iterable[Fields], units: int = 100) -> Iterator[dict[int, tuple[Levels, Levels]]]:
+    """(bids, asks) by locate after each message, as the specification says, without halts: orders in a dictionary."""
+    orders: dict[int, tuple[int, int, int, int]] = {}
+    books: dict[int, tuple[Levels, Levels]] = {}
+
+    def change(locate: int, side: int, ticks: int, lots: int) -> None:
+        level = books.setdefault(locate, ({}, {}))[side]
+        level[ticks] = level.get(ticks, 0) + lots
+        if not level[ticks]:
+            del level[ticks]
+
+    for message in messages:
+        kind = message["type"]
+        if kind in "AF":
+            side = "BS".index(message["side"])
+            orders[message["order"]] = (message["locate"], side, message["price"] // units, message["shares"])
+            change(*orders[message["order"]])
+        elif kind in "ECXDU":
+            locate, side, ticks, lots = orders.pop(message["order"])
+            off = lots if kind in "DU" else message["shares"]
+            change(locate, side, ticks, -off)
+            if lots > off:
+                orders[message["order"]] = (locate, side, ticks, lots - off)
+            if kind == "U":
+                orders[message["new_order"]] = (locate, side, message["price"] // units, message["shares"])
+                change(*orders[message["new_order"]])
+        yield books

@@ -1,0 +1,45 @@
+"""Where the real samples are, and playing their days piece by piece."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.exchange.market import Market
+from serl.history.day import Day
+from serl.history.verify import market_of
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+Levels = dict[int, int]
+"""Lots by price in ticks."""
+
+
+def sample(name: str) -> Path:
+    """A file of the samples; the test is skipped where it is not."""
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"no {name} in ../shared/data")
+    return path
+
+
+def played(day: Day, rows: list[int]) -> Iterator[Market]:
+    """The market after each of these source rows."""
+    market, commands = market_of(day)
+    at = 0
+    for stop in np.searchsorted(day.rows, rows, side="right"):
+        events = market.submit(commands[at:stop])
+        assert not (events["kind"] == 2).any(), "history alone is never rejected"
+        at = int(stop)
+        yield market
+
+
+def top(market: Market, count: int) -> tuple[Levels, Levels]:
+    """The best levels of symbol 0."""
+    bids, asks = market.book(0, count)
+    return tuple({int(row["price_ticks"]): int(row["qty_lots"]) for row in side} for side in (bids, asks))  # type: ignore[return-value]
+
+
+def best(levels: Levels, side: int, count: int) -> Levels:
+    """The best of many levels."""
+    return {price: levels[price] for price in sorted(levels, reverse=side == 0)[:count]}

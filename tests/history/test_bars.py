@@ -1,0 +1,256 @@
+"""Tables of bars in several layouts become the one that training reads; what cannot be one says why."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.execution.bar_files import read_bars
+from serl.history.bars import import_bars
+from serl.history.cli import day
+from serl.history.errors import BarsError, SourceError
+from serl.history.importing import import_day
+from serl.history.source import DEFAULTS, Options
+from tests.history.samples import sample
+
+HEAD = "open,high,low,close,volume"
+BAR = "10.0,10.2,9.9,10.1,500"
+NEW_YORK = Options(("A",), time_zone="America/New_York")
+
+
+def imported(folder: Path, text: str, options: Options = DEFAULTS) -> list[dict[str, Any]]:
+    """The rows of the table that a CSV becomes."""
+    (folder / "in.csv").write_text(text)
+    import_bars(folder / "in.csv", folder / "out.parquet", options)
+    return list(pq.read_table(folder / "out.parquet").to_pylist())
+
+
+def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["date"], row["ToD"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("head", "when", "due"),
+    [
+        ("Date,Time", "2018-02-16,09:30:00", ("2018-02-16", "09:30:00")),
+        ("timestamp", "2018-02-16 09:30:00", ("2018-02-16", "09:30:00")),
+        ("datetime", "2018-02-16T09:30:00Z", ("2018-02-16", "09:30:00")),
+        ("Date", "2018-02-16 09:30:00", ("2018-02-16", "09:30:00")),
+        ("open_time", "1518773400", ("2018-02-16", "09:30:00")),
+        ("open_time", "1518773400000", ("2018-02-16", "09:30:00")),
+        ("ts", "1518773400000000", ("2018-02-16", "09:30:00")),
+        ("ts_event", "1518773400000000000", ("2018-02-16", "09:30:00")),
+    ],
+)
+def test_layouts(head: str, when: str, due: tuple[str, str], tmp_path: Path) -> None:
+    rows = imported(tmp_path, f"ticker,{head},{HEAD}\n000001,{when},{BAR}\n")
+    assert rows == [
+        {
+            "symbol": "000001",
+            "date": due[0],
+            "ToD": due[1],
+            "open": 10.0,
+            "high": 10.2,
+            "low": 9.9,
+            "close": 10.1,
+            "volume": 500.0,
+        }
+    ]
+
+
+def test_parquet_packed_csv_amount_and_names_in_capitals(tmp_path: Path) -> None:
+    text = f"Symbol,Timestamp,{HEAD.title()},Turnover\nA,2018-02-16 09:30:00,{BAR},5050\n"
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
+    assert import_bars(tmp_path / "in.csv.gz", tmp_path / "a.parquet")["bars"] == 1
+    assert pq.read_table(tmp_path / "a.parquet")["amount"].to_pylist() == [5050.0]
+    table = pa.table(
+        {"Symbol": ["A"], "Datetime": pa.array([1518773400], pa.timestamp("s", "UTC"))}
+        | {n: [1.0] for n in HEAD.split(",")}
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    import_bars(tmp_path / "in.parquet", tmp_path / "b.parquet", NEW_YORK)
+    assert pq.read_table(tmp_path / "b.parquet")["ToD"].to_pylist() == ["04:30:00"]
+
+
+def minutes(*starts: str) -> str:
+    return f"timestamp,{HEAD}\n" + "".join(f"{start},{BAR}\n" for start in starts)
+
+
+def test_the_day_follows_the_exchanges_clock_over_a_change_of_it(tmp_path: Path) -> None:
+    """New York goes from UTC-5 to UTC-4 on 2018-03-11: it opens at 14:30 UTC before and at 13:30 UTC after."""
+    rows = imported(tmp_path, minutes("2018-03-09T14:30:00Z", "2018-03-12T13:30:00Z"), NEW_YORK)
+    assert whens(rows) == [("2018-03-09", "09:30:00"), ("2018-03-12", "09:30:00")]
+
+
+def test_an_hour_that_the_clock_repeats_is_refused_and_one_that_it_skips_is_not_there(tmp_path: Path) -> None:
+    """On 2018-11-04 New York has 01:30 twice; on 2018-03-11 it has no 02:30."""
+    twice = f"timestamp,{HEAD}\n2018-11-04T05:30:00Z,{BAR}\n2018-11-04T06:30:00Z,{BAR}5\n"
+    with pytest.raises(
+        BarsError, match=r"A: one bar is due at 01:30:00 of 2018-11-04, .*the clock goes back.*--time-zone UTC"
+    ):
+        imported(tmp_path, twice, NEW_YORK)
+    assert whens(imported(tmp_path, twice, Options(("A",)))) == [("2018-11-04", "05:30:00"), ("2018-11-04", "06:30:00")]
+    rows = imported(tmp_path, minutes("2018-03-11T06:30:00Z", "2018-03-11T07:30:00Z"), NEW_YORK)
+    assert whens(rows) == [("2018-03-11", "01:30:00"), ("2018-03-11", "03:30:00")]
+
+
+def test_rows_that_are_there_twice(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(minutes("2018-02-16 09:31:00", "2018-02-16 09:30:00", "2018-02-16 09:31:00"))
+    counts = import_bars(path, tmp_path / "out.parquet", Options(("A",)))
+    assert counts == {"bars": 2, "symbols": 1, "dates": 1, "rows_twice": 1}
+    assert pq.read_table(tmp_path / "out.parquet")["ToD"].to_pylist() == ["09:30:00", "09:31:00"]
+    with pytest.raises(BarsError, match="two that differ"):
+        imported(tmp_path, minutes("2018-02-16 09:30:00") + f"2018-02-16 09:30:00,{BAR}1\n", Options(("A",)))
+
+
+def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
+    """All-zero bars stay in the table; the reader of training leaves them out and counts them."""
+    lines = [
+        f"A,2018-02-{day:02} 09:{minute}:00,{BAR if day != 17 else '0,0,0,0,0'}"
+        for day in range(16, 20)
+        for minute in range(30, 40)
+    ]
+    imported(tmp_path, f"symbol,timestamp,{HEAD}\n" + "\n".join(lines) + "\n")
+    table = read_bars(tmp_path / "out.parquet")
+    assert [table.dates[date] for date in table.date] == ["2018-02-16", "2018-02-18", "2018-02-19"]
+    assert table.counts["rows_without_price"] == 10
+    assert np.isclose(table.bars.values[0, 0, 0], 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "error"),
+    [
+        (f"timestamp,{HEAD}\n", Options(("A",)), "at least one bar is due, the table is empty"),
+        (minutes("2018-02-16 09:30:00"), Options(), "a column of symbols is due, or `--symbols NAME`"),
+        (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "bars within the day are due"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,soon,{BAR}\n",
+            Options(),
+            "row 1: timestamp: a time like 2018-02-16 09:30:00.*, got 'soon'",
+        ),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1,2,x,4,5\n",
+            Options(),
+            "row 1: low: a number is due, got 'x'",
+        ),
+        (
+            "symbol,timestamp,open,high,low,close\nA,2018-02-16 09:30:00,1,2,1,1\n",
+            Options(),
+            "a column of volume is due",
+        ),
+        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "B not in this file"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n,2018-02-16 09:31:00,{BAR}\n",
+            Options(),
+            "row 2: symbol: a symbol is due",
+        ),
+        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: universal times are due"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,1518773400,{BAR}\n",
+            Options(time_zone="Mars/Base"),
+            "--time-zone: a name like America/New_York",
+        ),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1\n",
+            Options(),
+            "table of bars; row 1: 7 columns are due, got 3",
+        ),
+    ],
+)
+def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=error):
+        imported(tmp_path, text, options)
+    assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("whens", "error"),
+    [
+        (("-5", "1518773400"), "row 1: timestamp: a count from 1970, not below 0, is due, got -5"),
+        (
+            ("1518773400", "1518773460000"),
+            "row 2: timestamp: a count from 1970 in s, as in row 1, is due, got 1518773460000",
+        ),
+        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: a time like .*, got 'yesterday'"),
+        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: a time like .*with an offset in all rows"),
+        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: a time like .*, got '2018-02-30 09:31:00'"),
+        (("2018-02-16 09:30:00", ""), "row 2: timestamp: a time is due, got None"),
+    ],
+)
+def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> None:
+    with pytest.raises(BarsError, match=error):
+        imported(tmp_path, minutes(*whens), Options(("A",)))
+
+
+@pytest.mark.parametrize(
+    ("date", "time", "due"),
+    [
+        ("20180216", "9:30", ("2018-02-16", "09:30:00")),
+        ("2018/02/16", "09:30:00.5", ("2018-02-16", "09:30:00")),
+        ("2018-02-16", "930", "row 2: date and time: a time like .*, got '2018-02-16 930'"),
+        ("garbage", "09:30", "row 2: date and time: a time like .*, got 'garbage 09:30"),
+        ("2018-02-16", "24:30", "row 2: date and time: a time like"),
+        ("2018-02-16", "", "row 2: .*a time"),
+    ],
+)
+def test_date_and_time_apart(date: str, time: str, due: tuple[str, str] | str, tmp_path: Path) -> None:
+    text = f"date,time,{HEAD}\n2018-02-15,10:00,{BAR}\n{date},{time},{BAR}\n"
+    if isinstance(due, str):
+        with pytest.raises(BarsError, match=due):
+            imported(tmp_path, text, Options(("A",)))
+    else:
+        assert whens(imported(tmp_path, text, Options(("A",))))[1] == due
+
+
+@pytest.mark.parametrize(
+    ("bar", "error"),
+    [
+        ("10.0,9.8,9.9,10.1,500", "row 2: high: a price not below that of low is due, got 9.8"),
+        ("-1,10.2,9.9,10.1,500", "row 2: open: a number not below 0 is due, got -1"),
+        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: a number not below 0 is due, got -5"),
+        ("10.0,10.2,,10.1,500", "row 2: low: a number is due, got None"),
+        ("10.0,10.2,nan,10.1,500", "row 2: low: a number is due, got"),
+        ("10.0,inf,9.9,10.1,500", "row 2: high: a number is due, got inf"),
+    ],
+)
+def test_bars_that_cannot_be(bar: str, error: str, tmp_path: Path) -> None:
+    """Of another symbol they are none of this table's business."""
+    text = f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\nB,2018-02-16 09:30:00,{bar}\n"
+    with pytest.raises(BarsError, match=error):
+        imported(tmp_path, text)
+    assert len(imported(tmp_path, text, Options(("A",)))) == 1
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(minutes("2018-02-16T14:30:00Z"))
+    arguments = [
+        "import",
+        str(tmp_path / "in.csv"),
+        "-o",
+        str(tmp_path / "out.parquet"),
+        "--symbols",
+        "A",
+        "--time-zone",
+        "America/New_York",
+    ]
+    result = CliRunner().invoke(day, arguments, catch_exceptions=False)
+    assert (
+        "1 bars, 1 symbols, 1 dates, 0 rows twice; `serl train`, `serl evaluate` and `serl data` take it"
+        in result.output
+    )
+    with pytest.raises(BarsError, match="take this file as it is"):
+        CliRunner().invoke(day, ["import", str(tmp_path / "out.parquet"), "-o", "x.parquet"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "name", ["nasdaq_44stocks_1min_2018-02-16_2018-04-06.parquet", "cn_42stocks_15min_2025.parquet"]
+)
+def test_the_samples_are_ready(name: str) -> None:
+    with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` take this file as it is"):
+        import_day(sample(f"bars/{name}"))

@@ -1,0 +1,122 @@
+"""Day files: round trip, and everything that is not one."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from serl.exchange.errors import UnwritableFileError
+from serl.exchange.records import COMMAND
+from serl.history.day import (
+    KEY,
+    Day,
+    Reference,
+    SourceFile,
+    SymbolReference,
+    read_day,
+    read_reference,
+    write_day,
+)
+from serl.history.errors import DayTruncated, DayVersionError, NotADayFile
+
+
+@pytest.fixture
+def day() -> Day:
+    random = np.random.default_rng(1)
+    commands = np.zeros(1000, COMMAND)
+    for name in ("order_id", "price_ticks", "qty_lots"):
+        commands[name] = random.integers(0, 1 << 40, 1000)
+    commands["time_ns"] = np.sort(random.integers(0, 86_400 * 10**9, 1000))
+    commands["command_id"] = np.arange(1, 1001)
+    for name, high in (("symbol", 65_535), ("kind", 19), ("side", 1), ("time_in_force", 3), ("flags", 3)):
+        commands[name] = random.integers(0, high, 1000, endpoint=True)
+    reference = Reference(
+        symbols=(SymbolReference("A", "0.5", "0.001"), SymbolReference("B")), date="2020-01-02", source="lobster",
+        files=(SourceFile("a.zip", "00ff"),), first_time_ns=1, last_time_ns=2, levels=3, source_rows=4,
+        counts={"unexplained": 5}, parameters={"seed": 6},
+    )  # fmt: skip
+    return Day(commands, np.arange(-1, 999), reference)
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    table = pq.read_table(path)
+    values = json.loads(pq.read_metadata(path).metadata[KEY])
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(values | changes).encode()}), path)
+
+
+def test_round_trip(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    again = read_day(tmp_path / "a.parquet")
+    assert again.commands.dtype == COMMAND and again.commands.tobytes() == day.commands.tobytes()
+    assert np.array_equal(again.rows, day.rows)
+    assert again.reference == day.reference
+    assert read_reference(tmp_path / "a.parquet") == (day.reference, 1000)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"], "nothing temporary stays"
+
+
+def test_failed_write_leaves_the_old_file(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    before = (tmp_path / "a.parquet").read_bytes()
+    bad = replace(day, reference=replace(day.reference, counts={"x": object()}))  # type: ignore[dict-item]
+    with pytest.raises(TypeError):
+        write_day(bad, tmp_path / "a.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(UnwritableFileError, match="give a file in a folder that exists"):
+        write_day(day, tmp_path / "none" / "a.parquet")
+
+
+def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
+    with pytest.raises(NotADayFile, match="cannot be read"):
+        read_day(tmp_path / "none.parquet")
+    (tmp_path / "text.parquet").write_text("time,price\n")
+    with pytest.raises(NotADayFile, match="not a day file"):
+        read_day(tmp_path / "text.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(NotADayFile, match="Parquet, but not a day file"):
+        read_day(tmp_path / "other.parquet")
+    write_day(day, tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet")
+    less = table.drop_columns(["row", "side"])
+    pq.write_table(less.replace_schema_metadata({KEY: day.reference.to_json(1000)}), tmp_path / "less.parquet")
+    with pytest.raises(NotADayFile, match="columns side, row are missing"):
+        read_day(tmp_path / "less.parquet")
+    pq.write_table(table.replace_schema_metadata({KEY: b"{"}), tmp_path / "json.parquet")
+    with pytest.raises(NotADayFile, match="reference data is damaged"):
+        read_day(tmp_path / "json.parquet")
+
+
+def test_other_version(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    rewrite(tmp_path / "a.parquet", version=99)
+    with pytest.raises(DayVersionError, match="version 99, this serl reads versions up to 2"):
+        read_day(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("kept", [4, 8, 11, 500, -1])
+def test_truncated(day: Day, tmp_path: Path, kept: int) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "a.parquet").write_bytes(data[:kept])
+    with pytest.raises(DayTruncated, match="ends too early"):
+        read_day(tmp_path / "a.parquet")
+
+
+def test_damaged_in_the_middle(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[4:400] = bytes(396)
+    (tmp_path / "a.parquet").write_bytes(data)
+    with pytest.raises(DayTruncated, match="rows cannot be read"):
+        read_day(tmp_path / "a.parquet")
+
+
+def test_fewer_rows_than_it_says(day: Day, tmp_path: Path) -> None:
+    write_day(day, tmp_path / "a.parquet")
+    rewrite(tmp_path / "a.parquet", commands=1001)
+    with pytest.raises(DayTruncated, match="1001 commands are due, it holds 1000"):
+        read_day(tmp_path / "a.parquet")

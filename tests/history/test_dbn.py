@@ -1,0 +1,319 @@
+"""Databento market-by-order: its rules, broken files, and the sample against a plain reading of it."""
+
+import datetime
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from serl.exchange.records import TimeInForce
+from serl.extras import MissingPackageError
+from serl.history.day import Day
+from serl.history.dbn import (
+    ACTION,
+    ADD,
+    BID,
+    CANCEL,
+    FLAGS,
+    LAST,
+    MODIFY,
+    NO_PRICE,
+    ORDER,
+    PRICE,
+    SIDE,
+    SIZE,
+    SNAPSHOT,
+    read_records,
+)
+from serl.history.errors import DbnError, SourceError
+from serl.history.importing import import_day
+from serl.history.source import Options
+from tests.history.sample import told
+from tests.history.samples import Levels, best, played, sample, top
+
+dbn = pytest.importorskip("databento_dbn", reason="databento-dbn is not installed (extra history)")
+MIDNIGHT_NS = 1_703_462_400 * 10**9
+QUARTERS = Options(tick_size="0.25")
+Record = tuple[str, str, int, int, int]
+"""action, side, order_id, price in ticks of 0.25, size."""
+
+
+def file_bytes(*records: Record, schema: Any = dbn.Schema.MBO, flags: dict[int, int] = {}, **more: Any) -> bytes:  # noqa: B006
+    """Records a second apart, each the last of its event."""
+    spans = [SimpleNamespace(start_date=datetime.date(2023, 12, 25), end_date=datetime.date(2023, 12, 26), symbol="7")]
+    metadata = dbn.Metadata(
+        "GLBX.MDP3", MIDNIGHT_NS, dbn.SType.RAW_SYMBOL, dbn.SType.INSTRUMENT_ID, schema, symbols=["ESH4"],
+        mappings=[SimpleNamespace(raw_symbol="ESH4", intervals=spans)], version=3,
+    )  # fmt: skip
+    data = bytes(metadata)
+    for row, (action, side, order, ticks, size) in enumerate(records):
+        time_ns = MIDNIGHT_NS + more.get("times", {}).get(row, row) * 10**9
+        data += bytes(dbn.MBOMsg(
+            1, more.get("instruments", {}).get(row, 7), time_ns, order, ticks * 250_000_000, size, dbn.Action(action), dbn.Side(side), time_ns,
+            flags=flags.get(row, LAST),
+        ))  # fmt: skip
+    return data
+
+
+def imported(folder: Path, *records: Record, options: Options = QUARTERS, **more: Any) -> Day:
+    (folder / "a.dbn").write_bytes(file_bytes(*records, **more))
+    return import_day(folder / "a.dbn", options)
+
+
+FIRST: Record = ("A", "B", 5, 100, 10)
+
+
+@pytest.mark.parametrize(
+    ("records", "commands", "counts"),
+    [
+        ([("A", "A", 6, 101, 3)], [[("NEW", 0, 1, 3, 101)]], {"new_orders": 2}),
+        ([("C", "B", 5, 100, 10)], [[("CANCEL", 1, 0, 0, 100)]], {"cancels": 1}),
+        ([("C", "B", 5, 100, 4)], [[("REDUCE", 1, 0, 4, 100)]], {"cancels": 1}),
+        ([("C", "B", 9, 100, 4)], [[]], {"cancels_unknown": 1}),
+        ([("M", "B", 5, 100, 4)], [[("REDUCE", 1, 0, 6, 100)]], {"modifies": 1}),
+        ([("M", "B", 5, 100, 10)], [[]], {"modifies": 1}),
+        ([("M", "B", 5, 100, 12)], [[("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 12, 100)]], {"modifies": 1}),
+        ([("M", "B", 5, 99, 10)], [[("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 10, 99)]], {"modifies": 1}),
+        ([("M", "B", 9, 99, 1)], [[("NEW", 0, 0, 1, 99)]], {"modifies_unknown": 1}),
+        (
+            [("T", "A", 0, 100, 4), ("F", "B", 5, 100, 4), ("M", "B", 5, 100, 6)],
+            [[], [("NEW", 0, 1, 4, 100)], []], {"executions": 1, "executions_other_head": 0},
+        ),
+        ([("F", "B", 5, 100, 10), ("C", "B", 5, 100, 10)], [[("NEW", 0, 1, 10, 100)], []], {"executions": 1}),
+        (
+            [("F", "B", 5, 100, 13), ("M", "B", 5, 100, 10)],
+            [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], [("NEW", 0, 0, 10, 100)]], {"fills_beyond_shown": 1},
+        ),
+        (
+            [("F", "B", 5, 101, 4), ("C", "B", 5, 100, 4)],
+            [[("PRINT", 0, 0, 4, 101)], [("REDUCE", 1, 0, 4, 100)]], {"fills_other_price": 1},
+        ),
+        ([("F", "A", 9, 101, 4)], [[("PRINT", 0, 1, 4, 101)]], {"fills_unknown": 1}),
+        (
+            [
+                ("A", "A", 6, 99, 4), ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("F", "N", 6, 100, 4), ("C", "B", 5, 100, 4),
+                ("C", "A", 6, 99, 4),
+            ],
+            [[], [("PRINT", 0, 0, 4, 100)], [], [], [("REDUCE", 1, 0, 4, 100)], []], {"orders_held": 1, "auction_fills": 2},
+        ),
+        ([("A", "A", 6, 99, 4), ("C", "B", 5, 100, 10)], [[], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 1, 4, 99)]], {"orders_held": 1}),
+        ([("R", "N", 0, 0, 0), ("A", "B", 5, 90, 1)], [[("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 0, 1, 90)]], {"clears": 1}),
+    ],
+    ids=lambda value: value[0][0] if isinstance(value, list) and isinstance(value[0], tuple) else "",
+)  # fmt: skip
+def test_records(records: list[Record], commands: list[Any], counts: dict[str, int], tmp_path: Path) -> None:
+    day = imported(tmp_path, FIRST, *records)
+    assert [told(day, row) for row in range(1, 1 + len(records))] == commands
+    assert counts.items() <= day.reference.counts.items()
+
+
+FILL_4, TRADE_4 = ("F", "B", 5, 100, 4), ("NEW", 0, 1, 4, 100)
+
+
+@pytest.mark.parametrize(
+    ("records", "commands", "left"),
+    [
+        ([FILL_4, ("C", "B", 5, 100, 4)], [[TRADE_4], []], 6),
+        ([FILL_4, ("M", "B", 5, 100, 6)], [[TRADE_4], []], 6),
+        ([FILL_4, ("C", "B", 5, 100, 4), ("C", "B", 5, 100, 1)], [[TRADE_4], [], [("REDUCE", 1, 0, 1, 100)]], 5),
+        ([FILL_4, ("M", "B", 5, 100, 6), ("C", "B", 5, 100, 1)], [[TRADE_4], [], [("REDUCE", 1, 0, 1, 100)]], 5),
+        ([FILL_4, ("C", "B", 5, 100, 6)], [[TRADE_4], [("REDUCE", 1, 0, 2, 100)]], 4),
+        ([FILL_4, ("M", "B", 5, 100, 3)], [[TRADE_4], [("REDUCE", 1, 0, 3, 100)]], 3),
+        ([FILL_4, ("C", "B", 5, 100, 10)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100)]], 0),
+        ([FILL_4, ("M", "B", 5, 99, 6)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 6, 99)]], 6),
+        ([FILL_4, ("M", "B", 5, 100, 10)], [[TRADE_4], [("CANCEL", 1, 0, 0, 100), ("NEW", 0, 0, 10, 100)]], 10),
+        ([FILL_4, ("C", "B", 5, 100, 2), ("C", "B", 5, 100, 2)], [[TRADE_4], [], []], 6),
+        ([FILL_4, FILL_4, ("C", "B", 5, 100, 8)], [[TRADE_4], [TRADE_4], []], 2),
+        ([FILL_4, FILL_4, ("M", "B", 5, 100, 2)], [[TRADE_4], [TRADE_4], []], 2),
+        ([FILL_4, ("C", "B", 5, 100, 4), FILL_4, ("C", "B", 5, 100, 4)], [[TRADE_4], [], [TRADE_4], []], 2),
+        ([("F", "B", 5, 100, 10), ("C", "B", 5, 100, 4), ("C", "B", 5, 100, 6)], [[("NEW", 0, 1, 10, 100)], [], []], 0),
+        ([("F", "B", 5, 100, 13), ("C", "B", 5, 100, 10)], [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], []], 0),
+    ],
+)  # fmt: skip
+def test_a_fill_is_taken_off_once(records: list[Record], commands: list[Any], left: int, tmp_path: Path) -> None:
+    """The book changes by C and M alone: a trade has taken those lots before, so they find it done. In one event, or in several."""
+    for last in (LAST, 0):
+        flags = dict.fromkeys(range(1, len(records)), last)
+        day = imported(tmp_path, FIRST, *records, flags=flags)
+        assert [told(day, row) for row in range(1, 1 + len(records))] == commands
+        (market,) = played(day, [len(records)])
+        assert sum(top(market, 9)[0].values()) == left
+        counts = day.reference.counts
+        assert counts["cancels_unknown"] == counts["missing_lots"] == counts["executions_unfilled"] == 0
+
+
+def test_the_fills_of_an_auction_change_nothing_by_themselves(tmp_path: Path) -> None:
+    day = imported(tmp_path, FIRST, ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("M", "B", 5, 100, 6))
+    assert [told(day, row) for row in (1, 2, 3)] == [[("PRINT", 0, 0, 4, 100)], [], [("REDUCE", 1, 0, 4, 100)]]
+
+
+def test_a_fill_behind_better_orders_takes_its_own(tmp_path: Path) -> None:
+    """An IOC order would take the better one, whose cancel comes later in the same event."""
+    records = (("A", "B", 6, 101, 1), FILL_4, ("C", "B", 6, 101, 1), ("C", "B", 5, 100, 4))
+    day = imported(tmp_path, FIRST, *records, flags={2: 0, 3: 0})
+    assert [told(day, row) for row in (2, 3, 4)] == [
+        [("PRINT", 0, 0, 4, 100)], [("CANCEL", 2, 0, 0, 101)], [("REDUCE", 1, 0, 4, 100)]
+    ]  # fmt: skip
+    assert day.reference.counts["executions_behind_best"] == 1
+
+
+def test_a_record_without_an_action_can_end_an_event(tmp_path: Path) -> None:
+    """An order that was held enters at the end of the event in which it crosses no more."""
+    records = (("A", "A", 6, 99, 4), ("C", "B", 5, 100, 10), ("N", "N", 0, 0, 0))
+    day = imported(tmp_path, FIRST, *records, flags={2: 0})
+    assert [told(day, row) for row in (1, 2, 3)] == [[], [("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 1, 4, 99)]]
+
+
+def sweeps(seed: int, events: int) -> tuple[list[Record], dict[int, int]]:
+    """(records, flags) of orders that come and go, and of aggressors that trade by price and time, told in all the ways there are."""
+    random = np.random.default_rng(seed)
+    book: list[list[Any]] = []  # side, order_id, ticks, size by time
+    records: list[Record] = []
+    flags: dict[int, int] = {}
+
+    def draw(low: int, high: int) -> int:
+        return int(random.integers(low, high + 1))
+
+    def rest(order_id: int) -> None:
+        side = "BA"[draw(0, 1)]
+        book.append([side, order_id, 100 - draw(1, 5) if side == "B" else 100 + draw(1, 5), draw(1, 9)])
+        records.append(("A", *book[-1]))
+
+    def cancel(order: list[Any]) -> None:
+        lots = draw(1, order[3])
+        records.append(("C", *order[:3], lots))
+        order[3] -= lots
+
+    def sweep() -> None:
+        side = "BA"[draw(0, 1)]
+        queue = sorted((o for o in book if o[0] == side), key=lambda o: o[2] if side == "A" else -o[2])
+        lots, after = draw(1, 20), []
+        records.append(("T", "A" if side == "B" else "B", 0, 100, lots))
+        for order in queue:
+            fills = [min(lots, order[3])]
+            if draw(0, 2) == 0 and fills[0] > 1:
+                fills = [1, fills[0] - 1]
+            for lot in filter(None, fills):
+                records.append(("F", *order[:3], lot))
+            lots -= sum(fills)
+            order[3] -= sum(fills)
+            told = draw(0, 2) if order[3] else 0
+            if sum(fills):
+                after += (
+                    [("M", *order)]
+                    if told == 2
+                    else [("C", *order[:3], lot) for lot in ([sum(fills)] if told else fills)]
+                )
+        records.extend(after)
+
+    for number in range(1, events):
+        if len(book) < 6 or draw(0, 2) == 0:
+            rest(number)
+        elif draw(0, 2) == 0:
+            cancel(book[draw(0, len(book) - 1)])
+        else:
+            start = len(records)
+            sweep()
+            flags |= dict.fromkeys(range(start, len(records) - 1), 0)
+        book = [order for order in book if order[3]]
+    return records, flags
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fills_in_all_their_forms_leave_the_book_of_a_plain_reading(seed: int, tmp_path: Path) -> None:
+    records, flags = sweeps(seed, 400)
+    day = imported(tmp_path, *records, flags=flags)
+    rows, books = plain_reading(read_all(tmp_path / "a.dbn"), every=1)
+    assert [list(top(market, 10)) for market in played(day, rows)] == books
+    counts = day.reference.counts
+    wrong = ("missing_lots", "cancels_unknown", "fills_unknown", "executions_other_head", "executions_unfilled")
+    assert counts["executions"] > 200 and not any(counts[name] for name in wrong)
+    trades = day.commands[day.commands["time_in_force"] == TimeInForce.IOC]
+    assert int(trades["qty_lots"].sum()) == sum(size for action, *_, size in records if action == "F")
+
+
+def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
+    more = {"flags": {0: SNAPSHOT}, "instruments": {1: 8}}
+    day = imported(tmp_path, FIRST, ("A", "B", 6, 102, 1), options=Options(), **more)
+    assert day.rows.tolist() == [-1, 1] and [s.name for s in day.reference.symbols] == ["ESH4", "8"]
+    assert day.reference.symbols[0].tick_size == "0.5", "the greatest step of 25.0 and 25.5"
+    assert day.commands["price_ticks"].tolist() == [50, 51] and day.reference.date == "2023-12-25"
+    one = imported(tmp_path, FIRST, ("A", "B", 6, 102, 1), options=Options(symbols=("ESH4",)), **more)
+    assert len(one) == 1 and one.reference.counts["records_left_out"] == 1
+    with pytest.raises(DbnError, match="ZZ is due"):
+        imported(tmp_path, FIRST, options=Options(symbols=("ESH4", "ZZ")))
+    with pytest.raises(SourceError, match="--tick-size"):
+        imported(tmp_path, FIRST, options=Options(tick_size="0"))
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (file_bytes(FIRST, ("A", "B", 5, 100, 1)), "record 2: an order_id that is not open.*order_id 5"),
+        (file_bytes(FIRST, ("A", "N", 6, 100, 1)), "record 2: side A or B"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 0)), "record 2: a size above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, -100, 1)), "record 2: a price above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 1), times={0: 9}), "record 2: a ts_recv that is not before"),
+        (file_bytes(FIRST)[:-3], "ends within a record"),
+        (file_bytes(), "an order is due"),
+        (file_bytes(FIRST, schema=dbn.Schema.TRADES), "schema mbo .* is due, got trades"),
+        (b"DBN\x01" + b"nonsense" * 40, "ends within a record|cannot be decoded|an order is due"),
+    ],
+)
+def test_broken_files(data: bytes, error: str, tmp_path: Path) -> None:
+    (tmp_path / "a.dbn").write_bytes(data)
+    with pytest.raises(DbnError, match=error):
+        import_day(tmp_path / "a.dbn", Options(tick_size="0.25"))
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "databento_dbn", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'serl\[history\]'"):
+        imported(tmp_path, FIRST)
+
+
+def read_all(path: Path) -> NDArray[np.int64]:
+    return np.concatenate([part for _, part in read_records(path)])
+
+
+def plain_reading(records: NDArray[np.int64], every: int) -> tuple[list[int], list[list[Levels]]]:
+    """(rows, the ten best levels of both sides) at the ends of events in which the book is not crossed, by A, C and M alone."""
+    orders: dict[int, tuple[int, int, int]] = {}
+    book: tuple[Levels, Levels] = ({}, {})
+    rows: list[int] = []
+    books: list[list[Levels]] = []
+
+    def change(side: int, ticks: int, lots: int) -> None:
+        book[side][ticks] = book[side].get(ticks, 0) + lots
+        if not book[side][ticks]:
+            del book[side][ticks]
+
+    for row, record in enumerate(records.tolist()):
+        name, action = record[ORDER], record[ACTION]
+        if name in orders and action in (ADD, MODIFY, CANCEL):
+            side, ticks, lots = orders.pop(name)
+            gone = min(lots, record[SIZE]) if action == CANCEL else lots
+            change(side, ticks, -gone)
+            if gone < lots:
+                orders[name] = side, ticks, lots - gone
+        if action in (ADD, MODIFY):
+            orders[name] = (0 if record[SIDE] == BID else 1, record[PRICE] // 250_000_000, record[SIZE])
+            change(*orders[name])
+        if record[FLAGS] & LAST and row % every == 0 and max(book[0], default=0) < min(book[1], default=NO_PRICE):
+            rows.append(row)
+            books.append([best(book[side], side, 10) for side in range(2)])
+    return rows, books
+
+
+def test_the_sample_has_the_book_of_every_event() -> None:
+    """Ten levels after every tenth event in which the source's book is not crossed (a call phase)."""
+    path = sample("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst")
+    rows, books = plain_reading(read_all(path), every=10)
+    assert len(rows) > 4_000
+    day = import_day(path)
+    assert day.reference.symbols[0].tick_size == "0.25"
+    assert [list(top(market, 10)) for market in played(day, rows)] == books

@@ -1,0 +1,80 @@
+"""A day written as LOBSTER, and read and verified by our own reader."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.exchange.records import COMMAND, CommandKind, command
+from serl.history.day import Day, Reference, SymbolReference
+from serl.history.errors import ExportError
+from serl.history.generate import generate_day
+from serl.history.lobster import is_lobster, read_lobster
+from serl.history.lobster_day import book_view, lobster_day
+from serl.history.lobster_export import write_lobster
+from serl.history.verify import verify
+from tests.history.test_itch_export import MINUTE_NS, OPEN_NS, random_commands
+
+
+def verified(day: Day, path: Path, levels: int) -> None:
+    """Our reader takes the file, and its book is the file's after every row."""
+    rows = write_lobster(day, path, levels)
+    assert is_lobster(path)
+    source = read_lobster(path)
+    again = lobster_day(source)
+    result = verify(again, *book_view(source))
+    assert (result.rows, result.differing, result.unexplained) == (rows, 0, 0), result.first_difference
+
+
+@pytest.mark.parametrize("levels", [1, 3, 10])
+def test_a_generated_day(levels: int, tmp_path: Path) -> None:
+    day = generate_day(6, start_ns=OPEN_NS, end_ns=OPEN_NS + 5 * MINUTE_NS)
+    verified(day, tmp_path / "a.zip", levels)
+    assert read_lobster(tmp_path / "a.zip").levels == levels
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_command(seed: int, tmp_path: Path) -> None:
+    commands = random_commands(1500, seed)
+    commands["symbol"] = 0
+    reference = Reference((SymbolReference("A"),), "2020-01-02", "generated", last_time_ns=1_500_000)
+    day = Day(commands, np.arange(len(commands)), reference)
+    verified(day, tmp_path / "a.zip", 20)
+    kinds = set(read_lobster(tmp_path / "a.zip").messages[:, 0].tolist())
+    assert kinds == {1, 2, 3, 4, 5}
+
+
+def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
+    rows = [
+        command(CommandKind.NEW, qty_lots=5, price_ticks=100, time_in_force=1, command_id=1, time_ns=1_500_000_000),
+        command(
+            CommandKind.NEW, side=1, qty_lots=3, price_ticks=102, time_in_force=1, command_id=2, time_ns=2_000_000_000
+        ),
+        command(CommandKind.NEW, qty_lots=9, price_ticks=90, time_in_force=1, command_id=3, time_ns=2_000_000_000),
+        command(CommandKind.HALT, command_id=4, time_ns=3_000_000_000),
+        command(CommandKind.RESUME, command_id=5, time_ns=4_000_000_000),
+    ]
+    day = Day(np.concatenate(rows), np.arange(5), Reference((SymbolReference("A"),), "2020-01-02", "generated"))
+    assert write_lobster(day, tmp_path / "a.zip", 1) == 4, "the order behind the only level is not in the file"
+    source = read_lobster(tmp_path / "a.zip")
+    assert source.messages.tolist() == [
+        [1, 1, 5, 10_000, 1],
+        [1, 2, 3, 10_200, -1],
+        [7, 0, 0, -1, -1],
+        [7, 0, 0, 1, -1],
+    ]
+    assert source.book.tolist()[:2] == [[9_999_999_999, 0, 10_000, 5], [10_200, 3, 10_000, 5]]
+    assert (source.symbol, source.date, source.time_ns[0]) == ("A", "2020-01-02", 1_500_000_000)
+
+
+def test_what_does_not_go_in(tmp_path: Path) -> None:
+    day = Day(np.zeros(0, COMMAND), np.zeros(0, np.int64), Reference((SymbolReference("A"),), "", "generated"))
+    for symbols, message in (
+        ((SymbolReference("A"), SymbolReference("B")), "one symbol, the day has 2"),
+        ((SymbolReference("A", "0.0001"),), "ticks of 0.01"),
+        ((SymbolReference("A"),), "nothing happens"),
+    ):
+        with pytest.raises(ExportError, match=message):
+            write_lobster(replace(day, reference=replace(day.reference, symbols=symbols)), tmp_path / "a.zip")
+    assert not list(tmp_path.iterdir())

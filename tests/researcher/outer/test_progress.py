@@ -1,0 +1,47 @@
+"""What is printed of a run where there is no terminal: a line for each thing that happens."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tensorboard", reason="the extra `learning` is not installed")
+
+from serl.researcher.candidates import Result
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer import run
+from serl.researcher.outer.progress import proposal_line, result_line, watched
+from serl.researcher.outer.records import Draft, Proposal, Verdict
+from tests.researcher.outer.small import Arithmetic, config_of, score_of
+
+
+def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = config_of(iterations=1, candidates=2)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    with watched(config, tmp_path, database) as watch:
+        run.research(config, tmp_path, database, Arithmetic(), watch)
+        watch.staged("abcdef0123", "training")
+    lines = capsys.readouterr().err.splitlines()
+    keys = [row["key"][:6] for row in database.rows("SELECT key FROM candidates ORDER BY slot")]
+    database.close()
+    assert lines[:4] == [
+        line
+        for slot, key in enumerate(keys)
+        for line in (
+            f"iteration 1 of 1: proposing candidate {slot + 1}",
+            f"iteration 1, slot {slot}: proposed {key}; reward trial ok",
+        )
+    ]
+    assert [text.partition(", PA")[0] for text in lines[4:6]] == [f"iteration 1, slot {slot}: done" for slot in (0, 1)]
+    assert lines[6].startswith("iteration 1: PA")
+    assert lines[7:] == ["candidate abcdef: training"]
+
+
+def test_lines_say_why() -> None:
+    verdicts = Verdict(Kind.REWARD, "m", 0, "read", "spec"), Verdict(Kind.REWARD, "m", 1, "answer", "prose")
+    rejected = Proposal(None, (Draft(Kind.REWARD, "spec", "model", "m", None, None, verdicts),))
+    assert proposal_line(rejected) == "rejected; reward answer prose"
+    assert (
+        result_line(Result("training", "training timeout:\nafter 600 s", None, None, {}))
+        == "training, training timeout: after 600 s"
+    )
+    assert result_line(Result("halved", "others were better", score_of(-2.0), None, {})) == "halved, PA -2.00 bps, others were better"  # fmt: skip
