@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` makes the page of docs."""
+"""`python -m benchmarks NAME [--json]`: kernel, library, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` makes the page of docs."""
 
 import argparse
 import importlib
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
+NAMES = ("kernel", "library", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
 APART = ("llm",)
 """Needs fetched models; not part of `all`."""
 

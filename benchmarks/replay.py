@@ -13,7 +13,8 @@ from serl.clients.replay import Replayer
 from serl.exchange.history.lobster import read_lobster
 from serl.exchange.history.lobster_day import book_view, lobster_day
 from serl.exchange.history.verify import market_of, verify
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.wire import Kind
 from tests.served import start_exchange
 

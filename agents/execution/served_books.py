@@ -15,7 +15,8 @@ from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
 from serl.exchange.history.day import Day, Reference, SymbolReference
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 
 BEGIN_NS = 36_000_000_000_000

@@ -11,7 +11,8 @@ from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TAPE_FULL, TRAD
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import DROPPED
 from serl.exchange.history.day import Day, Reference, SymbolReference
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 TAPE_ROWS, EVENT_ROWS = (16_384, 262_144), 4096

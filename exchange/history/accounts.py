@@ -10,7 +10,8 @@ import numpy as np
 from serl.exchange.history.day import Day, Reference
 from serl.exchange.history.errors import ExportError
 from serl.exchange.history.tape import HASH, Tape, public
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import (
     CommandFlag,
     CommandKind,

@@ -19,7 +19,8 @@ from serl.exchange.history.source import source_file
 from serl.exchange.history.tape import HASH, Tape, public
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 
 REJECTED = int(EventKind.REJECTED)

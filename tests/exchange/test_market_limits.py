@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import EVENT, Reason
 from serl.exchange.reference import ReferenceMarket
 from tests.exchange.notation import parse_all, show

@@ -38,7 +38,8 @@ from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.matching import take_out
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.kernel.walk import restore_orders
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 CHECKPOINT_NS = 120_000_000_000

@@ -11,7 +11,8 @@ from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
 from serl.agents.traders.words import CANCEL, NEW, SECOND_NS
 from serl.exchange.history.day import read_day, write_day
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Reason
 from tests.agents.traders.stage import ZERO, of, population
 
