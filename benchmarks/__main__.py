@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("kernel", "library", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
-APART = ("llm",)
-"""Needs fetched models; not part of `all`."""
+NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
+APART = ("library", "llm")
+"""Not part of `all`: what they measure beside serl (bourse), or at all (fetched models), is to be installed first."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from serl.exchange import growth
 from serl.exchange.decode import Event, decode
 from serl.exchange.errors import ConfigError, Rejected
-from serl.exchange.integers import integer
+from serl.exchange.integers import Integer, Symbol, integer
 from serl.exchange.kernel.entry import (
     COMMANDS,
     COUNT,
@@ -112,9 +112,9 @@ class Entry:
         Entry.__init__(self, *made_of)
 
     def buy(
-        self, qty_lots: int, price_ticks: int | None = None, *, symbol: int | str = 0, participant: int = 0,
-        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: int | None = None,
-        time_ns: int | None = None,
+        self, qty_lots: Integer, price_ticks: Integer | None = None, *, symbol: Symbol = 0, participant: Integer = 0,
+        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
         """Buys; without a price at the market. The order_id. `terms` as docs/orders.md explains them."""
         return self._new(
@@ -122,9 +122,9 @@ class Entry:
         )
 
     def sell(
-        self, qty_lots: int, price_ticks: int | None = None, *, symbol: int | str = 0, participant: int = 0,
-        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: int | None = None,
-        time_ns: int | None = None,
+        self, qty_lots: Integer, price_ticks: Integer | None = None, *, symbol: Symbol = 0, participant: Integer = 0,
+        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
         """Sells; see `buy`."""
         return self._new(
@@ -132,21 +132,42 @@ class Entry:
         )
 
     def cancel(
-        self, order_id: int, *, participant: int = 0, command_id: int | None = None, time_ns: int | None = None
+        self,
+        order_id: Integer,
+        *,
+        participant: Integer = 0,
+        command_id: Integer | None = None,
+        time_ns: Integer | None = None,
     ) -> bool:
         """Takes an order out of the book; False if none of that order_id is open: it was filled or cancelled before."""
-        result = self._change(CANCEL, order_id, 0, 0, participant, command_id, time_ns)
+        if type(order_id) is not int:
+            order_id = integer("order_id", order_id)
+        if type(participant) is not int:
+            participant = self._participant(participant)
+        if command_id is None:
+            command_id = NEXT_ID
+        elif type(command_id) is not int or command_id < 1:
+            command_id = integer("command_id", command_id, least=1)
+        if time_ns is None:
+            time_ns = SAME_TIME
+        elif type(time_ns) is not int or time_ns < 0:
+            time_ns = integer("time_ns", time_ns, least=0)
+        try:
+            pack(self._block, ROW, time_ns, command_id, order_id, 0, 0, 0, participant, CANCEL, 0, 0, 0)
+        except struct.error:
+            self._refuse(0, participant, order_id=order_id, command_id=command_id, time_ns=time_ns)
+        result = run(self._address) or self._go_on()
         return result > 0 or (result != UNKNOWN_ORDER and self._done(result, self._block, ROW) > 0)
 
     def reduce(
-        self, order_id: int, qty_lots: int, *, participant: int = 0, command_id: int | None = None, time_ns: int | None = None
+        self, order_id: Integer, qty_lots: Integer, *, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> None:  # fmt: skip
         """Takes qty_lots off what is open; the order keeps its place."""
         self._done(self._change(REDUCE, order_id, qty_lots, 0, participant, command_id, time_ns), self._block, ROW)
 
     def replace(
-        self, order_id: int, qty_lots: int, price_ticks: int, *, participant: int = 0, command_id: int | None = None,
-        time_ns: int | None = None,
+        self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, *, participant: Integer = 0, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
     ) -> None:  # fmt: skip
         """New total quantity and price, under the same order_id; docs/orders.md says when the order keeps its place."""
         self._done(
@@ -154,7 +175,7 @@ class Entry:
         )
 
     def mass_cancel(
-        self, *, symbol: int | str | None = None, participant: int = 0, command_id: int | None = None, time_ns: int | None = None
+        self, *, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> int:  # fmt: skip
         """Cancels a participant's orders in a symbol, or all of them; how many."""
         number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
@@ -168,7 +189,9 @@ class Entry:
         Sequences are assigned here, going on from the last one. The rows given are not changed. ConfigError where they are no COMMAND rows.
         """
         if not isinstance(commands, np.ndarray) or commands.ndim != 1 or commands.dtype != COMMAND:
-            raise ConfigError(f"expected a row of COMMANDs, got {_described(commands)}; make them with `command`")
+            raise ConfigError(
+                f"expected an array of COMMAND rows, got {_described(commands)}; make them with `command`"
+            )
         self._run(np.ascontiguousarray(commands))
         return self.events()
 
@@ -182,7 +205,7 @@ class Entry:
         """EVENT rows as objects with names; without any, what came of the last call."""
         return decode(self.events() if events is None else events, self.names)
 
-    def trades(self, symbol: int | str | None = None, count: int = 100) -> Rows:
+    def trades(self, symbol: Symbol | None = None, count: Integer = 100) -> Rows:
         """The last trades as TRADE rows, newest last, of a symbol or of all; the last 4,096 of all are kept."""
         total = self._entry[TRADES_COUNT]
         rows = self._trades[np.arange(max(0, total - TRADES_KEPT), total) % TRADES_KEPT]
@@ -195,8 +218,8 @@ class Entry:
         self.state = growth.grow(self.state, self.limits)
 
     def _new(
-        self, side: int, qty_lots: int, price_ticks: int | None, symbol: int | str, participant: int, time_in_force: TimeInForce,
-        post_only: bool, terms: Terms, command_id: int | None, time_ns: int | None,
+        self, side: int, qty_lots: Integer, price_ticks: Integer | None, symbol: Symbol, participant: Integer, time_in_force: TimeInForce,
+        post_only: bool, terms: Terms, command_id: Integer | None, time_ns: Integer | None,
     ) -> int:  # fmt: skip
         """Every check that is not plain Python here is made by `pack` or by the compiled code: a call is to take half a microsecond."""
         flags = POST_ONLY if post_only else 0
@@ -236,7 +259,7 @@ class Entry:
         return order_id if order_id > 0 else self._done(order_id or self._go_on(), self._block, ROW)
 
     def _change(
-        self, kind: int, order_id: int, qty_lots: int, price_ticks: int, participant: int, command_id: int | None, time_ns: int | None
+        self, kind: int, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer, command_id: Integer | None, time_ns: Integer | None
     ) -> int:  # fmt: skip
         """What `run` says of it."""
         if type(order_id) is not int:
@@ -264,8 +287,8 @@ class Entry:
         return run(self._address) or self._go_on()
 
     def _special(
-        self, side: int, qty_lots: int, price_ticks: int, symbol: int, participant: int, time_in_force: int, flags: int, terms: Terms,
-        command_id: int | None, time_ns: int | None,
+        self, side: int, qty_lots: Integer, price_ticks: Integer, symbol: int, participant: Integer, time_in_force: int, flags: int, terms: Terms,
+        command_id: Integer | None, time_ns: Integer | None,
     ) -> int:  # fmt: skip
         """An order with terms, which are commands of their own in front of it."""
         sender = self._sender(participant, command_id, time_ns)
@@ -275,7 +298,7 @@ class Entry:
         )  # fmt: skip
         return self._done(self._run(rows), rows[-1:].tobytes(), 0)
 
-    def _sender(self, participant: int, command_id: int | None, time_ns: int | None) -> dict[str, int]:
+    def _sender(self, participant: Integer, command_id: Integer | None, time_ns: Integer | None) -> dict[str, int]:
         """What every COMMAND row says of whom it comes from, complete."""
         participant = self._participant(participant)
         following = int(self._state.last_command_id[participant]) + 1
@@ -340,7 +363,7 @@ class Entry:
             text = f"{KINDS[kind]} {command_id} of participant {participant}; docs/orders.md says when"
         raise Rejected(name, text)
 
-    def _refuse(self, symbol: int, participant: int, **integers: int) -> NoReturn:
+    def _refuse(self, symbol: Symbol, participant: Integer, **integers: Integer) -> NoReturn:
         """ConfigError for what `pack` did not take."""
         for name, value in integers.items():
             integer(name, value)
@@ -348,7 +371,7 @@ class Entry:
         self._participant(participant)
         raise AssertionError("every field fits")
 
-    def _symbol(self, symbol: int | str) -> int:
+    def _symbol(self, symbol: Symbol) -> int:
         """The number of a symbol; ConfigError where there is none."""
         number = self._numbers.get(symbol, -1) if isinstance(symbol, str) else integer("symbol", symbol)
         if not 0 <= number < len(self.names):
@@ -356,7 +379,7 @@ class Entry:
             raise ConfigError(f"symbol: expected {known} or a number from 0 to {len(self.names) - 1}, got {symbol!r}")
         return number
 
-    def _participant(self, participant: int) -> int:
+    def _participant(self, participant: Integer) -> int:
         """The same number, checked."""
         number, stop = integer("participant", participant), self.limits.participants_max
         if not 0 <= number < stop:

@@ -13,6 +13,7 @@ from serl.exchange.account import Account
 from serl.exchange.entry import Entry
 from serl.exchange.errors import ConfigError
 from serl.exchange.growth import capacity_for, grow_far, grow_orders
+from serl.exchange.integers import Integer, Symbol
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import (
     COMMAND_SEQUENCE,
@@ -73,7 +74,7 @@ class Market(Entry):
         state.counter[[ORDERS_MAX, LEVELS_MAX]] = limits.orders_open_max, limits.levels_max
         super().__init__(names, limits, state)
 
-    def grant_operator(self, participant: int) -> None:
+    def grant_operator(self, participant: Integer) -> None:
         """Lets a participant halt, resume, print and end the day. ConfigError where there is no such participant."""
         self.state.operator[self._participant(participant)] = 1
 
@@ -97,12 +98,12 @@ class Market(Entry):
             indicative(market.state, 0)
             list_specials(market.state, np.zeros(0, SPECIAL))
 
-    def best(self, symbol: int | str = 0) -> tuple[int | None, int | None]:
+    def best(self, symbol: Symbol = 0) -> tuple[int | None, int | None]:
         """(bid, ask) in ticks; None where a side is empty."""
         bid, ask = self.state.best[self._symbol(symbol)].tolist()
         return bid or None, ask or None
 
-    def book(self, symbol: int | str = 0, depth: int = 0) -> tuple[Rows, Rows]:
+    def book(self, symbol: Symbol = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
         number = self._symbol(symbol)
         if depth < 0:
@@ -114,7 +115,7 @@ class Market(Entry):
             sides.append(out[:count].copy())
         return sides[0], sides[1]
 
-    def orders(self, symbol: int | str | None = None) -> Rows:
+    def orders(self, symbol: Symbol | None = None) -> Rows:
         """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority; of all symbols without one."""
         number = -1 if symbol is None else self._symbol(symbol)
         out = np.zeros(int(self.state.counter[ORDERS_OPEN]), ORDER)
@@ -126,11 +127,11 @@ class Market(Entry):
         out = np.zeros(int(self.state.counter[ORDERS_OPEN]) if len(self.state.extras) else 0, SPECIAL)
         return out[: list_specials(self.state, out)] if len(out) else out
 
-    def indicative(self, symbol: int | str = 0) -> tuple[int, int, int]:
+    def indicative(self, symbol: Symbol = 0) -> tuple[int, int, int]:
         """(price_ticks, volume_lots, imbalance_lots) of an auction that were held now, in a collecting phase; zeros without volume."""
         return indicative_now(self.state, self._symbol(symbol)) or (0, 0, 0)
 
-    def account(self, participant: int = 0, symbol: int | str = 0) -> Account:
+    def account(self, participant: Integer = 0, symbol: Symbol = 0) -> Account:
         """What a participant has made of its trades in a symbol: position, cash, profit, fees. ConfigError where there is no such one."""
         return Account.of(self.state.balances[self._participant(participant), self._symbol(symbol)])
 
