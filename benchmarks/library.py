@@ -1,8 +1,7 @@
 """The order book as a library, from Python: `serl.Market`, one method call an order, and arrays of rows through `submit`.
 
 The stream is the kernel benchmark's: 45 % add, 40 % cancel, 10 % marketable, 5 % replace. Beside it, in turns and with the same loop: bourse, whose book is
-in Rust (`pip install bourse`; without it, serl's figures only). Replaces of orders that were filled raise
-`Rejected` here and pass silently there.
+in Rust (`pip install bourse`; without it, serl's figures only).
 """
 
 import importlib
@@ -14,7 +13,6 @@ import numpy as np
 
 from benchmarks.stream import KINDS, classify, make
 from serl import Market
-from serl.exchange.errors import Rejected
 from serl.exchange.records import Rows
 
 MESSAGES, RESTING, ROUNDS, SEED = 200_000, 1_000, 7, 1
@@ -37,17 +35,14 @@ def _play_serl(market: Market, messages: list[Message], ids: list[int]) -> float
     """Seconds of the messages, one call each; `ids`: order_id by number."""
     began = time.perf_counter()
     for kind, buys, qty, price, number, meant in messages:
-        try:
-            if kind == ADD:
-                ids[number] = market.buy(qty, price) if buys else market.sell(qty, price)
-            elif kind == CANCEL:
-                market.cancel(ids[meant])
-            elif kind == MARKETABLE:
-                ids[number] = market.buy(qty) if buys else market.sell(qty)
-            else:
-                market.replace(ids[meant], qty, price)
-        except Rejected:
-            pass
+        if kind == ADD:
+            ids[number] = market.buy(qty, price) if buys else market.sell(qty, price)
+        elif kind == CANCEL:
+            market.cancel(ids[meant])
+        elif kind == MARKETABLE:
+            ids[number] = market.buy(qty) if buys else market.sell(qty)
+        else:
+            market.replace(ids[meant], qty, price)
     return time.perf_counter() - began
 
 

@@ -60,7 +60,7 @@ UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
 NEXT_ID, SAME_TIME = 0, -1
 """What the compiled code completes."""
 
-ROWS = struct.Struct("<q8xqqqqHHBBBB")
+ROWS = struct.Struct("@q8xqqqqHHBBBB")
 pack, unpack = ROWS.pack_into, ROWS.unpack_from
 """A COMMAND row: time_ns, command_id, order_id, price_ticks, qty_lots, symbol, participant, kind, side, time_in_force, flags.
 It takes nothing but integers that fit: struct.error."""
@@ -112,7 +112,7 @@ class Entry:
         Entry.__init__(self, *made_of)
 
     def buy(
-        self, qty_lots: Integer, price_ticks: Integer | None = None, *, symbol: Symbol = 0, participant: Integer = 0,
+        self, qty_lots: Integer, price_ticks: Integer | None = None, symbol: Symbol = 0, participant: Integer = 0,
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
@@ -122,7 +122,7 @@ class Entry:
         )
 
     def sell(
-        self, qty_lots: Integer, price_ticks: Integer | None = None, *, symbol: Symbol = 0, participant: Integer = 0,
+        self, qty_lots: Integer, price_ticks: Integer | None = None, symbol: Symbol = 0, participant: Integer = 0,
         time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> int:  # fmt: skip
@@ -139,8 +139,8 @@ class Entry:
         command_id: Integer | None = None,
         time_ns: Integer | None = None,
     ) -> bool:
-        """Takes an order out of the book; False if none of that order_id is open: it was filled or cancelled before."""
-        if type(order_id) is not int:
+        """Takes an order out of the book. False, as of `reduce` and `replace`: none of that order_id is open, it was filled or cancelled before."""
+        if type(order_id) is not int:  # not through `_change`: nothing is sent as often
             order_id = integer("order_id", order_id)
         if type(participant) is not int:
             participant = self._participant(participant)
@@ -157,25 +157,24 @@ class Entry:
         except struct.error:
             self._refuse(0, participant, order_id=order_id, command_id=command_id, time_ns=time_ns)
         result = run(self._address) or self._go_on()
-        return result > 0 or (result != UNKNOWN_ORDER and self._done(result, self._block, ROW) > 0)
+        return result > 0 or self._was_open(result)
 
     def reduce(
-        self, order_id: Integer, qty_lots: Integer, *, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
-    ) -> None:  # fmt: skip
+        self, order_id: Integer, qty_lots: Integer, participant: Integer = 0, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
+    ) -> bool:  # fmt: skip
         """Takes qty_lots off what is open; the order keeps its place."""
-        self._done(self._change(REDUCE, order_id, qty_lots, 0, participant, command_id, time_ns), self._block, ROW)
+        return self._change(REDUCE, order_id, qty_lots, 0, participant, command_id, time_ns)
 
     def replace(
-        self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, *, participant: Integer = 0, command_id: Integer | None = None,
-        time_ns: Integer | None = None,
-    ) -> None:  # fmt: skip
+        self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer = 0,
+        command_id: Integer | None = None, time_ns: Integer | None = None,
+    ) -> bool:  # fmt: skip
         """New total quantity and price, under the same order_id; docs/orders.md says when the order keeps its place."""
-        self._done(
-            self._change(REPLACE, order_id, qty_lots, price_ticks, participant, command_id, time_ns), self._block, ROW
-        )
+        return self._change(REPLACE, order_id, qty_lots, price_ticks, participant, command_id, time_ns)
 
     def mass_cancel(
-        self, *, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
+        self, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
     ) -> int:  # fmt: skip
         """Cancels a participant's orders in a symbol, or all of them; how many."""
         number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
@@ -260,8 +259,7 @@ class Entry:
 
     def _change(
         self, kind: int, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer, command_id: Integer | None, time_ns: Integer | None
-    ) -> int:  # fmt: skip
-        """What `run` says of it."""
+    ) -> bool:  # fmt: skip
         if type(order_id) is not int:
             order_id = integer("order_id", order_id)
         if type(qty_lots) is not int:
@@ -284,7 +282,12 @@ class Entry:
             self._refuse(
                 0, participant, order_id=order_id, price_ticks=price_ticks, qty_lots=qty_lots, command_id=command_id, time_ns=time_ns,
             )  # fmt: skip
-        return run(self._address) or self._go_on()
+        result = run(self._address) or self._go_on()
+        return result > 0 or self._was_open(result)
+
+    def _was_open(self, result: int) -> bool:
+        """False where the order is not; Rejected for any other reason."""
+        return result != UNKNOWN_ORDER and self._done(result, self._block, ROW) > 0
 
     def _special(
         self, side: int, qty_lots: Integer, price_ticks: Integer, symbol: int, participant: Integer, time_in_force: int, flags: int, terms: Terms,
@@ -349,11 +352,9 @@ class Entry:
         """The command_id; Rejected if that is what `run` says of the row."""
         if result > 0:
             return result
-        _, command_id, order_id, price_ticks, qty_lots, _, participant, kind, *_ = unpack(row, at)
+        _, command_id, _, price_ticks, qty_lots, _, participant, kind, *_ = unpack(row, at)
         name = REASONS[-result]
-        if name == "UNKNOWN_ORDER":
-            text = f"expected an open order of participant {participant}, got {order_id}; it may be filled or cancelled"
-        elif name == "BAD_QTY":
+        if name == "BAD_QTY":
             text = f"expected qty_lots from 1 to {self.limits.qty_lots_max}, got {qty_lots}"
         elif name == "BAD_PRICE":
             text = f"expected price_ticks from 1 to {self.limits.price_ticks_max}, got {price_ticks}"

@@ -92,7 +92,8 @@ def test_names_numbers_and_times_go_on_by_themselves() -> None:
     assert market.buy(1, 99, symbol="B", command_id=70) == 70
     assert market.buy(1, 98, symbol="B") == 71
     assert market.cancel(71)
-    assert not market.cancel(71), "it is no longer there"
+    assert not (market.cancel(71) or market.reduce(71, 1) or market.replace(71, 1, 1)), "it is no longer there"
+    assert market.decode()[-1].reason.name == "UNKNOWN_ORDER"
     assert market.sell(1, symbol="B", participant=1) == 1
     assert [event.kind for event in market.decode()] == [EventKind.ACCEPTED, EventKind.FILL, EventKind.FILL]
     assert {event.time_ns for event in market.decode()} == {5} and {event.symbol for event in market.decode()} == {"B"}
@@ -108,14 +109,15 @@ def test_names_numbers_and_times_go_on_by_themselves() -> None:
 def test_the_book_refuses_by_name() -> None:
     market = Market()
     market.sell(5, 100, participant=1)
+    own = market.buy(5, 90)
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: market.buy(0, 100), "BAD_QTY: expected qty_lots from 1 to 1000000, got 0"),
         (lambda: market.buy(-1, 100), "BAD_QTY"),
         (lambda: market.buy(10**12), "BAD_QTY"),
         (lambda: market.buy(1, 0), "BAD_PRICE: expected price_ticks from 1"),
         (lambda: market.buy(1, 100, post_only=True), "WOULD_CROSS"),
-        (lambda: market.reduce(9, 1), "UNKNOWN_ORDER: expected an open order of participant 0, got 9"),
-        (lambda: market.replace(9, 1, 1), "UNKNOWN_ORDER"),
+        (lambda: market.replace(own, 0, 90), "BAD_QTY"),
+        (lambda: market.reduce(own, -1), "BAD_QTY"),
         (lambda: market.buy(1, 1, command_id=1), "STALE_COMMAND_ID: expected a command_id greater than the last"),
         (lambda: market.buy(1, 1, terms=Terms(display_lots=0)), "BAD_TERMS"),
     ]
