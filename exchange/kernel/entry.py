@@ -16,7 +16,7 @@ __all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "UNBOUND
 # Words of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
 HANDLE = 0  # of the State; 0: not bound
 COMMANDS, STOP = 1, 2  # address and number of COMMAND rows: one, the entry's own, but during a submit
-NEXT, RESUMED = 3, 4  # the row to go on with, 0 between two calls; 1: the call goes on with what was not DONE
+NEXT, RESUMED = 3, 4  # the row to go on with; 1: the call goes on with what was not DONE
 SEQUENCE = 5  # of the first row
 STATUS = 6  # why the call returned 0
 EVENTS, EVENTS_SIZE, COUNT = 7, 8, 9  # address of EVENT rows, how many there are, and are written
@@ -88,7 +88,7 @@ def run(address: int) -> int:
     own = entry[COMMANDS] == address + ROW
     row = rows[0]
     if entry[RESUMED] == 0:
-        entry[COUNT] = entry[SPILLED] = 0
+        entry[COUNT] = entry[SPILLED] = entry[NEXT] = 0
         entry[STATUS] = _check(state, commands, own)
         if entry[STATUS] != DONE:
             return 0

@@ -202,6 +202,7 @@ def test_none_stands_for_nothing_but_what_may_be_left_out() -> None:
         "participant": lambda: market.buy(1, 1, participant=None),
         "time_in_force": lambda: market.buy(1, 1, time_in_force=None),
         "order_id": lambda: market.cancel(None),
+        "terms": lambda: market.buy(1, 1, terms=None),
     }
     for name, send in calls.items():
         with pytest.raises(ConfigError, match=f"{name}: expected .*None"):
