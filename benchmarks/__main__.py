@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, library, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
-APART = ("llm",)
-"""They need fetched models and are not part of `all`."""
+APART = ("library", "llm")
+"""Not part of `all`: they need packages (bourse) or models to be fetched first."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

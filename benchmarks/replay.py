@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from serl.clients.replay import Replayer
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.wire import Kind
 from serl.history.lobster import read_lobster
 from serl.history.lobster_day import book_view, lobster_day

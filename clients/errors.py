@@ -2,6 +2,7 @@
 
 from serl.exchange.errors import ExchangeAway as ExchangeAway
 from serl.exchange.errors import Refused as Refused
+from serl.exchange.errors import Rejected as Rejected
 from serl.exchange.errors import SerlError
 
 
@@ -19,14 +20,6 @@ class SessionEnded(SerlError, ConnectionError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"the exchange ended the session ({code}): {text}")
         self.code = code
-
-
-class Rejected(SerlError, ValueError):
-    """An order that the market did not take; `reason` is the name of a Reason."""
-
-    def __init__(self, reason: str, sent: str) -> None:
-        super().__init__(f"rejected with {reason}: {sent}")
-        self.reason = reason
 
 
 class PriceOffTick(SerlError, ValueError):

@@ -31,7 +31,8 @@ from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
 from serl.exchange.journal.segment import Segment, read_head
 from serl.exchange.libzmq import POLL_ITEM
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import ACCOUNT_COLUMNS, COMMAND, EVENT, Rows
 from serl.exchange.snapshot import Snapshot
 

@@ -27,3 +27,11 @@ class Refused(SerlError, RuntimeError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code}: {text}")
         self.code = code
+
+
+class Rejected(SerlError, ValueError):
+    """A command that the market did not take; `reason` is the name of a Reason."""
+
+    def __init__(self, reason: str, sent: str) -> None:
+        super().__init__(f"rejected with {reason}: {sent}")
+        self.reason = reason

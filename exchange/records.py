@@ -373,6 +373,21 @@ TERM_COLUMNS = len(Term) + 1
 """Columns of Snapshot.terms: values by Term, then a bit for each that was given (1 << len(Term): an unknown one)."""
 ACCOUNT_SELF_TRADE = 255
 
+TRADE = np.dtype(
+    [
+        ("match_id", "<i8"),
+        ("time_ns", "<i8"),
+        ("price_ticks", "<i8"),
+        ("qty_lots", "<i8"),
+        ("symbol", "<u2"),
+        ("side", "u1"),  # of the order that came last; in an auction BUY
+        ("flags", "u1"),  # EventFlag, of which AUCTION may be set
+        ("off_book", "u1"),  # 1: a PRINT
+    ],
+    align=True,
+)
+"""A trade, as the market tells everybody of it."""
+
 LEVEL = np.dtype([("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i8")], align=True)
 """A price level of a book, best first."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from serl.exchange.integers import integer
 from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Peg, Rows, SelfTrade, Term, command
 
 
@@ -29,7 +30,7 @@ class Terms:
     def given(self) -> list[tuple[Term, int]]:
         """The TERM commands that say it, in order of Term."""
         values = ((term, getattr(self, term.name.lower())) for term in Term)
-        return [(term, int(value)) for term, value in values if value is not None]
+        return [(term, integer(str(term.name).lower(), value)) for term, value in values if value is not None]
 
     @property
     def flags(self) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import (
     CommandFlag,
     CommandKind,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 from serl.history.day import Day, SourceFile
 from serl.history.depth import depth_view

@@ -30,6 +30,14 @@ def test_the_bot_tutorial_runs() -> None:
         run("tutorials/write-a-bot.md", ENDPOINT=served.endpoint)
 
 
+def test_the_library_is_used_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+    told = run("tutorials/use-the-library.md")
+    said = [line.split("  # ")[1] for block in blocks("tutorials/use-the-library.md", "python") for line in block.text.splitlines() if line.strip().startswith("print") and "  # " in line]  # fmt: skip
+    printed = capsys.readouterr().out.splitlines()
+    assert len(said) == 3 and set(said) <= set(printed)
+    assert len(told["events"]) == 256 and told["order_id"] == 1
+
+
 def test_the_rules_of_a_market_are_written_as_told() -> None:
     (settings,) = blocks("orders.md", "yaml")
     config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))

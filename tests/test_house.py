@@ -30,6 +30,19 @@ def test_help_is_quick_and_has_no_compiler_in_it(arguments: list[str]) -> None:
     assert "Usage" in done.stdout
 
 
+def test_the_market_is_loaded_when_it_is_asked_for() -> None:
+    code = (
+        "import sys, serl, serl.exchange\n"
+        "assert 'numba' not in sys.modules and not hasattr(serl, 'Markt') and not hasattr(serl.exchange, 'Markt')\n"
+        "from serl.exchange import Rejected, Side, Terms, TimeInForce\n"
+        "assert 'numba' not in sys.modules\n"
+        "from serl import Market; from serl.exchange import Market as same\n"
+        "assert Market is same and 'numba' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_bare_rooms_are_refused() -> None:
     done = subprocess.run([sys.executable, "-c", "import exchange"], capture_output=True, text=True)
     assert "import serl.exchange, not exchange" in done.stderr

@@ -9,7 +9,8 @@ from serl.agents.execution.executor import work
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import (
     ALL_SYMBOLS,
     CommandFlag,

@@ -14,7 +14,8 @@ from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.clients.session import Order, Report
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 from serl.history.day import Day, Reference, SymbolReference
 

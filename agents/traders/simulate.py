@@ -10,7 +10,8 @@ from serl.agents.traders.build import Crowd
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TAPE_FULL, TRADERS_FULL, run
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.records import DROPPED
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 from serl.history.day import Day, Reference, SymbolReference
 

@@ -74,9 +74,11 @@ def state_at(typing_context: Any, address: Any) -> Any:
     return state(types.int64), generate
 
 
-def _rows_at(dtype: Any) -> Any:
+def rows_at(dtype: Any) -> Any:
+    """A compiled function of an address and a count: the rows of `dtype` that lie there."""
+
     @intrinsic
-    def rows_at(typing_context: Any, address: Any, count: Any) -> Any:
+    def at(typing_context: Any, address: Any, count: Any) -> Any:
         kind = types.Array(from_dtype(dtype), 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -84,8 +86,8 @@ def _rows_at(dtype: Any) -> Any:
 
         return kind(types.int64, types.int64), generate
 
-    return rows_at
+    return at
 
 
-commands_at, events_at = _rows_at(COMMAND), _rows_at(EVENT)
+commands_at, events_at = rows_at(COMMAND), rows_at(EVENT)
 """COMMAND and EVENT rows at an address: how many there are is the second argument."""

@@ -1,3 +1,17 @@
 """serl: simulate markets and teach agents to trade in them."""
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serl.exchange.market import Market as Market
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Market, when it is asked for: it needs numba, which takes longer to load than most of what `serl` is imported for."""
+    if name == "Market":
+        from serl.exchange.market import Market
+
+        return Market
+    raise AttributeError(f"module 'serl' has no attribute {name!r}")

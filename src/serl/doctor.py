@@ -84,11 +84,11 @@ def compiled_code() -> Iterator[Finding]:
     """Whether numba can keep what it compiles, and has kept the order book; whether pyzmq brings its library."""
     try:
         from serl.exchange import libzmq
-        from serl.exchange.kernel.commands import execute_batch
+        from serl.exchange.gateway.loop import serve
     except RuntimeError as error:  # of numba, if it finds no folder to write to
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a folder that you can write to")
         return
-    function: Any = execute_batch
+    function: Any = serve
     folder = function.stats.cache_path
     if function._cache._cache_file._load_index():
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")

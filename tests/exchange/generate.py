@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from serl.exchange.market import MarketLimits
+from serl.exchange.limits import MarketLimits
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,

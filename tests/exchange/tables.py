@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from tests.exchange.notation import assert_numbered, parse_all, show
 from tests.exchange.reference import ReferenceMarket
 

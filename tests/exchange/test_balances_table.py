@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from serl.exchange.account import Account
 from serl.exchange.kernel.accounting import long_share, share_of
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import FEE, FEE_MICRO, HAS_FEES, CommandKind, Reason, Rows, TimeInForce, command
 from tests.exchange.notation import parse_all
 from tests.exchange.reference import ReferenceMarket

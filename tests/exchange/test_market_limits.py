@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import EVENT, Reason
 from tests.exchange.notation import parse_all, show
 from tests.exchange.reference import ReferenceMarket
@@ -131,10 +132,10 @@ def test_participants_are_as_many_as_rows_can_name() -> None:
         (lambda market: market.account(-1), "from 0 to 255"),
         (lambda market: market.account(256), "from 0 to 255"),
         (lambda market: market.grant_operator(-1), "from 0 to 255"),
-        (lambda market: market.submit([]), "COMMAND rows is due.*list"),
+        (lambda market: market.submit([]), "COMMAND rows, got list"),
         (lambda market: market.submit(parse_all("p1 c1 NEW buy 1@10")[0]), "got void"),
         (lambda market: market.submit(np.zeros(1, EVENT)), "COMMAND rows"),
-        (lambda market: market.submit(np.zeros(3)), "of float64"),
+        (lambda market: market.submit(np.zeros(3)), "type float64"),
     ],
 )
 def test_questions_that_cannot_be(ask: Callable[[Market], object], message: str) -> None:

@@ -12,7 +12,8 @@ from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.segment import HEAD_BYTES, read_rows
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
 from tests.server_fixture import Raw, Served, launch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import MarketLimits
+from serl.exchange.limits import MarketLimits
 from serl.exchange.records import CASH, COMMAND, COST, LEVEL, POSITION, CommandKind, Queue, Side, Term, command
 from tests.exchange.notation import parse_all
 from tests.exchange.reference import ReferenceMarket

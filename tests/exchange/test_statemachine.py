@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import (
     ALL_SYMBOLS,
     CASH,

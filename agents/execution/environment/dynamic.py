@@ -36,7 +36,8 @@ from serl.exchange.compiling import inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 OWN = 1

@@ -37,7 +37,8 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import find_level
 from serl.exchange.kernel.state import ASK, BID
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.history.day import Day
 

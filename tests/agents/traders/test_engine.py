@@ -10,7 +10,8 @@ from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
 from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
 from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
-from serl.exchange.market import Market, MarketLimits
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Reason
 from serl.history.day import read_day, write_day
 from tests.agents.traders.stage import ZERO, of, population

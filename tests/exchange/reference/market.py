@@ -13,7 +13,7 @@ import numpy as np
 
 from serl.exchange.account import Account
 from serl.exchange.errors import ConfigError
-from serl.exchange.market import MarketLimits
+from serl.exchange.limits import MarketLimits
 from serl.exchange.records import (
     ALL_SYMBOLS,
     EVENT,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from serl.exchange.market import MarketLimits
+from serl.exchange.limits import MarketLimits
 from serl.exchange.records import (
     ACCOUNT_SELF_TRADE,
     CommandFlag,

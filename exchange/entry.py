@@ -1,0 +1,402 @@
+"""How commands enter a market: one at a time by name, or as rows."""
+
+import struct
+from typing import Any, NoReturn
+
+import numpy as np
+
+from serl.exchange import growth
+from serl.exchange.decode import Event, decode
+from serl.exchange.errors import ConfigError, Rejected
+from serl.exchange.integers import Integer, Symbol, integer
+from serl.exchange.kernel.entry import (
+    COMMANDS,
+    COUNT,
+    EVENTS,
+    EVENTS_FULL,
+    EVENTS_SIZE,
+    GROW,
+    HANDLE,
+    NO_PARTICIPANT,
+    RESUMED,
+    ROW,
+    SPILLED,
+    STATUS,
+    STOP,
+    TIME_NS,
+    TRADES,
+    TRADES_COUNT,
+    TRADES_SIZE,
+    UNBOUND,
+    run,
+)  # fmt: skip
+from serl.exchange.kernel.state import State
+from serl.exchange.limits import MarketLimits
+from serl.exchange.records import (
+    ALL_SYMBOLS,
+    COMMAND,
+    EVENT,
+    TRADE,
+    CommandFlag,
+    CommandKind,
+    Reason,
+    Rows,
+    Side,
+    TimeInForce,
+    command,
+)  # fmt: skip
+from serl.exchange.terms import NO_TERMS, Terms, order
+
+EVENT_ROWS = 4096
+TRADES_KEPT = 4096
+
+BUY, SELL = int(Side.BUY), int(Side.SELL)
+NEW, CANCEL, REDUCE, REPLACE = (int(kind) for kind in list(CommandKind)[:4])
+MARKET, POST_ONLY = int(CommandFlag.MARKET), int(CommandFlag.POST_ONLY)
+GTC = TimeInForce.GTC
+REASONS = {int(reason): reason.name for reason in Reason}
+KINDS = {int(kind): kind.name for kind in CommandKind}
+UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
+NEXT_ID, SAME_TIME = 0, -1
+"""What the compiled code completes."""
+
+ROWS = struct.Struct("@q8xqqqqHHBBBB")
+pack, unpack = ROWS.pack_into, ROWS.unpack_from
+"""A COMMAND row: time_ns, command_id, order_id, price_ticks, qty_lots, symbol, participant, kind, side, time_in_force, flags.
+It takes nothing but integers that fit: struct.error."""
+
+BYTES = np.dtype((np.void, EVENT.itemsize))
+"""An EVENT row in one piece: numpy copies structured rows field by field."""
+
+
+class Entry:
+    """Commands to a market, one call each; not from several threads at once.
+
+    `symbol` is a name or a number. `command_id` goes on from the participant's last one, and names the order it creates. `time_ns` is that of
+    the last command where it is not given.
+
+    Name what you give beyond quantity and price: that parameters may be given by place as well only makes calls quicker.
+
+    Rejected, whose `reason` names the Reason: the book did not take it; `events` has the REJECTED. ConfigError: an argument is not an integer
+    of 64 bits, or there is no such symbol or participant; nothing was sent.
+    """
+
+    def __init__(self, names: list[str], limits: MarketLimits, state: State) -> None:
+        self.names, self.limits = names, limits
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._events, self._trades = np.zeros(EVENT_ROWS, EVENT), np.zeros(TRADES_KEPT, TRADE)
+        self._spilled: list[Any] = []
+        self._bytes = self._events.view(BYTES)
+        self._block = bytearray(ROW + COMMAND.itemsize)
+        self._entry = memoryview(self._block).cast("q")
+        self._address = int(np.frombuffer(self._block, np.uint8).ctypes.data)  # the memoryview keeps it there
+        entry = self._entry
+        entry[COMMANDS], entry[STOP] = self._address + ROW, 1
+        entry[EVENTS], entry[EVENTS_SIZE] = self._events.ctypes.data, EVENT_ROWS
+        entry[TRADES], entry[TRADES_SIZE] = self._trades.ctypes.data, TRADES_KEPT
+        self.state = state
+
+    @property
+    def state(self) -> State:
+        """The arrays that the market is made of."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = growth.bound(state) if state.handle[0] else state
+        self._entry[HANDLE] = 0  # until the next command
+
+    def __getstate__(self) -> Any:
+        """What copies and pickles are made of: no addresses. Events and trades stay behind."""
+        return self.names, self.limits, self.state
+
+    def __setstate__(self, made_of: Any) -> None:
+        Entry.__init__(self, *made_of)
+
+    def buy(
+        self, qty_lots: Integer, price_ticks: Integer | None = None, symbol: Symbol = 0, participant: Integer = 0,
+        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
+    ) -> int:  # fmt: skip
+        """Buys; without a price at the market. The order_id. `terms` as docs/orders.md explains them."""
+        return self._new(
+            BUY, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
+        )
+
+    def sell(
+        self, qty_lots: Integer, price_ticks: Integer | None = None, symbol: Symbol = 0, participant: Integer = 0,
+        time_in_force: TimeInForce = GTC, post_only: bool = False, terms: Terms = NO_TERMS, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
+    ) -> int:  # fmt: skip
+        """Sells; see `buy`."""
+        return self._new(
+            SELL, qty_lots, price_ticks, symbol, participant, time_in_force, post_only, terms, command_id, time_ns
+        )
+
+    def cancel(
+        self, order_id: Integer, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
+    ) -> bool:  # fmt: skip
+        """Takes an order out of the book. False, as of `reduce` and `replace`: none of that order_id is open, it was filled or cancelled before."""
+        if type(order_id) is not int:  # not through `_change`: nothing is sent as often
+            order_id = integer("order_id", order_id)
+        if type(participant) is not int:
+            participant = self._participant(participant)
+        if command_id is None:
+            command_id = NEXT_ID
+        elif type(command_id) is not int or command_id < 1:
+            command_id = integer("command_id", command_id, least=1)
+        if time_ns is None:
+            time_ns = SAME_TIME
+        elif type(time_ns) is not int or time_ns < 0:
+            time_ns = integer("time_ns", time_ns, least=0)
+        try:
+            pack(self._block, ROW, time_ns, command_id, order_id, 0, 0, 0, participant, CANCEL, 0, 0, 0)
+        except struct.error:
+            self._refuse(0, participant, order_id=order_id, command_id=command_id, time_ns=time_ns)
+        result = run(self._address) or self._go_on()
+        return result > 0 or self._was_open(result)
+
+    def reduce(
+        self, order_id: Integer, qty_lots: Integer, participant: Integer = 0, command_id: Integer | None = None,
+        time_ns: Integer | None = None,
+    ) -> bool:  # fmt: skip
+        """Takes qty_lots off what is open; the order keeps its place."""
+        return self._change(REDUCE, order_id, qty_lots, 0, participant, command_id, time_ns)
+
+    def replace(
+        self, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer = 0,
+        command_id: Integer | None = None, time_ns: Integer | None = None,
+    ) -> bool:  # fmt: skip
+        """New total quantity and price, under the same order_id; docs/orders.md says when the order keeps its place."""
+        return self._change(REPLACE, order_id, qty_lots, price_ticks, participant, command_id, time_ns)
+
+    def mass_cancel(
+        self, symbol: Symbol | None = None, participant: Integer = 0, command_id: Integer | None = None, time_ns: Integer | None = None
+    ) -> int:  # fmt: skip
+        """Cancels a participant's orders in a symbol, or all of them; how many."""
+        number = ALL_SYMBOLS if symbol is None else self._symbol(symbol)
+        row = command(CommandKind.MASS_CANCEL, symbol=number, **self._sender(participant, command_id, time_ns))
+        self._done(self._run(row), row.tobytes(), 0)
+        return int(self._events[self._entry[COUNT] - 1]["qty_lots"])
+
+    def submit(self, commands: Rows) -> Rows:
+        """Executes COMMAND rows (participant and time set) in order; the EVENT rows that came of them.
+
+        Sequences are assigned here, going on from the last one. The rows given are not changed. ConfigError where they are no COMMAND rows.
+        """
+        if not isinstance(commands, np.ndarray) or commands.ndim != 1 or commands.dtype != COMMAND:
+            raise ConfigError(
+                f"expected an array of COMMAND rows, got {_described(commands)}; make them with `command`"
+            )
+        self._run(np.ascontiguousarray(commands))
+        return self.events()
+
+    def events(self) -> Rows:
+        """EVENT rows: what came of the last call; a copy."""
+        rows = self._bytes[: self._entry[COUNT]]
+        rows = np.concatenate([*self._spilled, rows]) if self._entry[SPILLED] else rows.copy()
+        return rows.view(EVENT)
+
+    def decode(self, events: Rows | None = None) -> list[Event]:
+        """EVENT rows as objects with names; without any, what came of the last call."""
+        return decode(self.events() if events is None else events, self.names)
+
+    def trades(self, symbol: Symbol | None = None, count: Integer = 100) -> Rows:
+        """The last trades as TRADE rows, newest last, of a symbol or of all; the last 4,096 of all are kept."""
+        total = self._entry[TRADES_COUNT]
+        rows = self._trades[np.arange(max(0, total - TRADES_KEPT), total) % TRADES_KEPT]
+        if symbol is not None:
+            rows = rows[rows["symbol"] == self._symbol(symbol)]
+        return rows[max(0, len(rows) - integer("count", count, least=0)) :]
+
+    def grow(self) -> None:
+        """Makes room for what the compiled code asked for: the full rule book, more orders, more far levels."""
+        self.state = growth.grow(self.state, self.limits)
+
+    def _new(
+        self, side: int, qty_lots: Integer, price_ticks: Integer | None, symbol: Symbol, participant: Integer, time_in_force: TimeInForce,
+        post_only: bool, terms: Terms, command_id: Integer | None, time_ns: Integer | None,
+    ) -> int:  # fmt: skip
+        """What is not checked here is by `pack` or the compiled code; nothing is called that need not be, for speed: `_change` and `cancel` are alike."""
+        flags = POST_ONLY if post_only else 0
+        if price_ticks is None:
+            price_ticks, flags = 0, flags | MARKET
+        elif type(price_ticks) is not int:
+            price_ticks = integer("price_ticks", price_ticks)
+        if type(qty_lots) is not int:
+            qty_lots = integer("qty_lots", qty_lots)
+        if type(symbol) is not int:
+            symbol = self._symbol(symbol)
+        if type(participant) is not int:
+            participant = self._participant(participant)
+        if type(time_in_force) is not TimeInForce:
+            time_in_force = _time_in_force(time_in_force)
+        if terms is not NO_TERMS:
+            return self._special(
+                side, qty_lots, price_ticks, symbol, participant, time_in_force, flags, terms, command_id, time_ns
+            )
+        if command_id is None:
+            command_id = NEXT_ID
+        elif type(command_id) is not int or command_id < 1:
+            command_id = integer("command_id", command_id, least=1)
+        if time_ns is None:
+            time_ns = SAME_TIME
+        elif type(time_ns) is not int or time_ns < 0:
+            time_ns = integer("time_ns", time_ns, least=0)
+        try:
+            pack(
+                self._block, ROW, time_ns, command_id, 0, price_ticks, qty_lots, symbol, participant, NEW, side, time_in_force, flags,
+            )  # fmt: skip
+        except struct.error:
+            self._refuse(
+                symbol, participant, price_ticks=price_ticks, qty_lots=qty_lots, command_id=command_id, time_ns=time_ns
+            )
+        order_id = run(self._address)
+        return order_id if order_id > 0 else self._done(order_id or self._go_on(), self._block, ROW)
+
+    def _change(
+        self, kind: int, order_id: Integer, qty_lots: Integer, price_ticks: Integer, participant: Integer, command_id: Integer | None, time_ns: Integer | None
+    ) -> bool:  # fmt: skip
+        if type(order_id) is not int:
+            order_id = integer("order_id", order_id)
+        if type(qty_lots) is not int:
+            qty_lots = integer("qty_lots", qty_lots)
+        if type(price_ticks) is not int:
+            price_ticks = integer("price_ticks", price_ticks)
+        if type(participant) is not int:
+            participant = self._participant(participant)
+        if command_id is None:
+            command_id = NEXT_ID
+        elif type(command_id) is not int or command_id < 1:
+            command_id = integer("command_id", command_id, least=1)
+        if time_ns is None:
+            time_ns = SAME_TIME
+        elif type(time_ns) is not int or time_ns < 0:
+            time_ns = integer("time_ns", time_ns, least=0)
+        try:
+            pack(self._block, ROW, time_ns, command_id, order_id, price_ticks, qty_lots, 0, participant, kind, 0, 0, 0)
+        except struct.error:
+            self._refuse(
+                0, participant, order_id=order_id, price_ticks=price_ticks, qty_lots=qty_lots, command_id=command_id, time_ns=time_ns,
+            )  # fmt: skip
+        result = run(self._address) or self._go_on()
+        return result > 0 or self._was_open(result)
+
+    def _was_open(self, result: int) -> bool:
+        """False where the order is not; Rejected for any other reason."""
+        return result != UNKNOWN_ORDER and self._done(result, self._block, ROW) > 0
+
+    def _special(
+        self, side: int, qty_lots: Integer, price_ticks: Integer, symbol: int, participant: Integer, time_in_force: int, flags: int, terms: Terms,
+        command_id: Integer | None, time_ns: Integer | None,
+    ) -> int:  # fmt: skip
+        """An order with terms, which are commands of their own in front of it."""
+        if not isinstance(terms, Terms):
+            raise ConfigError(f"terms: expected Terms, got {terms!r}; such as Terms(display_lots=10)")
+        sender = self._sender(participant, command_id, time_ns)
+        rows = order(
+            terms=terms, flags=flags, side=side, qty_lots=integer("qty_lots", qty_lots), price_ticks=integer("price_ticks", price_ticks),
+            symbol=self._symbol(symbol), time_in_force=time_in_force, **sender,
+        )  # fmt: skip
+        return self._done(self._run(rows), rows[-1:].tobytes(), 0)
+
+    def _sender(self, participant: Integer, command_id: Integer | None, time_ns: Integer | None) -> dict[str, int]:
+        """What every COMMAND row says of whom it comes from, complete."""
+        participant = self._participant(participant)
+        following = int(self._state.last_command_id[participant]) + 1
+        return {
+            "participant": participant,
+            "command_id": following if command_id is None else integer("command_id", command_id, least=1),
+            "time_ns": self._entry[TIME_NS] if time_ns is None else integer("time_ns", time_ns, least=0),
+        }
+
+    def _run(self, rows: Rows) -> int:
+        """Executes rows that are not the entry's own; see `run`."""
+        entry = self._entry
+        entry[COMMANDS], entry[STOP] = rows.ctypes.data, len(rows)
+        try:
+            return run(self._address) or self._go_on(rows)
+        finally:
+            entry[COMMANDS], entry[STOP] = self._address + ROW, 1
+
+    def _go_on(self, rows: Rows | None = None) -> int:
+        """What `run` says once all is there that it needs."""
+        entry, result = self._entry, 0
+        while result == 0:
+            status = entry[STATUS]
+            if status == UNBOUND:
+                self._state = growth.bound(self._state)
+                entry[HANDLE] = self._state.handle.ctypes.data
+            elif status == EVENTS_FULL:
+                self._spill()
+            elif status == GROW:
+                self.grow()
+                entry[RESUMED] = 1
+            elif status == NO_PARTICIPANT:
+                self._participant(unpack(self._block, ROW)[6] if rows is None else rows["participant"].max())
+            else:
+                self._symbol(unpack(self._block, ROW)[5])
+            result = run(self._address)
+        return result
+
+    def _spill(self) -> None:
+        """Takes the events of the call so far away."""
+        entry = self._entry
+        if not entry[SPILLED]:
+            self._spilled = []
+        self._spilled.append(self._bytes[: entry[COUNT]].copy())
+        entry[COUNT], entry[SPILLED], entry[RESUMED] = 0, 1, 1
+
+    def _done(self, result: int, row: bytes | bytearray, at: int) -> int:
+        """The command_id; Rejected if that is what `run` says of the row."""
+        if result > 0:
+            return result
+        _, command_id, _, price_ticks, qty_lots, _, participant, kind, *_ = unpack(row, at)
+        name = REASONS[-result]
+        if name == "BAD_QTY":
+            text = f"expected qty_lots from 1 to {self.limits.qty_lots_max}, got {qty_lots}"
+        elif name == "BAD_PRICE":
+            text = f"expected price_ticks from 1 to {self.limits.price_ticks_max}, got {price_ticks}"
+        elif name == "STALE_COMMAND_ID":
+            text = f"expected a command_id greater than the last, got {command_id}; leave it out"
+        else:
+            text = f"{KINDS[kind]} {command_id} of participant {participant}; docs/orders.md says when"
+        raise Rejected(name, text)
+
+    def _refuse(self, symbol: Symbol, participant: Integer, **integers: Integer) -> NoReturn:
+        """ConfigError for what `pack` did not take."""
+        for name, value in integers.items():
+            integer(name, value)
+        self._symbol(symbol)
+        self._participant(participant)
+        raise AssertionError("every field fits")
+
+    def _symbol(self, symbol: Symbol) -> int:
+        """The number of a symbol; ConfigError where there is none."""
+        number = self._numbers.get(symbol, -1) if isinstance(symbol, str) else integer("symbol", symbol)
+        if not 0 <= number < len(self.names):
+            known = ", ".join(self.names[:10]) + (", ..." if len(self.names) > 10 else "")
+            raise ConfigError(f"symbol: expected {known} or a number from 0 to {len(self.names) - 1}, got {symbol!r}")
+        return number
+
+    def _participant(self, participant: Integer) -> int:
+        """The same number, checked."""
+        number, stop = integer("participant", participant), self.limits.participants_max
+        if not 0 <= number < stop:
+            raise ConfigError(
+                f"participant: expected a number from 0 to {stop - 1}, got {number}; raise MarketLimits.participants_max for more"
+            )
+        return number
+
+
+def _time_in_force(value: Any) -> TimeInForce:
+    number = integer("time_in_force", value)
+    if number not in list(TimeInForce):
+        raise ConfigError(f"time_in_force: expected a TimeInForce, got {number}; such as TimeInForce.IOC")
+    return TimeInForce(number)
+
+
+def _described(commands: object) -> str:
+    if not isinstance(commands, np.ndarray):
+        return type(commands).__name__
+    return f"an array of shape {commands.shape} and type {commands.dtype}"[:160]

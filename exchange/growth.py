@@ -1,0 +1,73 @@
+"""Room for what the compiled code asks for: it allocates nothing itself."""
+
+from functools import cache
+
+import numpy as np
+
+from serl.exchange.kernel.handle import bind
+from serl.exchange.kernel.order_index import index_all
+from serl.exchange.kernel.state import FREE_LEVEL, FREE_ORDER, WANTS_FAR, WANTS_FULL, State, link_free, with_queues
+from serl.exchange.limits import MarketLimits
+
+
+@cache
+def full_rule_book() -> int:
+    """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
+    from serl.exchange.kernel.rulebook.execute import execute_fully
+
+    return int(execute_fully.address)
+
+
+def bound(state: State) -> State:
+    """The state with a handle that says where its arrays are; where it has the full rule book, so has the result."""
+    return bind(state, full_rule_book() if state.handle[0] else 0)
+
+
+def grow(state: State, limits: MarketLimits) -> State:
+    """The full rule book, more orders or more far levels: what is due first."""
+    if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
+        state.counter[WANTS_FULL] = 0
+        return bind(with_queues(state), full_rule_book())
+    far = state.far_price.shape[2]
+    if state.counter[WANTS_FAR] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
+        state.counter[WANTS_FAR] = 0
+        return grow_far(state, 2 * far)
+    return grow_orders(state, min(2 * len(state.orders), capacity_for(limits.orders_open_max)))
+
+
+def capacity_for(orders: int) -> int:
+    """Slots for so many orders: a power of two."""
+    return 1 << max(5, (orders - 1).bit_length())
+
+
+def grow_orders(state: State, capacity: int) -> State:
+    """The same with room for `capacity` orders."""
+    before = len(state.orders)
+    assert capacity > before, "the pool is at its limit: the kernel rejects with BOOK_FULL instead"
+    orders, slots = np.zeros(capacity, state.orders.dtype), np.zeros(capacity, state.levels.dtype)
+    orders[:before], slots[:before] = state.orders, state.levels
+    grown = state._replace(orders=orders, levels=slots, table=np.zeros(2 * capacity, np.int64))
+    if len(state.extras):
+        extras, heap = np.zeros(capacity, state.extras.dtype), np.zeros(capacity, np.int32)
+        extras[:before], heap[:before] = state.extras, state.heap
+        grown = grown._replace(extras=extras, heap=heap)
+    link_free(grown, before)
+    for free, field, rows in ((FREE_ORDER, "next", grown.orders), (FREE_LEVEL, "first", grown.levels)):
+        head = int(state.counter[free])
+        if head < 0:
+            state.counter[free] = before
+        else:  # the old list goes in front of the new one
+            while rows[head][field] >= 0:
+                head = int(rows[head][field])
+            rows[head][field] = before
+    index_all(grown)
+    return grown
+
+
+def grow_far(state: State, far: int) -> State:
+    """The same with room for `far` prices of a side outside the window."""
+    shape = (*state.far_price.shape[:2], far)
+    price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
+    price[..., : state.far_price.shape[2]] = state.far_price
+    level[..., : state.far_level.shape[2]] = state.far_level
+    return state._replace(far_price=price, far_level=level)

@@ -1,0 +1,52 @@
+"""What a market takes at most, and the names of its symbols."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from serl.exchange.errors import ConfigError
+from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
+
+SYMBOLS_MAX = ALL_SYMBOLS
+"""Numbers below ALL_SYMBOLS, which none of them is."""
+PARTICIPANTS_MAX = 1 << 16
+"""As many as COMMAND.participant tells apart."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MarketLimits:
+    """What a market takes at most; beyond, commands are rejected."""
+
+    qty_lots_max: int = 1_000_000
+    price_ticks_max: int = 1_000_000_000
+    orders_open_max: int = 2**23
+    levels_max: int = 65_536  # of a symbol, both sides together
+    window_ticks: int = 4096  # a power of two
+    participants_max: int = 256
+
+    def __post_init__(self) -> None:
+        """ConfigError where a limit is below 1 or the limits do not go together."""
+        for name, value in dataclasses.asdict(self).items():
+            if value < 1:
+                raise ConfigError(f"{name}: a number from 1 is due, got {value}")
+        if self.participants_max > PARTICIPANTS_MAX:
+            raise ConfigError(f"participants_max: at most {PARTICIPANTS_MAX} is due, got {self.participants_max}")
+        if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):
+            raise ConfigError(f"window_ticks: a power of two from 128 is due, got {self.window_ticks}")
+        largest = self.qty_lots_max * self.price_ticks_max
+        if largest > CASH_MAX:
+            raise ConfigError(
+                f"qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
+            )
+
+
+def symbol_names(symbols: Sequence[str] | int) -> list[str]:
+    """From a list of names, or how many there are; ConfigError where that cannot be."""
+    if isinstance(symbols, str):
+        raise ConfigError(f"a list of symbols or their number is due, like [{symbols!r}]; got {symbols!r}")
+    names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
+    if not 1 <= len(names) <= SYMBOLS_MAX:
+        raise ConfigError(f"1 to {SYMBOLS_MAX} symbols are due, got {len(names)}")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ConfigError(f"each symbol once is due, got {', '.join(twice)} more than once")
+    return names
