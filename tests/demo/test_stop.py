@@ -120,7 +120,7 @@ def both_ways() -> Iterator[Any]:
             yield pytest.param(stage, options, *way.values, marks=marks, id=f"{stage.__name__}-{options[0]}-{way.id}")
 
 
-@pytest.mark.parametrize(("stage", "options", "send"), both_ways())
+@pytest.mark.parametrize(("stage", "options", "send"), list(both_ways()))
 def test_ctrl_c_ends_the_demo_and_all_it_started(
     stage: Callable[[Demo], bool], options: tuple[str, ...], send: Callable[[int, int], None], tmp_path: Path
 ) -> None:
