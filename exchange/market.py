@@ -5,6 +5,7 @@ events = market.submit(command(CommandKind.NEW, side=Side.BUY, qty_lots=10, pric
 """
 
 import dataclasses
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,9 +13,9 @@ from functools import cache
 import numpy as np
 
 from serl.exchange.account import Account
+from serl.exchange.compiling import alone, entry
 from serl.exchange.errors import ConfigError
-from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
-from serl.exchange.kernel.handle import bind
+from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch, execute_plainly
 from serl.exchange.kernel.ids import index_all
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import (
@@ -38,6 +39,7 @@ from serl.exchange.kernel.state import (
     with_queues,
 )  # fmt: skip
 from serl.exchange.kernel.walk import list_orders, list_specials, restore_orders
+from serl.exchange.pointed import OWN_WORDS, bound
 from serl.exchange.records import (
     ALL_SYMBOLS,
     CASH_MAX,
@@ -113,7 +115,8 @@ class Market:
         self.limits = limits
         capacity = _capacity(min(FIRST_ORDERS, limits.orders_open_max))
         far = 2 * limits.window_ticks
-        self.state: State = new_state(len(self.names), limits.participants_max, limits.window_ticks, capacity, far)
+        state = new_state(len(self.names), limits.participants_max, limits.window_ticks, capacity, far)
+        self.state: State = bound(state, (0, plain_rule_book()))
         self._set_limits()
         self._events = np.zeros(EVENT_ROWS, EVENT)
 
@@ -166,7 +169,7 @@ class Market:
         state, limits = self.state, self.limits
         if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
             state.counter[WANTS_FULL] = 0
-            self.state = bind(with_queues(state), full_rule_book())
+            self.state = bound(with_queues(state), (full_rule_book(), plain_rule_book()))
         elif (
             state.counter[WANTS_FAR]
             or int(state.far_count.max()) + state.window.shape[2] + 1 > state.far_price.shape[2]
@@ -182,19 +185,12 @@ class Market:
         return _grow_orders(state, 2 * len(state.orders))
 
     @staticmethod
-    def warm(full: bool = False) -> None:
-        """Compiles or loads what any market calls besides executing commands; `full`, one with the full rule book too."""
+    def warm() -> None:
+        """Compiles or loads what any market calls besides executing commands."""
         market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
         market.book()
         market.state_hash()
         Market.grown(market.state)
-        if full:
-            from serl.exchange.kernel.rulebook.auction import indicative
-
-            market.state.counter[WANTS_FULL] = 1
-            market.grow()
-            indicative(market.state, 0)
-            list_specials(market.state, np.zeros(0, SPECIAL))
 
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
@@ -362,8 +358,9 @@ def _grow_orders(state: State, capacity: int) -> State:
             while rows[head][field] >= 0:
                 head = int(rows[head][field])
             rows[head][field] = before
+    grown = bound(grown, state.handle[:OWN_WORDS])
     index_all(grown)
-    return _bound(grown)
+    return grown
 
 
 def _grow_far(state: State, far: int) -> State:
@@ -371,12 +368,14 @@ def _grow_far(state: State, far: int) -> State:
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price
     level[..., : state.far_level.shape[2]] = state.far_level
-    return _bound(state._replace(far_price=price, far_level=level))
+    return bound(state._replace(far_price=price, far_level=level), state.handle[:OWN_WORDS])
 
 
-def _bound(state: State) -> State:
-    """The handle says where the arrays are."""
-    return bind(state, int(state.handle[0])) if state.handle[0] else state
+@cache
+def plain_rule_book() -> int:
+    """The address of `execute_plainly`, compiled once for all loops that have a book in them. Kept for as long as the process lives."""
+    with alone("book"):
+        return int(entry(execute_plainly).address)
 
 
 @cache
@@ -384,4 +383,9 @@ def full_rule_book() -> int:
     """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
     from serl.exchange.kernel.rulebook.execute import execute_fully
 
-    return int(execute_fully.address)
+    with alone("rulebook", _say_wait):
+        return int(entry(execute_fully).address)
+
+
+def _say_wait() -> None:
+    print("waiting for the full rule book, which another process compiles", file=sys.stderr, flush=True)

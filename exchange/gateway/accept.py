@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import inner
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.gate import (
     APPENDED,
@@ -26,7 +26,7 @@ from serl.exchange.gateway.gate import (
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.rows import check_of
-from serl.exchange.kernel.commands import DONE, execute, look_ahead
+from serl.exchange.kernel.commands import DONE, execute_rows
 from serl.exchange.records import COMMAND
 
 # What `accept` made of a message
@@ -39,7 +39,7 @@ BULK = 32
 BULK_HEAD_BYTES = 7
 
 
-@inlined
+@inner
 def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int) -> None:
     """Journals the row that lies at APPENDED: sequence, participant, time, and the check that makes it whole."""
     index = gate.counter[APPENDED]
@@ -53,7 +53,7 @@ def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int
     gate.counter[NOW] = time_ns
 
 
-@inlined
+@inner
 def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
     """Keeps `count` decoded rows that lie at STAGED until their time: in lockstep what they state, else now and a latency."""
     participant = gate.participant[session]
@@ -84,7 +84,7 @@ def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: i
     return ON_ITS_WAY
 
 
-@inlined
+@inner
 def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
     """Takes `count` decoded rows that lie at APPENDED of the journal."""
     participant = gate.participant[session]
@@ -98,7 +98,7 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
     return TAKEN
 
 
-@inlined
+@inner
 def _heard(gate: Gate, session: int, now_ns: int) -> None:
     """Notes that the session spoke, and gives it what its rate limit allows for the time since it last did."""
     rate = gate.rate[session]
@@ -107,7 +107,7 @@ def _heard(gate: Gate, session: int, now_ns: int) -> None:
     gate.last_in_ns[session] = now_ns
 
 
-@inlined
+@inner
 def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: int) -> int:
     """Copies the rows of a bulk message to `place` of target: how many, 0 if it is malformed, -1 if they have no room."""
     start, length = read_bin(buffer, 2, size)
@@ -127,7 +127,7 @@ def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: in
     return count
 
 
-@inlined
+@inner
 def accept(
     gate: Gate,
     last_command_id: Any,
@@ -181,7 +181,7 @@ def accept(
     return result
 
 
-@inlined
+@inner
 def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
     """Executes what is journaled and encodes the reports; stops early with a reason and can be called again."""
     counter = gate.counter
@@ -192,10 +192,8 @@ def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any
             counter[REPORTED] += 1
         if counter[EXECUTED] == counter[APPENDED]:
             return IDLE
-        look_ahead(state, commands, counter[EXECUTED], counter[APPENDED])
-        count, status = execute(state, commands, counter[EXECUTED], events, counter[EVENTS])
-        counter[EVENTS] = count
-        if status == DONE:
-            counter[EXECUTED] += 1
-        elif counter[REPORTED] == counter[EVENTS]:
+        counter[EXECUTED], counter[EVENTS], status = execute_rows(
+            state, commands, counter[EXECUTED], counter[APPENDED], events, counter[EVENTS]
+        )
+        if status != DONE and counter[REPORTED] == counter[EVENTS]:
             return status

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import compiled, inner
 from serl.exchange.gateway.gate import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
@@ -23,14 +23,14 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 REALTIME, MONOTONIC = 0, 1
 
 
-@inlined
+@inner
 def machine_ns(clock: int, scratch: Any) -> int:
     """The machine's clock in ns (REALTIME since 1970, MONOTONIC since some start). scratch: int64 (2,)."""
     _clock_gettime(np.int32(clock), scratch.ctypes.data)
     return scratch[0] * 1_000_000_000 + scratch[1]
 
 
-@inlined
+@compiled
 def clock_now_ns(gate: Gate) -> int:
     """Exchange time, never before that of the last command."""
     clock = gate.clock

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own import (
@@ -32,7 +31,7 @@ from serl.agents.traders.build import Crowd, copied_all
 from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
 from serl.agents.traders.population import PopulationConfig
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
@@ -79,7 +78,7 @@ def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill:
         land(traders)
 
 
-@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+@compiled(nogil=True)
 def _advance(
     traders: Any, state: Any, row: Any, places: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
     latency_ns: int, events: Any, frames: Any, fills: Any,
