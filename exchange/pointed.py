@@ -4,7 +4,6 @@ numba passes a tuple of two dozen arrays as two hundred numbers, in every call, 
 of the tuple's last field, `handle`: two words of the owner's, then the address and the shape of each array.
 """
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from numba.extending import (
     unbox,
 )
 from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import ArrayLike
 
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
 
@@ -31,7 +31,7 @@ OWN_WORDS = 2
 WORD = ir.IntType(64)
 
 
-def bound(arrays: Arrays, own: Sequence[int] = (0, 0)) -> Arrays:
+def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
     """The tuple with a handle of its arrays as they are now, and of the owner's words: anew whenever an array is another one."""
     *fields, handle = arrays._fields  # type: ignore[attr-defined]
     assert handle == "handle"
@@ -43,7 +43,7 @@ def bound(arrays: Arrays, own: Sequence[int] = (0, 0)) -> Arrays:
         at = OWN_WORDS + WORDS * place
         words[at] = array.ctypes.data
         words[at + 1 : at + 1 + array.ndim] = array.shape
-    return arrays._replace(handle=words)  # type: ignore[attr-defined, no-any-return]
+    return arrays._replace(handle=words)  # type: ignore[attr-defined]
 
 
 class Pointed(types.Type):  # type: ignore[misc]

@@ -36,6 +36,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
 from serl.exchange.market import Market, MarketLimits
+from serl.exchange.pointed import OWN_WORDS, bound
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 OWN = 1
@@ -111,7 +112,8 @@ class Scene(NamedTuple):
     def copy(self, spare: "Scene | None" = None) -> "Scene":
         """A second one that goes its own way, in the memory of `spare`."""
         market = copy.copy(self.market)
-        market.state = copied_all(market.state, spare and spare.market.state)
+        state = copied_all(market.state, spare and spare.market.state)
+        market.state = bound(state, state.handle[:OWN_WORDS])
         return Scene(self.crowd.copy(spare and spare.crowd), market)
 
 
