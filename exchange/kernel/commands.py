@@ -184,7 +184,7 @@ def execute_plainly(handle: int, commands: int, start: int, stop: int, events: i
         if status != DONE:
             break
         index += 1
-    state.counter[NEXT_ROW] = index
+    state.incoming[NEXT_ROW] = index
     return count << 2 | status
 
 
@@ -216,7 +216,7 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
 def execute_rows(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
     """Executes rows start..stop: (the next row to execute, new event count, DONE, EVENTS_FULL or GROW)."""
     result = _execute_rows(state, commands, start, stop, events, count)
-    return state.counter[NEXT_ROW], result >> 2, result & 3
+    return state.incoming[NEXT_ROW], result >> 2, result & 3
 
 
 @compiled

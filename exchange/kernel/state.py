@@ -72,8 +72,7 @@ AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20
 SETTLING_AT = 21  # the symbol of the pass that goes on
 WANTS_FAR = 22  # more far levels are due
 OWN_FEES = 23  # accounts with fees of their own
-NEXT_ROW = 24  # of the commands that were executed last
-COUNTERS = 25
+COUNTERS = 24
 
 # State.handle: addresses of compiled functions
 FULL_BOOK, PLAIN_BOOK = 0, 1  # 0: not loaded
@@ -85,6 +84,7 @@ ACTIVE, SYMBOL, SIDE, LIMIT, LEFT, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, 
 # and what only the full rule book knows of it
 COMMAND_ID, ORIGIN, CUT, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = range(11, 24)
 SHARE_OF, SHARED, SHARE_REST, SHARE_AFTER, SHARE_LAST, SHARE_AT = range(24, 30)
+NEXT_ROW = 30  # of the commands that were executed last: a call by address has one result
 INCOMING = 32
 
 QUEUES = len(Queue)
