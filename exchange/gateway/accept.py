@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import inner
+from serl.exchange.compiling import inlined
 from serl.exchange.gateway.codec import INVALID, copy_bytes, read_bin, read_order
 from serl.exchange.gateway.gate import (
     APPENDED,
@@ -39,7 +39,7 @@ BULK = 32
 BULK_HEAD_BYTES = 7
 
 
-@inner
+@inlined
 def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int) -> None:
     """Journals the row that lies at APPENDED: sequence, participant, time, and the check that makes it whole."""
     index = gate.counter[APPENDED]
@@ -53,7 +53,7 @@ def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int
     gate.counter[NOW] = time_ns
 
 
-@inner
+@inlined
 def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
     """Keeps `count` decoded rows that lie at STAGED until their time: in lockstep what they state, else now and a latency."""
     participant = gate.participant[session]
@@ -84,7 +84,7 @@ def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: i
     return ON_ITS_WAY
 
 
-@inner
+@inlined
 def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
     """Takes `count` decoded rows that lie at APPENDED of the journal."""
     participant = gate.participant[session]
@@ -98,7 +98,7 @@ def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: 
     return TAKEN
 
 
-@inner
+@inlined
 def _heard(gate: Gate, session: int, now_ns: int) -> None:
     """Notes that the session spoke, and gives it what its rate limit allows for the time since it last did."""
     rate = gate.rate[session]
@@ -107,7 +107,7 @@ def _heard(gate: Gate, session: int, now_ns: int) -> None:
     gate.last_in_ns[session] = now_ns
 
 
-@inner
+@inlined
 def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: int) -> int:
     """Copies the rows of a bulk message to `place` of target: how many, 0 if it is malformed, -1 if they have no room."""
     start, length = read_bin(buffer, 2, size)
@@ -127,7 +127,7 @@ def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: in
     return count
 
 
-@inner
+@inlined
 def accept(
     gate: Gate,
     last_command_id: Any,
@@ -181,7 +181,7 @@ def accept(
     return result
 
 
-@inner
+@inlined
 def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
     """Executes what is journaled and encodes the reports; stops early with a reason and can be called again."""
     counter = gate.counter

@@ -5,20 +5,20 @@ Integers are read in every msgpack integer form and written in the shortest one,
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inner, int64
+from serl.exchange.compiling import compiled, inlined, int64
 
 INVALID = -1
 """A position that says: what stands here is not what is due."""
 
 
-@inner
+@inlined
 def copy_bytes(target: Any, at: int, source: Any, start: int, size: int) -> None:
     """target[at:at + size] = source[start:start + size], for memory that does not overlap; a slice would allocate."""
     for offset in range(size):
         target[at + offset] = source[start + offset]
 
 
-@inner
+@inlined
 def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The integer at `position` of the `size` valid bytes: (value, next position), INVALID position if there is none."""
     if position < 0 or position >= size:
@@ -45,7 +45,7 @@ def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
     return value, position + width
 
 
-@inner
+@inlined
 def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
     buffer[position] = head
     for offset in range(width):
@@ -53,7 +53,7 @@ def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
     return position + 1 + width
 
 
-@inner
+@inlined
 def write_int(buffer: Any, position: int, value: int) -> int:
     """Writes `value` in its shortest form (at most 9 bytes); the next position."""
     if value >= 0:
@@ -79,7 +79,7 @@ def write_int(buffer: Any, position: int, value: int) -> int:
     return _put(buffer, position, 0xD3, value, 8)
 
 
-@inner
+@inlined
 def write_array(buffer: Any, position: int, count: int) -> int:
     """Writes the head of an array of `count` elements (at most 5 bytes); the next position."""
     if count < 16:
@@ -90,7 +90,7 @@ def write_array(buffer: Any, position: int, count: int) -> int:
     return _put(buffer, position, 0xDD, count, 4)
 
 
-@inner
+@inlined
 def write_bin(buffer: Any, position: int, size: int) -> int:
     """Writes the head of a binary of `size` bytes (at most 5 bytes); the next position."""
     if size < 0x100:
@@ -100,7 +100,7 @@ def write_bin(buffer: Any, position: int, size: int) -> int:
     return _put(buffer, position, 0xC6, size, 4)
 
 
-@inner
+@inlined
 def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
     """The binary at `position`: (start, length); start INVALID if there is none or it is not whole."""
     if position >= size:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inner, int64
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
 from serl.exchange.pointed import pointed
 
@@ -103,7 +103,7 @@ def index_sessions(gate: Gate) -> None:
             gate.route_session[place] = session
 
 
-@inner
+@inlined
 def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
     """Adds event `index` to what its participant's session will be sent; False if the session's buffer is full."""
     event = events[index]
@@ -130,7 +130,7 @@ def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
     return True
 
 
-@inner
+@inlined
 def head_message(gate: Gate, session: int) -> int:
     """Writes the head of the REPORTS message in front of the session's body; where the message starts in its buffer."""
     out = gate.out[session]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inner, int64
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.accept import (
     AFTER_DUE,
     FOR_PYTHON,
@@ -67,7 +67,7 @@ TURN_EVENTS = 16_384
 """Events after which the feed gets its turn."""
 
 
-@inner
+@inlined
 def write_identity(gate: Gate, route: int, at: int) -> int:
     """Writes the ZeroMQ routing identity of `route` into gate.scratch at `at`; its address."""
     scratch = gate.scratch
@@ -77,7 +77,7 @@ def write_identity(gate: Gate, route: int, at: int) -> int:
     return scratch.ctypes.data + at
 
 
-@inner
+@inlined
 def flush(gate: Gate, socket: int, now_ns: int) -> None:
     """Sends every session what waits for it. One whose pipe is full or gone is marked SLOW: Python ends it."""
     for index in range(gate.counter[DIRTY]):
@@ -98,7 +98,7 @@ def flush(gate: Gate, socket: int, now_ns: int) -> None:
     gate.counter[DIRTY] = 0
 
 
-@inner
+@inlined
 def _receive(gate: Gate, socket: int) -> int:
     """Receives one message into gate.message: its size, -1 if there is none, BAD_FRAMES or TOO_LARGE.
 
@@ -130,7 +130,7 @@ def _receive(gate: Gate, socket: int) -> int:
     return result
 
 
-@inner
+@inlined
 def settle(gate: Gate, market: Any, journal: Any, socket: int, now_ns: int) -> int:
     """Executes and reports all that is journaled; IDLE, or what Python must make room for."""
     commands, _, _, events, event_bytes = journal
@@ -150,7 +150,7 @@ def journal_rows(gate: Gate, commands: Any, words: Any, rows: Any) -> None:
         append(gate, commands, words, rows[index].participant, rows[index].time_ns)
 
 
-@inner
+@inlined
 def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
     """Takes the message in gate.message, as `accept` says; it stays there if it is neither TAKEN nor ON_ITS_WAY."""
     session = find_session(gate, gate.counter[PENDING_ROUTE])
@@ -165,7 +165,7 @@ def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
     return result
 
 
-@inner
+@inlined
 def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_ns: int) -> tuple[int, int]:
     """Takes up to `limit` messages: (how many, IDLE or why Python is needed)."""
     counter = gate.counter

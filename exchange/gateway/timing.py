@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from serl.exchange.compiling import compiled, inner
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.gateway.gate import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
@@ -23,7 +23,7 @@ _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32
 REALTIME, MONOTONIC = 0, 1
 
 
-@inner
+@inlined
 def machine_ns(clock: int, scratch: Any) -> int:
     """The machine's clock in ns (REALTIME since 1970, MONOTONIC since some start). scratch: int64 (2,)."""
     _clock_gettime(np.int32(clock), scratch.ctypes.data)
