@@ -1,6 +1,8 @@
 """`serl exchange`: start one, ask it, stop it."""
 
+import contextlib
 import functools
+import gc
 import sys
 import threading
 import time
@@ -87,15 +89,21 @@ def start(config: Path | None, **given: Any) -> None:
     from serl.exchange.config import load_config
 
     settings = load_config(config, _overrides(**given))
+    from serl.exchange.ahead import compiled_beside
     from serl.exchange.server import Exchange
 
-    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about a minute"], {"err": True})
+    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 15 s"], {"err": True})
     slow.daemon = True
     slow.start()
-    server = Exchange(settings)
+    gc.disable()  # a compiler makes much that lives long
+    beside = contextlib.ExitStack()
+    with compiled_beside("book"):
+        server = Exchange(settings)
+    gc.enable()
 
     def ready() -> None:
         slow.cancel()
+        beside.enter_context(compiled_beside("rulebook"))
         recovery = server.core.recovery
         names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
             " ..." if len(settings.symbols) > 8 else ""
@@ -113,7 +121,8 @@ def start(config: Path | None, **given: Any) -> None:
             )
         sys.stdout.flush()
 
-    reason = server.run(ready)
+    with beside:
+        reason = server.run(ready)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
 
 
@@ -121,12 +130,18 @@ def start(config: Path | None, **given: Any) -> None:
 def compile_ahead() -> None:
     """Compiles all that exchanges run, every order type too, and the library, and keeps it: once on a machine, so that nobody waits for it later."""
     began = time.perf_counter()
+    from serl.exchange.ahead import compiled_beside, warm_loop
     from serl.exchange.config import load_config
     from serl.exchange.market import Market
     from serl.exchange.ports import free_port
     from serl.exchange.server import Exchange
 
-    click.echo("compiling what this machine has not yet: the first time that takes some minutes", err=True)
+    click.echo("compiling what this machine has not yet: the first time that takes about a minute", err=True)
+    gc.disable()  # a compiler makes much that lives long
+    with compiled_beside("rulebook", "book") as processes:
+        warm_loop()
+        for process in processes:
+            process.wait()
     settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
     server = Exchange(load_config(None, settings))
     server.run(lambda: server.stop("all is compiled"))

@@ -1,29 +1,31 @@
-"""How the kernel's functions are compiled.
+"""How functions are compiled, and where what was compiled is kept.
 
-Without numba's reference counting (nothing is allocated while matching, so there is nothing to count) and with the hot
-path inlined: a call would copy the state's two dozen array headers. Together 1 M to 11 M messages a second.
+Without numba's reference counting: nothing is allocated while matching, so there is nothing to count. Compile times follow from what LLVM
+is given: a function that others call is compiled once for itself and linked into each of them, so `merged` ones, which are not, save the most.
 
-What is inlined lives on in the cached code of others, and numba's cache looks only at the file of a function itself. So
-what is cached here carries a checksum of all that it may be made of: after an update it is compiled anew.
-
-numba makes optimized machine code of each function, and then again of its copy in each of its callers. Here that is done once, for what
-is called from outside (a Whole); what only others call is handed on to them as it is (a Part). And a Part is compiled once for each kind
-of arguments, not, as numba would, once for each constant that it is called with.
+What a function calls lives on in its cached code, and numba's cache looks only at the file of the function itself. So the cache's folder has a name
+made from all sources that have to do with compiled code: after an update it is another one.
 """
 
 import os
 import re
+import shutil
 import zlib
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from functools import cache, wraps
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import binding as llvm
-from numba import njit, types
-from numba.core import caching
+from numba import cfunc, njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.extending import overload
 
 import serl
 
@@ -33,11 +35,7 @@ CONSTANTS = ("records.py", "state.py", "constants.py")
 COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
 """What a file with compiled functions has."""
 
-outside: set[str] = set()
-"""Paths of files that are not serl's and whose compiled functions have serl's inlined into them: cached as serl's own."""
 
-
-@cache
 def _sources() -> int:
     """A checksum over serl's source files that have to do with compiled code."""
     checksum = 0
@@ -52,40 +50,66 @@ def _sources() -> int:
     return checksum
 
 
-def _of_serl(locator: type[Any]) -> type[Any]:
-    """A numba cache locator for serl's own files and those `outside`: where `locator` keeps the cache, valid while no source changed."""
-
-    class SerlLocator(locator):  # type: ignore[misc]
-        def get_source_stamp(self) -> Any:
-            return super().get_source_stamp(), _sources()
-
-        @classmethod
-        def from_function(cls, py_func: Any, py_file: str) -> Any:
-            path = os.path.abspath(py_file)
-            ours = path in outside or path.startswith(os.path.dirname(serl.__file__) + os.sep)
-            return super().from_function(py_func, py_file) if ours else None
-
-    return SerlLocator
-
-
-_known = caching.CompileResultCacheImpl._locator_classes
-_known[:0] = [_of_serl(locator) for locator in _known]
-
-
-class Whole(JITCodeLibrary):  # type: ignore[misc]
-    """Code that is called from outside: optimized with all that it calls, of which it keeps only what it needs."""
-
-    def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == llvm.Linkage.linkonce_odr:
-                # so that arguments nobody reads, such as most arrays of a State, are not passed
-                function.linkage = "internal"
-        manager, builder = self._codegen._module_pass_manager()
-        manager.run(self._final_module, builder)
+def _folder() -> Path:
+    """Where compiled code is kept: in NUMBA_CACHE_DIR, else beside serl's sources, else (they are read-only) in the user's cache."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    beside = Path(serl.__file__).parent / "__pycache__"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    name = f"serl-{_sources():08x}"
+    for base in [Path(given)] if given else [beside, home / "serl"]:
+        folder = base / name
+        if folder.is_dir():
+            return folder
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if base == beside:
+                for other in set(base.glob("serl-????????")) - {folder}:  # of sources that are no more
+                    shutil.rmtree(other, ignore_errors=True)
+            break
+    return folder
 
 
-class Part(JITCodeLibrary):  # type: ignore[misc]
-    """Code that lives on in the code of others only: neither optimized nor made machine code of its own."""
+FOLDER = _folder()
+"""Where compiled code of these sources is kept; no such folder: nowhere can be written to, and nothing is kept."""
+
+
+@contextmanager
+def _kept_here() -> Iterator[None]:
+    """Functions that are decorated meanwhile have their cache in FOLDER; those of others are left alone."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(FOLDER)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+_OPTIONS = {"_nrt": False, "error_model": "numpy"}
+
+
+def compiled(function: Any = None, **options: Any) -> Any:
+    """Decorates a function that Python calls; options are numba's."""
+    if function is None:
+        return lambda function: compiled(function, **options)
+    with _kept_here():
+        return njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
+
+
+allocating = compiled(_nrt=True, error_model="python")
+"""For functions that Python calls and that make arrays of their own."""
+
+
+def entry(function: Any, kind: Any = None, keep: bool = True) -> Any:
+    """A function that is called by its `.address`; without a `kind`, the numba type of its signature, from seven int64 to one."""
+    with _kept_here():
+        return cfunc(kind or types.int64(*[types.int64] * 7), cache=keep and FOLDER.is_dir(), **_OPTIONS)(function)
+
+
+class _Part(JITCodeLibrary):  # type: ignore[misc]
+    """Code that lives on in the code of others only: neither optimized nor made machine code of its own.
+
+    The one thing here that numba does not promise to keep; what it saves is in docs/architecture.md.
+    """
 
     _final_module: Any
 
@@ -105,81 +129,74 @@ class Part(JITCodeLibrary):  # type: ignore[misc]
         self._finalize_final_module()
 
 
-class _Compiler(Compiler):  # type: ignore[misc]
-    """numba's own, into a library of this class."""
-
-    library: type[JITCodeLibrary]
+class _PartCompiler(Compiler):  # type: ignore[misc]
+    """numba's own, into a Part."""
 
     def compile_extra(self, func: Any) -> Any:
         """Compiles a Python function."""
-        self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library = _Part(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
 
 
-class WholeCompiler(_Compiler):
-    """For what is called from outside."""
+def inner(function: Any, **options: Any) -> Any:
+    """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
 
-    library = Whole
+    Where Python calls it, it is compiled for that.
+    """
 
+    @cache
+    def whole() -> Any:
+        return compiled(function)
 
-class PartCompiler(_Compiler):
-    """For what only compiled code calls."""
+    @wraps(function)
+    def for_python(*arguments: Any) -> Any:
+        return whole()(*arguments)
 
-    library = Part
-
-
-_OPTIONS = {"_nrt": False, "error_model": "numpy"}
-WHOLE = {**_OPTIONS, "pipeline_class": WholeCompiler}
-"""Options of numba's njit and cfunc for functions that are called from outside."""
-
-
-def _without_constants(function: Any) -> Any:
-    """The same function of njit, compiled by the types of its arguments, whatever their values: the optimizer sees to those."""
-    template = function.get_call_template
-
-    def plain_template(arguments: Any, named: Any) -> Any:
-        plain = {name: types.unliteral(kind) for name, kind in named.items()}
-        return template(tuple(map(types.unliteral, arguments)), plain)
-
-    function.get_call_template = plain_template
-    return function
+    names = ", ".join(signature(function).parameters)
+    implementation = eval(f"lambda {names}: function", {"function": function})
+    overload(for_python, jit_options={**_OPTIONS, "pipeline_class": _PartCompiler, **options}, strict=False)(
+        implementation
+    )
+    return for_python
 
 
-def compiled(function: Any) -> Any:
-    """Decorates a function that Python calls."""
-    return _without_constants(njit(cache=True, **WHOLE)(function))
+def inlined(function: Any) -> Any:
+    """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
+    return inner(function, forceinline=True)
 
 
-def _part(**options: Any) -> Callable[[Any], Any]:
-    """A decorator of functions that compiled code calls: cached in it. Python may call them too: then they are `compiled` as well."""
-
-    def decorate(function: Any) -> Any:
-        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        part = _without_constants(njit(pipeline_class=PartCompiler, **_OPTIONS, **wrappers, **options)(function))
-
-        @cache
-        def whole() -> Any:
-            return compiled(function)
-
-        def for_python(*arguments: Any, **named: Any) -> Any:
-            entry = whole()._compile_for_args(*arguments, **named)
-            for kinds, result in whole().overloads.items():
-                part._insert([kind._code for kind in kinds], result.entry_point, result.objectmode)
-            return entry
-
-        def add(result: Any) -> None:
-            part.overloads[tuple(result.signature.args)] = result  # and not what Python calls
-
-        part._compile_for_args, part.add_overload = for_python, add
-        return part
-
-    return decorate
+def merged(function: Any) -> Any:
+    """For functions of one caller, and of one line: numba makes them part of the caller, nothing is compiled for themselves."""
+    return njit(inline="always", **_OPTIONS)(function)
 
 
-inner = _part()
-inlined = _part(forceinline=True)
-"""For functions that compiled code calls: a call would copy the headers of a State's arrays."""
+def is_kept(name: str) -> bool:
+    """Whether what `alone(name)` compiles is there."""
+    path = FOLDER / name
+    return path.exists() and path.stat().st_size > 0
+
+
+@contextmanager
+def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Compiles something that no other process compiles meanwhile: who comes second waits, after calling `wait`, and then loads it."""
+    if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
+        yield
+        return
+    with open(FOLDER / name, "ab") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            wait()
+            flock(file, LOCK_EX)
+        try:
+            yield
+            if file.tell() == 0:
+                file.write(b"compiled")
+        finally:
+            file.flush()
+            flock(file, LOCK_UN)
+
 
 int64: Any = np.int64
 """Signed 64 bits, to type checkers an int: what compiled code must say wherever a narrower field takes part in sums."""

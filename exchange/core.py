@@ -13,7 +13,6 @@ import numpy as np
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.errors import JournalError
 from serl.exchange.gateway.build import new_gate
-from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import BROKEN, EVENT_ROOM, JOURNAL_ROOM, MARKET_ROOM, TIMER, journal_rows, serve
 from serl.exchange.gateway.state import (
     APPENDED,
@@ -23,9 +22,7 @@ from serl.exchange.gateway.state import (
     NOW,
     REPORTED,
     SALT,
-    index_sessions,
 )  # fmt: skip
-from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.rows import count_whole, find_whole
@@ -109,11 +106,7 @@ class Core:
     def warm(self) -> None:
         """Compiles or loads what is called between two turns of the loop, so that nobody waits for it later."""
         self.settle()
-        journal_rows(self.gate, self.arrays[0], self.arrays[1], self.arrays[0][:0])
-        index_sessions(self.gate)
-        clock_now_ns(self.gate)
-        read_order(self.gate.message, 0, np.zeros(1, COMMAND)[0])
-        Market.warm(self.config.needs_full_rule_book)
+        Market.warm()
 
     def make_room(self, need: int) -> None:
         """Does what the compiled code asked for: a new event segment, a larger market, a new command segment."""

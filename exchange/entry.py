@@ -27,7 +27,6 @@ from serl.exchange.kernel.entry import (
     TRADES,
     TRADES_COUNT,
     TRADES_SIZE,
-    UNBOUND,
     run,
 )  # fmt: skip
 from serl.exchange.kernel.state import State
@@ -103,8 +102,8 @@ class Entry:
 
     @state.setter
     def state(self, state: State) -> None:
-        self._state = growth.bound(state) if state.handle[0] else state
-        self._entry[HANDLE] = 0  # until the next command
+        self._state = growth.rebound(state)
+        self._entry[HANDLE] = self._state.handle.ctypes.data
 
     def __getstate__(self) -> Any:
         """What copies and pickles are made of: no addresses. Events and trades stay behind."""
@@ -324,10 +323,7 @@ class Entry:
         entry, result = self._entry, 0
         while result == 0:
             status = entry[STATUS]
-            if status == UNBOUND:
-                self._state = growth.bound(self._state)
-                entry[HANDLE] = self._state.handle.ctypes.data
-            elif status == EVENTS_FULL:
+            if status == EVENTS_FULL:
                 self._spill()
             elif status == GROW:
                 self.grow()

@@ -6,9 +6,9 @@ from typing import Any
 import msgpack
 import numpy as np
 import zmq
-from numba import njit
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
@@ -33,7 +33,7 @@ _HIDDEN, _AUCTION, _PHASED = int(EventFlag.HIDDEN), int(EventFlag.AUCTION), int(
 _STATUS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 
-@njit(cache=True)
+@allocating
 def book_action(event: Any) -> int:
     """What an event does to the book at its price and side: ADD, TRADED, TAKEN_OFF, or 0 for nothing."""
     kind = event.kind
@@ -48,7 +48,7 @@ def book_action(event: Any) -> int:
     return 0
 
 
-@njit(cache=True)
+@allocating
 def group(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
     """Sorts event indices by symbol, stable: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
     symbols = starts.size - 1
@@ -66,7 +66,7 @@ def group(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
             cursor[symbol] += 1
 
 
-@njit(cache=True)
+@allocating
 def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
     """The items of an l3 message: (bytes, items)."""
     at = items = 0
@@ -84,7 +84,7 @@ def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
     return at, items
 
 
-@njit(cache=True)
+@allocating
 def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
     """The items of a trade message: (bytes, items). A trade is told by its resting side, or by a PRINT."""
     at = items = 0
@@ -102,7 +102,7 @@ def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
     return at, items
 
 
-@njit(cache=True)
+@allocating
 def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body: Any) -> tuple[int, int]:
     """The levels that changed, as they stand now: (bytes, items). seen: int64 scratch, a power of two >= 2 events."""
     mask = seen.size - 1
@@ -129,7 +129,7 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body:
     return at, items
 
 
-@njit(cache=True)
+@allocating
 def public_rows(events: Any, order: Any, out: Any) -> int:
     """Copies what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
     count = 0
@@ -145,6 +145,18 @@ def public_rows(events: Any, order: Any, out: Any) -> int:
         row.symbol, row.kind, row.side, row.flags = event.symbol, event.kind, event.side, event.flags
         count += 1
     return count
+
+
+def warm_encoders(state: Any, events: Rows) -> None:
+    """Compiles or loads what the first message will need, so that it does not wait."""
+    order, body = np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    group(events, 0, 0, np.zeros(2, np.int64), order)
+    encode_l2(state, 0, events, order, np.zeros(2, np.int64), body)
+    encode_l3(events, order, body)
+    encode_trades(events, order, body)
+    public_rows(events, order, events)
+    write_array(np.zeros(5, np.uint8), 0, 0)
+    _level_one(state, 0)
 
 
 class Feed:
@@ -171,17 +183,6 @@ class Feed:
         self._scratch(1024)
         self.wanted = False
         self.messages = 0
-
-    def warm(self, state: Any, events: Rows) -> None:
-        """Compiles or loads what the first message will need, so that it does not wait."""
-        nothing = self._order[:0]
-        group(events, 0, 0, self._starts, self._order)
-        encode_l2(state, 0, events, nothing, self._seen, self._body)
-        for encode in (encode_l3, encode_trades):
-            encode(events, nothing, self._body)
-        public_rows(events, nothing, self._rows)
-        _level_one(state, 0)
-        write_array(np.zeros(5, np.uint8), 0, 0)
 
     def _scratch(self, events: int) -> None:
         size = 1 << (2 * events - 1).bit_length()

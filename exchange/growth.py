@@ -1,13 +1,32 @@
 """Room for what the compiled code asks for: it allocates nothing itself."""
 
+import sys
 from functools import cache
 
 import numpy as np
 
-from serl.exchange.kernel.handle import bind
+from serl.exchange.compiling import alone, entry
+from serl.exchange.kernel.commands import execute_plainly
 from serl.exchange.kernel.order_index import index_all
-from serl.exchange.kernel.state import FREE_LEVEL, FREE_ORDER, WANTS_FAR, WANTS_FULL, State, link_free, with_queues
+from serl.exchange.kernel.state import (
+    FREE_LEVEL,
+    FREE_ORDER,
+    FULL_BOOK,
+    WANTS_FAR,
+    WANTS_FULL,
+    State,
+    link_free,
+    with_queues,
+)  # fmt: skip
 from serl.exchange.limits import MarketLimits
+from serl.exchange.pointed import OWN_WORDS, bound
+
+
+@cache
+def plain_rule_book() -> int:
+    """The address of `execute_plainly`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
+    with alone("book"):
+        return int(entry(execute_plainly).address)
 
 
 @cache
@@ -15,19 +34,24 @@ def full_rule_book() -> int:
     """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
     from serl.exchange.kernel.rulebook.execute import execute_fully
 
-    return int(execute_fully.address)
+    with alone("rulebook", _say_wait):
+        return int(entry(execute_fully).address)
 
 
-def bound(state: State) -> State:
-    """The state with a handle that says where its arrays are; where it has the full rule book, so has the result."""
-    return bind(state, full_rule_book() if state.handle[0] else 0)
+def _say_wait() -> None:
+    print("waiting for another process to compile the full rule book", file=sys.stderr, flush=True)
+
+
+def rebound(state: State) -> State:
+    """The state with a handle of its own: the addresses of its arrays as they are now, and of the rule books of this process."""
+    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, plain_rule_book()))
 
 
 def grow(state: State, limits: MarketLimits) -> State:
     """The full rule book, more orders or more far levels: what is due first."""
     if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
         state.counter[WANTS_FULL] = 0
-        return bind(with_queues(state), full_rule_book())
+        return bound(with_queues(state), (full_rule_book(), plain_rule_book()))
     far = state.far_price.shape[2]
     if state.counter[WANTS_FAR] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
         state.counter[WANTS_FAR] = 0
@@ -60,6 +84,7 @@ def grow_orders(state: State, capacity: int) -> State:
             while rows[head][field] >= 0:
                 head = int(rows[head][field])
             rows[head][field] = before
+    grown = bound(grown, state.handle[:OWN_WORDS])
     index_all(grown)
     return grown
 
@@ -70,4 +95,4 @@ def grow_far(state: State, far: int) -> State:
     price, level = np.zeros(shape, np.int64), np.zeros(shape, np.int32)
     price[..., : state.far_price.shape[2]] = state.far_price
     level[..., : state.far_level.shape[2]] = state.far_level
-    return state._replace(far_price=price, far_level=level)
+    return bound(state._replace(far_price=price, far_level=level), state.handle[:OWN_WORDS])

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import zmq
 from llvmlite import binding
-from numba import njit, types
+from numba import types
+
+from serl.exchange.compiling import allocating
 
 EAGAIN = 11
 EINTR = 4
@@ -80,7 +82,7 @@ zmq_msg_data = _external("zmq_msg_data", types.intp, types.intp)
 zmq_msg_more = _external("zmq_msg_more", types.int32, types.intp)
 
 
-@njit(cache=True)
+@allocating
 def zmq_msg_init_at(address: int) -> int:
     """Makes the 64 bytes at `address` an empty zmq_msg_t."""
     return zmq_msg_init(address)

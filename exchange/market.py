@@ -84,19 +84,12 @@ class Market(Entry):
         return grow_orders(state, 2 * len(state.orders))
 
     @staticmethod
-    def warm(full: bool = False) -> None:
-        """Compiles or loads what any market calls besides executing commands; `full`, one with the full rule book too."""
+    def warm() -> None:
+        """Compiles or loads what any market calls besides executing commands."""
         market = Market(1, limits=MarketLimits(orders_open_max=32, window_ticks=128, participants_max=1))
         market.book()
         market.state_hash()
         Market.grown(market.state)
-        if full:
-            from serl.exchange.kernel.rulebook.auction import indicative
-
-            market.state.counter[WANTS_FULL] = 1
-            market.grow()
-            indicative(market.state, 0)
-            list_specials(market.state, np.zeros(0, SPECIAL))
 
     def best(self, symbol: Symbol = 0) -> tuple[int | None, int | None]:
         """(bid, ask) in ticks; None where a side is empty."""

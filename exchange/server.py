@@ -10,6 +10,7 @@ from types import FrameType
 import zmq
 
 from serl.exchange.admin import Admin
+from serl.exchange.ahead import warm_loop, warm_rule_book
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
@@ -41,6 +42,7 @@ class Exchange:
                 "pyzmq brings no libzmq of its own here; install its wheel: pip install --only-binary pyzmq pyzmq"
             )
         self.config = config
+        warm_loop()  # before there is a market: its books may be compiled by another process meanwhile
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets = self._bind()
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
@@ -75,9 +77,10 @@ class Exchange:
         zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
         self.sessions.after_restart()
         self.core.warm()
+        if config.needs_full_rule_book:
+            warm_rule_book()
         self.clock.begin()
         self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
-        self.feed.warm(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gate)
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:

@@ -7,10 +7,10 @@ written as the COMMAND that makes the exchange do the same.
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 
 NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
@@ -70,7 +70,7 @@ def empty_book(price_ticks: NDArray[np.int64], commands_max: int) -> HistoryBook
     )
 
 
-@numba.njit(cache=True)
+@allocating
 def write(
     book: HistoryBook, kind: int, order_id: int, side: int, price_ticks: int, qty_lots: int, time_in_force: int
 ) -> int:
@@ -90,7 +90,7 @@ def write(
     return int(index + 1)
 
 
-@numba.njit(cache=True)
+@allocating
 def next_level(book: HistoryBook, side: int, rank: int) -> int:
     """The next worse level that holds orders; outside the array if there is none."""
     step = -1 if side == BUY else 1
@@ -100,7 +100,7 @@ def next_level(book: HistoryBook, side: int, rank: int) -> int:
     return rank
 
 
-@numba.njit(cache=True)
+@allocating
 def _take(book: HistoryBook, order: int, qty_lots: int) -> None:
     """Takes lots off an order, and the order out of its level once nothing is left."""
     side, rank = book.side[order], book.rank[order]
@@ -122,7 +122,7 @@ def _take(book: HistoryBook, order: int, qty_lots: int) -> None:
         book.best[side] = next_level(book, side, rank)
 
 
-@numba.njit(cache=True)
+@allocating
 def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Trades an incoming order against the other side by price and time; returns what is left of it."""
     other = 1 - side
@@ -137,7 +137,7 @@ def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     return qty_lots
 
 
-@numba.njit(cache=True)
+@allocating
 def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> int:
     """Writes a GTC limit order and plays it; returns its command_id."""
     order = write(book, NEW, 0, side, book.price_ticks[rank], qty_lots, GTC)
@@ -161,14 +161,14 @@ def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> 
     return int(order)
 
 
-@numba.njit(cache=True)
+@allocating
 def execute(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Writes an IOC limit order of `side` and plays it; returns what found no counterpart."""
     write(book, NEW, 0, side, book.price_ticks[rank], qty_lots, IOC)
     return int(_match(book, side, rank, qty_lots))
 
 
-@numba.njit(cache=True)
+@allocating
 def cut(book: HistoryBook, order: int, qty_lots: int) -> int:
     """Takes up to qty_lots off an order by REDUCE, or by CANCEL if that is all of it; returns what it took."""
     lots = min(qty_lots, book.open_lots[order])
@@ -183,7 +183,7 @@ def cut(book: HistoryBook, order: int, qty_lots: int) -> int:
     return int(lots)
 
 
-@numba.njit(cache=True)
+@allocating
 def cut_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Takes lots off a level: anonymous orders first, then named ones, each from the newest; returns what it lacks."""
     for named in range(2):

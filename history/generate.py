@@ -10,10 +10,10 @@ beyond being a market that works: never empty, a spread of a few ticks, orders o
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.errors import ConfigError
 from serl.history.book import BUY, HistoryBook, add, cut, empty_book, execute
 from serl.history.day import Day, Reference, SymbolReference
@@ -36,7 +36,7 @@ GRID_TICKS = 2000
 """Half the width of the prices that may occur."""
 
 
-@numba.njit(cache=True)
+@allocating
 def _lots(random: np.random.Generator) -> int:
     """Order size: mostly one round lot of 100, some larger, some odd."""
     draw = random.random()
@@ -47,19 +47,19 @@ def _lots(random: np.random.Generator) -> int:
     return 1 + int(random.random() * 99)
 
 
-@numba.njit(cache=True)
+@allocating
 def _intensity(time_ns: int) -> float:
     """Of the time of day, mean 1 over 09:30 to 16:00: 2.2 at both ends, 0.4 at their middle."""
     place = 2.0 * (time_ns - OPEN_NS) / (CLOSE_NS - OPEN_NS) - 1.0
     return 0.4 + 1.8 * min(1.0, place * place)
 
 
-@numba.njit(cache=True)
+@allocating
 def _distance(random: np.random.Generator) -> int:
     return min(DISTANCE_MAX, int(math.log(1.0 - random.random()) / math.log(1.0 - DISTANCE_P)))
 
 
-@numba.njit(cache=True)
+@allocating
 def _limit(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> int:
     """A limit order that does not cross; returns its command_id."""
     side = int(random.random() * 2.0)
@@ -74,7 +74,7 @@ def _limit(book: HistoryBook, random: np.random.Generator, value: float, occupie
     return int(add(book, side, rank, _lots(random), True))
 
 
-@numba.njit(cache=True)
+@allocating
 def _cancel(
     book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64], count: int, occupied: NDArray[np.int64]
 ) -> int:
@@ -97,7 +97,7 @@ def _cancel(
     return count
 
 
-@numba.njit(cache=True)
+@allocating
 def _take(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> None:
     """An IOC order of at most what stands at the touch."""
     mid = 0.5 * (book.best[0] + book.best[1])
@@ -114,7 +114,7 @@ def _take(book: HistoryBook, random: np.random.Generator, value: float, occupied
     execute(book, side, touch, lots)
 
 
-@numba.njit(cache=True)
+@allocating
 def _open(book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64], occupied: NDArray[np.int64]) -> int:
     count, middle = 0, book.price_ticks.shape[0] // 2
     for level in range(OPENING_LEVELS):
@@ -127,7 +127,7 @@ def _open(book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64
     return count
 
 
-@numba.njit(cache=True)
+@allocating
 def _run(book: HistoryBook, random: np.random.Generator, start_ns: int, end_ns: int, commands_per_s: float) -> bool:
     """The whole day; False if the room for commands is too small."""
     live, occupied = np.zeros(book.commands.shape[0], np.int64), np.zeros(2, np.int64)

@@ -3,10 +3,10 @@
 The rules are those of docs/history.md. Sides and ranks are those of `serl.history.book`.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.records import CommandKind
 from serl.history.book import (
     BUY,
@@ -51,7 +51,7 @@ COUNT_NAMES = (
 ) = range(len(COUNT_NAMES))  # fmt: skip
 
 
-@numba.njit(cache=True)
+@allocating
 def _open(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],
@@ -73,7 +73,7 @@ def _open(
         counts[NEW_ORDERS] += 1
 
 
-@numba.njit(cache=True)
+@allocating
 def _enter(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], counts: NDArray[np.int64],
@@ -91,7 +91,7 @@ def _enter(
     counts[NEW_ORDERS] += 1
 
 
-@numba.njit(cache=True)
+@allocating
 def _withdraw(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
@@ -108,7 +108,7 @@ def _withdraw(
     counts[MISSING_LOTS] += cut_level(book, side, rank, left)
 
 
-@numba.njit(cache=True)
+@allocating
 def _trade(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
@@ -125,7 +125,7 @@ def _trade(
         book.known_lots[order] = max(0, book.known_lots[order] - lots)
 
 
-@numba.njit(cache=True)
+@allocating
 def _publish(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
     """Types 5 and 6, whose price is in ticks already."""
     if message[3] == 0:
@@ -136,7 +136,7 @@ def _publish(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.i
     counts[PRINTS_ROUNDED] += message[6]
 
 
-@numba.njit(cache=True)
+@allocating
 def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]) -> bool:
     """Type 7: -1 halts; 0 (quoting) and 1 (trading) resume, whichever comes first. Returns whether halted."""
     if price < 0:
@@ -150,7 +150,7 @@ def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]
     return False
 
 
-@numba.njit(cache=True)
+@allocating
 def _remove_excess(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
@@ -172,7 +172,7 @@ def _remove_excess(
         rank = worse
 
 
-@numba.njit(cache=True)
+@allocating
 def _add_missing(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
@@ -189,7 +189,7 @@ def _add_missing(
             add(book, side, rank, lack, False)
 
 
-@numba.njit(cache=True)
+@allocating
 def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64]) -> None:
     """The worst price in view of each side: all prices where the row does not fill its levels."""
     last = view_rank.shape[1] - 1
@@ -197,7 +197,7 @@ def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64])
     edge[SELL] = view_rank[SELL, last] if view_rank[SELL, last] >= 0 else ranks - 1
 
 
-@numba.njit(cache=True)
+@allocating
 def _play(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], halted: bool, counts: NDArray[np.int64],
@@ -219,7 +219,7 @@ def _play(
     return halted
 
 
-@numba.njit(cache=True)
+@allocating
 def _run(
     book: HistoryBook, messages: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],

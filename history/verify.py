@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.limits import MarketLimits
@@ -82,7 +82,7 @@ def limits_of(day: Day) -> MarketLimits:
     return MarketLimits(qty_lots_max=largest, price_ticks_max=min(usual.price_ticks_max, CASH_MAX // largest))
 
 
-@numba.njit(cache=True)
+@allocating
 def _differs(
     state: Any, side: int, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], out: Any
 ) -> bool:  # fmt: skip
@@ -97,7 +97,7 @@ def _differs(
     return False
 
 
-@numba.njit(cache=True)
+@allocating
 def _rejections(events: Any, count: int) -> int:
     total = 0
     for index in range(count):
@@ -105,7 +105,7 @@ def _rejections(events: Any, count: int) -> int:
     return total
 
 
-@numba.njit(cache=True)
+@allocating
 def _play(
     state: Any, commands: Any, rows: NDArray[np.int64], view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64],
     view_rows: NDArray[np.int64], events: Any, out: Any, at: NDArray[np.int64], stop_at_difference: bool,

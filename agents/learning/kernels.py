@@ -9,7 +9,8 @@ Python's lock: networks can be worked on in threads.
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from serl.exchange.compiling import compiled
 
 BLOCK = 256
 """Samples worked on at a time."""
@@ -18,8 +19,8 @@ TILE = 4
 FAST = {"contract", "nsz", "reassoc"}
 """Sums may be reordered and fused with products; infinities and what is no number are kept."""
 
-_inlined = njit(cache=True, nogil=True, _nrt=False, error_model="numpy", fastmath=FAST, forceinline=True)
-_compiled = njit(cache=True, nogil=True, _nrt=False, error_model="numpy", fastmath=FAST)
+_inlined = compiled(nogil=True, fastmath=FAST, forceinline=True)
+_compiled = compiled(nogil=True, fastmath=FAST)
 
 
 @_inlined

@@ -7,12 +7,12 @@ the mechanical impact, what we took and history did not put back (docs/history.m
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook, RealismError
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, commands_of, market_with_history
+from serl.exchange.compiling import allocating
 from serl.exchange.config import time_of_day_text
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.state import ASK, BID
@@ -98,7 +98,7 @@ class ReplayImpact:
     orders: tuple[MetaorderImpact, ...]
 
 
-@numba.njit(cache=True)
+@allocating
 def _follow(state: Any, commands: Any, events: Any, at: Ints, touch: Ints, traded: Ints) -> int:
     """Goes on from at[0]; writes touch [command, side] and traded [command]; DONE or what the market needs."""
     while at[0] < commands.size:

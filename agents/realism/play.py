@@ -7,10 +7,10 @@ book, what came back into view) change the book and are no messages.
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.compiling import allocating
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Rows, Side, TimeInForce
@@ -75,7 +75,7 @@ def new_output(room: int, commands: int, levels_shown: int) -> Output:
     )
 
 
-@numba.njit(cache=True)
+@allocating
 def genuine(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDArray[np.bool_]:
     """Which commands are messages of the source: all after the opening book (row -1) unless the source is `partial`.
 
@@ -104,18 +104,18 @@ def genuine(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDArray[n
     return result
 
 
-@numba.njit(cache=True)
+@allocating
 def _cuts(kind: int) -> bool:
     return kind == CANCEL_COMMAND or kind == REDUCE
 
 
-@numba.njit(cache=True)
+@allocating
 def _same_level(commands: Rows, one: int, other: int) -> bool:
     a, b = commands[one], commands[other]
     return bool(a.side == b.side and a.price_ticks == b.price_ticks)
 
 
-@numba.njit(cache=True)
+@allocating
 def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
     """The level of a price in a view, -1 if it is not among those shown."""
     for level in range(shown):
@@ -124,7 +124,7 @@ def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
     return -1
 
 
-@numba.njit(cache=True)
+@allocating
 def _show(out: Output) -> None:
     """The view becomes the book after the last message."""
     at, shown = out.at[1], out.book_ticks.shape[2]
@@ -132,7 +132,7 @@ def _show(out: Output) -> None:
     out.book_lots[at] = out.view_lots[:, :shown]
 
 
-@numba.njit(cache=True)
+@allocating
 def _take_off(out: Output, side: int, price: int, lots: int) -> bool:
     """Takes lots off a level of the view; whether it was among those shown."""
     ticks, quantities, shown = out.view_ticks[side], out.view_lots[side], out.book_ticks.shape[2]
@@ -147,7 +147,7 @@ def _take_off(out: Output, side: int, price: int, lots: int) -> bool:
     return True
 
 
-@numba.njit(cache=True)
+@allocating
 def _write(
     out: Output, time_ns: int, kind: int, side: int, price: int, lots: int, row: int, merge: bool
 ) -> None:  # fmt: skip
@@ -164,7 +164,7 @@ def _write(
     _show(out)
 
 
-@numba.njit(cache=True)
+@allocating
 def _write_cancel(out: Output, event: Any, row: int, partial: bool) -> None:
     """A cancellation, if it is in view. Of a partial source several commands of a row are one message."""
     at, price, order = out.at[1], event.price_ticks, event.order_id
@@ -178,7 +178,7 @@ def _write_cancel(out: Output, event: Any, row: int, partial: bool) -> None:
     out.order_cut[order] = True
 
 
-@numba.njit(cache=True)
+@allocating
 def _write_trade(out: Output, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
     """An execution; `after` is the view after the whole command, of which the other side is final."""
     other, at = 1 - side, out.at[1]
@@ -188,7 +188,7 @@ def _write_trade(out: Output, time_ns: int, side: int, price: int, lots: int, ro
     _write(out, time_ns, MARKET, side, price, lots, row, merge)
 
 
-@numba.njit(cache=True)
+@allocating
 def _tell(out: Output, events: Any, count: int, row: int, partial: bool, after: Any) -> None:
     """The messages of one command's events."""
     shown = out.book_ticks.shape[2]
@@ -213,7 +213,7 @@ def _tell(out: Output, events: Any, count: int, row: int, partial: bool, after: 
         _write_trade(out, events[0].time_ns, side, price, traded, row, after)
 
 
-@numba.njit(cache=True)
+@allocating
 def _look(state: Any, near: Any, ticks: NDArray[np.int64], lots: NDArray[np.int64]) -> None:
     """The book's best levels."""
     for side in range(2):
@@ -223,7 +223,7 @@ def _look(state: Any, near: Any, ticks: NDArray[np.int64], lots: NDArray[np.int6
             lots[side, level] = near[level].qty_lots if level < count else 0
 
 
-@numba.njit(cache=True)
+@allocating
 def run(
     state: Any, commands: Any, rows: NDArray[np.int64], told: NDArray[np.bool_], partial: bool, events: Any, near: Any,
     out: Output,

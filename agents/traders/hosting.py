@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from numba import njit
-
 from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
 from serl.agents.traders.records import Traders
+from serl.exchange.compiling import compiled
 from serl.exchange.feed import ADD, book_action
 from serl.exchange.kernel.commands import DONE, execute
 from serl.exchange.records import CommandKind, TimeInForce
@@ -15,7 +14,7 @@ NEW, REDUCE, GTC = int(CommandKind.NEW), int(CommandKind.REDUCE), int(TimeInForc
 FINISHED, TRADERS_FULL, BOOK_FULL = 0, 1, 2
 
 
-@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+@compiled(nogil=True)
 def live(
     traders: Traders, book: Any, change: Any, scratch: Any, public: Any, private: Any, at: Any, until_ns: int
 ) -> int:
@@ -59,7 +58,7 @@ def live(
         wake(traders, book)
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@compiled
 def collect(traders: Traders, before_ns: int, out: Any) -> int:
     """Writes the commands that arrive before `before_ns` to the COMMAND rows of `out` as far as they go; how many."""
     count = 0

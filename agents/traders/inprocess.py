@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from numba import njit
-
 from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
 from serl.agents.traders.records import Traders
+from serl.exchange.compiling import compiled
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 
 # Why the loop came back
 FINISHED, TRADERS_FULL, MARKET_FULL, TAPE_FULL = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+@compiled(nogil=True)
 def run(
     traders: Traders, state: Any, events: Any, tape: Any, count: int, first_sequence: int, until_ns: int
 ) -> tuple[int, int]:

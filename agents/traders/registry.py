@@ -18,12 +18,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import cfunc, from_dtype, types
+from numba import from_dtype, types
 from pydantic import BaseModel, ConfigDict
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.records import AGENT, DEPTH_MAX, REQUESTS, VIEW
-from serl.exchange import compiling
+from serl.exchange.compiling import entry
 
 Function = Callable[[Any, Any, Any, Any], None]
 
@@ -73,10 +73,8 @@ class Kind:
     def compiled(self) -> Any:
         """The function as machine code with the address `.address`; cached on disk, if it is from a file."""
         path = os.path.abspath(self.function.__code__.co_filename)
-        compiling.outside.add(path)
-        cache = os.path.exists(path)
         records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
-        return cfunc(types.void(*records), cache=cache, **compiling.WHOLE)(self.function)
+        return entry(self.function, types.void(*records), keep=os.path.exists(path))
 
 
 _kinds: dict[str, Kind] = {}

@@ -26,7 +26,7 @@ from serl.exchange.gateway.state import (
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.journal.rows import check_of
-from serl.exchange.kernel.commands import DONE, execute, look_ahead
+from serl.exchange.kernel.commands import DONE, execute_rows
 from serl.exchange.records import COMMAND
 
 # What `accept` made of a message
@@ -192,10 +192,8 @@ def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any
             counter[REPORTED] += 1
         if counter[EXECUTED] == counter[APPENDED]:
             return IDLE
-        look_ahead(state, commands, counter[EXECUTED], counter[APPENDED])
-        count, status = execute(state, commands, counter[EXECUTED], events, counter[EVENTS])
-        counter[EVENTS] = count
-        if status == DONE:
-            counter[EXECUTED] += 1
-        elif counter[REPORTED] == counter[EVENTS]:
+        counter[EXECUTED], counter[EVENTS], status = execute_rows(
+            state, commands, counter[EXECUTED], counter[APPENDED], events, counter[EVENTS]
+        )
+        if status != DONE and counter[REPORTED] == counter[EVENTS]:
             return status

@@ -5,6 +5,7 @@ import numpy as np
 from serl.exchange.config import LimitsConfig
 from serl.exchange.gateway.state import BULK_ROWS_MAX, COUNTERS, DUE, HEAD_BYTES, PENDING_SESSION, Gate
 from serl.exchange.kernel.state import NEVER
+from serl.exchange.pointed import bound
 from serl.exchange.records import COMMAND
 
 
@@ -41,8 +42,9 @@ def new_gate(limits: LimitsConfig) -> Gate:
         message=np.zeros(limits.message_bytes_max, np.uint8),
         scratch=np.zeros(64, np.uint8),
         zmq_message=np.zeros(8, np.int64),
+        handle=np.zeros(0, np.int64),
     )
     gate.counter[PENDING_SESSION] = -1
     gate.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
     gate.counter[DUE] = NEVER
-    return gate
+    return bound(gate)

@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from serl.exchange.compiling import WHOLE, compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.accept import (
     AFTER_DUE,
     FOR_PYTHON,
@@ -197,7 +196,7 @@ def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_n
         done += 1
 
 
-@njit(cache=True, nogil=True, **WHOLE)
+@compiled(nogil=True)
 def serve(
     gate: Gate, market: Any, journal: Any, socket: int, poll: Any, deadline_ns: int, limit: int, has_feed: bool
 ) -> int:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
+from serl.exchange.pointed import pointed
 
 IDENTITY_BYTES = 5
 """ZeroMQ's own routing identities: a zero byte and a 32-bit number. Others are refused: they could be forged."""
@@ -43,6 +44,7 @@ CLOCK_KIND, CLOCK_BASE_NS, CLOCK_REAL_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0, 1, 
 LIVE_CLOCK, SCALED_CLOCK, LOCKSTEP_CLOCK = 0, 1, 2
 
 
+@pointed
 class Gate(NamedTuple):
     """Arrays of the gateway; S sessions, P participants, M bytes of the largest message."""
 
@@ -73,9 +75,10 @@ class Gate(NamedTuple):
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
     scratch: NDArray[np.uint8]  # (64,) identities, heads of messages
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
+    handle: NDArray[np.int64]  # address and shape of each array
 
 
-@inlined
+@compiled
 def find_session(gate: Gate, route: int) -> int:
     """The session of a routing number, -1 if nobody logged in from there. O(1)."""
     mask = gate.route_number.size - 1

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inlined, inner, int64, merged
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.constants import FILL, MAKER, RESTED, RESTING, SEEN, STOP_QUEUE
@@ -102,7 +102,7 @@ def rest(
     return slot
 
 
-@inlined
+@merged
 def side_of(queue: int, side: int) -> int:
     """The side of a queue's book where orders of `side` stand: the first buy stop is the lowest, so they stand where asks do."""
     return 1 - side if queue == STOP_QUEUE else side
@@ -141,7 +141,7 @@ def take_out(state: State, slot: int) -> None:
     state.counter[ORDERS_OPEN] -= 1
 
 
-@inlined
+@merged
 def crosses(side: Any, limit: Any, price: Any) -> Any:
     """Whether an order of `side` with `limit` trades at the other side's `price` (0 = nobody there)."""
     if price == 0:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, int64, merged
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.constants import (
     CANCEL,
@@ -32,18 +32,22 @@ from serl.exchange.kernel.constants import (
     UNTOUCHED,
 )
 from serl.exchange.kernel.fast_path import go_on, mass_cancel, new, operate, reduce, reject, replace, tell_cancel
+from serl.exchange.kernel.handle import commands_at, events_at, state_at
 from serl.exchange.kernel.intrinsics import call
 from serl.exchange.kernel.state import (
     ACTIVE,
     COMMAND_SEQUENCE,
+    FULL_BOOK,
     NEXT_EXPIRY,
+    NEXT_ROW,
+    PLAIN_BOOK,
     STAGE,
     WANTS_FULL,
     State,
 )  # fmt: skip
 from serl.exchange.records import ALL_SYMBOLS
 
-__all__ = ["DONE", "EVENTS_FULL", "GROW", "execute", "execute_batch", "look_ahead"]
+__all__ = ["DONE", "EVENTS_FULL", "GROW", "execute", "execute_batch", "execute_plainly", "look_ahead"]
 
 EVENT_ROOM = 16
 """Rows that must be free for a command to begin."""
@@ -55,12 +59,9 @@ ENTRY_AHEAD, ORDER_AHEAD, LINKS_AHEAD = 12, 7, 3
 """Commands between asking for a line of memory and needing it: about the time that memory takes."""
 
 
-@inlined
-def execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
-    """Executes COMMAND row `index`, appending EVENT rows from `count` on: (new count, DONE, EVENTS_FULL or GROW).
-
-    After EVENTS_FULL or GROW it must be called again with the same row. O(log far levels + fills) a command.
-    """
+@merged
+def _execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
+    """Executes COMMAND row `index`: (new count, DONE, EVENTS_FULL or GROW)."""
     row = commands[index]
     if count + EVENT_ROOM > events.size:
         return count, EVENTS_FULL
@@ -89,11 +90,11 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
 @inlined
 def _fully(state: State, commands: Any, index: int, events: Any, count: int, how: int) -> tuple[int, int]:
     """The same by the full rule book; GROW while it is not there. It stands behind a pointer, so that nobody else's code contains it."""
-    if state.handle[0] == 0:
+    if state.handle[FULL_BOOK] == 0:
         state.counter[WANTS_FULL] = 1
         return count, GROW
     result = call(
-        state.handle[0],
+        state.handle[FULL_BOOK],
         state.handle.ctypes.data,
         commands.ctypes.data,
         index,
@@ -105,14 +106,14 @@ def _fully(state: State, commands: Any, index: int, events: Any, count: int, how
     return result >> 2, result & 3
 
 
-@inlined
+@merged
 def _is_plain(state: State, row: Any) -> bool:
     """Whether a NEW needs no more than the plain rules."""
     special = row.flags & ~(POST_ONLY | MARKET) | (row.time_in_force > FOK)
     return (state.watched[row.symbol] | state.limited[row.participant] | special) == 0
 
 
-@inlined
+@merged
 def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
     row = commands[index]
     kind = int64(row.kind)
@@ -155,7 +156,7 @@ def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) 
     return operate(state, row, events, count), DONE
 
 
-@inlined
+@merged
 def look_ahead(state: State, commands: Any, index: int, stop: int) -> None:
     """Brings near what the commands behind `index` will touch: with a million orders each would miss the caches thrice."""
     if index + ENTRY_AHEAD < stop:
@@ -172,12 +173,53 @@ def look_ahead(state: State, commands: Any, index: int, stop: int) -> None:
             order_index.expect_neighbours(state, int64(row.participant), row.order_id)
 
 
+def execute_plainly(handle: int, commands: int, start: int, stop: int, events: int, size: int, count: int) -> int:
+    """`execute_batch` of arrays at addresses, and what it calls: new count << 2 | status; the next row is in the state."""
+    state, rows, written = state_at(handle), commands_at(commands, stop), events_at(events, size)
+    status = DONE
+    index = start
+    while index < stop:
+        look_ahead(state, rows, index, stop)
+        count, status = _execute(state, rows, index, written, count)
+        if status != DONE:
+            break
+        index += 1
+    state.incoming[NEXT_ROW] = index
+    return count << 2 | status
+
+
+@inlined
+def _execute_rows(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> int:
+    return call(
+        state.handle[PLAIN_BOOK],
+        state.handle.ctypes.data,
+        commands.ctypes.data,
+        start,
+        stop,
+        events.ctypes.data,
+        events.size,
+        count,
+    )
+
+
+@inlined
+def execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
+    """Executes COMMAND row `index`, appending EVENT rows from `count` on: (new count, DONE, EVENTS_FULL or GROW).
+
+    After EVENTS_FULL or GROW it must be called again with the same row. O(log far levels + fills) a command.
+    """
+    result = _execute_rows(state, commands, index, index + 1, events, count)
+    return result >> 2, result & 3
+
+
+@inlined
+def execute_rows(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
+    """Executes rows start..stop: (the next row to execute, new event count, DONE, EVENTS_FULL or GROW)."""
+    result = _execute_rows(state, commands, start, stop, events, count)
+    return state.incoming[NEXT_ROW], result >> 2, result & 3
+
+
 @compiled
 def execute_batch(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
-    """Executes rows start..stop: (the next row to execute, new event count, DONE, EVENTS_FULL or GROW)."""
-    for index in range(start, stop):
-        look_ahead(state, commands, index, stop)
-        count, status = execute(state, commands, index, events, count)
-        if status != DONE:
-            return index, count, status
-    return stop, count, DONE
+    """`execute_rows` for Python."""
+    return execute_rows(state, commands, start, stop, events, count)

@@ -11,10 +11,10 @@ from serl.exchange.kernel.handle import commands_at, events_at, rows_at, state_a
 from serl.exchange.kernel.state import COMMAND_SEQUENCE, State
 from serl.exchange.records import TRADE
 
-__all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "UNBOUND", "run"]
+__all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "run"]
 
 # Words of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
-HANDLE = 0  # of the State; 0: not bound
+HANDLE = 0  # address of the State's handle
 COMMANDS, STOP = 1, 2  # address and number of COMMAND rows: one, the entry's own, but during a submit
 NEXT, RESUMED = 3, 4  # the row to go on with; 1: the call goes on with what was not DONE
 SEQUENCE = 5  # of the first row
@@ -30,7 +30,7 @@ TIME_NS = 14  # of the last command
 WORDS = 16
 ROW = 8 * WORDS
 
-UNBOUND, NO_PARTICIPANT, NO_SYMBOL = 4, 5, 6
+NO_PARTICIPANT, NO_SYMBOL = 4, 5
 """Why a call returned 0, besides EVENTS_FULL and GROW; nothing was executed."""
 
 words_at, trades_at = rows_at(np.dtype(np.int64)), rows_at(TRADE)
@@ -78,9 +78,6 @@ def run(address: int) -> int:
     The rows are not written to, but for the entry's own.
     """
     entry = words_at(address, WORDS)
-    if entry[HANDLE] == 0:
-        entry[STATUS] = UNBOUND
-        return 0
     state = state_at(entry[HANDLE])
     stop = entry[STOP]
     commands, rows = commands_at(entry[COMMANDS], stop), commands_at(address + ROW, 1)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inlined, inner, int64, merged
 from serl.exchange.kernel.book import available, crosses, emit, match, rest_incoming, take_out
 from serl.exchange.kernel.constants import (
     ACCEPTED,
@@ -77,7 +77,7 @@ from serl.exchange.records import ALL_SYMBOLS, HALT_REASON
 NEEDS_GROWTH = -1
 
 
-@inlined
+@merged
 def _level_room(state: State, symbol: int) -> int:
     """Whether one more level can be: 0, BOOK_FULL, or NEEDS_GROWTH.
 
@@ -89,7 +89,7 @@ def _level_room(state: State, symbol: int) -> int:
     return NEEDS_GROWTH if far + state.window.shape[2] + 1 > state.far_price.shape[2] else 0
 
 
-@inlined
+@merged
 def _room(state: State, symbol: int) -> int:
     """Whether one more order can rest: 0, BOOK_FULL, or NEEDS_GROWTH."""
     if state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX]:
@@ -100,12 +100,12 @@ def _room(state: State, symbol: int) -> int:
     return room
 
 
-@inlined
+@merged
 def _check_price(state: State, price: int, market: bool) -> bool:
     return price == 0 if market else 1 <= price <= state.counter[PRICE_MAX]
 
 
-@inlined
+@merged
 def _check_new(state: State, row: Any) -> int:
     """Why a plain NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
     tif, flags, side = int64(row.time_in_force), int64(row.flags), int64(row.side)
@@ -137,7 +137,7 @@ def reject(state: State, row: Any, events: Any, count: int, reason: int) -> int:
     ))  # fmt: skip
 
 
-@inlined
+@merged
 def _finish(state: State, row: Any, events: Any, count: int) -> int:
     """What happens to the rest of the incoming order; the new count, or -1 if the match must go on first."""
     incoming = state.incoming
@@ -157,7 +157,7 @@ def _finish(state: State, row: Any, events: Any, count: int) -> int:
     ))  # fmt: skip
 
 
-@inlined
+@inner
 def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Matches and finishes the incoming order, or stops where the events have no room."""
     count = match(state, row, events, count)
@@ -167,7 +167,7 @@ def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return (count, EVENTS_FULL) if finished < 0 else (finished, DONE)
 
 
-@inlined
+@merged
 def _incoming(state: State, row: Any, side: int, price: int, left: int, total: int, market: bool) -> None:
     incoming = state.incoming
     incoming[SYMBOL] = row.symbol
@@ -181,7 +181,7 @@ def _incoming(state: State, row: Any, side: int, price: int, left: int, total: i
     incoming[PARTICIPANT] = row.participant
 
 
-@inlined
+@merged
 def new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """NEW: (new count, DONE, EVENTS_FULL or GROW)."""
     reason = _check_new(state, row)
@@ -234,7 +234,7 @@ def _take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: i
     ))  # fmt: skip
 
 
-@inlined
+@merged
 def reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """REDUCE: the new count."""
     if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
@@ -244,7 +244,7 @@ def reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     return _take_off(state, row, events, count, slot, row.qty_lots)
 
 
-@inlined
+@merged
 def replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     """REPLACE: (new count, DONE, EVENTS_FULL or GROW)."""
     order = state.orders[slot]

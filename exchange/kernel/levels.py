@@ -128,7 +128,7 @@ def better_price(state: State, book: int, side: int, price: int) -> int:
     return min(near, far) if side == BID else max(near, far)
 
 
-@inlined
+@inner
 def _place(state: State, book: int, side: int, price: int, level: int) -> None:
     """Puts a level where its price is looked for."""
     place = price - state.base[book]
@@ -149,7 +149,7 @@ def _place(state: State, book: int, side: int, price: int, level: int) -> None:
     state.far_use[book] += 1
 
 
-@inlined
+@inner
 def _unplace(state: State, book: int, side: int, price: int) -> None:
     place = price - state.base[book]
     if 0 <= place < state.window.shape[2]:
@@ -212,7 +212,7 @@ def _recentre(state: State, book: int) -> None:
     state.far_use[book] = 0
 
 
-@inlined
+@inner
 def open_level(state: State, book: int, side: int, price: int) -> int:
     """A new, empty level at `price`; keeps the best price and the window up to date."""
     if state.level_count[book] == 0:
@@ -235,7 +235,7 @@ def open_level(state: State, book: int, side: int, price: int) -> int:
     return level
 
 
-@inlined
+@inner
 def close_level(state: State, book: int, side: int, level: int) -> None:
     """Takes an empty level out; finds the next best price if it was the best."""
     row = state.levels[level]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import compiled, inlined, merged
 from serl.exchange.kernel.intrinsics import prefetch
 from serl.exchange.kernel.state import LEVEL_SLOT, SLOT, State
 
@@ -16,7 +16,7 @@ ENTRY_BYTES, SLOT_BYTES, LEVEL_BYTES = 8, SLOT.itemsize, LEVEL_SLOT.itemsize
 _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 
-@inlined
+@merged
 def hash_of(participant: Any, order_id: Any) -> Any:
     """64 well-mixed bits."""
     mixed = (np.uint64(order_id) ^ (np.uint64(participant) << np.uint64(48))) * _A
@@ -24,12 +24,12 @@ def hash_of(participant: Any, order_id: Any) -> Any:
     return mixed * _B
 
 
-@inlined
+@merged
 def _entry(mixed: Any, slot: Any) -> Any:
     return np.int64((mixed >> np.uint64(33) << np.uint64(32)) | np.uint64(slot + 1))
 
 
-@inlined
+@merged
 def _tag(mixed: Any) -> Any:
     return np.int64(mixed >> np.uint64(33))
 

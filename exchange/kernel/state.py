@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.pointed import pointed
 from serl.exchange.records import ACCOUNT_COLUMNS, BALANCES, LOT, SYMBOL_COLUMNS, TERM_COLUMNS, Queue
 
 SLOT = np.dtype(
@@ -73,6 +74,9 @@ WANTS_FAR = 22  # more far levels are due
 OWN_FEES = 23  # accounts with fees of their own
 COUNTERS = 24
 
+# State.handle: addresses of compiled functions
+FULL_BOOK, PLAIN_BOOK = 0, 1  # 0: not loaded
+
 NEVER = (1 << 63) - 1
 
 # State.incoming: the order that is being matched
@@ -80,6 +84,7 @@ ACTIVE, SYMBOL, SIDE, LIMIT, LEFT, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, 
 # and what only the full rule book knows of it
 COMMAND_ID, ORIGIN, CUT, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = range(11, 24)
 SHARE_OF, SHARED, SHARE_REST, SHARE_AFTER, SHARE_LAST, SHARE_AT = range(24, 30)
+NEXT_ROW = 30  # of the commands that were executed last: a call by address has one result
 INCOMING = 32
 
 QUEUES = len(Queue)
@@ -93,6 +98,7 @@ the number of special orders."""
 BID, ASK = 0, 1
 
 
+@pointed
 class State(NamedTuple):
     """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels.
 
@@ -132,7 +138,7 @@ class State(NamedTuple):
     unsettled: NDArray[np.uint8]  # (S,)
     open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while COUNTING
     open_orders: NDArray[np.int64]  # (P,)
-    handle: NDArray[np.int64]  # the address of the full rule book (0: not loaded), then address and shape of each array
+    handle: NDArray[np.int64]  # FULL_BOOK and PLAIN_BOOK, then address and shape of each array
 
 
 def new_state(symbols: int, participants: int, window: int, capacity: int, far: int) -> State:

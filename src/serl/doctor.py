@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
@@ -83,17 +83,20 @@ def _lack(requirement: "Requirement") -> str:
 def compiled_code() -> Iterator[Finding]:
     """Whether numba can keep what it compiles, and has kept the order book; whether pyzmq brings its library."""
     try:
-        from serl.exchange import libzmq
-        from serl.exchange.gateway.loop import serve
+        from serl.exchange import compiling, libzmq
     except RuntimeError as error:  # of numba, if it finds no folder to write to
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a folder that you can write to")
         return
-    function: Any = serve
-    folder = function.stats.cache_path
-    if function._cache._cache_file._load_index():
+    folder = compiling.FOLDER
+    if not folder.is_dir():
+        yield Finding(
+            "numba cache", "broken", f"{folder} cannot be made", "set NUMBA_CACHE_DIR to a folder that you can write to"
+        )
+        return
+    if compiling.is_kept("book"):
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
     else:
-        advice = "nothing; the first start compiles for about a minute"
+        advice = "nothing; the first start compiles for about 15 s"
         yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
     if libzmq.AVAILABLE:
         yield Finding("libzmq", "ok", "bundled with pyzmq")

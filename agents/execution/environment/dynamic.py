@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own import (
@@ -32,12 +31,13 @@ from serl.agents.traders.build import Crowd, copied_all
 from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
 from serl.agents.traders.population import PopulationConfig
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
+from serl.exchange.pointed import OWN_WORDS, bound
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 OWN = 1
@@ -80,7 +80,7 @@ def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill:
         land(traders)
 
 
-@njit(cache=True, nogil=True, _nrt=False, error_model="numpy")
+@compiled(nogil=True)
 def _advance(
     traders: Any, state: Any, row: Any, places: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
     latency_ns: int, events: Any, frames: Any, fills: Any,
@@ -113,7 +113,8 @@ class Scene(NamedTuple):
     def copy(self, spare: "Scene | None" = None) -> "Scene":
         """A second one that goes its own way, in the memory of `spare`."""
         market = copy.copy(self.market)
-        market.state = copied_all(market.state, spare and spare.market.state)
+        state = copied_all(market.state, spare and spare.market.state)
+        market.state = bound(state, state.handle[:OWN_WORDS])
         return Scene(self.crowd.copy(spare and spare.crowd), market)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.book import crosses, emit
 from serl.exchange.kernel.constants import (
     ACCEPTED,
@@ -102,7 +102,7 @@ HELD = -1
 """incoming[CUT] of an order that does not trade now, but may rest."""
 
 
-@inlined
+@inner
 def phase_of(state: State, symbol: int) -> int:
     """The symbol's phase."""
     return state.symbols[symbol, PHASE]
@@ -155,7 +155,7 @@ def come(state: State) -> None:
     incoming[SELF_TRADE] = state.accounts[incoming[PARTICIPANT], OWN] if mode == ACCOUNT_SELF_TRADE else mode
 
 
-@inlined
+@inner
 def can_rest(state: State) -> bool:
     """Whether the rest of the incoming order goes into a queue."""
     incoming = state.incoming

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, inner, int64
+from serl.exchange.compiling import compiled, inner, int64
 from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.constants import (
     AT_CLOSE,
@@ -51,20 +51,20 @@ from serl.exchange.kernel.state import (
 from serl.exchange.records import AUCTION_FEE, LAST_TICKS
 
 
-@inlined
+@inner
 def collects(phase: int) -> bool:
     """Whether orders are collected for an auction."""
     return FIRST_COLLECTING <= phase <= LAST_COLLECTING
 
 
-@inlined
+@inner
 def _first(state: State, symbol: int, side: int) -> int:
     """The best price of a side, displayed or hidden; 0 = none."""
     seen, hidden = state.best[symbol, side], state.best[HIDDEN_QUEUE * state.halted.size + symbol, side]
     return hidden if better(side, hidden, seen) else seen
 
 
-@inlined
+@inner
 def _worse(state: State, symbol: int, side: int, price: int) -> int:
     """The next worse price of a side, displayed or hidden; 0 = none."""
     seen = next_price(state, symbol, side, price)
@@ -72,7 +72,7 @@ def _worse(state: State, symbol: int, side: int, price: int) -> int:
     return hidden if better(side, hidden, seen) else seen
 
 
-@inlined
+@inner
 def _better(state: State, symbol: int, side: int, price: int) -> int:
     """The next better price of a side, displayed or hidden; 0 = none."""
     seen = better_price(state, symbol, side, price)
@@ -95,7 +95,7 @@ def _lots(state: State, symbol: int, side: int, price: int) -> tuple[int, bool]:
     return lots, limited
 
 
-@inlined
+@inner
 def _has(state: State, book: int, side: int, price: int) -> bool:
     return find_level(state, book, side, price) >= 0
 
@@ -121,7 +121,7 @@ def _volume(state: State, symbol: int) -> tuple[int, int, int]:
     return volume, low, high
 
 
-@inlined
+@inner
 def _next_candidate(state: State, symbol: int, price: int) -> int:
     """The next higher price at which demand, supply or the reference is; 0 = none."""
     ask, bid, reference = (
@@ -191,7 +191,7 @@ def _market_order(state: State, symbol: int, side: int) -> int:
     return slot
 
 
-@inlined
+@inner
 def _head(state: State, symbol: int, side: int, price: int) -> int:
     """The first order of a side whose limit allows `price`, -1 if there is none."""
     best = _first(state, symbol, side)
@@ -285,7 +285,7 @@ def enter_close(state: State, row: Any, events: Any, count: int, symbol: int) ->
     return count, DONE
 
 
-@inlined
+@inner
 def leftover(state: State, slot: int, phase: int) -> int:
     """Why an order does not outlive the auction of a phase, 0 if it does."""
     order = state.orders[slot]

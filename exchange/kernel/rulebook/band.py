@@ -1,19 +1,19 @@
 """The band of a symbol: which prices it lets trade, and how incoming orders pass over what stands outside."""
 
-from serl.exchange.compiling import inlined
+from serl.exchange.compiling import inner
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.state import BID, State
 from serl.exchange.records import BAND_ACTION, BAND_HIGH, BAND_LOW
 
 
-@inlined
+@inner
 def in_band(state: State, symbol: int, price: int) -> bool:
     """Whether the symbol may trade at a price."""
     known = state.symbols[symbol]
     return price >= known[BAND_LOW] and (known[BAND_HIGH] == 0 or price <= known[BAND_HIGH])
 
 
-@inlined
+@inner
 def first_price(state: State, symbol: int, book: int, side: int) -> int:
     """The best price of a queue's side that a band of action 0 does not pass over, 0 if there is none."""
     known, price = state.symbols[symbol], state.best[book, side]
@@ -26,7 +26,7 @@ def first_price(state: State, symbol: int, book: int, side: int) -> int:
     return next_price(state, book, side, edge - 1) if price != 0 and price < edge else price
 
 
-@inlined
+@inner
 def reach(state: State, symbol: int, side: int, limit: int) -> int:
     """How far an incoming order goes: to its limit, but not beyond a band of action 0."""
     known = state.symbols[symbol]

@@ -1,6 +1,6 @@
 """Whether there is room: memory for more price levels, and as many as a queue may have."""
 
-from serl.exchange.compiling import inlined, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.constants import WAITING
 from serl.exchange.kernel.state import (
     ASK,
@@ -13,7 +13,7 @@ from serl.exchange.kernel.state import (
 )  # fmt: skip
 
 
-@inlined
+@inner
 def far_room(state: State, symbol: int) -> bool:
     """Whether one more order can rest in any queue of a symbol without more memory."""
     most, count = 0, state.halted.size
@@ -23,7 +23,7 @@ def far_room(state: State, symbol: int) -> bool:
     return _enough(state, most)
 
 
-@inlined
+@inner
 def _enough(state: State, levels: int) -> bool:
     enough = levels + state.window.shape[2] + 1 <= state.far_price.shape[2]
     if not enough:
@@ -31,7 +31,7 @@ def _enough(state: State, levels: int) -> bool:
     return enough
 
 
-@inlined
+@inner
 def pegs_room(state: State, symbol: int) -> bool:
     """The same for all pegged orders of a symbol in WAITING."""
     book, pegs, slot = WAITING * state.halted.size + symbol, 0, int64(state.lists[symbol, PEGS, 0])
@@ -40,13 +40,13 @@ def pegs_room(state: State, symbol: int) -> bool:
     return _enough(state, max(state.far_count[book, BID], state.far_count[book, ASK]) + pegs)
 
 
-@inlined
+@inner
 def is_full(state: State, queue: int, symbol: int) -> bool:
     """Whether a queue has as many price levels as it may."""
     return state.level_count[queue * state.halted.size + symbol] >= state.counter[LEVELS_MAX]
 
 
-@inlined
+@inner
 def no_room(state: State, slot: int, queue: int) -> bool:
     """The same for an order that moves to another price or queue."""
     order, count = state.orders[slot], state.halted.size

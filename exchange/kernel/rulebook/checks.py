@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.constants import (
     ALL_OR_NONE,
@@ -82,7 +82,7 @@ GIVEN = len(Term)
 UNKNOWN = 1 << len(Term)
 
 
-@inlined
+@inner
 def on_tick(state: State, symbol: int, price: int) -> bool:
     """Whether a price is a multiple of what the symbol's tick table says there."""
     known, step = state.symbols[symbol], 1
@@ -93,19 +93,19 @@ def on_tick(state: State, symbol: int, price: int) -> bool:
     return price % step == 0
 
 
-@inlined
+@inner
 def good_price(state: State, symbol: int, price: int) -> bool:
     """Whether a limit can be that price."""
     return 1 <= price <= state.counter[PRICE_MAX] and on_tick(state, symbol, price)
 
 
-@inlined
+@inner
 def good_qty(state: State, symbol: int, qty: int) -> bool:
     """Whether an order can have that quantity."""
     return 1 <= qty <= state.counter[QTY_MAX] and qty % state.symbols[symbol, LOT] == 0
 
 
-@inlined
+@inner
 def _bad_flags(row: Any) -> bool:
     """Whether flags and time in force of a NEW do not go together."""
     flags, tif = int64(row.flags), int64(row.time_in_force)
@@ -120,14 +120,14 @@ def _bad_flags(row: Any) -> bool:
     return flags & REDUCE_ONLY != 0 and auction
 
 
-@inlined
+@inner
 def term(state: State, row: Any, which: int) -> int:
     """The value of a term that a NEW takes, 0 if it was not given."""
     given = state.terms[row.participant]
     return given[which] if row.flags & TERMED and given[GIVEN] >> which & 1 else 0
 
 
-@inlined
+@inner
 def first_stop(state: State, row: Any) -> int:
     """Where the stop of a NEW begins, 0 if it is none."""
     stop, trail = term(state, row, T_STOP), term(state, row, T_TRAIL)
@@ -191,7 +191,7 @@ def _bad_terms(state: State, row: Any) -> bool:
     return trails != 0 and state.symbols[row.symbol, LAST_TICKS] == 0
 
 
-@inlined
+@inner
 def _wrong_phase(state: State, row: Any) -> bool:
     """Whether the symbol's phase does not take such an order."""
     phase, tif = phase_of(state, int64(row.symbol)), int64(row.time_in_force)
@@ -202,7 +202,7 @@ def _wrong_phase(state: State, row: Any) -> bool:
     return collects(phase) and (tif == IOC or tif == FOK or row.flags & (POST_ONLY | REDUCE_ONLY) != 0)
 
 
-@inlined
+@inner
 def rests(state: State, row: Any) -> bool:
     """Whether a NEW could rest."""
     if term(state, row, T_STOP) | term(state, row, T_TRAIL):

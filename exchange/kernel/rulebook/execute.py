@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from numba import cfunc, types
-
-from serl.exchange.compiling import WHOLE, inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.constants import (
     ACCOUNT,
@@ -50,7 +48,7 @@ EXPIRE_FIRST = 0
 """The caller asks for what is due before a command, or for the rest of one; else for the command."""
 
 
-@inlined
+@inner
 def _begin(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Checks the command and does what is at once; sets the stage that follows. GROW: nothing was changed."""
     kind = int64(row.kind)
@@ -75,7 +73,7 @@ def _begin(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return operate(state, row, events, count)
 
 
-@inlined
+@inner
 def _swept(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """A sweep, and its answer: (new count, DONE or EVENTS_FULL)."""
     count, status = sweep(state, row, events, count, 0)
@@ -118,7 +116,6 @@ def _stage(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return count, status
 
 
-@cfunc(types.int64(*[types.int64] * 7), cache=True, **WHOLE)
 def execute_fully(handle: int, commands: int, index: int, events: int, size: int, count: int, how: int) -> int:
     """`execute` by the full rule book, of arrays at addresses: new count << 2 | status; UNTOUCHED if what was due before the command is done."""
     state = state_at(handle)

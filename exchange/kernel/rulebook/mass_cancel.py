@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.book import side_of
 from serl.exchange.kernel.constants import (
     ACCOUNT,
@@ -30,7 +30,7 @@ from serl.exchange.records import ALL_SYMBOLS
 AUCTION_QUEUES = 2
 
 
-@inlined
+@inner
 def _why(state: State, row: Any, slot: int, phase: int) -> int:
     """Why the command cancels an order, 0 if it does not."""
     order = state.orders[slot]

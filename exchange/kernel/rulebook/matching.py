@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
 from serl.exchange.kernel.book import crosses, emit
@@ -63,13 +63,13 @@ from serl.exchange.records import (
 )  # fmt: skip
 
 
-@inlined
+@inner
 def first_slot(state: State, book: int, side: int, price: int) -> int:
     """The oldest order of a price."""
     return int64(state.levels[find_level(state, book, side, price)].first)
 
 
-@inlined
+@inner
 def better(side: Any, one: Any, other: Any) -> Any:
     """Whether price `one` of a side goes before `other`; 0 is none."""
     if one == 0:
@@ -77,14 +77,14 @@ def better(side: Any, one: Any, other: Any) -> Any:
     return other == 0 or (one > other if side == BID else one < other)
 
 
-@inlined
+@inner
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
     position = state.balances[participant, symbol, POSITION]
     return max(0, -position if side == BID else position)
 
 
-@inlined
+@inner
 def not_reducing(state: State, slot: int) -> bool:
     """Whether an order that may only reduce a position would do more."""
     order = state.orders[slot]
@@ -161,7 +161,7 @@ def _has_partner_here(state: State, slot: int) -> bool:
     return other.symbol == order.symbol and other.side == order.side and other.queue <= CONDITIONAL
 
 
-@inlined
+@inner
 def _has_own(state: State, slot: int, participant: int) -> bool:
     """Whether the participant has an order in a level that begins with `slot`."""
     while slot >= 0 and state.orders[slot].participant != participant:
@@ -206,7 +206,7 @@ def obtainable(
 # -- trades -----------------------------------------------------------------------------------------------------------
 
 
-@inlined
+@inner
 def note_trade(state: State, symbol: int, price: int) -> None:
     """What stops wait for."""
     known = state.symbols[symbol]
@@ -382,7 +382,7 @@ def meet(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     return after
 
 
-@inlined
+@inner
 def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool:
     """Whether one of these events is a cancel at a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
@@ -393,7 +393,7 @@ def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool
     return found
 
 
-@inlined
+@inner
 def taker_not_reducing(state: State) -> bool:
     """The same of the incoming order."""
     incoming = state.incoming

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.constants import (
     ACCOUNT,
     CLOSED,
@@ -99,7 +99,7 @@ def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return count, DONE
 
 
-@inlined
+@inner
 def _holds_auction(state: State, row: Any) -> bool:
     """Whether a command is an auction, or ends a phase with one."""
     if row.kind != SET_PHASE:
@@ -107,7 +107,7 @@ def _holds_auction(state: State, row: Any) -> bool:
     return collects(phase_of(state, int64(row.symbol))) and (row.flags == CONTINUOUS or row.flags == CLOSED)
 
 
-@inlined
+@inner
 def _purge(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """Checks a PURGE; the stage that follows cancels."""
     if row.flags > 2:
@@ -118,7 +118,7 @@ def _purge(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     return count, DONE
 
 
-@inlined
+@inner
 def _halt(state: State, row: Any, events: Any, count: int) -> int:
     """HALT and RESUME."""
     symbol, halts = int64(row.symbol), row.kind == HALT
@@ -127,7 +127,7 @@ def _halt(state: State, row: Any, events: Any, count: int) -> int:
     return answer(state, row, events, count, HALTED if halts else RESUMED, row.order_id, 0, 0, 0, why)
 
 
-@inlined
+@inner
 def enter(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
     """The new phase begins: (new count, DONE, EVENTS_FULL or GROW)."""
     symbol = int64(row.symbol)

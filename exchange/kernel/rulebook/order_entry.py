@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import emit
 from serl.exchange.kernel.constants import (
@@ -163,7 +163,7 @@ def reduce(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[
     return take_off(state, row, events, count, slot, row.qty_lots, row.command_id, 0), DONE
 
 
-@inlined
+@inner
 def _crosses(state: State, symbol: int, side: int, price: int, left: int) -> bool:
     """Whether a post-only order at a new price would trade."""
     if phase_of(state, symbol) != CONTINUOUS:
@@ -210,7 +210,7 @@ def replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple
     return count, DONE
 
 
-@inlined
+@inner
 def keep_term(state: State, row: Any) -> None:
     """One more term for the participant's next order."""
     terms, which = state.terms[row.participant], int64(row.flags)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import emit
 from serl.exchange.kernel.constants import CANCELLED, HIDDEN, R_LINKED, REDUCED, RESTING, SEEN
@@ -10,7 +10,7 @@ from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mar
 from serl.exchange.kernel.state import ACTIVE, CUT, LINK, ORDER_ID, PARTICIPANT, State
 
 
-@inlined
+@inner
 def veil(state: State, slot: int) -> int:
     """HIDDEN for an order that is not displayed."""
     return 0 if state.orders[slot].queue == SEEN else HIDDEN

@@ -1,6 +1,6 @@
 """Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import link_in, rest, side_of, unlink
 from serl.exchange.kernel.constants import SEEN
@@ -20,7 +20,7 @@ FIRST, LAST = 0, 1
 NO_LIST = -1
 
 
-@inlined
+@inner
 def mark(state: State, symbol: int) -> None:
     """The symbol has to settle."""
     if not state.unsettled[symbol]:
@@ -28,20 +28,20 @@ def mark(state: State, symbol: int) -> None:
         state.counter[UNSETTLED] += 1
 
 
-@inlined
+@inner
 def open_of(state: State, slot: int) -> int:
     """Everything open of an order, its reserve included."""
     order = state.orders[slot]
     return order.open_lots + state.extras[slot].reserve_lots if order.special else order.open_lots
 
 
-@inlined
+@inner
 def limit_of(state: State, slot: int) -> int:
     """Its limit as sent, 0 = none."""
     return state.extras[slot].limit_ticks if state.orders[slot].special else state.orders[slot].price_ticks
 
 
-@inlined
+@inner
 def count_open(state: State, slot: int, lots: int, orders: int) -> None:
     """Keeps the account's open lots and orders, where anybody has a limit on them."""
     if state.counter[COUNTING] != 0:
@@ -155,14 +155,14 @@ def unlist(state: State, slot: int) -> None:
 # -- the heap of what expires -----------------------------------------------------------------------------------------
 
 
-@inlined
+@inner
 def _before(state: State, one: int, other: int) -> bool:
     """Whether the slot `one` expires before `other`: by time, then number."""
     first, second = state.extras[one].expire_ns, state.extras[other].expire_ns
     return first < second or (first == second and state.orders[one].order_number < state.orders[other].order_number)
 
 
-@inlined
+@inner
 def _set(state: State, place: int, slot: int) -> None:
     state.heap[place] = slot
     state.extras[slot].heap_place = place
@@ -194,7 +194,7 @@ def _rise(state: State, place: int) -> None:
     _set(state, place, slot)
 
 
-@inlined
+@inner
 def _next_expiry(state: State) -> None:
     state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRIES] > 0 else NEVER
 

@@ -1,18 +1,18 @@
 """Prices of orders that say none: without a limit, within the collar of an account, of a peg."""
 
-from serl.exchange.compiling import inlined, inner
+from serl.exchange.compiling import inner
 from serl.exchange.kernel.constants import PRIMARY, S_COLLAR
 from serl.exchange.kernel.state import ASK, BID, PRICE_MAX, State
 from serl.exchange.records import LAST_TICKS
 
 
-@inlined
+@inner
 def worst(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
 
 
-@inlined
+@inner
 def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
     """The limit that the collar of an account sets for its orders without one now; 0 = none, or no trade so far."""
     collar, last = state.accounts[participant, S_COLLAR], state.symbols[symbol, LAST_TICKS]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.constants import (
     DECREMENT,
     OWN,
@@ -60,7 +60,7 @@ def set_account(state: State, row: Any) -> bool:
     return True
 
 
-@inlined
+@inner
 def _is_setting(state: State, which: int, value: int) -> bool:
     """Whether accounts have that setting, and it can have that value."""
     if which > S_OWN_FEES:
@@ -72,7 +72,7 @@ def _is_setting(state: State, which: int, value: int) -> bool:
     return value >= 0
 
 
-@inlined
+@inner
 def _is_fee(state: State, which: int, value: int) -> bool:
     """Whether there is that fee, in the order of Rule: of a lot and of the notional in turn, and it can be so high or low."""
     most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counter[QTY_MAX]
@@ -117,7 +117,7 @@ def set_rule(state: State, row: Any) -> bool:
     return True
 
 
-@inlined
+@inner
 def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
     """One of the fees in the order of Rule."""
     known = state.symbols[symbol]
@@ -131,7 +131,7 @@ def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
     return True
 
 
-@inlined
+@inner
 def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
     """An entry of the tick table, which is in order of prices; with multiple 0 there is none from that price any more."""
     known, most = state.symbols[symbol], state.counter[PRICE_MAX]
@@ -154,7 +154,7 @@ def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
     return True
 
 
-@inlined
+@inner
 def _close_gap(known: Any, at: int) -> None:
     """The tick table without the entry there."""
     for column in range(at, SYMBOL_COLUMNS - 2):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel.constants import (
     BUY,
     CONDITIONAL,
@@ -198,7 +198,7 @@ def settle(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
             state.counter[UNSETTLED] -= 1
 
 
-@inlined
+@inner
 def _next_unsettled(state: State) -> int:
     """The symbol that is settled now: pass by pass, by number; -1 if all are."""
     if state.counter[UNSETTLED] == 0:

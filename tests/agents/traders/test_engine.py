@@ -10,6 +10,7 @@ from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
 from serl.agents.traders.registry import Profile, kind, trader
 from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
 from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
+from serl.exchange.compiling import FOLDER
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Reason
@@ -187,7 +188,7 @@ def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
     """What is kept of it on disk has the words of this serl in it."""
     population({"trader": "flooder"}, **OWN)
     for name in ("flooder", "noise"):
-        assert type(kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
+        assert Path(kind(name).compiled._cache.cache_path).parent == FOLDER
 
 
 class QuietProfile(Profile):

@@ -1,0 +1,122 @@
+"""A NamedTuple of arrays as one pointer in compiled code.
+
+numba passes a tuple of two dozen arrays as two hundred numbers, in every call, and LLVM spends most of its time on them. Here compiled code gets the address
+of the tuple's last field, `handle`: two words of the owner's, then the address and the shape of each array.
+"""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from llvmlite import ir
+from numba import typeof, types
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+from numba.np.arrayobj import make_array, populate_array
+from numpy.typing import ArrayLike
+
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+
+WORDS = 4
+"""Of an array in the handle: address, and up to three sizes."""
+OWN_WORDS = 2
+"""In front of them: the owner's."""
+WORD = ir.IntType(64)
+
+
+def bound(arrays: Arrays, own: ArrayLike = (0, 0)) -> Arrays:
+    """The tuple with a handle of its arrays as they are now, and of the owner's words: anew whenever an array is another one."""
+    *fields, handle = arrays._fields  # type: ignore[attr-defined]
+    assert handle == "handle"
+    words = np.zeros(OWN_WORDS + WORDS * len(fields), np.int64)
+    words[:OWN_WORDS] = own
+    for place, name in enumerate(fields):
+        array = getattr(arrays, name)
+        assert array.flags.c_contiguous, name
+        at = OWN_WORDS + WORDS * place
+        words[at] = array.ctypes.data
+        words[at + 1 : at + 1 + array.ndim] = array.shape
+    return arrays._replace(handle=words)  # type: ignore[attr-defined]
+
+
+class Pointed(types.Type):  # type: ignore[misc]
+    """The numba type of a NamedTuple of arrays."""
+
+    def __init__(self, name: str, names: tuple[str, ...], kinds: tuple[Any, ...]) -> None:
+        self.names, self.kinds = names, kinds
+        super().__init__(name)  # a short one: it is part of every function's
+
+    @property
+    def key(self) -> Any:
+        """What tells types apart."""
+        return self.name, self.names, self.kinds
+
+
+register_model(Pointed)(models.OpaqueModel)
+
+
+def pointed(cls: type[Arrays]) -> type[Arrays]:
+    """Decorates a NamedTuple of arrays, the last one `handle`: compiled code sees it through a pointer."""
+
+    @typeof_impl.register(cls)
+    def typeof_arrays(value: Any, context: Any) -> Any:
+        return Pointed(cls.__name__, value._fields, tuple(typeof(array) for array in value))
+
+    return cls
+
+
+@infer_getattr
+class _Fields(AttributeTemplate):  # type: ignore[misc]
+    key = Pointed
+
+    def generic_resolve(self, kind: Any, name: str) -> Any:
+        return kind.kinds[kind.names.index(name)] if name in kind.names else None
+
+
+@unbox(Pointed)
+def _unbox(kind: Any, value: Any, context: Any) -> Any:
+    """The address of the handle, which Python's tuple keeps alive."""
+    handle = context.pyapi.tuple_getitem(value, len(kind.names) - 1)
+    words = context.unbox(kind.kinds[-1], handle)
+    array = make_array(kind.kinds[-1])(context.context, context.builder, words.value)
+    address = context.builder.bitcast(array.data, context.context.get_value_type(kind))
+    return NativeValue(address, is_error=words.is_error, cleanup=words.cleanup)
+
+
+@lower_getattr_generic(Pointed)
+def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
+    place = kind.names.index(name)
+    array = kind.kinds[place]
+    if name == "handle":
+        size = ir.Constant(WORD, OWN_WORDS + WORDS * (len(kind.names) - 1))
+        return array_at(context, builder, array, builder.ptrtoint(value, WORD), [size])
+    words = builder.bitcast(value, WORD.as_pointer())
+
+    def word(at: int) -> Any:
+        loaded = builder.load(builder.gep(words, [ir.Constant(WORD, at)]), align=8)
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))  # a handle is never written to
+        return loaded
+
+    at = OWN_WORDS + WORDS * place
+    return array_at(context, builder, array, word(at), [word(at + 1 + axis) for axis in range(array.ndim)])
+
+
+def array_at(context: Any, builder: Any, kind: Any, address: Any, shape: list[Any]) -> Any:
+    """An array over memory that somebody else keeps."""
+    array = make_array(kind)(context, builder)
+    item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides: list[Any] = []
+    step = ir.Constant(WORD, item)
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step = builder.mul(step, size)
+    data = builder.inttoptr(address, array.data.type)
+    populate_array(array, data=data, shape=shape, strides=strides, itemsize=ir.Constant(WORD, item), meminfo=None)
+    return array._getvalue()
