@@ -5,7 +5,7 @@ Integers are read in every msgpack integer form and written in the shortest one,
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, int64
 
 INVALID = -1
 """A position that says: what stands here is not what is due."""
@@ -120,7 +120,7 @@ def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
     return start, length
 
 
-@compiled
+@inlined
 def read_order(buffer: Any, size: int, row: Any) -> bool:
     """Decodes a single-order message of docs/protocol.md into one COMMAND record; False if it is not one.
 
@@ -198,7 +198,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
     return True
 
 
-@compiled
+@inlined
 def write_event(buffer: Any, position: int, event: Any) -> int:
     """Writes one EVENT record in the array form of REPORTS (at most 127 bytes); the next position."""
     buffer[position] = 0x9E  # an array of 14

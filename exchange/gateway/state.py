@@ -78,7 +78,7 @@ class Gate(NamedTuple):
     handle: NDArray[np.int64]  # address and shape of each array
 
 
-@compiled
+@inlined
 def find_session(gate: Gate, route: int) -> int:
     """The session of a routing number, -1 if nobody logged in from there. O(1)."""
     mask = gate.route_number.size - 1

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from serl.exchange.compiling import compiled, inlined
+from serl.exchange.compiling import inlined
 from serl.exchange.gateway.state import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
@@ -30,7 +30,7 @@ def machine_ns(clock: int, scratch: Any) -> int:
     return scratch[0] * 1_000_000_000 + scratch[1]
 
 
-@compiled
+@inlined
 def clock_now_ns(gate: Gate) -> int:
     """Exchange time, never before that of the last command."""
     clock = gate.clock
