@@ -11,8 +11,8 @@ from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.evaluate import evaluate
 from serl.researcher.inner.score import course
 from serl.researcher.inner.settings import DYNAMIC, STATIC, Settings
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form, example
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
 
 KINDS = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
 FORMS: tuple[Form, ...] = ("spec", "code")

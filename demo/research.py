@@ -13,9 +13,9 @@ SETTINGS = "demo"
 
 def require_packages() -> None:
     """MissingPackageError unless all that the researcher needs is installed."""
-    from serl.researcher.outer import config, packages
+    from serl.researcher.outer import config
 
-    packages.require_packages(config.load_config(Path(SETTINGS)))
+    config.require_packages(config.load_config(Path(SETTINGS)))
 
 
 def options(source: Source, output: Path) -> Iterator[str]:

@@ -4,11 +4,9 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from serl.researcher.modules.contracts import Kind
-
-Form = Literal["code", "spec"]
+from serl.researcher.modules.contracts import Form, Kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,10 @@ from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import training
 from serl.researcher.inner.settings import Settings
-from serl.researcher.sandbox.verdict import Verdict
+from serl.researcher.sandbox.job_result import JobResult
 
 On = Literal["local", "ray"]
-Train = Callable[[Candidate, Settings, Budget, float, Path], Verdict]
+Train = Callable[[Candidate, Settings, Budget, float, Path], JobResult]
 """See training.train."""
 
 
@@ -38,12 +38,12 @@ def _on_ray() -> Train:
         ) from error
     task = ray.remote(num_cpus=1)(training.train)
 
-    def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+    def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
         """See training.train; ResearcherError if the cluster fails."""
         market = settings.market.model_copy(update={"data": [path.resolve() for path in settings.market.data]})
         there = settings.model_copy(update={"market": market})
         try:
-            verdict: Verdict = ray.get(task.remote(candidate, there, budget, share, folder.resolve()))
+            verdict: JobResult = ray.get(task.remote(candidate, there, budget, share, folder.resolve()))
         except ray.exceptions.RayTaskError as error:
             raise error.cause from error
         except ray.exceptions.RayError as error:

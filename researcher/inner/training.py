@@ -26,9 +26,9 @@ from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
 from serl.researcher.sandbox.bubblewrap import FOLDER, INPUTS
+from serl.researcher.sandbox.job_result import JobResult
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run
-from serl.researcher.sandbox.verdict import Verdict
 
 MEMORY_BYTES = 6144 * MIB
 CLAIMED_STEPS_MAX = 10**12
@@ -45,7 +45,7 @@ def has_code(candidate: Candidate) -> bool:
     return any(module.form == "code" for module in candidate.modules.values())
 
 
-def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
     """The job of job.py in `folder`, which is made; SandboxUnavailableError where code cannot be confined."""
     folder.mkdir(mode=0o700, exist_ok=True)
     inputs = {f"data{place}{path.suffix}": path for place, path in enumerate(settings.market.data)}
@@ -91,7 +91,7 @@ def _team_of(candidate: Candidate, settings: Settings, claimed: dict[str, Any]) 
     return team
 
 
-def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
+def policy_of(verdict: JobResult, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
     """The policy of a job that ended well; UnusableError if what it left is none. Only numbers and known operations are taken from it."""
     try:
         claimed, tensors = verdict.value, returned.read_tensors(folder, job.NETWORK)

@@ -14,8 +14,8 @@ from typing import Any
 from serl.clients.parent_watch import end_with
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, perform
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.returned import read_claim
-from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 WORDS = "words.log"
 """What a job has said, in its folder."""
@@ -35,7 +35,7 @@ def abandon() -> None:
             worker.abandon()
 
 
-def work(request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
+def work(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
     """Does a job (see sandbox.boot) whose folder is `folder`, in an idle worker or a new one; from any thread."""
     with _LOCK:
         worker = _idle.pop() if _idle else None
@@ -65,7 +65,7 @@ class _Worker:
         """Whether it can do another job."""
         return self._process.poll() is None
 
-    def work(self, request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
+    def work(self, request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
         """See the function of this name."""
         began = time.monotonic()
         (folder / ANSWER).unlink(missing_ok=True)
@@ -79,23 +79,23 @@ class _Worker:
             return self._crashed(folder, 0.0)
         if not select.select([stdout], [], [], wall_s)[0]:
             self._stop()
-            return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
+            return JobResult(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
         if not stdout.readline():
             return self._crashed(folder, time.monotonic() - began)
-        return Verdict(*read_claim(folder), wall_s=time.monotonic() - began)
+        return JobResult(*read_claim(folder), wall_s=time.monotonic() - began)
 
     def abandon(self) -> None:
         """From another thread than the one in `work`."""
         self._abandoned = True
         self._process.kill()
 
-    def _crashed(self, folder: Path, took_s: float) -> Verdict:
+    def _crashed(self, folder: Path, took_s: float) -> JobResult:
         self._stop()
         if self._abandoned:
             raise AbandonedError("training was abandoned; go on with --resume")
         path = folder / WORDS
         words = path.read_text(errors="replace").strip()[-500:] if path.exists() else ""
-        return Verdict(Outcome.CRASHED, f"exit status {self._process.returncode}: {words}", wall_s=took_s)
+        return JobResult(Outcome.CRASHED, f"exit status {self._process.returncode}: {words}", wall_s=took_s)
 
     def _stop(self) -> None:
         self._process.kill()

@@ -6,13 +6,16 @@ Everything comes in batches, so that training stays fast. `VERSION` rises when a
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 VERSION = 2
 Floats = NDArray[np.float64]
+
+Form = Literal["code", "spec"]
+"""How a module is written: as Python, or as a JSON specification."""
 
 
 class Kind(StrEnum):

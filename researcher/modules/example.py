@@ -1,11 +1,8 @@
 """The examples as texts, for prompts."""
 
 from importlib.resources import files
-from typing import Literal
 
-from serl.researcher.modules.contracts import Kind
-
-Form = Literal["code", "spec"]
+from serl.researcher.modules.contracts import Form, Kind
 
 
 def example(kind: Kind, form: Form) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from serl.researcher.candidates import Form
 from serl.researcher.llm.answers import Answer, extract_code, extract_json
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointAwayError, EndpointRefusedError, UnusableAnswerError
 from serl.researcher.llm.requests import Message
 from serl.researcher.llm.settings import Endpoint
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer.prompts import repair
 from serl.researcher.outer.records import Verdict

@@ -54,8 +54,7 @@ def start(
 ) -> None:  # fmt: skip
     """Runs the outer loop; Ctrl-C stops it, --resume goes on."""
     from serl.researcher.outer import run
-    from serl.researcher.outer.config import load_config, parse_config
-    from serl.researcher.outer.packages import require_packages
+    from serl.researcher.outer.config import load_config, parse_config, require_packages
 
     values = load_config(path, market).model_dump(mode="json")
     given = {

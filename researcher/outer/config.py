@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.exchange.errors import ConfigError
-from serl.researcher.candidates import Budget, Form
+from serl.extras import require
+from serl.researcher.candidates import Budget
 from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.tuning.config import TuningConfig
 
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
@@ -167,3 +168,15 @@ def parse_config(values: dict[str, Any], source: str) -> OuterConfig:
     except ValidationError as error:
         places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
         raise ConfigError(f"{source}: {'; '.join(places)}") from None
+
+
+def require_packages(config: OuterConfig, *, offline: bool = False) -> None:
+    """MissingPackageError unless all that a run of these settings will import is installed: it is better said now than in hours."""
+    needed = ["torch", "safetensors", "tensorboard"]
+    if config.uses_model and not offline:
+        needed += ["openai"] if config.endpoint else ["openai", "xllamacpp"]
+        if config.tuned is not None:
+            needed += ["gguf", "llguidance", "peft", "transformers"]
+    if config.train_on == "ray":
+        needed.append("ray")
+    require("the researcher", *needed)

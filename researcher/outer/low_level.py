@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.atomic_file import write_json
-from serl.researcher.candidates import Form
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.llm.served import ServedModel
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author

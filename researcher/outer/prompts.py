@@ -3,11 +3,11 @@
 import inspect
 from collections.abc import Sequence
 
-from serl.researcher.candidates import Budget, Form, Score
+from serl.researcher.candidates import Budget, Score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.requests import Message
 from serl.researcher.modules import contracts, specs
-from serl.researcher.modules.contracts import SIGNATURES, Kind
+from serl.researcher.modules.contracts import SIGNATURES, Form, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer.records import Instruction, Trial
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.candidates import Candidate, Form, Result
+from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.requests import Message
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 
 Evaluator = Callable[[Sequence[Candidate], Path], list[Result]]
 """What candidates are worth, in their order; a folder for files. What was finished in the folder is not done again."""

@@ -12,8 +12,7 @@ from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.settings import Settings
-from serl.researcher.llm.client import Client
-from serl.researcher.llm.replayed import ReplayedClient
+from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig, parse_config

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.errors import ReturnedError
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.sandbox.job_result import Outcome
 
 JSON_BYTES_MAX = 2**20
 TENSOR_BYTES_MAX = 64 * 2**20

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.errors import ConfigError
-from serl.researcher.sandbox import bubblewrap, returned, seccomp, watch
+from serl.researcher.sandbox import bubblewrap, returned, seccomp, usage
 from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.errors import ReturnedError
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
-from serl.researcher.sandbox.verdict import Outcome, Verdict
 
 TICK_S = 0.025
 """Between looks at what a job uses."""
@@ -80,8 +80,8 @@ class _Watched:
         """Time, threads."""
         if time.monotonic() - self.began_s > limits.wall_s:
             self.stop(Outcome.TIMEOUT, f"it did not end within {limits.wall_s:g} s")
-        pid = watch.payload(self.init)
-        used = watch.usage(pid) if pid else None
+        pid = usage.child_of(self.init)
+        used = usage.usage_of(pid) if pid else None
         if used and used.threads > limits.threads:
             self.stop(Outcome.THREADS, f"it had {used.threads} threads, at most {limits.threads} are allowed")
         if used and used.cpu_s > limits.cpu_s:
@@ -91,7 +91,7 @@ class _Watched:
         """Output and files, which are also there after the end."""
         if len(self.output) > limits.output_bytes:
             self.stop(Outcome.OUTPUT, f"it printed more than {limits.output_bytes:,} bytes")
-        too_much = watch.excess(folder, limits.folder_bytes, limits.folder_entries)
+        too_much = usage.folder_excess(folder, limits.folder_bytes, limits.folder_entries)
         if too_much:
             self.stop(Outcome.FOLDER, too_much)
 
@@ -125,7 +125,7 @@ def work_folder() -> Iterator[Path]:
         subprocess.run(["rm", "-rf", "--one-file-system", "--", str(folder)], check=False)
 
 
-def run(job: Job, folder: Path, limits: Limits | None = None) -> Verdict:
+def run(job: Job, folder: Path, limits: Limits | None = None) -> JobResult:
     """Runs a job in a sandbox whose one writable folder is `folder`; returns when nothing of it runs any more.
 
     ConfigError if the folder lies in what the job reads, or others can enter it. SandboxUnavailableError where there can be no sandbox: nothing is run then.
@@ -147,7 +147,7 @@ def run(job: Job, folder: Path, limits: Limits | None = None) -> Verdict:
     start_ms = ((watched.started_s or began_s) - began_s) * 1e3
     outcome, text, value = _judge(watched, bwrap_code, folder, limits)
     printed = watched.output[: limits.output_bytes].decode(errors="replace")
-    return Verdict(outcome, text[:TEXT_CHARACTERS_MAX], value, printed, wall_s, start_ms)
+    return JobResult(outcome, text[:TEXT_CHARACTERS_MAX], value, printed, wall_s, start_ms)
 
 
 def _watch(job: Job, folder: Path, limits: Limits, bwrap: str, began_s: float) -> tuple[_Watched, int]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 
 
 class Stage(StrEnum):
@@ -57,7 +56,7 @@ class Report:
     form: Form
     stage: Stage
     findings: tuple[Finding, ...] = ()
-    verdict: Verdict | None = None
+    verdict: JobResult | None = None
     """Of the sandbox, if it ran there."""
     call_ms: float | None = None
     """A call on recorded inputs, as the module's process claims."""
@@ -94,7 +93,7 @@ class Tally:
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in sorted(self.counts.items())]
 
 
-def stopped(verdict: Verdict) -> Finding:
+def stopped(verdict: JobResult) -> Finding:
     """What a verdict other than OK means to the author."""
     where = "raised an error" if verdict.outcome is Outcome.CRASHED else "was stopped"
     return Finding(Reason.STOPPED, f"the module {where} when it was run: {verdict.text}")

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.modules import build, specs
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.errors import SpecError
-from serl.researcher.modules.example import Form
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
 from serl.researcher.validation.dry_run import trial

@@ -14,9 +14,9 @@ from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import training
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form, example
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 
 BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=400)
 
@@ -69,7 +69,7 @@ def test_halving_stops_the_worse_and_nothing_is_done_twice(
     assert '"share": 0.5' in first_rung
     assert [stage for _, stage in told].count("training") == 3
 
-    def never(*_arguments: object) -> Verdict:
+    def never(*_arguments: object) -> JobResult:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(training, "train", never)
@@ -84,7 +84,7 @@ def test_a_kill_between_rungs_costs_no_rung(
     budget = Budget(960, 0, wall_s=400)
     shares: list[float] = []
 
-    def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+    def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
         shares.append(share)
         if len(shares) == 2:
             raise KeyboardInterrupt
@@ -149,4 +149,4 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
     save_file({"free": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
     with pytest.raises(training.UnusableError, match=words):
-        training.policy_of(Verdict(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
+        training.policy_of(JobResult(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)

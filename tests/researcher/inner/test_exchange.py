@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from serl.researcher.inner import exchange
-from tests.researcher.gone import is_gone
+from tests.researcher.processes import is_gone
 
 
 def children(pid: int) -> list[int]:

@@ -15,7 +15,7 @@ import pytest
 from serl.agents.learning.training import CHECKPOINT
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import WORDS, AbandonedError, abandon, work
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.sandbox.job_result import Outcome
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointAwayError, ModelFileError, ModelServerError
 from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.served import ServedModel, served_model
-from tests.researcher.gone import is_gone
+from tests.researcher.processes import is_gone
 
 pytestmark = pytest.mark.skipif(not MODELS["tiny"].path.exists(), reason="needs the model: serl llm fetch tiny")
 ASK = [{"role": "user", "content": "Weigh inventory and impact."}]

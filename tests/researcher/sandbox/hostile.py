@@ -6,7 +6,7 @@ answer is a claim.
 
 from dataclasses import dataclass
 
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.sandbox.job_result import Outcome
 
 OK, CRASHED, TIMEOUT, CPU, MEMORY, THREADS, OUTPUT, FOLDER, SIGNALLED, RETURNED = list(Outcome)[:10]
 

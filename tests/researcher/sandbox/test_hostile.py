@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from serl.researcher.sandbox import bubblewrap
+from serl.researcher.sandbox.job_result import Outcome
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from serl.researcher.sandbox.verdict import Outcome
 from tests.researcher.sandbox.hostile import CALL, EVERY, LEAK, Hostile
-from tests.researcher.sandbox.watching import running
+from tests.researcher.sandbox.processes import running
 
 LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
 

@@ -12,10 +12,10 @@ from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
 from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from serl.researcher.sandbox.verdict import Outcome, Verdict
-from tests.researcher.sandbox.watching import running
+from tests.researcher.sandbox.processes import running
 
 EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
 
@@ -30,7 +30,7 @@ answer = [sum(each.values()) for each in (bars._advance.stats.cache_hits, bars._
 """
 
 
-def execute(folder: Path, source: str, *, compiled: bool = False, limits: Limits | None = None) -> Verdict:
+def execute(folder: Path, source: str, *, compiled: bool = False, limits: Limits | None = None) -> JobResult:
     return run(Job(EXECUTE, {"source": source}, compiled), folder, limits)
 
 
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("sandboxed")
 def test_answers_prints_and_files_come_back(folder: Path) -> None:
     verdict = execute(folder, "print('hello'); open('mine', 'w').write('x'); answer = {'a': [1, 2.5, None]}")
-    assert verdict == Verdict(Outcome.OK, "", {"a": [1, 2.5, None]}, "hello\n", verdict.wall_s, verdict.start_ms)
+    assert verdict == JobResult(Outcome.OK, "", {"a": [1, 2.5, None]}, "hello\n", verdict.wall_s, verdict.start_ms)
     assert (folder / "mine").read_text() == "x"
     assert 0 < verdict.start_ms <= verdict.wall_s * 1e3
 
@@ -96,7 +96,7 @@ def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("sandboxed")
 def test_jobs_run_side_by_side() -> None:
-    verdicts: list[Verdict] = []
+    verdicts: list[JobResult] = []
 
     def one(number: int) -> None:
         with work_folder() as folder:

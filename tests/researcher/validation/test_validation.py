@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form, example
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
+from serl.researcher.sandbox.job_result import Outcome
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import work_folder
-from serl.researcher.sandbox.verdict import Outcome
 from serl.researcher.validation import entrypoints
 from serl.researcher.validation.dry_run import trial
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, Tally

@@ -12,8 +12,9 @@ import torch
 from click.testing import CliRunner, Result
 
 from serl.exchange.errors import SerlError
-from serl.researcher.llm.cli import llm
-from serl.researcher.outer import run, tuned
+from serl.researcher.cli_llm import llm
+from serl.researcher.outer import export as exports
+from serl.researcher.outer import run
 from serl.researcher.tuning import base
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.experience import Experience
@@ -28,7 +29,7 @@ IDS = torch.tensor([[1, 2, 3, 4]])
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are of the small random model, which is no GGUF."""
-    monkeypatch.setattr(tuned, "find", Path)
+    monkeypatch.setattr(exports, "find", Path)
     monkeypatch.setattr(base, "load_base", lambda path: small_base())
 
 

@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobResult:
     """How a job ended, and its claim: `value` comes from untrusted code and proves nothing."""
 
     outcome: Outcome

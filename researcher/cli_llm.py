@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from serl.researcher.llm.cli_ask import ask
-from serl.researcher.llm.cli_export import export
 
 if TYPE_CHECKING:
     from serl.researcher.llm.models import Model
+    from serl.researcher.outer.export import ExportFormat
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.group(epilog="Example: serl llm fetch tiny && serl llm serve")
@@ -18,7 +20,6 @@ def llm() -> None:
 
 
 llm.add_command(ask)
-llm.add_command(export)
 
 
 @llm.command("list", epilog="Example: serl llm list")
@@ -78,6 +79,24 @@ def serve(model: str, lora: Path | None, port: int, threads: int, context: int) 
     with served_model(model, lora, port, threads=threads, context_tokens=context) as served:
         click.echo(f"{served.endpoint.model} at {served.endpoint.base_url} (process {served.pid}); Ctrl-C stops it")
         served.wait()
+
+
+@llm.command(epilog="Example: serl llm export runs/researcher --to merged --output tuned")
+@click.argument("run", type=FOLDER)
+@click.option(
+    "--to",
+    "format",
+    required=True,
+    type=click.Choice(["peft", "merged"]),
+    help="peft: the adapter, where norms were not tuned; merged: the whole model for transformers, vLLM, converters.",
+)
+@click.option("--output", required=True, type=FOLDER, help="A new or empty folder.")
+def export(run: Path, format: "ExportFormat", output: Path) -> None:
+    """Writes the model that a RUN of the researcher has tuned, as its last update left it."""
+    from serl.researcher.outer.export import export_run
+
+    updates = export_run(run, format, output)
+    click.echo(f"wrote {output}: {format}, after {updates} updates")
 
 
 def _pinned(name: str) -> "Model":

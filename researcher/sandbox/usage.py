@@ -15,7 +15,7 @@ class Usage:
     cpu_s: float
 
 
-def payload(init_pid: int) -> int | None:
+def child_of(init_pid: int) -> int | None:
     """The one child of a sandbox's first process; None before it is there or after it is gone."""
     try:
         children = Path(f"/proc/{init_pid}/task/{init_pid}/children").read_text().split()
@@ -24,7 +24,7 @@ def payload(init_pid: int) -> int | None:
     return int(children[0]) if children else None
 
 
-def usage(pid: int) -> Usage | None:
+def usage_of(pid: int) -> Usage | None:
     """Of a process, from /proc/PID/stat (proc(5)); None if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -34,7 +34,7 @@ def usage(pid: int) -> Usage | None:
     return Usage(threads=int(fields[17]), cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S)
 
 
-def excess(folder: Path, bytes_max: int, entries_max: int) -> str:
+def folder_excess(folder: Path, bytes_max: int, entries_max: int) -> str:
     """What is too much in a folder, or cannot be looked into; empty if nothing. Follows no link, stops at the first excess."""
     entries = size = 0
     refused: list[OSError] = []

@@ -8,10 +8,10 @@ from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.low_level import states
 from serl.researcher.outer.run import TUNING, open_run
 
-Form = Literal["peft", "merged"]
+ExportFormat = Literal["peft", "merged"]
 
 
-def export_run(folder: Path, form: Form, output: Path) -> int:
+def export_run(folder: Path, format: ExportFormat, output: Path) -> int:
     """Writes the model of a run as its last update left it: an adapter in peft's format, or the whole model in that of transformers.
 
     Returns how many updates it has had. RunError if the run has none or `output` holds anything; TuningError if the form cannot hold
@@ -30,9 +30,9 @@ def export_run(folder: Path, form: Form, output: Path) -> int:
     from serl.researcher.tuning.export import export_merged, export_peft, require_fits_peft
     from serl.researcher.tuning.tuner import Tuner
 
-    if form == "peft":
+    if format == "peft":
         require_fits_peft(config.tuned.tuning)  # better now than after the model is read
     tuner = Tuner(load_base(find(config.model)), config.tuned.tuning)
     tuner.resume(saved[-1])
-    (export_peft if form == "peft" else export_merged)(tuner, output)
+    (export_peft if format == "peft" else export_merged)(tuner, output)
     return tuner.step
