@@ -22,9 +22,9 @@ def figures() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder, peaks = Path(name), list[float]()
         database = run.begin(folder, config, "benchmark", resume=False)
-        evaluator = run.evaluator_of(config, folder)
-        begun = time.perf_counter()
-        with run.proposing(config, folder, database) as (proposer, served):
+        evaluator = run.make_evaluator(config, folder)
+        began = time.perf_counter()
+        with run.open_proposer(config, folder, database) as (proposer, served):
             assert served is not None
             first, times = served.pid, list[float]()
 
@@ -42,6 +42,6 @@ def figures() -> dict[str, float]:
         scored = database.one("SELECT count(*) FROM candidates WHERE score IS NOT NULL")
         database.close()
     return {
-        "outer_iteration_s": ended - begun, "outer_proposals_s": times[0] - begun, "outer_evaluation_s": times[1] - times[0],
+        "outer_iteration_s": ended - began, "outer_proposals_s": times[0] - began, "outer_evaluation_s": times[1] - times[0],
         "outer_update_s": ended - times[1], "outer_scored_candidates": scored, "model_server_mib": max(peaks),
     }  # fmt: skip

@@ -36,7 +36,7 @@ def simulated(population: str, seed: int) -> Source:
     config = load_population(population)
     if (config.open, config.close) != (OPEN, CLOSE):
         raise PopulationError(
-            f"{population}: a day from {OPEN} to {CLOSE} is due, got {config.open} to {config.close}; `serl agents start` takes any"
+            f"{population}: expected a day from {OPEN} to {CLOSE}, got {config.open} to {config.close}; `serl agents start` takes any"
         )
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
     order = DemoOrder(config.symbols[0], "sell", 2500, "09:32-09:47", 10, CLOSE)

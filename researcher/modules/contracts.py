@@ -1,6 +1,6 @@
-"""The five contracts: what a module is called with and what it gives back. Generated code may import this file, nothing else of serl.
+"""The five contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
 
-Everything comes in batches, so that training stays fast. `VERSION` rises when a module of before would no longer fit.
+All inputs and outputs are batches, for speed. `VERSION` increases when existing modules would no longer fit.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ Form = Literal["code", "spec"]
 
 
 class Kind(StrEnum):
-    """Which of the five."""
+    """The kind of a module."""
 
     REWARD = "reward"
     AGENT = "agent"

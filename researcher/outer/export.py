@@ -1,4 +1,4 @@
-"""What a run has made of its model, for those who serve it elsewhere."""
+"""Export of a run's tuned model, for serving elsewhere."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,27 +12,29 @@ ExportFormat = Literal["peft", "merged"]
 
 
 def export_run(folder: Path, format: ExportFormat, output: Path) -> int:
-    """Writes the model of a run as its last update left it: an adapter in peft's format, or the whole model in that of transformers.
+    """Write the tuned model of a run as of its last update: an adapter in peft's format, or the merged model for transformers.
 
-    Returns how many updates it has had. RunError if the run has none or `output` holds anything; TuningError if the form cannot hold
-    what was tuned.
+    Returns the number of updates. RunError if there are none, or `output` is not empty; TuningError if the format cannot represent
+    the tuned weights.
     """
     database, config = open_run(folder)
     database.close()
-    if config.tuned is None:
-        raise RunError(f"{folder}: tuned no weights (low level off); there is nothing to export")
+    if config.active_low_level is None:
+        raise RunError(
+            f"{folder}: expected a run that tunes weights, got one with the low level off; there is nothing to export"
+        )
     saved = states(folder / TUNING)
     if not saved:
-        raise RunError(f"{folder}: no update of the weights is done yet; let the run finish an iteration")
+        raise RunError(f"{folder}: no update of the weights yet; let the run finish an iteration")
     if output.exists() and any(output.iterdir()):
-        raise RunError(f"{output}: holds files already; give another --output")
+        raise RunError(f"{output}: expected a new or empty folder, got files; use another --output")
     from serl.researcher.tuning.base import load_base
     from serl.researcher.tuning.export import export_merged, export_peft, require_fits_peft
     from serl.researcher.tuning.tuner import Tuner
 
     if format == "peft":
-        require_fits_peft(config.tuned.tuning)  # better now than after the model is read
-    tuner = Tuner(load_base(find(config.model)), config.tuned.tuning)
+        require_fits_peft(config.active_low_level.tuning)  # fail before loading the model
+    tuner = Tuner(load_base(find(config.model)), config.active_low_level.tuning)
     tuner.resume(saved[-1])
     (export_peft if format == "peft" else export_merged)(tuner, output)
     return tuner.step

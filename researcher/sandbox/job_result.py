@@ -1,4 +1,4 @@
-"""What became of a job."""
+"""The result of a sandboxed job."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ class Outcome(StrEnum):
 
     OK = "ok"
     CRASHED = "crashed"
-    """It raised, or ended without an answer."""
+    """It raised an exception, or ended without an answer."""
     TIMEOUT = "timeout"
     CPU = "cpu"
     MEMORY = "memory"
@@ -18,31 +18,31 @@ class Outcome(StrEnum):
     OUTPUT = "output"
     """It printed too much."""
     FOLDER = "folder"
-    """It wrote too much, or what cannot be looked at."""
+    """It wrote too much, or something that cannot be inspected."""
     SIGNALLED = "signalled"
-    """A signal killed it that was not ours."""
+    """A signal that we did not send killed it."""
     RETURNED = "returned"
-    """It ended well, but what it left is not an answer."""
+    """It ended normally, but the files it left are not a valid answer."""
     REFUSED = "refused"
-    """The sandbox could not be set up for it; nothing of it ran."""
+    """bubblewrap could not set up the sandbox; nothing ran."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a job ended, and its claim: `value` comes from untrusted code and proves nothing."""
+    """How a job ended, and its answer. `value` is a claim of untrusted code and proves nothing."""
 
     outcome: Outcome
     text: str
-    """What went wrong, for people and language models; empty if nothing did."""
+    """What went wrong, for people and language models; empty if OK."""
     value: Any = None
-    """The job's answer, plain JSON; None unless it ended well."""
+    """The job's answer as plain JSON; None unless OK."""
     output: str = ""
-    """What it printed, cut off at the limit."""
+    """What the job printed, truncated at the limit."""
     wall_s: float = 0.0
     start_ms: float = 0.0
-    """From the call to the first line of Python inside."""
+    """From the call to the first line of Python in the sandbox."""
 
     @property
     def ok(self) -> bool:
-        """Whether there is an answer."""
+        """Whether the job ended with an answer."""
         return self.outcome is Outcome.OK

@@ -154,7 +154,7 @@ def test_the_market_goes_before_the_researcher(tmp_path: Path) -> None:
 def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
     late = tmp_path / "late.yaml"
     late.write_text('name: late\nopen: "10:00"\ngroups: [{ trader: zero_intelligence }]\n')
-    with pytest.raises(PopulationError, match="09:30 to 16:00 is due, got 10:00 to 16:00"):
+    with pytest.raises(PopulationError, match="expected 09:30 to 16:00, got 10:00 to 16:00"):
         simulated(str(late), 1)
 
 
