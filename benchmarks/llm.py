@@ -41,7 +41,7 @@ def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a running process has held."""
+    """Peak memory of a running process."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
 

@@ -1,6 +1,6 @@
 """An iteration of the outer loop: the shipped configuration, 8 candidates of 200,000 static and 20,000 dynamic steps by successive halving.
 
-From the first prompt to the model that was tuned and is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
+It lasts from the first prompt until the tuned model is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
 outer_iteration_s is 600, on model_server_mib, the peak of the server before and after the update, 1024.
 """
 
@@ -17,7 +17,7 @@ from serl.researcher.outer.loop import OuterLoop
 
 
 def figures() -> dict[str, float]:
-    """Seconds, MiB, and how many candidates came to a score."""
+    """Seconds, MiB, and the number of scored candidates."""
     config = load_config(Path("default")).model_copy(update={"iterations": 1})
     with tempfile.TemporaryDirectory() as name:
         folder, peaks = Path(name), list[float]()
@@ -30,7 +30,7 @@ def figures() -> dict[str, float]:
 
             def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
                 times.append(time.perf_counter())
-                peaks.append(peak_mib(served.pid))  # before the tuned model takes its place
+                peaks.append(peak_mib(served.pid))  # before the tuned model replaces it
                 found = evaluator(candidates, place)
                 times.append(time.perf_counter())
                 return found

@@ -183,7 +183,11 @@ COMMUNICATE = "import numpy\nimport torch\ndef communicate(observations):\n    x
         ("torch.from_numpy(numpy.tanh(x[:, :2].numpy()))", Reason.NOT_EXPORTABLE, "cannot be followed"),
         ("torch.tanh(x[:, :2]) if x.sum() > 0 else torch.tanh(x[:, 2:4])", Reason.NOT_EXPORTABLE, "conditions"),
         ("torch.erf(x[:, :2])", Reason.NOT_EXPORTABLE, "'erf'"),
-        ("torch.tanh(x[:, :2]) * (0.5 if isinstance(x, torch.Tensor) else 1.0)", Reason.NOT_EXPORTABLE, "read off"),
+        (
+            "torch.tanh(x[:, :2]) * (0.5 if isinstance(x, torch.Tensor) else 1.0)",
+            Reason.NOT_EXPORTABLE,
+            "traced operations",
+        ),
     ],
 )
 def test_messages_are_dry_run(body: str, reason: Reason, words: str) -> None:
@@ -241,8 +245,8 @@ def test_reports_are_counted() -> None:
     for report in (bad, bad, validate(Kind.REWARD, example(Kind.REWARD, "spec"), "spec")):
         tally.add(report)
     assert tally.rows() == [
-        {"form": "spec", "kind": "reward", "stage": "static check", "reason": "spec", "count": 2},
         {"form": "spec", "kind": "reward", "stage": "dry run", "reason": "ok", "count": 1},
+        {"form": "spec", "kind": "reward", "stage": "static check", "reason": "spec", "count": 2},
     ]
 
 
