@@ -1,5 +1,5 @@
 """The inner loop: seconds of one candidate at the full budget (200,000 static and 20,000 dynamic steps, a score of 24 orders), from the examples
-as specifications and as code (in the sandbox), one at a time, on a generated day. `scoring_set` is what a process needs once before its first score."""
+as specifications and as code (in the sandbox), one at a time, on a generated day. `inner_course_s` is the time to make the scoring set, once per process."""
 
 import tempfile
 import time

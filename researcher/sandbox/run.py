@@ -204,6 +204,8 @@ def _read_output(job_process: _RunningJob, started: Any, folder: Path, limits: L
                     continue
                 read = os.read(output, 65536)
                 if not read:
+                    if job_process.started_s is None and os.read(started.fileno(), 1):  # both ends came at once
+                        job_process.started_s = time.monotonic()
                     return
                 if len(job_process.output) <= limits.output_bytes:
                     job_process.output += read

@@ -1,6 +1,7 @@
 """The sandbox from its caller's view."""
 
 import struct
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
+from serl.researcher.sandbox import run as sandbox_run
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
@@ -135,6 +137,16 @@ def test_an_interruption_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPa
     began = time.monotonic()
     while processes_of(folder):
         assert time.monotonic() - began < 10, "the job still runs"
+
+
+def test_a_job_that_ended_before_its_output_was_read_has_started(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process, sandbox_run._pipe() as (started, write):
+        process.wait()
+        write.write(b"1")
+        write.close()
+        job = sandbox_run._RunningJob(process, 0, -1, bytearray(), time.monotonic())
+        sandbox_run._read_output(job, started, tmp_path, Limits())
+    assert job.started_s is not None
 
 
 @pytest.mark.usefixtures("sandboxed")
