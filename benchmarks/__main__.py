@@ -10,7 +10,7 @@ from typing import Any
 
 NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
 APART = ("library", "llm")
-"""Not part of `all`: they need packages (bourse) or models to be fetched first."""
+"""Benchmarks that need packages (bourse) or fetched models; `all` skips them."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _page(results: dict[str, dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Runs the benchmarks asked for."""
+    """Run the requested benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=[*NAMES, *APART, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.ablation --market DAY [--seeds 3]`: what training in two markets is worth.
+"""`python -m benchmarks.ablation --market DAY [--seeds 3]`: the effect of training in two markets.
 
 The rules of hybrid training (static market alone, dynamic alone, half and half, adaptive) with equal steps, each from several seeds;
-every policy works the same validation orders in the static, the replay and the dynamic market. Means over seeds with 95 % intervals (Student's
-t); where those of two rules overlap no difference is shown.
+every policy executes the same validation orders in the static, the replay and the dynamic market. Means over seeds with 95 % intervals (Student's
+t); where those of two rules overlap, there is no evidence of a difference.
 """
 
 import argparse
@@ -25,7 +25,7 @@ CONFIG = Path(__file__).parents[1] / "configs" / "training" / "hybrid.yaml"
 
 
 def config_of(base: TrainingConfig, rule: str, seed: int) -> TrainingConfig:
-    """The same settings but for rule and seed."""
+    """The base settings with this rule and seed."""
     changes = {"rule": rule}
     return base.model_copy(
         update={"hybrid": base.hybrid.model_copy(update=changes), "ppo": base.ppo.model_copy(update={"seed": seed})}
@@ -44,7 +44,7 @@ def scenarios(base: TrainingConfig) -> dict[str, Scenario]:
 
 
 def scores(base: TrainingConfig, rule: str, seed: int, markets: dict[str, Scenario], episodes: int) -> Any:
-    """(markets, SHOWN) of one trained policy; TWAP's where the rule is 'TWAP'."""
+    """(markets, SHOWN) estimates of one trained policy, or of TWAP for the rule 'TWAP'."""
     contenders = []
     if rule != "TWAP":
         config = config_of(base, rule, seed)
@@ -73,7 +73,7 @@ def table(results: dict[str, Any], markets: list[str]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The command line parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
     parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--market", action="append", required=True, help="day with a book; may be repeated")
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Trains, evaluates, prints."""
+    """Train, evaluate, print the table."""
     arguments = parser().parse_args()
     base = load_config(arguments.config)
     base = base.model_copy(update={"market": with_changes(base.market, {"data": arguments.market})})

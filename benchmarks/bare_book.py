@@ -1,4 +1,4 @@
-"""A bare array book: what matching costs without everything that makes an exchange of it. A yardstick, not a market."""
+"""A bare array book as a baseline: matching only, without ids, events, accounts or checks."""
 
 import time
 from typing import Any
@@ -18,7 +18,7 @@ def _play(
     kinds: Any, sides: Any, prices: Any, qtys: Any, targets: Any, markets: Any, first: Any, last: Any, following: Any,
     previous: Any, open_lots: Any, price_of: Any, side_of: Any,
 ) -> int:  # fmt: skip
-    """Orders are their row numbers; queues are linked lists by price; the best price is searched tick by tick."""
+    """Order ids are row numbers, queues are linked lists by price, and the best price is found tick by tick."""
     best_bid, best_ask, fills = 0, PRICES - 1, 0
     for row in range(kinds.size):
         if kinds[row] == CANCEL or kinds[row] != NEW:
@@ -75,7 +75,7 @@ def _play(
 
 
 def run_bare(stream: Rows) -> float:
-    """Seconds for the stream; targets outside of it (the book built before) are passed over."""
+    """Seconds for the stream. Targets outside of the stream (in the initial book) are skipped."""
     count = len(stream)
     first_id = int(stream["command_id"][0])
     targets = np.where(stream["order_id"] >= first_id, stream["order_id"] - first_id, -1)

@@ -1,4 +1,4 @@
-"""Compiled load: a client loop that keeps a window of orders in flight and counts what was acknowledged."""
+"""A compiled load generator: keeps a window of orders in flight and counts acknowledgements."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def login(endpoint: str, name: str, rows: bool = False) -> tuple["zmq.Socket[byt
 
 
 def answer(socket: "zmq.Socket[bytes]") -> list[Any]:
-    """The next message that is about orders; a session that was idle has heartbeats before it."""
+    """The next message other than a heartbeat."""
     while True:
         message: list[Any] = msgpack.unpackb(socket.recv())
         if message[0] != Kind.HEARTBEAT:
@@ -38,7 +38,7 @@ def answer(socket: "zmq.Socket[bytes]") -> list[Any]:
 
 @njit(cache=True)
 def write_new(buffer: Any, command_id: int, symbol: int) -> int:
-    """A NEW of one lot, buying and selling in turn at one price, so that every second order trades; its size."""
+    """Write a NEW of one lot, alternately buy and sell at one price, so every second order trades. Returns its size."""
     buffer[0] = 0x99
     buffer[1] = 1
     at = write_int(buffer, 2, command_id)
@@ -53,7 +53,7 @@ def write_new(buffer: Any, command_id: int, symbol: int) -> int:
 
 @njit(cache=True)
 def count_accepted(buffer: Any, size: int) -> int:
-    """ACCEPTED events in a REPORTS message."""
+    """Number of ACCEPTED events in a REPORTS message."""
     if size < 4 or buffer[0] != 0x93 or buffer[1] != 80:
         return 0
     _, at = read_int(buffer, 2, size)
@@ -73,7 +73,7 @@ def count_accepted(buffer: Any, size: int) -> int:
 
 @njit(cache=True)
 def window_load(socket: int, out: Any, buffer: Any, first_id: int, symbol: int, count: int, window: int) -> int:
-    """Sends `count` orders with up to `window` unacknowledged; the messages that came back."""
+    """Send `count` orders with up to `window` unacknowledged. Returns the number of messages received."""
     sent = acknowledged = messages = 0
     while acknowledged < count:
         while sent < count and sent - acknowledged < window:
@@ -88,7 +88,7 @@ def window_load(socket: int, out: Any, buffer: Any, first_id: int, symbol: int, 
 
 @njit(cache=True)
 def window_echo(socket: int, out: Any, buffer: Any, count: int, window: int) -> None:
-    """The same against an echo: what the sockets alone can do."""
+    """The same load against an echo server: the limit of the sockets alone."""
     sent = answered = 0
     while answered < count:
         while sent < count and sent - answered < window:
@@ -101,7 +101,7 @@ def window_echo(socket: int, out: Any, buffer: Any, count: int, window: int) -> 
 
 @njit(cache=True)
 def echo(socket: int, identity: Any, message: Any, count: int) -> None:
-    """A ROUTER that sends everything back, `count` times."""
+    """A ROUTER that echoes `count` messages."""
     for _ in range(count):
         identity_size = zmq_recv(socket, identity.ctypes.data, identity.size, 0)
         message_size = zmq_recv(socket, message.ctypes.data, message.size, 0)

@@ -42,7 +42,7 @@ def random_bars(seed: int = 0) -> BarDays:
 
 
 def steps_per_s(market: ExecutionMarket, sampler: RandomOrders, steps: int) -> float:
-    """Median of the rounds, each of so many steps, after one that compiles and takes every order past its end."""
+    """Median over rounds of `steps` steps, after a warm-up round that compiles and ends every order once."""
     env = ExecutionVectorEnv(market, sampler, actions="hybrid")
     env.reset(seed=1)
     actions = np.random.default_rng(1).random((market.count, 3)) * [0.1, 0.2, 1.0]
@@ -56,7 +56,7 @@ def steps_per_s(market: ExecutionMarket, sampler: RandomOrders, steps: int) -> f
 
 
 def bare_numpy_steps_per_s(bars: BarDays, steps: int) -> float:
-    """Market children filled at the middle of each bar's range, nothing seen and nothing scored."""
+    """Child market orders filled at the middle of each bar's range, without observations or rewards."""
     random = np.random.default_rng(2)
     remaining, notional = np.full(STATIC, 1e6), np.zeros(STATIC)
     day, bar = random.integers(DAYS, size=STATIC), random.integers(BARS, size=STATIC)

@@ -38,7 +38,7 @@ STOCK_ORDERS = 1 << 40
 
 @compiled
 def _repeat(base: Any, start: int, stop: int, stocks: int, named: Any, out: Any) -> int:
-    """Each message of base[start:stop] for each stock, with its own locate, name and references; the bytes written."""
+    """Repeat each message of base[start:stop] for each stock, with its own locate, name and references. Returns the bytes written."""
     to = 0
     while start < stop:
         size = 2 + read_int(base, start, 2)
@@ -60,7 +60,7 @@ def _repeat(base: Any, start: int, stop: int, stocks: int, named: Any, out: Any)
 
 
 def write_many(path: Path, messages: int) -> int:
-    """Writes an ITCH file of about that many messages; how many there are."""
+    """Write an ITCH file of about `messages` messages. Returns the exact number."""
     day = generate_day(1, commands_per_s=RATE)
     write_itch(day, path)
     base = np.fromfile(path, np.uint8)
@@ -80,14 +80,14 @@ def write_many(path: Path, messages: int) -> int:
 
 
 def import_alone(path: Path, output: Path) -> dict[str, Any]:
-    """Imports in another process: seconds (wall and processor), commands, greatest memory in MiB beyond that before."""
+    """Import in another process: seconds (wall and CPU), commands, and peak memory in MiB before and after."""
     code = f"from benchmarks.history import import_here; import_here({str(path)!r}, {str(output)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
 def import_here(path: str, output: str) -> None:
-    """What `import_alone` runs: everything compiled, then the import; prints the figures as JSON."""
+    """The code of `import_alone`: compile everything, import, print the figures as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / "small.itch"
         write_itch(generate_day(2, end_ns=34_260 * 10**9), small)

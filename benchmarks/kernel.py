@@ -20,10 +20,10 @@ MESSAGES, ROUNDS, BATCH, SEED = 1_000_000, 5, 256, 1
 RESTING = (1_000, 10_000, 100_000, 1_000_000)
 
 
-def _market(build: Rows, room: int) -> Market:
+def _market(build: Rows, capacity: int) -> Market:
     market = Market(1)
     market.submit(build)
-    while len(market.state.orders) < room:
+    while len(market.state.orders) < capacity:
         market.state = market.grown(market.state)
     return market
 
@@ -41,7 +41,7 @@ def _time_batches(market: Market, stream: Rows, batch: int) -> float:
 
 
 def _by_kind(resting: int) -> dict[str, float]:
-    """ns a message of each kind: the stream in runs of equal kind, each timed on its own."""
+    """ns per message by kind, from a stream sorted into runs of equal kind that are timed separately."""
     build, stream = make(200_000, resting, SEED, sort_runs=500)
     market = _market(build, resting + 400_000)
     kinds = classify(stream)
@@ -67,7 +67,7 @@ def _bytes_per_order() -> float:
 
 
 def run() -> dict[str, Any]:
-    """All figures; the two books in turn, medians over the rounds."""
+    """All figures. The two books alternate; medians over the rounds."""
     build, stream = make(MESSAGES, 1_000, SEED)
     run_bare(stream[:1000])
     ours, bare = [], []

@@ -35,13 +35,13 @@ MODULE_TOKENS, UPDATES, ANSWERS = 180, 3, 4
 
 def _tokens_per_s(served: ServedModel, schema: dict[str, Any] | None) -> float:
     client = Client(served.endpoint)
-    begun = time.perf_counter()
+    began = time.perf_counter()
     answers = client.complete(ASK, schema=schema, n=ANSWERS, max_tokens=120)
-    return answers.completion_tokens / (time.perf_counter() - begun)
+    return answers.completion_tokens / (time.perf_counter() - began)
 
 
 def peak_mib(pid: int) -> float:
-    """The most memory that a running process has held."""
+    """Peak memory of a running process."""
     status = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) / 1024
 
@@ -51,10 +51,10 @@ def _update_s(config: TuningConfig) -> tuple[float, Tuner]:
     tuner, prompt = Tuner(base, config), base.prompt_ids(ASK)
     module = base.text_ids("inventory and impact, " * MODULE_TOKENS)[:MODULE_TOKENS]
     tuner.update([Experience(prompt, module, 1.0)])
-    begun = time.perf_counter()
+    began = time.perf_counter()
     for index in range(UPDATES):
         tuner.update([Experience(prompt, module, float(index % 2))])
-    return (time.perf_counter() - begun) / UPDATES, tuner
+    return (time.perf_counter() - began) / UPDATES, tuner
 
 
 def run() -> dict[str, Any]:
@@ -66,17 +66,17 @@ def run() -> dict[str, Any]:
     straight_s, _ = _update_s(TuningConfig(estimator="straight_through", **free))
     with TemporaryDirectory() as folder:
         export_gguf(tuner, find("tiny"), Path(folder))  # reads the base's layout, once in a process
-        begun = time.perf_counter()
+        began = time.perf_counter()
         tuned = export_gguf(tuner, find("tiny"), Path(folder))
-        export_s = time.perf_counter() - begun
-        begun = time.perf_counter()
+        export_s = time.perf_counter() - began
+        began = time.perf_counter()
         with served_model("tiny") as served:
-            start_s = time.perf_counter() - begun
+            start_s = time.perf_counter() - began
             free_rate, schema_rate = _tokens_per_s(served, None), _tokens_per_s(served, SCHEMA)
             memory = peak_mib(served.pid)
-            begun = time.perf_counter()
+            began = time.perf_counter()
             served.restart(tuned.lora, tuned.model)
-            restart_s = time.perf_counter() - begun
+            restart_s = time.perf_counter() - began
             return {
                 "start_s": start_s,
                 "restart_with_adapter_s": restart_s,

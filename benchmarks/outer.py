@@ -1,6 +1,6 @@
 """An iteration of the outer loop: the shipped configuration, 8 candidates of 200,000 static and 20,000 dynamic steps by successive halving.
 
-From the first prompt to the model that was tuned and is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
+It lasts from the first prompt until the tuned model is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
 outer_iteration_s is 600, on model_server_mib, the peak of the server before and after the update, 1024.
 """
 
@@ -17,20 +17,20 @@ from serl.researcher.outer.loop import OuterLoop
 
 
 def figures() -> dict[str, float]:
-    """Seconds, MiB, and how many candidates came to a score."""
+    """Seconds, MiB, and the number of scored candidates."""
     config = load_config(Path("default")).model_copy(update={"iterations": 1})
     with tempfile.TemporaryDirectory() as name:
         folder, peaks = Path(name), list[float]()
         database = run.begin(folder, config, "benchmark", resume=False)
-        evaluator = run.evaluator_of(config, folder)
-        begun = time.perf_counter()
-        with run.proposing(config, folder, database) as (proposer, served):
+        evaluator = run.make_evaluator(config, folder)
+        began = time.perf_counter()
+        with run.open_proposer(config, folder, database) as (proposer, served):
             assert served is not None
             first, times = served.pid, list[float]()
 
             def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
                 times.append(time.perf_counter())
-                peaks.append(peak_mib(served.pid))  # before the tuned model takes its place
+                peaks.append(peak_mib(served.pid))  # before the tuned model replaces it
                 found = evaluator(candidates, place)
                 times.append(time.perf_counter())
                 return found
@@ -42,6 +42,6 @@ def figures() -> dict[str, float]:
         scored = database.one("SELECT count(*) FROM candidates WHERE score IS NOT NULL")
         database.close()
     return {
-        "outer_iteration_s": ended - begun, "outer_proposals_s": times[0] - begun, "outer_evaluation_s": times[1] - times[0],
+        "outer_iteration_s": ended - began, "outer_proposals_s": times[0] - began, "outer_evaluation_s": times[1] - times[0],
         "outer_update_s": ended - times[1], "outer_scored_candidates": scored, "model_server_mib": max(peaks),
     }  # fmt: skip

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.parity [--seeds 5]`: our PPO and Stable-Baselines3's learn the same in the same environment.
+"""`python -m benchmarks.parity [--seeds 5]`: our PPO and Stable-Baselines3's learn equally well in the same environment.
 
-Both with plain Gaussian actions, the same network, settings and one learning rate, in the toy execution environment; a line a checkpoint
-of the learning curve: mean return over seeds and its 95 % interval (Student's t). Exit status 1 unless the intervals of the difference hold 0 in
+Both with plain Gaussian actions, the same network, settings and one learning rate, in the toy execution environment; a line per checkpoint
+of the learning curve: mean return over seeds and its 95 % interval (Student's t). Exit status 1 unless the intervals of the difference contain 0 in
 all but one of the checkpoints (with 95 % intervals one in twenty misses by chance).
 """
 
@@ -25,7 +25,7 @@ STUDENT = {1: 12.706, 2: 4.303, 4: 2.776, 8: 2.306, 18: 2.101}
 
 
 def config_of(seed: int) -> PPOConfig:
-    """The same rate for actor and critic, as Stable-Baselines3 has one only."""
+    """Equal learning rates for actor and critic, because Stable-Baselines3 has only one."""
     return PPOConfig(
         rollout_steps=ROLLOUT_STEPS, minibatch=256, seed=seed, threads=1,
         actor_learning_rate=1e-3, critic_learning_rate=1e-3,
@@ -54,7 +54,7 @@ def difference(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
 
 
 def main() -> None:
-    """Prints the curves and compares them."""
+    """Print the curves and compare them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.parity", description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, choices=(2, 5, 10))
     parser.add_argument("--updates", type=int, default=80)
@@ -69,7 +69,7 @@ def main() -> None:
             f"{(place + 1) * steps:>8,} steps  ours {means[0]}  sb3 {means[1]}  gap {gap[place]:7.4f} ± {half[place]:.4f}"
         )
     missed = int((np.abs(gap) > half).sum())
-    print(f"{missed} of 8 intervals of the difference do not hold 0")
+    print(f"{missed} of 8 intervals of the difference do not contain 0")
     sys.exit(missed > 1)
 
 

@@ -1,11 +1,11 @@
-"""Which part of the researcher does what? Ways to propose, with equal budgets and seeds, by best-so-far PA.
+"""Ablations of the researcher: proposal methods with equal budgets and seeds, compared by best PA so far.
 
     python -m benchmarks.proof --iterations 5 --candidates 8 --seeds 3 --output runs/proof
 
 Full DEK; without its low level; without its high level; neither; Eureka-style best of n with reflection; random specifications; the hand-written default.
-The default is one module: it is trained as often as the others' candidates, each time with another seed, so that its best of n is luck alone.
-A long run: (ways x seeds x iterations x candidates) trainings. It goes on where it was when it is started again. The test part is touched at the end,
-by the candidate that was best on validation, once for each run.
+The default is trained as often as the others' candidates, each time with another seed, so its best of n is selection from noise.
+A long run: (ways x seeds x iterations x candidates) trainings. Started again, it resumes. At the end, the candidate that is best on
+validation is scored on the test part, once per run.
 """
 
 import argparse
@@ -31,13 +31,13 @@ WAYS: dict[str, dict[str, Any]] = {
     "default": {"proposer": "default"},
 }
 SEED_STEP = 1000
-"""Between two training seeds of the default."""
+"""Distance between training seeds of the default."""
 
 Tester = Callable[[Database, OuterConfig], None]
 
 
 def settings(base: OuterConfig, way: str, seed: int) -> OuterConfig:
-    """Of a run: nothing ends it early, so that all have the same budget. The seed is that of training and proposals alike."""
+    """Settings of a run without early ends, so all runs have the same budget. Training and proposals share the seed."""
     values = base.model_dump(mode="json") | WAYS[way] | {"name": f"{way}-{seed}", "seed": seed}
     values["budget"] |= {"seed": seed}
     values["convergence"] |= {"iterations_min": base.iterations + 1}
@@ -45,10 +45,10 @@ def settings(base: OuterConfig, way: str, seed: int) -> OuterConfig:
     return parse_config(values, way)
 
 
-def one(
+def run_way(
     base: OuterConfig, way: str, seed: int, folder: Path, evaluator: Evaluator | None, tester: Tester | None
 ) -> dict[str, Any]:
-    """A run to its end, or what is left of it, and its figures; without a tester it is not tested."""
+    """Run or resume one run to its end and return its figures. Without a tester, the test part is not scored."""
     config = settings(base, way, seed)
     resume = (folder / run.DATABASE).exists()
     database = run.begin(folder, config, "python -m benchmarks.proof", resume=resume)
@@ -64,13 +64,13 @@ def one(
 def retrained(
     base: OuterConfig, seed: int, folder: Path, evaluator: Evaluator | None, tester: Tester
 ) -> dict[str, Any]:
-    """The default with a training seed for each candidate that other ways have: what `one` says of a run, as far as `row_of` asks."""
+    """Train the default with as many seeds as other ways have candidates. Returns the figures of `run_way` that `row_of` needs."""
     single = base.model_copy(update={"iterations": 1, "candidates": 1})
     seeds = [seed + SEED_STEP * place for place in range(base.iterations * base.candidates)]
-    found = [one(single, "default", each, folder / str(each), evaluator, None) for each in seeds]
+    found = [run_way(single, "default", each, folder / str(each), evaluator, None) for each in seeds]
     scores = [each["best"]["score"]["pa_bps"] if each["best"] else -np.inf for each in found]
     best = int(np.argmax(scores))
-    test = one(single, "default", seeds[best], folder / str(seeds[best]), evaluator, tester)["test"]
+    test = run_way(single, "default", seeds[best], folder / str(seeds[best]), evaluator, tester)["test"]
     seconds = sum(row["seconds"] for each in found for row in each["iterations"]) / base.iterations
     ends = range(base.candidates, len(scores) + 1, base.candidates)
     iterations = [{"best_so_far_bps": max(scores[:end]), "seconds": seconds} for end in ends]
@@ -84,7 +84,7 @@ def retrained(
 
 
 def scored(database: Database) -> list[float]:
-    """PA on validation of every candidate of a run that has one, in bps."""
+    """PA on validation of all scored candidates of a run, in bps."""
     return [
         row["pa_bps"]
         for row in database.rows("SELECT pa_bps FROM candidates WHERE stage = 'done' ORDER BY iteration, slot")
@@ -92,7 +92,7 @@ def scored(database: Database) -> list[float]:
 
 
 def proof(base: OuterConfig, ways: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = report.score_test) -> list[dict[str, Any]]:  # fmt: skip
-    """A row for each way: means over seeds, with 95 % intervals of the mean over seeds. A seed is done in all ways before the next."""
+    """A row per way: means over seeds with 95 % intervals. All ways finish a seed before the next begins."""
     found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
     for seed in range(seeds):
         for way in ways:
@@ -100,13 +100,13 @@ def proof(base: OuterConfig, ways: Sequence[str], seeds: int, folder: Path, eval
             found[way].append(
                 retrained(base, seed, place, evaluator, tester)
                 if way == "default"
-                else one(base, way, seed, place, evaluator, tester)
+                else run_way(base, way, seed, place, evaluator, tester)
             )
     return [row_of(way, each) for way, each in found.items()]
 
 
 def row_of(way: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of the summaries of a way's runs."""
+    """A row of the table from the figures of a way's runs."""
     best = [one["best"]["score"]["pa_bps"] for one in found if one["best"]]
     test = [one["test"]["score"]["pa_bps"] for one in found if one["test"]]
     return {
@@ -128,7 +128,7 @@ def _columns(found: Sequence[dict[str, Any]]) -> list[list[float]]:
 
 
 def interval(values: Sequence[float]) -> list[float] | None:
-    """Mean, and the 95 % bootstrap interval of it (10,000 draws); None of nothing."""
+    """Mean and its 95 % bootstrap interval (10,000 draws); None without values."""
     if not values:
         return None
     draws = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)
@@ -136,12 +136,12 @@ def interval(values: Sequence[float]) -> list[float] | None:
 
 
 def spread(values: Sequence[float]) -> list[float] | None:
-    """Mean and standard deviation; None of fewer than two."""
+    """Mean and standard deviation; None for fewer than two values."""
     return [float(np.mean(values)), float(np.std(values, ddof=1))] if len(values) > 1 else None
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """As a table; one candidate: mean and standard deviation of PA on validation over all of a way."""
+    """The rows as a table. `one candidate`: mean and standard deviation of PA on validation over all candidates of a way."""
     lines = [
         f"{'way':8} seeds  {'best on validation, bps':22} {'its test, bps':22} {'by seed':19} {'one candidate':14} valid: untuned, last  hours"
     ]
@@ -164,7 +164,7 @@ def _share(found: list[float] | None) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
+    """The command line parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--config", type=Path, default=Path("default"))
     parser.add_argument("--market", type=Path, nargs="*", default=[], help="a file of bars, or days with a book")
@@ -177,7 +177,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Runs what is asked for."""
+    """Run the comparison and print its table."""
     arguments = parser().parse_args()
     base = load_config(arguments.config, arguments.market)
     base = base.model_copy(update={"iterations": arguments.iterations, "candidates": arguments.candidates})

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reaction DAY`: what a latency of its own takes from a calibrated population.
+"""`python -m benchmarks.reaction DAY`: the effect of latency on the fit of a calibrated population.
 
 The population is simulated with each latency and scored on the day's hours as `serl calibrate` scores (mean L1 over 21 scores; 0 is the same).
 Mean over seeds 1, 2, ... with its 95 % interval (Student's t).
@@ -18,13 +18,13 @@ DEPTH = 5
 
 
 def late(population: PopulationConfig, latency_us: float) -> PopulationConfig:
-    """The same population, all of whose traders have this latency."""
+    """The population with this latency for all traders."""
     groups = [group.model_copy(update={"latency_us": latency_us}) for group in population.groups]
     return population.model_copy(update={"groups": groups})
 
 
 def window_of(path: Path, hours: str) -> Window:
-    """The hours, as 10:00-13:00, of a day."""
+    """A window of a day, from hours like 10:00-13:00."""
     start_ns, end_ns = map(time_of_day_ns, hours.split("-"))
     return Window(tape_of(load_day(path), DEPTH).window(start_ns, end_ns), start_ns, end_ns)
 
@@ -37,7 +37,7 @@ def line(latency_us: float, scored: Scored) -> str:
 
 
 def main() -> None:
-    """Prints the table, a row when it is there."""
+    """Print the table row by row."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reaction", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("day", type=Path)
     parser.add_argument("--population", default="amzn")

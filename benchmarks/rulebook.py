@@ -20,7 +20,7 @@ OPERATOR, TRADER = 9, 8
 
 
 def _collected() -> tuple[Market, Rows]:
-    """A market in PRE_OPEN and the orders that are sent into it."""
+    """A market in PRE_OPEN, and the orders to send into it."""
     market = Market(1)
     market.grant_operator(OPERATOR)
     market.submit(command(CommandKind.PHASE, flags=Phase.PRE_OPEN, participant=OPERATOR, command_id=1))
@@ -46,7 +46,7 @@ def _auction() -> tuple[float, float, int]:
 
 
 def _stream(watched: bool) -> float:
-    """ns a message of the plain stream."""
+    """ns per message of the stream."""
     build, stream = make(MESSAGES, 1_000, SEED)
     market = Market(1)
     market.submit(build)
@@ -68,7 +68,7 @@ def _stream(watched: bool) -> float:
 
 
 def _icebergs() -> float:
-    """ns a fill of icebergs that are swept."""
+    """ns per fill when one order sweeps icebergs."""
     market = Market(1)
     rows = [
         order(2 * number + 1, Terms(display_lots=10), side=Side.SELL, qty_lots=100, price_ticks=1_000 + number % 50, participant=TRADER)

@@ -12,7 +12,7 @@ from serl.agents.learning.ppo_config import PPOConfig
 
 
 class Adapter(VecEnv):  # type: ignore[misc]
-    """The VectorEnv as Stable-Baselines3 wants it; collects the returns of finished episodes."""
+    """Adapter of a VectorEnv to Stable-Baselines3's VecEnv; collects the returns of finished episodes."""
 
     def __init__(self, env: VectorEnv, seed: int) -> None:
         self.env, self._seed = env, seed
@@ -26,11 +26,11 @@ class Adapter(VecEnv):  # type: ignore[misc]
         return observations
 
     def step_async(self, actions: Any) -> None:
-        """Keeps the actions."""
+        """Store the actions."""
         self._actions = actions
 
     def step_wait(self) -> Any:
-        """One step of all."""
+        """Step all environments."""
         observations, rewards, ended, truncated, info = self.env.step(self._actions)
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         for place in np.flatnonzero(truncated):
@@ -43,27 +43,27 @@ class Adapter(VecEnv):  # type: ignore[misc]
         return observations, rewards.astype(np.float32), done, infos
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Of the environment, once a place."""
+        """An attribute of the environment, repeated per index."""
         return [getattr(self.env, attr_name, None)] * self.num_envs
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Of the environment."""
+        """Set an attribute of the environment."""
         setattr(self.env, attr_name, value)
 
     def env_method(self, method_name: str, *arguments: Any, indices: Any = None, **named: Any) -> list[Any]:
-        """Called once."""
+        """Call a method of the environment once."""
         return [getattr(self.env, method_name)(*arguments, **named)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Never."""
+        """No environment is wrapped."""
         return [False] * self.num_envs
 
 
 def learner(env: VectorEnv, config: PPOConfig, hidden: tuple[int, ...]) -> PPO:
-    """Their PPO with a plain Gaussian, tanh networks of these sizes and one learning rate, the actor's."""
+    """Stable-Baselines3's PPO with a plain Gaussian, tanh networks of these sizes and one learning rate, the actor's."""
     torch.set_num_threads(config.threads)
     return PPO(
         "MlpPolicy", Adapter(env, config.seed), learning_rate=config.actor_learning_rate, n_steps=config.rollout_steps,

@@ -124,15 +124,15 @@ def _echo_rate(endpoint: str) -> float:
 
 
 def _paced(exchange: Callable[[int], None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Round trips in us at a fixed rate, each from when it was due: a late one makes the next ones late, and that counts."""
+    """Round trips in us at a fixed rate, each measured from its scheduled time, so delays of earlier ones count (no coordinated omission)."""
     latencies = np.zeros(LATENCY_COUNT)
     start = time.perf_counter() + 0.01
     for index in range(LATENCY_COUNT):
-        due = start + index / LATENCY_RATE
-        while time.perf_counter() < due:
+        scheduled = start + index / LATENCY_RATE
+        while time.perf_counter() < scheduled:
             pass
         exchange(index)
-        latencies[index] = time.perf_counter() - due
+        latencies[index] = time.perf_counter() - scheduled
     return latencies[LATENCY_COUNT // 10 :] * 1e6
 
 
@@ -161,7 +161,7 @@ def _latency(endpoint: str, ping_endpoint: str) -> dict[str, float]:
 
     def ordered(index: int) -> None:
         nonlocal next_id
-        order.send(msgpack.packb([1, next_id, 3, 0, 1, 9_000, 2, 0, 0]))  # IOC: rests nowhere, answered at once
+        order.send(msgpack.packb([1, next_id, 3, 0, 1, 9_000, 2, 0, 0]))  # IOC: never rests, answered at once
         next_id += 1
         client.answer(order)
 

@@ -12,7 +12,7 @@ GTC, IOC = int(TimeInForce.GTC), int(TimeInForce.IOC)
 MARKET = int(CommandFlag.MARKET)
 KINDS = ("add", "cancel", "marketable", "replace")
 SPREAD_TICKS = 200
-"""Adds lie up to this far from the moving mid."""
+"""Largest distance of adds from the moving mid."""
 
 
 @njit(cache=True)
@@ -28,7 +28,7 @@ def _fill(
     live_count: int,
     first_id: int,
 ) -> int:
-    """Chooses targets among orders sent before (some are filled by then: those cancels are refused, as in life)."""
+    """Fill in the rows. Cancels target earlier orders; some are filled by then, so those cancels are rejected, as in real markets."""
     mid = 100_000
     for index in range(rows.size):
         row = rows[index]
@@ -64,7 +64,7 @@ def _fill(
 def make(count: int, resting: int, seed: int, sort_runs: int = 0) -> tuple[Rows, Rows]:
     """(rows that build a book of `resting` orders, the stream of `count` messages), for participant 0 and symbol 0.
 
-    With sort_runs every so many messages come sorted by kind, so that each kind can be timed on its own.
+    With `sort_runs`, runs of this many messages are sorted by kind, so each kind can be timed separately.
     """
     rng = np.random.default_rng(seed)
     live = np.zeros(count + resting + 1, np.int64)

@@ -1,7 +1,7 @@
 """A toy execution environment in numpy alone: N inventories are sold over some steps at quadratic cost.
 
-Reward of selling q (share of the order): q s - cost q^2, s a signal in [-1, 1] that is seen and drawn anew each step; what is
-left at the end is sold in the last step. Without the signal the best schedule is q = 1 / steps.
+Reward of selling q (share of the order): q s - cost q^2, s a signal in [-1, 1] that is observed and redrawn each step. The rest is
+sold in the last step. Without the signal the best schedule is q = 1 / steps.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ class ToyExecution(VectorEnv):  # type: ignore[misc]
         return seen.astype(np.float32)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Sells; an episode ends after the given number of steps."""
+        """Sell; an episode ends after `steps` steps."""
         sold = np.clip(actions[:, 0], 0, 1) * self._inventory
         sold = np.where(self._left == 1, self._inventory, sold)
         rewards = sold * self._signal - self._cost * sold**2

@@ -36,7 +36,7 @@ def crowd_of(traders: int) -> PopulationConfig:
 
 
 def _hour(config: PopulationConfig, seed: int = SEED) -> tuple[float, Simulation]:
-    """(seconds to build the crowd and run an hour, the simulation after it)."""
+    """(seconds to build the population and run an hour, the simulation after it)."""
     began = time.perf_counter()
     simulation = Simulation(config, seed)
     simulation.advance(config.open_ns + HOUR_NS)
@@ -44,7 +44,7 @@ def _hour(config: PopulationConfig, seed: int = SEED) -> tuple[float, Simulation
 
 
 def _advance(simulation: Simulation, tape: Rows, until_ns: int) -> int:
-    """Runs the market up to a time with the same tape over and over; how many wake-ups and commands that was."""
+    """Run the market up to a time, reusing the tape. Returns the number of wake-ups and commands."""
     crowd, market, events = simulation.crowd, simulation.market, np.zeros(4096, EVENT)
     wakes, commands, status = int(crowd.traders.counter[WAKEUPS]), 0, -1
     while status != FINISHED:
@@ -58,7 +58,7 @@ def _advance(simulation: Simulation, tape: Rows, until_ns: int) -> int:
     return commands + int(crowd.traders.counter[WAKEUPS]) - wakes
 
 
-def _ns_an_event(config: PopulationConfig) -> float:
+def _ns_per_event(config: PopulationConfig) -> float:
     """Of wake-ups and commands of the hour after the opening half hour, the median of parts with about 2000 each.
 
     Parts of the same length whatever the crowd: a long one is likelier to be interrupted by other work on the machine.
@@ -82,7 +82,7 @@ def run() -> dict[str, Any]:
     hours = [_hour(config) for _ in range(ROUNDS)]
     hour_s = float(np.median([seconds for seconds, _ in hours]))
     large_s, large = min((_hour(crowd_of(CROWDS[-1])) for _ in range(3)), key=lambda pair: pair[0])
-    rounds = [[_ns_an_event(crowd_of(size)) for size in CROWDS] for _ in range(ROUNDS)]
+    rounds = [[_ns_per_event(crowd_of(size)) for size in CROWDS] for _ in range(ROUNDS)]
     costs = {str(size): float(cost) for size, cost in zip(CROWDS, np.min(rounds, axis=0), strict=True)}
     small = load_population("small")
     list(simulate_many(small, range(4), small.open_ns + MARKETS_NS))

@@ -1,1 +1,1 @@
-"""Everything at once: `serl demo`."""
+"""`serl demo`: all parts of serl in one command."""

@@ -1,4 +1,4 @@
-"""`serl demo`: everything at once, or the shortest chain of it."""
+"""`serl demo`: the full demo, or the quick one."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,47 +16,49 @@ SPEED, POPULATION, SEED = "30", "amzn", 1
 @click.command(epilog="Example: serl demo --day LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
 @click.option(
     "--day", "--days", "day", type=click.Path(path_type=Path),
-    help="A LOBSTER zip or a day file to replay; without it simulated traders make the market (--quick: a generated day).",
+    help="LOBSTER zip or day file to replay  [default: simulated traders; with --quick a generated day]",
 )  # fmt: skip
-@click.option("--quick", is_flag=True, help="Only an exchange, a replayed day and an execution, in seconds.")
+@click.option("--quick", is_flag=True, help="Run only an exchange, a replayed day and an execution, in seconds.")
 @click.option(
-    "--speed", default=None, help=f"Times real time, like 60 [{SPEED}]; with --quick max (lockstep) is the default."
+    "--speed", default=None, help=f"Multiple of real time, like 60  [default: {SPEED}; with --quick max, in lockstep]"
 )
-@click.option("--population", help=f"Who trades: a YAML file, or the name of one that comes with serl [{POPULATION}].")
-@click.option("--seed", type=click.IntRange(0), help=f"Of the traders, or of the generated day [{SEED}].")
-@click.option("--researcher/--no-researcher", default=True, help="A language model designs learning algorithms.")
-@click.option("--dashboard/--no-dashboard", default=True, help="The page to watch.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Of the page.")
+@click.option(
+    "--population", help=f"Population of traders: a YAML file, or the name of a shipped one  [default: {POPULATION}]"
+)
+@click.option("--seed", type=click.IntRange(0), help=f"Seed of the traders, or of the generated day  [default: {SEED}]")
+@click.option("--researcher/--no-researcher", default=True, help="Let a language model design learning algorithms.")
+@click.option("--dashboard/--no-dashboard", default=True, help="Serve the dashboard.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port of the dashboard.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("demo-output"), show_default=True)
 def demo(
     day: Path | None, quick: bool, speed: str | None, population: str | None, seed: int | None, researcher: bool, dashboard: bool, port: int,
     output: Path,
 ) -> None:  # fmt: skip
-    """Starts an exchange, a market in it, a page to watch it, an executor and the researcher; ends with what came out.
+    """Run an exchange, a market, a dashboard, an executor and the researcher; ends with a report.
 
-    Ctrl-C ends all of it at any moment.
+    Ctrl-C stops everything at any time.
     """
     from serl.clients.cli_replay import parse_speed
 
-    _check_use(day, quick, population, seed)
+    _check_options(day, quick, population, seed)
     pace = speed or ("max" if quick else SPEED)
     rate = parse_speed(pace)
     if rate is None and not quick:
-        raise click.UsageError("--speed max is for --quick: what is to be watched needs a number, like 30")
+        raise click.UsageError("--speed max: only with --quick; use a number, like 30")
     if dashboard and not quick:
         from serl.clients.dashboard.server import bind
 
-        bind("127.0.0.1", port).close()  # a port that is taken is told now, not when the exchange has compiled
+        bind("127.0.0.1", port).close()  # fail now if the port is taken, not after the exchange has compiled
     if researcher and not quick:
         from serl.demo.research import require_packages
 
         require_packages()
     output.mkdir(parents=True, exist_ok=True)
     source = _source(day, quick, population or POPULATION, SEED if seed is None else seed, output / "demo.day")
-    if rate is None or quick:  # only --quick goes without a rate
-        from serl.demo import quick as chain
+    if rate is None or quick:  # without --quick there is always a rate
+        from serl.demo import quick as quick_demo
 
-        for line in chain.run(source, pace, output):
+        for line in quick_demo.run(source, pace, output):
             click.echo(line)
         return
     from serl.demo.full import Plan
@@ -65,12 +67,12 @@ def demo(
     show(Plan(source, rate, output, port if dashboard else None, researcher))
 
 
-def _check_use(day: Path | None, quick: bool, population: str | None, seed: int | None) -> None:
-    """Options that would change nothing are refused."""
+def _check_options(day: Path | None, quick: bool, population: str | None, seed: int | None) -> None:
+    """Reject options without effect."""
     if population is not None and (quick or day is not None):
-        raise click.UsageError("--population is of simulated traders: leave --day and --quick out, or --population")
+        raise click.UsageError("--population: only for simulated traders; omit --day and --quick, or omit --population")
     if seed is not None and day is not None:
-        raise click.UsageError("--seed is of simulated traders or a generated day: nothing is drawn with --day")
+        raise click.UsageError("--seed: no effect with --day, where nothing is random; omit it")
 
 
 def _source(day: Path | None, quick: bool, population: str, seed: int, path: Path) -> "Source":
@@ -78,8 +80,8 @@ def _source(day: Path | None, quick: bool, population: str, seed: int, path: Pat
 
     if day is not None:
         click.echo(f"reading {day}")
-        return source.given(day, path)
+        return source.replayed(day, path)
     if quick:
-        click.echo(f"no --day given: a synthetic day is generated (seed {seed}); it is no real market data")
+        click.echo(f"no --day given: generating a synthetic day (seed {seed}); it is not real market data")
         return source.generated(seed, path)
     return source.simulated(population, seed)

@@ -1,6 +1,6 @@
-"""The whole of serl in processes of their own: an exchange, a market in it, a page to watch it, an executor, the researcher.
+"""The full demo, each part in its own process: an exchange, a market, a dashboard, an executor, the researcher.
 
-First a TWAP works a parent order; when the researcher has ended, the policy that it found works as large an order later in the same market.
+First a TWAP executes a parent order. After the researcher has ended, its best policy executes an equally large order later in the same market.
 """
 
 import contextlib
@@ -24,33 +24,33 @@ from serl.exchange.clock import SAME_TIME
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
-LATE = "15:00"
-"""Of the market's day: it waits from then on for a researcher that has not ended."""
+HOLD_FROM = "15:00"
+"""Time of the market's day from which the clock waits for a researcher that has not ended."""
 EXECUTIONS = "twap", "learnt"
 RESEARCH = "model", "researcher"
-"""Children without which the rest of the demo goes on."""
-LOOK_S = 0.25
-LATER = 5
-"""Added to the niceness of the researcher: a market in lockstep is as quick as its slowest turn."""
+"""Child processes whose failure does not end the demo."""
+POLL_S = 0.25
+RESEARCHER_NICENESS = 5
+"""Added niceness of the researcher: a market in lockstep is only as fast as its slowest turn."""
 LEAD_S = 300
-"""Of the market's time before the window of the second order: its policy sees some of the market first."""
+"""Market time before the window of the second order, so that its policy has seen some of the market."""
 Steps = Iterator[str | None]
-"""What to say, or None: a moment has passed."""
+"""Lines to print; None after each polling interval."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is shown. page: port of the dashboard, None without one."""
+    """What the demo runs. dashboard_port: None without a dashboard."""
 
     source: Source
     speed: float
     output: Path
-    page: int | None
+    dashboard_port: int | None
     researcher: bool
 
     @property
     def order(self) -> DemoOrder:
-        """The first one."""
+        """The first parent order."""
         return self.source.order
 
     @property
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def flow(self) -> Path:
-        """Folder in which the hosts and the executions count what each kind of trader sends."""
+        """Folder in which hosts and executors log order flow by kind of trader."""
         return self.output / "flow"
 
 
@@ -74,35 +74,35 @@ class Scene:
     endpoint: str = field(default_factory=lambda: f"tcp://127.0.0.1:{free_port()}")
     children: dict[str, Child] = field(default_factory=dict)
     executions: dict[str, Progress] = field(default_factory=dict)
-    """How far those are that have begun."""
+    """Progress of the executions that have started."""
     executed: list[str] = field(default_factory=list)
-    """Names of the executions that have ended."""
-    unresearched: ProcessFailed | None = None
-    """Why the researcher did not end, if it failed."""
+    """Names of the finished executions."""
+    research_failure: ProcessFailed | None = None
+    """Why the researcher failed, if it did."""
 
     def start(self, name: str, *arguments: str) -> Child:
-        """A child that lives as long as the scene."""
+        """Start a child process that lives as long as the scene."""
         self.children[name] = self.stack.enter_context(child(self.plan.output, name, *arguments))
         return self.children[name]
 
     def run(self) -> Steps:
-        """All of it."""
-        self._forget()
+        """Run the demo."""
+        self._clear_output()
         yield from self._exchange()
         self._execute("twap", "twap", self.plan.order)
-        yield from self._logged_in(2)
+        yield from self._wait_for_sessions(2)
         yield from self._market()
         if self.plan.researcher:
             yield from self._research()
-        yield from self._ended("twap")
+        yield from self._wait_for_end("twap")
         self.executed.append("twap")
         if "researcher" in self.children:
-            yield from self._researched()
-            if self.unresearched is None:
-                yield from self._winner()
+            yield from self._wait_for_researcher()
+            if self.research_failure is None:
+                yield from self._execute_best()
 
-    def _forget(self) -> None:
-        """Removes what an earlier demo left; in a folder of anybody else's nothing is touched."""
+    def _clear_output(self) -> None:
+        """Remove the output of an earlier demo. Folders without one are not touched."""
         if not (self.plan.output / "exchange.log").exists():
             return
         for name in ("researcher", "flow", *EXECUTIONS):
@@ -114,21 +114,27 @@ class Scene:
         journal = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-"))
         exchange = self.start(
             "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
-            *self._clock(),
+            *self._clock_options(),
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
         exchange.wait_for("  journal")
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
-        if plan.page is not None:
-            page = self.start(
-                "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), *self._shown()
+        if plan.dashboard_port is not None:
+            dashboard = self.start(
+                "dashboard",
+                "dashboard",
+                "--connect",
+                self.endpoint,
+                "--port",
+                str(plan.dashboard_port),
+                *self._dashboard_options(),
             )
-            yield from page.wait_for("operator")
+            yield from dashboard.wait_for("operator")
 
-    def _clock(self) -> Iterator[str]:
-        """History is sent on time by a replayer that sets the clock; simulated traders answer what they see, so that the clock waits for them."""
+    def _clock_options(self) -> Iterator[str]:
+        """A replayer sets the clock itself. With simulated traders the clock runs in lockstep and waits for them."""
         plan, source = self.plan, self.plan.source
         yield from ("--clock-start", OPEN)
         if source.day is not None:
@@ -136,21 +142,21 @@ class Scene:
         else:
             yield from ("--clock", f"lockstep:{plan.speed:g}", "--participants", str(source.hosts + 1))
 
-    def _shown(self) -> Iterator[str]:
-        """What the dashboard follows beside the exchange. Without a researcher there is no second execution."""
-        yield from self._flow()
+    def _dashboard_options(self) -> Iterator[str]:
+        """What the dashboard shows besides the exchange. Without a researcher there is no second execution."""
+        yield from self._flow_options()
         if self.plan.researcher:
             yield from ("--researcher", str(self.plan.research))
         for name in EXECUTIONS if self.plan.researcher else EXECUTIONS[:1]:
             yield from ("--execution", self.progress(name))
 
-    def _flow(self) -> Iterator[str]:
-        """Where is told who sends what; history has no kinds of traders."""
+    def _flow_options(self) -> Iterator[str]:
+        """The option for order flow by kind of trader, which history does not have."""
         if self.plan.source.day is None:
             yield from ("--flow", str(self.plan.flow))
 
     def _market(self) -> Steps:
-        """History, which sets the clock itself, or simulated traders, which the clock waits for."""
+        """Start the replay of history, or the simulated traders."""
         plan, source = self.plan, self.plan.source
         if source.day is not None:
             pace = ("--speed", f"{plan.speed:g}", "--wait-for", "1")
@@ -159,69 +165,69 @@ class Scene:
             return
         assert source.population is not None
         traders = ("--population", source.population, "--hosts", str(source.hosts), "--seed", str(source.seed))
-        self.start("market", "agents", "start", *traders, *self._flow(), "--connect", self.endpoint)
+        self.start("market", "agents", "start", *traders, *self._flow_options(), "--connect", self.endpoint)
         yield f"market: the traders of the population {source.population}, seed {source.seed}, in {source.hosts} host process{'es' if source.hosts > 1 else ''}"
-        yield from self._logged_in(2 + source.hosts)
+        yield from self._wait_for_sessions(2 + source.hosts)
 
     def _research(self) -> Steps:
-        """After the market has opened: it takes all the processor that the market leaves."""
+        """Start the researcher after the market has opened. It uses the CPU that the market leaves."""
         self.start("model", "llm", "fetch", "tiny")
-        yield from self._settled("model")
-        if self.unresearched is not None:
+        yield from self._wait_for_research_step("model")
+        if self.research_failure is not None:
             return
         settings = research.options(self.plan.source, self.plan.output)
-        self._after_the_market(
+        self._lower_priority(
             self.start("researcher", "researcher", "start", *settings, "--output", str(self.plan.research))
         )
-        yield "researcher: a language model designs learning algorithms beside all this"
+        yield "researcher: a language model designs learning algorithms in the background"
 
     @staticmethod
-    def _after_the_market(one: Child) -> None:
-        """A process, and those that it starts, that have the processor when the market does not need it."""
-        os.setpriority(os.PRIO_PROCESS, one.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + LATER)
+    def _lower_priority(one: Child) -> None:
+        """Lower the priority of a process and its future children, so the market runs first."""
+        os.setpriority(os.PRIO_PROCESS, one.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + RESEARCHER_NICENESS)
 
-    def _researched(self) -> Steps:
-        """Until the researcher has ended, however long it takes: the market is there for what it finds."""
+    def _wait_for_researcher(self) -> Steps:
+        """Wait until the researcher has ended. The clock is held from HOLD_FROM on, so the market is still open for its policy."""
         assert self.watcher is not None
         held = False
-        for line in self._settled("researcher"):
+        for line in self._wait_for_research_step("researcher"):
             yield line
-            late = self.watcher.time_ns >= time_of_day_ns(LATE)
+            late = self.watcher.time_ns >= time_of_day_ns(HOLD_FROM)
             if late and not held and not self.children["researcher"].ended:
                 set_clock(self.endpoint, "", SAME_TIME, run=False)
                 held = True
                 yield "the clock is held until the researcher has ended"
 
-    def _settled(self, name: str) -> Steps:
-        """What one of RESEARCH says, line by line, until it has ended; if it failed, that the demo goes on without."""
-        one, told = self.children[name], 0
+    def _wait_for_research_step(self, name: str) -> Steps:
+        """Yield the output of one of RESEARCH line by line until it has ended. If it failed, the demo continues without it."""
+        one, printed = self.children[name], 0
         while not one.ended:
-            yield from (lines := one.text.split("\n")[told:-1])
-            told += len(lines)
-            self._moment()
+            yield from (lines := one.text.split("\n")[printed:-1])
+            printed += len(lines)
+            self._poll()
             yield None
         if one.process.returncode:
-            self.unresearched = one.failure()
-            yield f"no researcher from here on, as with --no-researcher: {self.unresearched}"
+            self.research_failure = one.failure()
+            yield f"no researcher from here on, as with --no-researcher: {self.research_failure}"
         else:
-            yield from one.text.rstrip().split("\n")[told:]
+            yield from one.text.rstrip().split("\n")[printed:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name)
         day = self.plan.source.day
-        known = ("--day", str(day)) if day else ()
-        told = ("--progress", self.progress(name), *self._flow())
+        history = ("--day", str(day)) if day else ()
+        output = ("--progress", self.progress(name), *self._flow_options())
         self.start(
-            name, "execute", "--policy", policy, *options, *known, *told, "--report", str(self.plan.output / name)
+            name, "execute", "--policy", policy, *options, *history, *output, "--report", str(self.plan.output / name)
         )
         self.executions[name] = Progress(Path(self.progress(name)))
 
     def progress(self, name: str) -> str:
-        """The file by which the page follows an execution."""
+        """The file from which the dashboard reads an execution's progress."""
         return str(self.plan.output / f"{name}.jsonl")
 
-    def _winner(self) -> Steps:
-        """The second order, by the policy that the researcher found."""
+    def _execute_best(self) -> Steps:
+        """Execute the second order with the researcher's best policy."""
         from serl.researcher.outer.report import winner
 
         policy = winner(self.plan.research)
@@ -238,38 +244,38 @@ class Scene:
         window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(end_ns)}"
         set_clock(self.endpoint, "", SAME_TIME, run=False)
         self._execute("learnt", str(policy), dataclasses.replace(order, window=window))
-        yield f"the clock is held until the policy that was found is there to sell, {window}"
-        yield from self._logged_in(sessions + 1)
+        yield f"the clock is held until the best policy has logged in to sell, {window}"
+        yield from self._wait_for_sessions(sessions + 1)
         set_clock(self.endpoint, "", SAME_TIME, run=True)
-        yield from self._ended("learnt")
+        yield from self._wait_for_end("learnt")
         self.executed.append("learnt")
 
     def _next_minute_ns(self) -> int:
-        """After midnight: the first whole minute that is LEAD_S away."""
+        """The first full minute at least LEAD_S from now, in ns since midnight."""
         assert self.watcher is not None
         earliest_s = self.watcher.time_ns // SECOND_NS + LEAD_S
         return -(-earliest_s // 60) * 60 * SECOND_NS
 
-    def _moment(self) -> None:
-        """Lets time pass; ProcessFailed if one has ended that should not have."""
+    def _poll(self) -> None:
+        """Wait for POLL_S; ProcessFailed if a required process has ended."""
         assert self.watcher is not None
-        until_s = time.monotonic() + LOOK_S
+        until_s = time.monotonic() + POLL_S
         while (left_s := until_s - time.monotonic()) > 0:
-            self.watcher.look(left_s)
+            self.watcher.receive(left_s)
         for one in self.children.values():
             failed = one.process.returncode and one.name not in RESEARCH
             if one.ended and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
 
-    def _logged_in(self, count: int) -> Steps:
+    def _wait_for_sessions(self, count: int) -> Steps:
         assert self.watcher is not None
         while self.watcher.sessions < count:
-            self._moment()
+            self._poll()
             yield None
 
-    def _ended(self, name: str) -> Steps:
-        """Until a child has ended: its last words."""
+    def _wait_for_end(self, name: str) -> Steps:
+        """Wait until a child has ended; yields the rest of its output."""
         while not self.children[name].ended:
-            self._moment()
+            self._poll()
             yield None
         yield self.children[name].finish()

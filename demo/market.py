@@ -1,4 +1,4 @@
-"""The demo's own look at the market: a session that follows the book and the trades."""
+"""The demo's market view: a session that follows the book and the trades."""
 
 import contextlib
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ SECOND_NS = 1_000_000_000
 
 @dataclass
 class Watcher:
-    """Follows one symbol of an exchange."""
+    """Follows the book and trades of one symbol."""
 
     endpoint: str
     symbol: str
     trades: int = 0
-    """So many have been seen."""
+    """Number of trades so far."""
 
     def __post_init__(self) -> None:
         self.client: Exchange = connect(self.endpoint, "demo")
@@ -31,17 +31,17 @@ class Watcher:
 
     @property
     def sessions(self) -> int:
-        """How many participants are logged in, ours among them."""
+        """Number of logged-in sessions, including this one."""
         return int(self.client.ask(Kind.STATISTICS)[-1]["sessions"])
 
     @property
     def time_ns(self) -> int:
-        """After midnight, on the exchange's clock, when it was last told."""
+        """Latest known time of the exchange's clock, in ns since midnight."""
         _, _, time_ns, midnight_ns = self.client.session.clock
         return max(int(time_ns - midnight_ns), self._book.time_ns - int(midnight_ns))
 
-    def look(self, timeout_s: float) -> None:
-        """Takes what has come, for so long."""
+    def receive(self, timeout_s: float) -> None:
+        """Receive messages for up to `timeout_s`."""
         item: Any = self.client.wait(timeout_s)
         while item is not None:
             if str(item[0]).startswith("trade/"):
@@ -49,7 +49,7 @@ class Watcher:
             item = self.client.words.inbox.popleft() if self.client.words.inbox else None
 
     def table(self) -> Table:
-        """The ladder."""
+        """The price ladder as a table."""
         tick = float(self.client.instrument(self.symbol).tick_size)
         table = Table(title=f"{self.symbol} {time_of_day_text(self.time_ns)}, {self.trades:,} trades")
         for name in ("bid lots", "price", "ask lots"):
@@ -62,6 +62,6 @@ class Watcher:
         return table
 
     def close(self) -> None:
-        """Leaves the exchange, if it is still there: Ctrl-C reaches it as soon as us."""
+        """Log out. The exchange may be gone already, because Ctrl-C reaches it at the same time."""
         with contextlib.suppress(SerlError):
             self.client.close()

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from serl.exchange.config import time_of_day_ns
 
 OPEN, CLOSE = "09:30", "16:00"
-"""The market's day."""
+"""Trading hours of the demo's market."""
 
 
 @dataclass(frozen=True)
 class DemoOrder:
-    """What is traded, and until when history is needed for it."""
+    """A parent order, and the time up to which history is replayed for it."""
 
     symbol: str
     side: str
@@ -21,7 +21,7 @@ class DemoOrder:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of `serl execute`."""
+        """The order as options of `serl execute`."""
         return (
             "--symbol", self.symbol, "--side", self.side, "--qty", str(self.qty_lots), "--window", self.window,
             "--interval", f"{self.interval_s:g}",
@@ -29,6 +29,6 @@ class DemoOrder:
 
     @property
     def duration_ns(self) -> int:
-        """Of the window."""
+        """Length of the window."""
         start, _, end = self.window.partition("-")
         return time_of_day_ns(end) - time_of_day_ns(start)

@@ -1,4 +1,4 @@
-"""The shortest chain: an exchange in lockstep, a replayed day, and an executor that trades in it."""
+"""The quick demo: an exchange in lockstep, a replayed day, and an executor."""
 
 import contextlib
 import tempfile
@@ -12,13 +12,13 @@ from serl.exchange.ports import free_port
 
 
 def run(source: Source, speed: str, output: Path) -> Iterator[str]:
-    """Runs it on a day, telling line by line what happens. speed: max (lockstep) or times real time."""
+    """Run the demo on a day; yields its output line by line. speed: max (lockstep) or a multiple of real time."""
     day, order = str(source.day), source.order
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     clock = ("lockstep", "--participants", "2") if speed == "max" else (f"scaled:{speed}", "--hold")
     began = time.perf_counter()
     with contextlib.ExitStack() as stack:
-        # ours: it goes even if the exchange is killed
+        # our own folder, so it is removed even if the exchange is killed
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-")))
 
         def start(name: str, *arguments: str, until: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a demo found: a page with the executions and the research, and JSON beside it."""
+"""The report of a demo: an HTML page with the executions and the research, and the same as JSON."""
 
 import json
 from html import escape
@@ -17,18 +17,18 @@ FIGURES = {
 
 
 def write_report(scene: Scene) -> Path:
-    """Of the executions that have ended, and of the research if there was any; the path of the page."""
+    """Write the report of the finished executions and the research, if any. Returns the path of the page."""
     plan = scene.plan
     found = {name: _execution(plan.output / name) for name in scene.executed}
     numbers: dict[str, Any] = {"executions": {name: summary for name, (summary, _) in found.items()}}
     parts = ["<h2>Executions</h2>", table(list(FIGURES.values()), [_row(summary) for summary, _ in found.values()])]
     parts.append(
-        "<p>One parent order each, at different times of one day: no interval can be given, and they are no comparison of the policies; "
-        "<code>serl evaluate</code> makes one.</p>"
+        "<p>One parent order each, at different times of one day: this has no interval and does not compare the policies; "
+        "<code>serl evaluate</code> does.</p>"
     )
     parts += [png(picture.read_bytes(), f"{name}: prices, fills, and progress") for name, (_, picture) in found.items()]
     if plan.researcher:
-        numbers["research"], text = _failed(scene.unresearched) if scene.unresearched else _research(plan)
+        numbers["research"], text = _failed(scene.research_failure) if scene.research_failure else _research(plan)
         parts += ["<h2>Research</h2>", text]
     origin = origin_here(plan.source.data, plan.source.seed)
     written, _ = write(
@@ -38,7 +38,7 @@ def write_report(scene: Scene) -> Path:
 
 
 def _execution(folder: Path) -> tuple[dict[str, Any], Path]:
-    """The summary and the picture of the one report in a folder."""
+    """The summary and the plot of the only report in a folder."""
     (path,) = folder.glob("*.json")
     summary: dict[str, Any] = json.loads(path.read_text())["summary"]
     return summary, path.with_suffix(".png")
@@ -49,7 +49,7 @@ def _row(summary: dict[str, Any]) -> list[str]:
 
 
 def _research(plan: Plan) -> tuple[dict[str, Any], str]:
-    """The figures of the run, and where its own report is."""
+    """Figures of the research run, and a table with a link to its own report."""
     from serl.researcher.outer.report import write_report as research_report
 
     path = plan.output / "research.html"
@@ -66,5 +66,5 @@ def _research(plan: Plan) -> tuple[dict[str, Any], str]:
 
 
 def _failed(error: ProcessFailed) -> tuple[dict[str, Any], str]:
-    """That there is no research, and why."""
-    return {"failed": str(error)}, f"<p>There was no researcher: {escape(str(error))}</p>"
+    """The failure of the researcher."""
+    return {"failed": str(error)}, f"<p>The researcher failed: {escape(str(error))}</p>"

@@ -1,4 +1,4 @@
-"""What the demo's researcher is told."""
+"""Options of the demo's researcher."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -12,14 +12,14 @@ SETTINGS = "demo"
 
 
 def require_packages() -> None:
-    """MissingPackageError unless all that the researcher needs is installed."""
-    from serl.researcher.outer import config, packages
+    """Raise MissingPackageError if a package of the researcher is missing."""
+    from serl.researcher.outer import config
 
-    packages.require_packages(config.load_config(Path(SETTINGS)))
+    config.require_packages(config.load_config(Path(SETTINGS)))
 
 
 def options(source: Source, output: Path) -> Iterator[str]:
-    """Of `serl researcher start`: it learns in the market in which its policy trades later, which is history, or a population whose settings
+    """Options of `serl researcher start`. It trains in the market in which its policy trades later: history, or a population, whose settings
     are written to `output`."""
     if source.day is not None:
         yield from ("--config", SETTINGS, "--market", str(source.day))

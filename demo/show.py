@@ -1,4 +1,4 @@
-"""The demo on a terminal: what happens in lines, and below them, where there is a terminal, the market as it moves."""
+"""Terminal output of the demo: lines of progress and, on a terminal, a live price ladder below them."""
 
 import contextlib
 import os
@@ -14,16 +14,14 @@ from serl.demo.full import Plan, Scene
 from serl.demo.report import write_report
 
 FRAMES_PER_S = 4
-NARROW = 40
-"""Columns; in fewer the ladder has no place."""
+COLUMNS_MIN = 40
+"""Narrower terminals do not show the ladder."""
 
 
 def show(plan: Plan) -> None:
-    """Runs the demo and says how it goes; ProcessFailed if its researcher failed, after the report of the rest."""
+    """Run the demo and print its progress. Raises ProcessFailed after the report if the researcher failed."""
     console, began = Console(), time.perf_counter()
-    os.environ["COLUMNS"] = str(
-        console.width
-    )  # the tables of our children go to files, and from there to this terminal
+    os.environ["COLUMNS"] = str(console.width)  # children print tables to files, which are shown on this terminal
     with contextlib.ExitStack() as stack:
         scene = Scene(plan, stack)
         live = stack.enter_context(_live(console))
@@ -34,27 +32,27 @@ def show(plan: Plan) -> None:
                 live.update(_view(scene))
     path = write_report(scene)
     click.echo(f"report: {path} and {path.with_suffix('.json')}, {time.perf_counter() - began:.0f} s in all")
-    if scene.unresearched is not None:
-        raise scene.unresearched
+    if scene.research_failure is not None:
+        raise scene.research_failure
 
 
 def _live(console: Console) -> "contextlib.AbstractContextManager[Live | None]":
-    if console.is_terminal and console.width >= NARROW:
+    if console.is_terminal and console.width >= COLUMNS_MIN:
         return Live(console=console, refresh_per_second=FRAMES_PER_S, transient=True)
     return contextlib.nullcontext()
 
 
 def _view(scene: Scene) -> RenderableType:
-    """The ladder, and the last words of those that work."""
+    """The ladder, and a status line for each running process."""
     if scene.watcher is None:
         return Text("")
-    at_work = [one for one in scene.children.values() if not one.ended]
-    words = [Text(f"{one.name:10} {_words(scene, one)}", overflow="ellipsis", no_wrap=True) for one in at_work]
-    return Group(scene.watcher.table(), *words)
+    running = [one for one in scene.children.values() if not one.ended]
+    lines = [Text(f"{one.name:10} {_status(scene, one)}", overflow="ellipsis", no_wrap=True) for one in running]
+    return Group(scene.watcher.table(), *lines)
 
 
-def _words(scene: Scene, one: Child) -> str:
-    """How far an execution is; what others said last."""
+def _status(scene: Scene, one: Child) -> str:
+    """Progress of an execution; the last output line of another process."""
     if one.name in scene.executions:
         return f"{scene.executions[one.name].shown()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
     lines = one.text.splitlines()

@@ -1,4 +1,4 @@
-"""What trades in a demo, and the parent order that is worked in it."""
+"""The market of a demo, and its parent order."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from serl.history.day import Day, write_day
 from serl.history.generate import generate_day
 
 HOSTS_MAX = 2
-"""Processes that the traders of a population are spread over."""
+"""Host processes for the traders of a population."""
 
 
 @dataclass(frozen=True)
@@ -21,22 +21,22 @@ class Source:
 
     order: DemoOrder
     symbols: str
-    """As `serl exchange start` takes them, with their ticks."""
+    """Symbols with tick sizes, as for `serl exchange start --symbols`."""
     data: str
     """Names and fingerprints, for reports."""
     seed: int | None
-    """None where nothing is drawn."""
+    """None if nothing is random."""
     day: Path | None = None
     population: str | None = None
     hosts: int = 0
 
 
 def simulated(population: str, seed: int) -> Source:
-    """Traders of a population; PopulationError if their day is not the demo's."""
+    """Simulated traders of a population; PopulationError if its trading hours are not the demo's."""
     config = load_population(population)
     if (config.open, config.close) != (OPEN, CLOSE):
         raise PopulationError(
-            f"{population}: a day from {OPEN} to {CLOSE} is due, got {config.open} to {config.close}; `serl agents start` takes any"
+            f"{population}: expected trading hours from {OPEN} to {CLOSE}, got {config.open} to {config.close}; `serl agents start` accepts any"
         )
     symbols = ",".join(f"{name}={config.tick_size}" for name in config.symbols)
     order = DemoOrder(config.symbols[0], "sell", 2500, "09:32-09:47", 10, CLOSE)
@@ -44,19 +44,19 @@ def simulated(population: str, seed: int) -> Source:
     return Source(order, symbols, data, seed, None, population, min(HOSTS_MAX, config.traders))
 
 
-def given(history: Path, path: Path) -> Source:
+def replayed(history: Path, path: Path) -> Source:
     """A day of history, written to `path` as a day file."""
     day = load_day(history)
     name = day.reference.symbols[0].name
-    return _replayed(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
+    return _day_source(day, path, DemoOrder(name, "sell", 2500, "09:32-09:47", 10, "09:50"), None)
 
 
 def generated(seed: int, path: Path) -> Source:
     """A synthetic day, written to `path`."""
-    return _replayed(generate_day(seed), path, DemoOrder("DEMO", "sell", 2000, "09:35-09:55", 30, "10:00"), seed)
+    return _day_source(generate_day(seed), path, DemoOrder("DEMO", "sell", 2000, "09:35-09:55", 30, "10:00"), seed)
 
 
-def _replayed(day: Day, path: Path, order: DemoOrder, seed: int | None) -> Source:
+def _day_source(day: Day, path: Path, order: DemoOrder, seed: int | None) -> Source:
     write_day(day, path)
     symbols = ",".join(f"{symbol.name}={symbol.tick_size}" for symbol in day.reference.symbols)
     return Source(order, symbols, origin_of(day), seed, path)

@@ -1,4 +1,4 @@
-"""The researcher: a language model that designs what execution agents learn with, and gets better at it."""
+"""The researcher: a language model designs learning algorithms for execution agents and learns from their scores."""
 
 if __name__ == "researcher":
     raise ImportError("import serl.researcher, not researcher: install the project first (make test does it)")

@@ -1,19 +1,17 @@
-"""What the researcher searches among: candidates, sets of modules, and what became of them."""
+"""Candidates (sets of modules), the budget of their training, and their results."""
 
 import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from serl.researcher.modules.contracts import Kind
-
-Form = Literal["code", "spec"]
+from serl.researcher.modules.contracts import Form, Kind
 
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """The text of a module."""
+    """A module as text."""
 
     form: Form
     text: str
@@ -21,20 +19,20 @@ class Module:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A learning algorithm: one module of each kind that it changes; kinds left out are the defaults of training."""
+    """A learning algorithm: at most one module of each kind. Missing kinds use the default."""
 
     modules: Mapping[Kind, Module]
 
     @property
     def key(self) -> str:
-        """Names the content; the same modules have the same key."""
+        """Hash of the content: equal modules have equal keys."""
         content = {kind.value: [one.form, one.text] for kind, one in sorted(self.modules.items())}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """What the training of one candidate may cost."""
+    """Limits on the training of one candidate."""
 
     static_steps: int = 200_000
     dynamic_steps: int = 20_000
@@ -44,7 +42,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Measured by episodes on a served exchange in lockstep."""
+    """The measured performance of a policy, from episodes on a served exchange in lockstep."""
 
     pa_bps: float
     low_bps: float
@@ -56,19 +54,27 @@ class Score:
     """AFI."""
     impact_bps: float
     advantages_bps: tuple[float, ...] = ()
-    """PA of each order, in the order of the episodes: paired comparisons of candidates."""
+    """PA of each order, in the order of the episodes, for paired comparisons of candidates."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What became of a candidate."""
+    """The outcome of evaluating a candidate."""
 
     stage: str
-    """`reading`, `trial`, `training`, `halved` (stopped early as hopeless), `scoring`, or `done`."""
+    """Last stage: `static check`, `dry run`, `training`, `scoring`, `halved` (stopped early by successive halving) or `done`."""
     reason: str
-    """Why it ended before `done`: a sentence that can be given to a language model."""
+    """Why the candidate ended before `done`, as a sentence for a language model."""
     score: Score | None
     policy: str | None
-    """File of the trained policy."""
+    """Path of the trained policy."""
     facts: Mapping[str, Any]
     """Learning curves, seconds by stage, steps."""
+
+
+_FORMER_STAGES = {"reading": "static check", "read": "static check", "trial": "dry run"}
+
+
+def current_stage(stage: str) -> str:
+    """The present name of a stage that a run database or a result file holds: older ones have other names of the stages of validation."""
+    return _FORMER_STAGES.get(stage, stage)

@@ -1,7 +1,7 @@
-"""What can be wrong in the researcher; each text says what was expected, what came and what to do."""
+"""Errors of the researcher."""
 
 from serl.exchange.errors import SerlError
 
 
 class ResearcherError(SerlError, RuntimeError):
-    """Research that cannot go on."""
+    """Base class: the researcher cannot continue."""

@@ -83,7 +83,7 @@ def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
         pytest.skip("needs the model in fp32: serl llm fetch tiny, serl llm unpack tiny")
     if "--form code" in text:
         try:
-            bubblewrap.available()
+            bubblewrap.require_bwrap()
         except SandboxUnavailableError as error:
             pytest.skip(str(error))
     with Session(tmp_path) as session:

@@ -1,1 +1,1 @@
-"""The researcher's page of the dashboard: what a run has found so far."""
+"""The researcher's page of the dashboard."""

@@ -1,4 +1,4 @@
-"""`serl dashboard`: the market in a browser, and the researcher beside it."""
+"""`serl dashboard`: the market and the researcher in a browser."""
 
 from pathlib import Path
 
@@ -7,27 +7,27 @@ import click
 from serl.clients.dashboard import PORT
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
-"""It may not be there yet, but it cannot be a file."""
+"""A folder that may not exist yet."""
 
 
 @click.command(epilog="Example: serl dashboard --connect tcp://127.0.0.1:5570 --researcher runs/researcher --port 8700")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--token", default="", help="Of the account, and of an operator, where the exchange has tokens.")
-@click.option("--account", help="Participant whose positions are shown; nobody else may be logged in under its name.")
+@click.option("--token", default="", help="Token of the account, or of an operator, if the exchange requires tokens.")
+@click.option("--account", help="Participant whose positions to show; no other session may use this name.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
 @click.option(
     "--execution", "executions", multiple=True, type=click.Path(dir_okay=False, path_type=Path),
-    help="File of `serl execute --progress`; may be given more than once.",
+    help="File of `serl execute --progress`; may be repeated.",
 )  # fmt: skip
 @click.option("--flow", type=FOLDER, help="Folder of `serl agents start --flow`.")
-@click.option("--researcher", "run", type=FOLDER, help="Folder of a run: adds its page.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve at.")
-@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+@click.option("--researcher", "run", type=FOLDER, help="Folder of a run of the researcher; adds its page.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=PORT, show_default=True, type=click.IntRange(0, 65_535), help="0: any free port.")
 def dashboard(
     connect: str, token: str, account: str | None, curve: Path | None, executions: tuple[Path, ...], flow: Path | None, run: Path | None,
     host: str, port: int,
 ) -> None:  # fmt: skip
-    """Serves a web page of a running exchange until Ctrl-C. It waits for an exchange that is not there yet."""
+    """Serve a web page of a running exchange until Ctrl-C. Waits for the exchange if it is not running yet."""
     from serl.clients.dashboard.account import Account
     from serl.clients.dashboard.board import Board
     from serl.clients.dashboard.link import Link
@@ -39,8 +39,8 @@ def dashboard(
     holder = Account(connect, account or "dashboard", token, curve, wanted=account is not None)
     link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
-    def tell(address: str, operators: str) -> None:
+    def print_addresses(address: str, operators: str) -> None:
         click.echo(f"dashboard {address}")
         click.echo(f"operator  {operators}")
 
-    serve(board, link, host, port, routes(run) if run else [], tell)
+    serve(board, link, host, port, routes(run) if run else [], print_addresses)

@@ -1,4 +1,4 @@
-"""Routes of the researcher's page: the page, what the run has found, one candidate."""
+"""Routes of the researcher's page: the page, the overview of a run, one candidate."""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -17,7 +17,7 @@ STATIC = files("serl.researcher.browse") / "static"
 
 
 def routes(folder: Path) -> list[BaseRoute]:
-    """Of a run's folder."""
+    """The routes for a run's folder."""
 
     def page(request: Request) -> Response:
         return FileResponse(str(STATIC / "researcher.html"))

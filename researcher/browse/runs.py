@@ -1,4 +1,4 @@
-"""What a run has found so far, read from its database while the run goes on; nothing is written, and nothing of the researcher is loaded."""
+"""The state of a run, read from its database while it runs. It writes nothing and imports none of the researcher's heavy packages."""
 
 import json
 import sqlite3
@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from serl.researcher.candidates import current_stage
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.figures import iterations
 
@@ -14,11 +15,13 @@ BUSY_S = 2.0
 
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """RunError if there is no database, or none that can be read now."""
+def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
+    """Open the database of a run read-only; RunError if it is missing or unreadable."""
     path = folder / "run.db"
     if not path.is_file():
-        raise RunError(f"{folder} has no run.db yet; a run begins with `serl researcher start --output {folder}`")
+        raise RunError(
+            f"{folder}: expected a run, got a folder without run.db; start one with: serl researcher start --output {folder}"
+        )
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)) as database:
             database.row_factory = sqlite3.Row
@@ -28,7 +31,7 @@ def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 def state(folder: Path) -> str:
-    """Changes whenever the run has written something."""
+    """A tag that changes whenever the run writes to its database."""
     try:
         found = (folder / "run.db").stat()
     except OSError:
@@ -37,8 +40,8 @@ def state(folder: Path) -> str:
 
 
 def overview(folder: Path) -> dict[str, Any]:
-    """Everything but the texts of modules; RunError if the run cannot be read."""
-    with _reading(folder) as database:
+    """All data of the page except the modules' texts; RunError if the run cannot be read."""
+    with _open_read_only(folder) as database:
         facts = {row["name"]: json.loads(row["value"]) for row in database.execute("SELECT * FROM facts")}
         config = facts.get("config") or {}
         candidates = [_candidate(row) for row in database.execute("SELECT * FROM candidates ORDER BY iteration, slot")]
@@ -46,7 +49,7 @@ def overview(folder: Path) -> dict[str, Any]:
             "name": config.get("name", folder.name),
             "proposer": config.get("proposer"),
             "model": config.get("model"),
-            "iterations_due": config.get("iterations"),
+            "iterations_planned": config.get("iterations"),
             "command": facts.get("command"),
             "stopped": facts.get("stopped"),
             "iterations": iterations(database.execute),
@@ -60,13 +63,13 @@ def _candidate(row: sqlite3.Row) -> dict[str, Any]:
     score = json.loads(row["score"]) if row["score"] else {}
     return {
         "iteration": row["iteration"], "slot": row["slot"], "key": row["key"], "parents": json.loads(row["parents"]),
-        "stage": row["stage"], "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
+        "stage": row["stage"] and current_stage(row["stage"]), "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
         "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"),
     }  # fmt: skip
 
 
 def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:
-    """The population of prompts: each instruction with the mean performance of the modules that were written under it."""
+    """All instructions with the mean performance of the modules written under them."""
     found = database.execute(
         "SELECT i.id, i.iteration, i.kind, i.origin, i.parents, i.text, avg(m.performance_bps) AS score_bps, count(m.id) AS uses "
         "FROM instructions i LEFT JOIN prompts p ON p.instruction = i.id LEFT JOIN modules m ON m.prompt = p.id "
@@ -76,18 +79,18 @@ def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:
 
 
 def _verdicts(database: sqlite3.Connection) -> list[dict[str, Any]]:
-    """What was not taken, by stage, reason and model, with the newest example."""
+    """Counts of failed verdicts by stage, reason and model, with the latest example."""
     found = database.execute(
         "SELECT v.stage, v.reason, v.model, v.text AS example, v.iteration AS last_iteration, t.count FROM verdicts v JOIN "
         "(SELECT max(id) AS newest, count(*) AS count FROM verdicts WHERE reason != 'ok' GROUP BY stage, reason, model) t "
         "ON v.id = t.newest ORDER BY t.count DESC, v.stage, v.reason"
     )
-    return [dict(row) for row in found]
+    return [_verdict(row) for row in found]
 
 
 def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
-    """A candidate with its modules, each beside the parent's of the same kind; RunError if there is none or the run cannot be read."""
-    with _reading(folder) as database:
+    """A candidate with its modules, each with the parent's module of the same kind. RunError if it does not exist or the run is unreadable."""
+    with _open_read_only(folder) as database:
         row = _one(database, iteration, slot)
         if row is None:
             raise RunError(f"no candidate in iteration {iteration}, slot {slot}")
@@ -105,8 +108,12 @@ def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
         score = json.loads(row["score"]) if row["score"] else {}
         score.pop("advantages_bps", None)
         return _candidate(row) | {
-            "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [dict(one) for one in verdicts],
+            "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [_verdict(one) for one in verdicts],
         }  # fmt: skip
+
+
+def _verdict(row: sqlite3.Row) -> dict[str, Any]:
+    return dict(row) | {"stage": current_stage(row["stage"])}
 
 
 def _one(database: sqlite3.Connection, iteration: int, slot: int) -> sqlite3.Row | None:

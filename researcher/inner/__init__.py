@@ -1,1 +1,1 @@
-"""The inner loop: a candidate is validated, trained, and scored on a served exchange."""
+"""The inner loop: validate, train and score candidates."""

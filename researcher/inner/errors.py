@@ -1,7 +1,7 @@
-"""What can be wrong in the inner loop; each text says what was expected, what came and what to do."""
+"""Errors of the inner loop."""
 
 from serl.researcher.errors import ResearcherError
 
 
 class ScoreError(ResearcherError):
-    """A score that could not be measured; it says nothing about the candidate."""
+    """The score could not be measured. This says nothing about the candidate."""

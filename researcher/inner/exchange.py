@@ -1,4 +1,4 @@
-"""An exchange in lockstep for the time of a score, with history in it."""
+"""An exchange in lockstep that replays history, for scoring."""
 
 import contextlib
 import tempfile
@@ -18,8 +18,8 @@ NAME = "executor"
 
 
 @contextlib.contextmanager
-def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
-    """Endpoint of an exchange of these symbols, which stands still until two participants are there."""
+def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
+    """Start an exchange with these symbols; its clock waits for two participants. Yields its endpoint."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     with tempfile.TemporaryDirectory(prefix="serl-score-") as folder:
         command = (
@@ -32,17 +32,17 @@ def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def market_of(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
-    """The books of a day of `side_by_side`, which is replayed on an exchange of its own. ScoreError if that fails."""
+def served_market(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
+    """Replay a day of `side_by_side` on its own exchange; yields its books. ScoreError if the replay fails."""
     symbols = tuple(symbol.name for symbol in day.reference.symbols)
     failed: list[Exception] = []
-    with served(symbols, day.reference.symbols[0].tick_size) as endpoint:
+    with lockstep_exchange(symbols, day.reference.symbols[0].tick_size) as endpoint:
         history = threading.Thread(target=_replay, args=(day, endpoint, failed), daemon=True)
         with connect(endpoint, NAME) as client:
             market = ServedBooks(client, symbols, agents)
             history.start()
             yield market
-            client.turn(market.books[0].midnight_ns + day.reference.last_time_ns + 1)  # the rest of history
+            client.turn(market.books[0].midnight_ns + day.reference.last_time_ns + 1)  # let the rest of history replay
         history.join()
     if failed:
         raise ScoreError(f"the replay of history failed: {failed[0]}") from failed[0]
@@ -52,7 +52,7 @@ def _replay(day: Day, endpoint: str, failed: list[Exception]) -> None:
     try:
         replayer = Replayer(day, endpoint)
         try:
-            replayer.run(lambda progress: None)  # cancellations of what our orders took are refused, as they should
+            replayer.run(lambda progress: None)  # rejected cancels are expected: our orders have taken liquidity
         finally:
             replayer.close()
     except Exception as error:

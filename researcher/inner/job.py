@@ -1,7 +1,7 @@
-"""The training of one candidate, as a job: in the sandbox if code is part of it, else in a process of its own.
+"""The training job of one candidate: in the sandbox if any module is code, else in a worker process.
 
-A job goes on from the checkpoint in its folder, if there is one. It leaves the network's numbers in `network.safetensors` and answers with
-plain JSON; whoever reads that trusts none of it.
+A job continues from the checkpoint in its folder, if any. It writes the network's weights to `network.safetensors` and returns plain
+JSON. The caller trusts neither.
 """
 
 import dataclasses
@@ -39,12 +39,12 @@ CURVE_POINTS = 50
 
 
 def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str) -> dict[str, Any]:  # fmt: skip
-    """Learns until `share` of the budget's steps are done: network and messages, units of observations, learning curve, steps, seconds."""
+    """Train until `share` of the budget's steps are done. Returns network, messages, units of observations, learning curve, steps, seconds."""
     began = time.perf_counter()
     run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
     ready_s = time.perf_counter() - began
     total = run.config.ppo.steps
-    curve = [_point(statistics) for statistics in run.updates_to(math.ceil(share * total))]
+    curve = [_curve_point(statistics) for statistics in run.updates_to(math.ceil(share * total))]
     network = run.learner.network.exported() if isinstance(run.learner, ForeignPPO) else run.learner.network
     files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
     env = run.learner.collectors[0].env
@@ -55,43 +55,45 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
     }  # fmt: skip
 
 
-def _point(statistics: dict[str, Any]) -> dict[str, float | None]:
-    """Of the learning curve; None for what is not known."""
+def _curve_point(statistics: dict[str, Any]) -> dict[str, float | None]:
+    """A point of the learning curve; None for unknown values."""
     names = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
     return {name: float(value) if math.isfinite(value := statistics.get(name, math.nan)) else None for name in names}
 
 
 def candidate_of(values: dict[str, Any]) -> Candidate:
-    """The reverse of dataclasses.asdict."""
+    """The inverse of dataclasses.asdict for a Candidate."""
     return Candidate({Kind(kind): Module(**module) for kind, module in values["modules"].items()})
 
 
-def functions_of(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
-    """The modules as functions. It runs code: inside the sandbox only, unless there is none."""
+def module_functions(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
+    """The modules as functions. This runs code modules, so only in the sandbox."""
     return {
-        kind: _loaded(kind, module.text, settings) if module.form == "code" else built(kind, module.text, settings)
+        kind: _code_function(kind, module.text, settings)
+        if module.form == "code"
+        else spec_function(kind, module.text, settings)
         for kind, module in candidate.modules.items()
     }
 
 
-def _loaded(kind: Kind, source: str, settings: Settings) -> Any:
-    """The function of code; messages as the data that the policy will have, so that training hears the same."""
-    torch.manual_seed(0)  # what a module draws as it is loaded is the same when training goes on
+def _code_function(kind: Kind, source: str, settings: Settings) -> Any:
+    """The function of a code module. Messages are traced, so training uses exactly what the policy file will contain."""
+    torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
     names = Layout(settings.market.levels).names
     return function.exported(settings.agents, len(names)) if kind is Kind.COMMUNICATE else function
 
 
-def built(kind: Kind, text: str, settings: Settings) -> Any:
-    """The function of a specification for the observations of these settings."""
+def spec_function(kind: Kind, text: str, settings: Settings) -> Any:
+    """The function of a specification, for the observations of these settings."""
     spec: Any = specs.parse(kind, text)
     names = Layout(settings.market.levels).names
     return build.communicate(spec, names) if kind is Kind.COMMUNICATE else build.build(spec)
 
 
 def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
-    """The hybrid training with the candidate's modules plugged in, where its checkpoint in the folder is."""
-    modules = functions_of(candidate, settings)
+    """The hybrid training with the candidate's modules, resumed from the folder's checkpoint if there is one."""
+    modules = module_functions(candidate, settings)
     envs = environments(modules, settings, budget, folder)
     config = training_config(settings, budget, [env.num_envs for env in envs])
     make: Callable[..., PPO] = PPO
@@ -105,8 +107,8 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
 
 
 def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
-    """Settings of training whose steps are those of the budget: the static market alone first, so long that in the end each market
-    has had its number."""
+    """Settings of training with the budget's steps. The static market trains alone first, for so long that in the end each market has had
+    its number of steps."""
     static, dynamic = budget.static_steps, budget.dynamic_steps
     both = {"steps": static + dynamic, "seed": budget.seed}
     beside = dynamic * counts[0] / counts[-1] if dynamic else 0.0
@@ -119,20 +121,20 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
 
 
 def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
-    """The static market, half imagined if there is an `imagine`, and the dynamic one if the budget has steps for it."""
+    """The environments: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
     reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
     options: dict[str, Any] = {"reward": reward, "agents": agents}
     every = settings.market.environments
     imagined = round(every * settings.imagined_share) if Kind.IMAGINE in modules else 0
-    real = Scenario(_sized(settings.market, every - imagined, agents), **options)
+    real = Scenario(_resized(settings.market, every - imagined, agents), **options)
     scenarios = [real]
     if Kind.IMAGINE in modules:
-        own = _sized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
+        own = _resized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
         scenarios.append(Scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed), **options))
     if budget.dynamic_steps:
         dynamic = _dynamic(modules, settings, real, budget.seed, folder)
-        scenarios.append(Scenario(_sized(dynamic, dynamic.environments, agents), **options))
+        scenarios.append(Scenario(_resized(dynamic, dynamic.environments, agents), **options))
     envs: list[VectorEnv] = list(Scenario.same_scales(scenarios))
     if Kind.IMAGINE in modules:
         envs = [Joined(envs[:2]), *envs[2:]]
@@ -141,13 +143,13 @@ def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, f
     return envs
 
 
-def _sized(config: MarketConfig, environments: int, agents: int) -> MarketConfig:
-    """With about so many environments, in whole teams."""
+def _resized(config: MarketConfig, environments: int, agents: int) -> MarketConfig:
+    """The config with about this many environments, rounded to whole teams."""
     return config.model_copy(update={"environments": max(1, round(environments / agents)) * agents})
 
 
 def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> markets.Imagined:
-    """Imagined days; of books, bars cost half the mean spread."""
+    """Imagined days of bars. For days with a book, the half spread is half its mean spread."""
     half_spread_bps = config.half_spread_bps
     if isinstance(real.source, Books):
         known = markets.statistics(real.source, config)
@@ -156,10 +158,10 @@ def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> m
 
 
 def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed: int, folder: Path) -> MarketConfig:
-    """The dynamic market; with `profiles` its population is written into the folder."""
+    """The dynamic market. With a `profiles` module, its population is written to the folder."""
     if Kind.PROFILES not in modules:
         return settings.dynamic
     random = np.random.Generator(np.random.PCG64(seed))
     made = checks.population(modules[Kind.PROFILES](markets.statistics(real.source, settings.market), random))
-    (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is YAML
+    (folder / POPULATION).write_text(json.dumps(made, default=float))  # JSON is valid YAML
     return settings.dynamic.model_copy(update={"population": str(folder / POPULATION)})

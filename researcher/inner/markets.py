@@ -1,4 +1,4 @@
-"""What modules are told of a market, and the markets that come out of them. All from training hours."""
+"""Market statistics and history for modules, and the market of imagined days. All data is from training hours."""
 
 import dataclasses
 import itertools
@@ -20,18 +20,18 @@ from serl.history.day import Day
 from serl.researcher.modules import adapters, checks
 from serl.researcher.modules.contracts import Floats, ImagineModule, MarketStatistics
 
-SCENARIOS, PASTS = 128, 8
-"""Imagined days of a training run, and days of history that they are imagined from."""
+SCENARIOS, HISTORY_DAYS = 128, 8
+"""Imagined days of a training run, and days of history given to the imagine module."""
 TRADE_LOTS = 100.0
-"""A round lot: bars do not tell the size of trades."""
+"""A round lot: bars contain no trade sizes."""
 SECOND_NS = 1_000_000_000
 
 
-def bars_of(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> BarDays:
-    """One day of bars of TRADE rows; before the first trade they stand at its price. ConfigError without trades."""
+def trades_to_bars(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> BarDays:
+    """Aggregate TRADE rows to one day of bars. Bars before the first trade have its price. ConfigError without trades."""
     trades = trades[(trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)]
     if not len(trades):
-        raise ConfigError("no trades in the training hours: there is no history to imagine from")
+        raise ConfigError("expected trades in the training hours, got none; use another day")
     starts = np.arange(start_ns, end_ns - bar_ns + 1, bar_ns)
     values = np.empty((len(starts), 6))
     close = float(trades["price_ticks"][0])
@@ -47,7 +47,7 @@ def bars_of(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> BarDays:
     return BarDays(starts, bar_ns, values[None])
 
 
-def _of_book(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
+def _book_statistics(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
     trades, books = trades_of(day)[:-1], books_of(day, 1)[1:]
     trades = trades[(trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)]
     books = books[(books["time_ns"] >= start_ns) & (books["time_ns"] < end_ns)]
@@ -62,8 +62,8 @@ def _of_book(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
     )))  # fmt: skip
 
 
-def _of_bars(bars: BarDays, days: Sequence[int], config: MarketConfig) -> MarketStatistics:
-    """Spread and depth are those that the market of bars shows."""
+def _bar_statistics(bars: BarDays, days: Sequence[int], config: MarketConfig) -> MarketStatistics:
+    """Statistics of bars. Spread and depth are those that the market of bars displays."""
     values, seconds = bars.values[list(days)], bars.bar_ns / SECOND_NS
     mid, volume = values[..., CLOSE].mean(), values[..., VOLUME].mean()
     moves = np.diff(values[..., CLOSE], axis=1).std() / np.sqrt(seconds)
@@ -73,48 +73,51 @@ def _of_bars(bars: BarDays, days: Sequence[int], config: MarketConfig) -> Market
 
 
 def history(source: Source, config: MarketConfig) -> list[tuple[BarDays, int]]:
-    """(days of bars, number) of some training days; of books bars as long as the decisions are apart. ConfigError of simulated days."""
+    """(days of bars, index of the day) of some training days. Days with a book become bars as long as the decision interval. ConfigError
+    for simulated days."""
     hours = source.hours(TRAIN)
     if isinstance(source, Bars):
         days = sorted({one.day for one in hours})
-        chosen = days[:: max(1, len(days) // PASTS)][:PASTS]
+        chosen = days[:: max(1, len(days) // HISTORY_DAYS)][:HISTORY_DAYS]
         return [(source.data.table.bars, day) for day in chosen]
     if isinstance(source, Books):
         bar_ns = round(config.interval_s * SECOND_NS)
         trades = [trades_of(day)[:-1] for day in source.days]
-        return [(bars_of(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours[:PASTS]]
-    raise ConfigError("imagine, profiles: a static or replay market of data is due, simulated days have no history")
+        return [(trades_to_bars(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours[:HISTORY_DAYS]]
+    raise ConfigError(
+        "imagine, profiles: expected a static or replay market with data, got simulated days, which have no history"
+    )
 
 
 def statistics(source: Source, config: MarketConfig) -> MarketStatistics:
-    """Of the first training hours; ConfigError of simulated days."""
+    """Statistics of the first training hours. ConfigError for simulated days."""
     hours = source.hours(TRAIN)
     if isinstance(source, Books):
-        return _of_book(source.days[hours[0].day], hours[0].start_ns, hours[0].end_ns)
+        return _book_statistics(source.days[hours[0].day], hours[0].start_ns, hours[0].end_ns)
     days = [day for _, day in history(source, config)]
     assert isinstance(source, Bars)
-    return _of_bars(source.data.table.bars, days, config)
+    return _bar_statistics(source.data.table.bars, days, config)
 
 
 @dataclasses.dataclass(frozen=True)
 class Imagined:
-    """Days that a module imagines, as a Source of static bars."""
+    """Days that an imagine module generates, as a Source of static bars."""
 
     config: MarketConfig
-    pasts: Sequence[tuple[BarDays, int]]
+    histories: Sequence[tuple[BarDays, int]]
     module: ImagineModule
     seed: int
     half_spread_bps: float
 
     @cached_property
     def days(self) -> BarDays:
-        """SCENARIOS of them; ModuleError if the module does not keep its contract."""
+        """The SCENARIOS imagined days; ModuleError if the module breaks its contract."""
         random = np.random.Generator(np.random.PCG64(self.seed))
-        each = -(-SCENARIOS // len(self.pasts))
-        made = [self._of(bars, day, each, random) for bars, day in self.pasts]
+        each = -(-SCENARIOS // len(self.histories))
+        made = [self._imagine(bars, day, each, random) for bars, day in self.histories]
         return dataclasses.replace(made[0], values=np.concatenate([days.values for days in made]))
 
-    def _of(self, bars: BarDays, day: int, count: int, random: np.random.Generator) -> BarDays:
+    def _imagine(self, bars: BarDays, day: int, count: int, random: np.random.Generator) -> BarDays:
         past: Floats = adapters.history_of(bars, day)
         horizon = len(past)
         drawn = checks.scenarios(self.module(past, random, count, horizon), count, horizon)
@@ -129,7 +132,7 @@ class Imagined:
         )  # fmt: skip
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; the same for every part."""
+        """See Source. All parts have the same hours."""
         days = self.days
         seconds = len(days.starts_ns) * days.bar_ns / SECOND_NS
         speeds = days.values[..., VOLUME].sum(axis=1) / seconds
@@ -137,7 +140,7 @@ class Imagined:
         return [Hours(day, *span, float(speed)) for day, speed in enumerate(speeds) if speed > 0]
 
     def dates(self, days: Any) -> Any:
-        """See Source: every scenario is one."""
+        """See Source. Every scenario is a date of its own."""
         return days
 
     def curve(self) -> None:

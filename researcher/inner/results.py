@@ -1,4 +1,4 @@
-"""Results on disk: complete or not there, so that what is finished is never done again."""
+"""Results on disk, written atomically, so that finished work is never repeated."""
 
 import dataclasses
 import json
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.atomic_file import write_json
-from serl.researcher.candidates import Result, Score
+from serl.researcher.candidates import Result, Score, current_stage
 
 
 def write(result: Result, path: Path) -> None:
-    """The file appears complete. The policy lies beside it, and is kept by its name, because folders are moved."""
+    """Write a result atomically. The policy file next to it is stored by name, because folders may move."""
     name = None if result.policy is None else Path(result.policy).name
     write_json(path, dataclasses.asdict(result) | {"policy": name})
 
 
 def read(path: Path) -> Result | None:
-    """None if there is none."""
+    """Read a result; None if the file does not exist."""
     if not path.exists():
         return None
     values: dict[str, Any] = json.loads(path.read_text())
@@ -24,4 +24,5 @@ def read(path: Path) -> Result | None:
     if score is not None:
         score = Score(**score | {"advantages_bps": tuple(score["advantages_bps"])})
     name = values.pop("policy")
+    values["stage"] = current_stage(values["stage"])
     return Result(**values, score=score, policy=None if name is None else str(path.parent / name))

@@ -1,8 +1,8 @@
-"""The score: parent orders of the validation hours, worked on a served exchange in lockstep.
+"""The score: parent orders of the validation hours, executed on a served exchange in lockstep.
 
-The candidate and a TWAP by market orders work the same orders. PA is taken against the VWAP of the same windows without any order of ours,
-and impact against their mids, both of the replay market in process: a lockstep exchange gives the same numbers (tests/researcher/inner).
-Bars have no orders that an exchange could serve: there all of it is in process, in the static market.
+The candidate and a TWAP with market orders execute the same parent orders. PA is measured against the VWAP of the same windows without
+our orders, and impact against their mids. Both come from the replay market in process, which gives the same numbers as a lockstep
+exchange (tests/researcher/inner). Bars contain no orders to serve on an exchange, so they are scored in process, in the static market.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from serl.agents.execution.policies.schedules import Twap
 from serl.agents.execution.served_books import moved, side_by_side
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Hold, Outcome, clusters_of, costs, estimates, play
-from serl.agents.learning.policy import Policy as Learnt
+from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.sources import Bars, Books
 from serl.agents.learning.team import shared
 from serl.agents.traders.population import load_population
@@ -32,66 +32,66 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.researcher.candidates import Score
-from serl.researcher.inner.exchange import market_of
+from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
 
 SIMULATED_DAYS = 4
-"""Validation days, where no day is given."""
+"""Simulated validation days, if no day is given."""
 LOCK = threading.Lock()
-"""What is made once is made by one thread while others wait."""
+"""Lets one thread make the scoring set while others wait."""
 
 
-class Course(NamedTuple):
-    """What every candidate of the same settings is scored on."""
+class ScoringSet(NamedTuple):
+    """The orders that all candidates of the same settings are scored on, with their benchmarks."""
 
     days: list[Day]
-    """None of bars."""
+    """Empty for bars."""
     episodes: Rows
-    """Orders as in the days."""
+    """The parent orders, at their times in `days`."""
     clusters: NDArray[np.int64]
-    """Of orders that intervals keep together."""
-    played: Day | None
-    """Their windows side by side, as they are replayed; None of bars, which `bars` are."""
-    alone: Outcome
-    """The same windows without orders."""
+    """Blocks of orders that the bootstrap resamples together."""
+    replayed_day: Day | None
+    """The windows side by side, as replayed; None for bars."""
+    no_orders: Outcome
+    """The outcome of the same windows without our orders."""
     twap: Outcome
     bars: Bars | None = None
 
 
 @lru_cache(maxsize=4)
-def _course(text: str, part: str) -> Course:
+def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     settings = Settings.model_validate_json(text)
     if settings.scored_in == "bars":
-        return _course_of_bars(settings, part)
-    days, episodes = _orders(settings, part)
+        return _bar_scoring_set(settings, part)
+    days, episodes = _exchange_orders(settings, part)
     clusters = clusters_of(episodes, episodes["day"])[0]
-    played = side_by_side(days, episodes)
-    alone = in_process(days, episodes, Hold(), "market")
-    twap = on_exchange(played, episodes, Twap(), "market")
-    return Course(days, episodes, clusters, played, alone, twap)
+    replayed_day = side_by_side(days, episodes)
+    no_orders = in_process(days, episodes, Hold(), "market")
+    twap = on_exchange(replayed_day, episodes, Twap(), "market")
+    return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap)
 
 
-def _course_of_bars(settings: Settings, part: str) -> Course:
+def _bar_scoring_set(settings: Settings, part: str) -> ScoringSet:
     scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": 1}))
-    bars, episodes = scenario.source, _sampled(scenario, settings)
+    bars, episodes = scenario.source, _sample_orders(scenario, settings)
     assert isinstance(bars, Bars)
     clusters = clusters_of(episodes, bars.dates(episodes["day"]))[0]
-    alone, twap = (in_bars(bars, episodes, policy, "market") for policy in (Hold(), Twap()))
-    return Course([], episodes, clusters, None, alone, twap, bars)
+    no_orders, twap = (in_bars(bars, episodes, policy, "market") for policy in (Hold(), Twap()))
+    return ScoringSet([], episodes, clusters, None, no_orders, twap, bars)
 
 
-def _sampled(scenario: Scenario, settings: Settings) -> Rows:
+def _sample_orders(scenario: Scenario, settings: Settings) -> Rows:
     return scenario.sampler.sample(np.random.Generator(np.random.PCG64(settings.score_seed)), settings.orders)
 
 
-def course(settings: Settings, part: str = VALIDATION) -> Course:
-    """Made once a process. ConfigError if there are no hours of the part."""
+def scoring_set(settings: Settings, part: str = VALIDATION) -> ScoringSet:
+    """The scoring set of a part, cached in the process. ConfigError if the data has no hours of the part."""
     with LOCK:
-        return _course(settings.model_dump_json(), part)
+        return _cached_scoring_set(settings.model_dump_json(), part)
 
 
-def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
-    """Days, and the parent orders in the hours of a part."""
+def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
+    """Days, and parent orders in the hours of a part."""
     config = settings.market if settings.day else settings.dynamic
     changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
@@ -99,7 +99,7 @@ def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
     else:
         changes |= {"simulated_days": SIMULATED_DAYS}
     scenario = Scenario(config.model_copy(update=changes))
-    episodes = _sampled(scenario, settings)
+    episodes = _sample_orders(scenario, settings)
     if isinstance(scenario.source, Books):
         return list(scenario.source.days), episodes
     population = load_population(config.population)
@@ -110,15 +110,15 @@ def _orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
 
 
 def _play(market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int) -> Outcome:
-    """What becomes of the orders, each shared by so many agents."""
+    """Execute the orders, each shared by this many agents."""
     own = shared(episodes, agents)
     env = ExecutionVectorEnv(market, Given(own), agents=agents, **environment_of(policy, mode))
     outcome = play(env, policy, own)
-    return outcome if agents == 1 else _together(outcome, own["qty_lots"].reshape(-1, agents))
+    return outcome if agents == 1 else _merge_teams(outcome, own["qty_lots"].reshape(-1, agents))
 
 
-def _together(outcome: Outcome, lots: Any) -> Outcome:
-    """Of teams' orders: means weighted by the lots (n, K) of each."""
+def _merge_teams(outcome: Outcome, lots: Any) -> Outcome:
+    """Merge the outcomes of team members: means weighted by the lots (n, agents) of each member."""
     weights = lots / lots.sum(axis=1, keepdims=True)
     results = {name: (values.reshape(weights.shape) * weights).sum(axis=1) for name, values in outcome.results.items()}
     traded = outcome.lots.reshape(*weights.shape, -1).sum(axis=1)
@@ -126,48 +126,50 @@ def _together(outcome: Outcome, lots: Any) -> Outcome:
 
 
 def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
-    """What becomes of the orders in the replay market without latency."""
+    """Execute the orders in the replay market without latency."""
     market = SharedReplayMarket(days, agents, len(episodes), latency_ns=0)
     return _play(market, episodes, policy, mode, agents)
 
 
-def on_exchange(played: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
-    """What becomes of them on an exchange of its own."""
-    with market_of(played, agents) as market:
+def on_exchange(replayed_day: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
+    """Execute the orders on a served exchange of their own."""
+    with served_market(replayed_day, agents) as market:
         return _play(market, moved(episodes), policy, mode, agents)
 
 
 def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str) -> Outcome:
-    """What becomes of the orders in the static market of the bars."""
+    """Execute the orders in the static market of bars."""
     config = bars.config.model_copy(update={"environments": len(episodes)})
     return _play(dataclasses.replace(bars, config=config).market(), episodes, policy, mode, 1)
 
 
-def _work(here: Course, policy: Policy, mode: str, agents: int) -> Outcome:
-    if here.bars and agents > 1:
+def _execute(scoring: ScoringSet, policy: Policy, mode: str, agents: int) -> Outcome:
+    if scoring.bars and agents > 1:
         raise ConfigError(
-            f"scored_in: bars: one agent is due, got a team of {agents}; each would trade in a copy of the bars, at a fraction of "
+            f"scored_in: bars: expected one agent, got a team of {agents}: each would trade in its own copy of the bars, at a fraction of "
             "the impact; score teams with scored_in: exchange"
         )
-    if here.bars:
-        return in_bars(here.bars, here.episodes, policy, mode)
-    assert here.played is not None
-    return on_exchange(here.played, here.episodes, policy, mode, agents)
+    if scoring.bars:
+        return in_bars(scoring.bars, scoring.episodes, policy, mode)
+    assert scoring.replayed_day is not None
+    return on_exchange(scoring.replayed_day, scoring.episodes, policy, mode, agents)
 
 
-def score(policy: Learnt, settings: Settings, part: str = VALIDATION) -> Score:
-    """Of a trusted policy: one that is data. Candidates are compared on the validation part; the test part is for the final report.
-    ScoreError if it could not be measured, ConfigError of a team in bars."""
-    here = course(settings, part)
+def score(policy: TrainedPolicy, settings: Settings, part: str = VALIDATION) -> Score:
+    """Score a policy. Candidates are compared on the validation part; the test part is for the final report only.
+
+    ScoreError if the score cannot be measured, ConfigError for a team in bars.
+    """
+    scoring = scoring_set(settings, part)
     agents = policy.team[0] if policy.team else 1
-    outcome = _work(here, policy, policy.modes[0], agents)
-    columns = costs(here.episodes, outcome, here.alone, here.twap)
+    outcome = _execute(scoring, policy, policy.modes[0], agents)
+    columns = costs(scoring.episodes, outcome, scoring.no_orders, scoring.twap)
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
-        raise ConfigError("score: the market trades in none of the windows; choose longer ones")
-    found = estimates(columns, here.clusters, settings.score_seed)
+        raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
+    found = estimates(columns, scoring.clusters, settings.score_seed)
     pa = found["PA"]
     return Score(
-        pa.value, pa.low, pa.high, found["PA_twap"].value, len(here.episodes), found["PA-std"].value, found["AFI"].value,
+        pa.value, pa.low, pa.high, found["PA_twap"].value, len(scoring.episodes), found["PA-std"].value, found["AFI"].value,
         found["IMPACT"].value, tuple(float(value) for value in np.nan_to_num(advantages)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Settings of the inner loop: where candidates learn, and where they are scored."""
+"""Settings of the inner loop: markets for training and for scoring."""
 
 import itertools
 from pathlib import Path
@@ -19,39 +19,44 @@ STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfill
 DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)
 
 SHARED = "actions", "levels", "offset_ticks", "offset_bps"
-"""Settings of a market that say what a policy sees and does."""
+"""Settings of a market that define a policy's observations and actions."""
 
 
 class Settings(BaseModel):
-    """The same for all candidates that are compared."""
+    """Settings of the inner loop, the same for all candidates that are compared."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     market: MarketConfig = Field(STATIC, description="static: bars, or days with a book")
-    dynamic: MarketConfig = Field(DYNAMIC, description="simulated traders, for the second part of training")
+    dynamic: MarketConfig = Field(DYNAMIC, description="simulated traders, for the last part of training")
     hybrid: HybridConfig = HybridConfig()
-    ppo: PPOConfig = Field(LEARNING, description="steps and seed are those of the budget")
+    ppo: PPOConfig = Field(LEARNING, description="steps and seed come from the budget")
     network: NetworkConfig = NetworkConfig()
-    imagined_share: float = Field(0.5, ge=0, lt=1, description="of every batch of the static market, with `imagine`")
-    agents: int = Field(2, ge=2, le=8, description="that share a parent order, with `communicate`")
+    imagined_share: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="share of every batch of the static market that is imagined, with an `imagine` module",
+    )
+    agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
     day: Path | None = Field(
-        None, description="a day with a book whose validation hours are replayed to score; without one, simulated days"
+        None, description="a day with a book, whose validation hours are replayed for scoring; null: simulated days"
     )
     scored_in: Literal["exchange", "bars"] = Field(
-        "exchange", description="bars: in the static market of the bars themselves, which no exchange can serve"
+        "exchange", description="bars: in the static market of bars, in process; an exchange cannot serve bars"
     )
-    orders: int = Field(24, ge=2, description="parent orders of a score")
+    orders: int = Field(24, ge=2, description="number of parent orders in a score")
     rungs: tuple[float, ...] = Field(
-        (0.25, 0.5, 1.0), description="shares of the steps after which candidates are compared"
+        (0.25, 0.5, 1.0), description="shares of the training steps after which candidates are compared"
     )
     kept: float = Field(
-        0.5, gt=0, le=1, description="share of the candidates that goes on after a rung; at least one does"
+        0.5, gt=0, le=1, description="share of the candidates that continue after a rung; at least one does"
     )
-    score_seed: int = Field(1, ge=0, description="of these orders")
+    score_seed: int = Field(1, ge=0, description="seed of the sampled orders")
 
     @property
-    def unlike(self) -> str:
-        """In what policies of one market cannot work in the other, in words; empty if they can."""
+    def layout_mismatch(self) -> str:
+        """Settings that differ although one policy must act in both markets, as text; empty if none do."""
         both = [(name, getattr(self.market, name), getattr(self.dynamic, name)) for name in SHARED]
         return ", ".join(
             f"market.{name} is {static}, dynamic.{name} is {dynamic}"
@@ -63,13 +68,13 @@ class Settings(BaseModel):
     @classmethod
     def _rise(cls, rungs: tuple[float, ...]) -> tuple[float, ...]:
         if not rungs or rungs[-1] != 1.0 or any(not 0 < low < high for low, high in itertools.pairwise(rungs)):
-            raise ValueError("shares that rise to 1 are due, like 0.25, 0.5, 1")
+            raise ValueError("expected shares that increase to 1, like 0.25, 0.5, 1")
         return rungs
 
     @model_validator(mode="after")
     def _fits(self) -> "Settings":
         if self.scored_in == "bars" and (not self.market.data or self.market.data[0].suffix != BARS_SUFFIX):
             raise ValueError(
-                f"scored_in: bars needs a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
+                f"scored_in: bars: expected a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
             )
         return self

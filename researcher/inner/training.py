@@ -1,4 +1,4 @@
-"""Training jobs: where they run, and a policy out of what they leave."""
+"""Start training jobs, and build a policy from the untrusted files they leave."""
 
 import dataclasses
 import math
@@ -21,92 +21,94 @@ from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import job
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.worker import work
+from serl.researcher.inner.worker import run_job
 from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox import returned
 from serl.researcher.sandbox.bubblewrap import FOLDER, INPUTS
+from serl.researcher.sandbox.job_result import JobResult
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run
-from serl.researcher.sandbox.verdict import Verdict
 
 MEMORY_BYTES = 6144 * MIB
 CLAIMED_STEPS_MAX = 10**12
 LOCK = threading.Lock()
-"""What is made once is made by one thread while others wait."""
+"""Lets one thread compile while others wait."""
 
 
 class UnusableError(ResearcherError):
-    """What a job left is no policy."""
+    """A job's output is not a valid policy."""
 
 
 def has_code(candidate: Candidate) -> bool:
-    """Whether it must stay in the sandbox."""
+    """Whether any module is code, which must run in the sandbox."""
     return any(module.form == "code" for module in candidate.modules.values())
 
 
-def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
-    """The job of job.py in `folder`, which is made; SandboxUnavailableError where code cannot be confined."""
+def train(candidate: Candidate, settings: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
+    """Run the job of job.py in `folder`, which is created. SandboxUnavailableError if code cannot be sandboxed here."""
     folder.mkdir(mode=0o700, exist_ok=True)
     inputs = {f"data{place}{path.suffix}": path for place, path in enumerate(settings.market.data)}
-    inside = has_code(candidate)
-    data = [f"{INPUTS}/{name}" for name in inputs] if inside else [str(path.resolve()) for path in inputs.values()]
+    sandboxed = has_code(candidate)
+    data = [f"{INPUTS}/{name}" for name in inputs] if sandboxed else [str(path.resolve()) for path in inputs.values()]
     values = settings.model_dump(mode="json")
     values["market"]["data"] = data
     arguments = {
         "candidate": dataclasses.asdict(candidate), "settings": values, "budget": dataclasses.asdict(budget), "share": share,
-        "folder": FOLDER if inside else str(folder.resolve()),
+        "folder": FOLDER if sandboxed else str(folder.resolve()),
     }  # fmt: skip
-    if not inside:
-        return work({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
+    if not sandboxed:
+        return run_job({"entry": job.ENTRY, "arguments": arguments, "compiled": False}, folder, budget.wall_s)
     with LOCK:
-        _warm(settings.model_dump_json(), budget.static_steps > 0, budget.dynamic_steps > 0)
+        _compile_outside(settings.model_dump_json(), budget.static_steps > 0, budget.dynamic_steps > 0)
     limits = Limits(wall_s=budget.wall_s, cpu_s=math.ceil(2 * budget.wall_s), memory_bytes=MEMORY_BYTES)
     return run(Job(job.ENTRY, arguments, compiled=True, inputs=inputs), folder, limits)
 
 
 @lru_cache(maxsize=8)
-def _warm(text: str, static: bool, dynamic: bool) -> None:
-    """Compiles what jobs in the sandbox load, by a job outside of it with the same stages; ResearcherError if these settings cannot be trained with."""
+def _compile_outside(text: str, static: bool, dynamic: bool) -> None:
+    """Fill numba's cache for sandboxed jobs by a trusted job outside, with the same stages. ResearcherError if it fails with these settings."""
     settings = Settings.model_validate_json(text)
     kinds = (Kind.REWARD, Kind.IMAGINE) if settings.market.data else (Kind.REWARD,)
     trusted = Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds})
     with tempfile.TemporaryDirectory(prefix="serl-warm-") as folder:
-        verdict = train(trusted, settings, Budget(int(static), int(dynamic)), 1.0, Path(folder) / "job")
-    if not verdict.ok:
-        raise ResearcherError(f"these settings cannot be trained with: {verdict.text}")
+        result = train(trusted, settings, Budget(int(static), int(dynamic)), 1.0, Path(folder) / "job")
+    if not result.ok:
+        raise ResearcherError(f"training with these settings fails: {result.text}")
 
 
-def _team_of(candidate: Candidate, settings: Settings, claimed: dict[str, Any]) -> tuple[int, Messages] | None:
-    """Who talks to whom: of a specification as it says, of code the operations that the job read off."""
+def _claimed_team(candidate: Candidate, settings: Settings, claims: dict[str, Any]) -> tuple[int, Messages] | None:
+    """The number of agents and their messages: built from a specification, or from the operations that the job traced from code."""
     module = candidate.modules.get(Kind.COMMUNICATE)
     if module is None:
         return None
     if module.form == "spec":
-        return settings.agents, job.built(Kind.COMMUNICATE, module.text, settings)
+        return settings.agents, job.spec_function(Kind.COMMUNICATE, module.text, settings)
     names = Layout(settings.market.levels).names
-    team = of_facts({**claimed["messages"], "agents": settings.agents}, len(names))
+    team = of_facts({**claims["messages"], "agents": settings.agents}, len(names))
     if team is None or not 1 <= team[1].size <= MESSAGE_MAX:
-        raise UnusableError(f"messages of 1 to {MESSAGE_MAX} numbers are due")
+        raise UnusableError(f"expected messages of 1 to {MESSAGE_MAX} numbers, got another size")
     return team
 
 
-def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
-    """The policy of a job that ended well; UnusableError if what it left is none. Only numbers and known operations are taken from it."""
+def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
+    """The policy of a successful job. UnusableError if its output is invalid. Only numbers and known operations are taken from it."""
     try:
-        claimed, tensors = verdict.value, returned.read_tensors(folder, job.NETWORK)
-        interface = _interface(settings, claimed["scales"])
-        team = _team_of(candidate, settings, claimed)
+        claims, tensors = result.value, returned.read_tensors(folder, job.NETWORK)
+        interface = _claimed_interface(settings, claims["scales"])
+        team = _claimed_team(candidate, settings, claims)
         described: dict[str, Any] = {"network": settings.network.model_dump()}
-        if "graph" in claimed["network"]:
-            described["graph"] = claimed["network"]["graph"]
+        if "graph" in claims["network"]:
+            described["graph"] = claims["network"]["graph"]
         numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
         network = network_of(described, numbers, interface, team)
-        steps = min(int(claimed["steps"]), CLAIMED_STEPS_MAX)
+        steps = min(int(claims["steps"]), CLAIMED_STEPS_MAX)
     except SerlError as error:
         raise UnusableError(str(error)) from None
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise UnusableError(f"what training left is no policy: {type(error).__name__}: {str(error)[:300]}") from None
+        raise UnusableError(
+            f"the output of training is not a policy: {type(error).__name__}: {str(error)[:300]}"
+        ) from None
     facts = {
         "name": candidate.key,
         "seed": budget.seed,
@@ -116,12 +118,12 @@ def policy_of(verdict: Verdict, candidate: Candidate, settings: Settings, budget
     return Policy(network, interface, facts, candidate.key, team)
 
 
-def _interface(settings: Settings, scales: Any) -> Interface:
-    """What policies of these settings see and do, in claimed units."""
+def _claimed_interface(settings: Settings, scales: Any) -> Interface:
+    """The interface of policies with these settings, in the units that the job claims."""
     market = settings.market
     units = {key: float(scales[key]) for key in (field.name for field in dataclasses.fields(Scales))}
     if not all(math.isfinite(value) and value > 0 for value in units.values()):
-        raise UnusableError(f"positive units of the observations are due, got {units}")
+        raise UnusableError(f"expected positive units of the observations, got {units}")
     low = [0.0] * ACTIONS[market.actions]
     if market.actions != "market":
         low[-1] = -1.0

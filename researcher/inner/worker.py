@@ -1,4 +1,4 @@
-"""Processes that do training jobs of trusted code one after the other: importing and loading compiled code takes longer than a short training."""
+"""Worker processes for training jobs of trusted code. They are reused, because imports take longer than a short training."""
 
 import json
 import os
@@ -13,37 +13,37 @@ from typing import Any
 
 from serl.clients.parent_watch import end_with
 from serl.researcher.errors import ResearcherError
-from serl.researcher.sandbox.boot import ANSWER, perform
+from serl.researcher.sandbox.boot import ANSWER, run_request
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.returned import read_claim
-from serl.researcher.sandbox.verdict import Outcome, Verdict
 
-WORDS = "words.log"
-"""What a job has said, in its folder."""
+JOB_LOG = "job.log"
+"""Output of a job, in its folder."""
 _LOCK = threading.Lock()
 _idle: list["_Worker"] = []
 _busy: set["_Worker"] = set()
 
 
 class AbandonedError(ResearcherError):
-    """Nobody waits for the job any more; nothing is known of what it would have done."""
+    """The job was abandoned before it ended, so it has no result."""
 
 
 def abandon() -> None:
-    """Ends all jobs at once: their `work` raises AbandonedError."""
+    """Kill all running jobs: their `run_job` raises AbandonedError."""
     with _LOCK:
         for worker in _busy:
             worker.abandon()
 
 
-def work(request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
-    """Does a job (see sandbox.boot) whose folder is `folder`, in an idle worker or a new one; from any thread."""
+def run_job(request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
+    """Run a job (see sandbox.boot) whose folder is `folder`, in an idle worker or a new one. Thread-safe."""
     with _LOCK:
         worker = _idle.pop() if _idle else None
     worker = worker if worker and worker.alive else _Worker()
     with _LOCK:
         _busy.add(worker)
     try:
-        return worker.work(request, folder, wall_s)
+        return worker.run_job(request, folder, wall_s)
     finally:
         with _LOCK:
             _busy.discard(worker)
@@ -52,8 +52,8 @@ def work(request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
 
 
 class _Worker:
-    """A process, gone when it crashed or a job took too long; it ends with us. (Not of multiprocessing, which would import the main
-    module of whoever calls us.)"""
+    """A worker process. It is killed after a crash or a timeout and ends with us. It does not use multiprocessing, which would
+    import the caller's main module."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "serl.researcher.inner.worker", str(os.getpid())]
@@ -62,11 +62,11 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can do another job."""
+        """Whether the worker can run another job."""
         return self._process.poll() is None
 
-    def work(self, request: dict[str, Any], folder: Path, wall_s: float) -> Verdict:
-        """See the function of this name."""
+    def run_job(self, request: dict[str, Any], folder: Path, wall_s: float) -> JobResult:
+        """See the function `run_job`."""
         began = time.monotonic()
         (folder / ANSWER).unlink(missing_ok=True)
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -79,23 +79,23 @@ class _Worker:
             return self._crashed(folder, 0.0)
         if not select.select([stdout], [], [], wall_s)[0]:
             self._stop()
-            return Verdict(Outcome.TIMEOUT, f"it did not end within {wall_s:g} s", wall_s=wall_s)
+            return JobResult(Outcome.TIMEOUT, f"did not end within {wall_s:g} s", wall_s=wall_s)
         if not stdout.readline():
             return self._crashed(folder, time.monotonic() - began)
-        return Verdict(*read_claim(folder), wall_s=time.monotonic() - began)
+        return JobResult(*read_claim(folder), wall_s=time.monotonic() - began)
 
     def abandon(self) -> None:
-        """From another thread than the one in `work`."""
+        """Kill the worker, from another thread than that of `run_job`."""
         self._abandoned = True
         self._process.kill()
 
-    def _crashed(self, folder: Path, took_s: float) -> Verdict:
+    def _crashed(self, folder: Path, took_s: float) -> JobResult:
         self._stop()
         if self._abandoned:
-            raise AbandonedError("training was abandoned; go on with --resume")
-        path = folder / WORDS
-        words = path.read_text(errors="replace").strip()[-500:] if path.exists() else ""
-        return Verdict(Outcome.CRASHED, f"exit status {self._process.returncode}: {words}", wall_s=took_s)
+            raise AbandonedError("training was abandoned; continue with --resume")
+        path = folder / JOB_LOG
+        output = path.read_text(errors="replace").strip()[-500:] if path.exists() else ""
+        return JobResult(Outcome.CRASHED, f"exit status {self._process.returncode}: {output}", wall_s=took_s)
 
     def _stop(self) -> None:
         self._process.kill()
@@ -103,16 +103,16 @@ class _Worker:
 
 
 def _serve(parent: int) -> None:
-    """Does what is asked for, a line each, until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks
+    """Run the requests on standard input, one per line, until it closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     end_with(parent)
     done = os.dup(1)
     for line in sys.stdin:
         request, folder = json.loads(line)
-        with Path(folder, WORDS).open("wb") as words:
-            os.dup2(words.fileno(), 1)
-            os.dup2(words.fileno(), 2)
-        Path(folder, ANSWER).write_text(perform(request))
+        with Path(folder, JOB_LOG).open("wb") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        Path(folder, ANSWER).write_text(run_request(request))
         os.write(done, b"done\n")
 
 

@@ -1,1 +1,1 @@
-"""Language models: the client of an endpoint, models as files, the embedded endpoint."""
+"""Language models: a client for endpoints, pinned model files, and the embedded server."""

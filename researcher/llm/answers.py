@@ -1,4 +1,4 @@
-"""Answers of a language model, and how code or JSON is taken out of them."""
+"""Answers of a language model, and extraction of code or JSON from them."""
 
 import ast
 import json
@@ -17,9 +17,9 @@ class Token:
 
     text: str
     logprob: float
-    """Natural logarithm of its probability under the model itself, without grammar or truncation."""
+    """Natural logarithm of its probability under the model, before any grammar or truncation."""
     id: int | None
-    """In the model's vocabulary; only the embedded endpoint and llama.cpp say it."""
+    """Token id; only the embedded endpoint and llama.cpp report it."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Answer:
 
     text: str
     finish: str
-    """Why it ended, in the words of the endpoint: stop, length..."""
+    """Finish reason of the endpoint: stop, length, ..."""
     tokens: tuple[Token, ...] = ()
-    """Empty unless log-probabilities were asked for."""
+    """Empty unless log-probabilities were requested."""
 
     @property
     def logprob(self) -> float:
-        """Sum of the tokens' log-probabilities; 0 where none were asked for."""
+        """Sum of the tokens' log-probabilities; 0 if none were requested."""
         return sum(token.logprob for token in self.tokens)
 
 
@@ -44,7 +44,7 @@ class Answers:
 
     answers: tuple[Answer, ...]
     prompt_tokens: int
-    """Of calls that were made; an answer from the record costs nothing."""
+    """Tokens of calls that were made; an answer from the record costs nothing."""
     completion_tokens: int
     cost_usd: float
     cached: int
@@ -57,58 +57,60 @@ class Answers:
 
 
 def extract_code(answer: Answer) -> str:
-    """The Python code of an answer: its longest fenced block, or all of it if it parses. UnusableAnswerError says what was
-    wrong: empty, truncated, prose, syntax."""
+    """The Python code of an answer: its longest fenced block, or all of it if it parses. UnusableAnswerError has the
+    fault: empty, truncated, prose or syntax."""
     code = max(
-        (body for language, body in _fenced(answer) if language in ("", "python", "py", "python3")), key=len, default=""
+        (body for language, body in _fenced_blocks(answer) if language in ("", "python", "py", "python3")),
+        key=len,
+        default="",
     )
     fenced = bool(code.strip())
     code = code if fenced else answer.text
     if answer.finish == "length" and answer.text.rstrip().endswith(code.rstrip()):
-        raise _unusable(answer, "truncated", "the code has no end")
+        raise _unusable(answer, "truncated", "the code is incomplete")
     try:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if not fenced and not re.search(r"^\s*(def|class|import|from) ", code, re.MULTILINE):
-            raise _unusable(
-                answer, "prose", "Python code in one ```python block is due, the answer holds none"
-            ) from None
+            raise _unusable(answer, "prose", "expected Python code in one ```python block, got none") from None
         raise _unusable(answer, "syntax", f"the code does not parse: {type(error).__name__}: {error}") from None
     if not tree.body or all(isinstance(node, ast.Expr) for node in tree.body):
-        raise _unusable(answer, "prose", "Python code with a definition is due, the answer only holds expressions")
+        raise _unusable(answer, "prose", "expected Python code with a definition, got only expressions")
     return code
 
 
 def extract_json(answer: Answer) -> Any:
-    """The JSON of an answer: a fenced block, or what lies between its first and last brace. UnusableAnswerError as above."""
-    for language, body in _fenced(answer):
+    """The JSON of an answer: its fenced block, or the text between its first and last brace. UnusableAnswerError as for code."""
+    for language, body in _fenced_blocks(answer):
         if language in ("", "json"):
-            return _parsed(answer, body)
+            return _parse_json(answer, body)
     first, last = answer.text.find("{"), answer.text.rfind("}")
     if first < 0:
-        raise _unusable(answer, "prose", "a JSON object is due, the answer holds none")
-    return _parsed(answer, answer.text[first : last + 1] if last > first else answer.text[first:])
+        raise _unusable(answer, "prose", "expected a JSON object, got none")
+    return _parse_json(answer, answer.text[first : last + 1] if last > first else answer.text[first:])
 
 
-def _fenced(answer: Answer) -> list[tuple[str, str]]:
+def _fenced_blocks(answer: Answer) -> list[tuple[str, str]]:
     if not answer.text.strip():
         raise _unusable(answer, "empty", "the answer has no text")
     return [(language.lower(), body) for language, body in _FENCE.findall(answer.text)]
 
 
-def _parsed(answer: Answer, text: str) -> Any:
+def _parse_json(answer: Answer, text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_not_json)
+        return json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise _unusable(answer, "syntax", f"the JSON does not parse: {error}") from None
 
 
-def _not_json(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _unusable(answer: Answer, fault: Fault, text: str) -> UnusableAnswerError:
-    """An answer that was cut off is told so, whatever else is wrong with it."""
+    """The error for an answer. Truncation takes precedence over any other fault."""
     if answer.finish == "length":
-        return UnusableAnswerError("truncated", f"it was cut off at the limit of tokens ({text}); answer shorter")
+        return UnusableAnswerError(
+            "truncated", f"the answer was cut off at the token limit ({text}); answer more briefly"
+        )
     return UnusableAnswerError(fault, text)

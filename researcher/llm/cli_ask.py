@@ -1,4 +1,4 @@
-"""`serl llm ask`: one question to an endpoint, recorded if wanted."""
+"""`serl llm ask`: send one question to an endpoint."""
 
 import json
 from pathlib import Path
@@ -12,46 +12,48 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 @click.command(epilog="Example: serl llm ask 'Which term of the reward punishes impact?' --record calls.jsonl")
 @click.argument("text")
-@click.option("--url", help=f"Of an OpenAI-compatible endpoint; without it that of serl llm serve, {SERVED}.")
+@click.option("--url", help=f"Base URL of an OpenAI-compatible endpoint  [default: that of serl llm serve, {SERVED}]")
 @click.option("--model", default="tiny", show_default=True)
 @click.option(
     "--dialect",
     type=click.Choice(["openai", "llama.cpp", "vllm", "embedded"]),
-    help="How the endpoint takes schemas and sampling; openai with --url, else embedded.",
+    help="How to send schemas and sampling parameters  [default: openai with --url, else embedded]",
 )
 @click.option(
     "--omit",
     multiple=True,
     type=click.Choice(["seed", "temperature", "top_p"]),
-    help="Parameter that the endpoint refuses; may be given again.",
+    help="Parameter that the endpoint rejects; may be repeated.",
 )
 @click.option(
     "--token-limit",
     default="max_tokens",
     show_default=True,
     type=click.Choice(["max_tokens", "max_completion_tokens"]),
-    help="Parameter that bounds an answer.",
+    help="Name of the parameter that limits the length of an answer.",
 )
 @click.option("--schema", type=FILE, help="JSON schema of the answer.")
-@click.option("-n", default=1, show_default=True, type=click.IntRange(min=1), help="Answers.")
+@click.option("-n", default=1, show_default=True, type=click.IntRange(min=1), help="Number of answers.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(min=0))
 @click.option("--max-tokens", default=512, show_default=True, type=click.IntRange(min=1))
 @click.option(
-    "--record", type=click.Path(path_type=Path, dir_okay=False), help="JSONL of all calls; answers come from it."
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="JSONL file of all calls; a recorded request is answered from it.",
 )
-@click.option("--offline", is_flag=True, help="Answer from the record alone.")
+@click.option("--offline", is_flag=True, help="Answer from --record only; call no endpoint.")
 def ask(
     text: str, url: str | None, model: str, dialect: str | None, omit: tuple[str, ...], token_limit: str,
     schema: Path | None, record: Path | None, offline: bool, **how: Any,
 ) -> None:  # fmt: skip
-    """Asks TEXT and prints the answers."""
+    """Ask TEXT and print the answers."""
     from serl.exchange.errors import ConfigError
     from serl.researcher.llm.client import Client
     from serl.researcher.llm.settings import Endpoint
 
     if url is not None and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"--url: http://... or https://... is due, got {url}")
+        raise ConfigError(f"--url: expected http://... or https://..., got {url}")
     values = {
         "base_url": url or SERVED,
         "model": model,
@@ -63,7 +65,7 @@ def ask(
     try:
         shape = json.loads(schema.read_text()) if schema else None
     except ValueError as error:
-        raise ConfigError(f"{schema}: is no JSON ({error})") from None
+        raise ConfigError(f"{schema}: expected JSON ({error})") from None
     answers = Client(endpoint, record=record, offline=offline).complete(
         [{"role": "user", "content": text}], schema=shape, **how
     )

@@ -1,4 +1,4 @@
-"""The client of a language model: recorded, budgeted, replayable."""
+"""A client for language models with a record of calls, a budget and replay."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ from serl.researcher.llm.errors import BudgetSpentError, LlmError, OfflineMissEr
 from serl.researcher.llm.record import Record, key_of
 from serl.researcher.llm.requests import Message, Sampling, request_of
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
-from serl.researcher.llm.usage import estimated_prompt_tokens
+from serl.researcher.llm.usage import estimate_prompt_tokens
 
 
 class Client:
-    """Asks an endpoint, but never twice the same: what was recorded is answered from the record, and costs nothing.
+    """Calls an endpoint. A request that is already in the record is answered from it at no cost.
 
-    `record` is a JSONL file that is made or gone on with; its costs count against the budget, so that a resumed run has no new one.
-    `offline` answers from the record alone.
+    `record` is a JSONL file, created if missing; its costs count against the budget, also after a restart.
+    With `offline`, only the record answers.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Client:
         free = not (endpoint.usd_per_million_prompt_tokens or endpoint.usd_per_million_completion_tokens)
         if budget.usd_max is not None and free:
             raise ConfigError(
-                "usd_max: needs the prices of the endpoint; set usd_per_million_prompt_tokens and ..._completion_tokens"
+                "usd_max: expected the prices of the endpoint; set usd_per_million_prompt_tokens and usd_per_million_completion_tokens"
             )
         self.endpoint, self.budget, self.offline = endpoint, budget, offline
         self.record = Record(record)
@@ -55,16 +55,16 @@ class Client:
         max_tokens: int = 512,
         logprobs: bool = False,
     ) -> Answers:
-        """`n` answers to a conversation, under a JSON schema or a grammar (GBNF; llguidance where the endpoint has it) if one is given.
+        """`n` answers to a conversation, constrained by a JSON schema or a grammar (GBNF, or llguidance if the endpoint supports it) if given.
 
-        Answer i is drawn with seed + i, in a call of its own, because not every endpoint has more than one choice. `top_p` 1 means the
-        whole distribution, which the policy gradient needs. Errors: EndpointAwayError, EndpointRefusedError, BudgetSpentError, OfflineMissError.
+        Answer i has seed + i and a call of its own, because not every endpoint returns several choices. `top_p` 1 samples the
+        full distribution, which the policy gradient needs. Raises EndpointAwayError, EndpointRefusedError, BudgetSpentError or OfflineMissError.
         """
         sampling = Sampling(temperature, top_p, seed, max_tokens, logprobs)
         lines = []
         for index in range(n):
-            drawn = replace(sampling, seed=sampling.seed + index)
-            lines.append(self._line(request_of(self.endpoint, messages, drawn, schema, grammar)))
+            seeded = replace(sampling, seed=sampling.seed + index)
+            lines.append(self._line(request_of(self.endpoint, messages, seeded, schema, grammar)))
         made = [line for line, cached in lines if not cached]
         return Answers(
             tuple(_answer(line["answer"]) for line, _ in lines),
@@ -75,25 +75,27 @@ class Client:
         )
 
     def _line(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The line of the record for a request, and whether it was there."""
+        """The record's line for a request, and whether it was recorded before."""
         key = key_of(request)
         if found := self.record.find(key):
             return found, True
-        self._require_budget(request)  # first, so that a run that ended on its budget is replayed to the same end
+        self._require_budget(
+            request
+        )  # before the offline check: a replayed run stops at its budget as the original did
         if self.offline:
             raise OfflineMissError(
-                f"offline, and the record has no answer to request {key[:12]}; run it once without --offline"
+                f"offline, and the record has no answer to request {key[:12]}; run once without --offline to record it"
             )
         return self._ask(key, request), False
 
     def _require_budget(self, request: dict[str, Any]) -> None:
-        """A call may not start that could end beyond the budget: with its prompt, which is estimated, and the longest completion."""
+        """Raise BudgetSpentError if the call could exceed the budget, with its estimated prompt and the longest completion."""
         tokens_max, usd_max = self.budget.tokens_max, self.budget.usd_max
-        prompt, completion = estimated_prompt_tokens(request), request[self.endpoint.token_limit]
+        prompt, completion = estimate_prompt_tokens(request), request[self.endpoint.token_limit]
         if tokens_max is not None and self.record.tokens + prompt + completion > tokens_max:
             raise BudgetSpentError(
                 f"{self.record.tokens:,} of {tokens_max:,} tokens are spent, the next call may take {prompt + completion:,} "
-                f"(about {prompt:,} of its prompt, up to {completion:,} of its answer); raise tokens_max"
+                f"(about {prompt:,} for its prompt, up to {completion:,} for its answer); raise tokens_max"
             )
         next_usd = self.endpoint.cost_usd(prompt, completion)
         if usd_max is not None and self.record.usd + next_usd > usd_max:
@@ -102,24 +104,46 @@ class Client:
             )
 
     def _ask(self, key: str, request: dict[str, Any]) -> dict[str, Any]:
-        from serl.researcher.llm.attempts import ask, connect
+        from serl.researcher.llm.attempts import ask_with_retries, connect
 
         self._connection = self._connection or connect(self.endpoint)
         attempts: list[dict[str, Any]] = []
         line = {"key": key, "time_ns": time.time_ns(), "request": request, "attempts": attempts}
-        begun = time.perf_counter()
+        began = time.perf_counter()
         try:
-            reply = ask(self._connection, self.endpoint, request, attempts, self._sleep)
+            reply = ask_with_retries(self._connection, self.endpoint, request, attempts, self._sleep)
         except LlmError as error:
-            self.record.add(line | {"error": f"{type(error).__name__}: {error}", "wall_s": time.perf_counter() - begun})
+            self.record.add(line | {"error": f"{type(error).__name__}: {error}", "wall_s": time.perf_counter() - began})
             raise
         line |= {
             **asdict(reply),
             "cost_usd": self.endpoint.cost_usd(reply.prompt_tokens, reply.completion_tokens),
-            "wall_s": round(time.perf_counter() - begun, 4),
+            "wall_s": round(time.perf_counter() - began, 4),
         }
         self.record.add(line)
         return line
+
+
+class ReplayedClient(Client):
+    """Replays the answers of a run's embedded model from its record, without a server or weights.
+
+    The name of a tuned model contains the hash of its weights, which a replay does not have. Requests are therefore looked up without
+    the model's name, and `endpoint.model` is the model of the last recorded answer. Raises OfflineMissError if the record has no answer.
+    """
+
+    def __init__(self, model: str, budget: BudgetConfig, record: Path) -> None:
+        super().__init__(Endpoint(model=model, dialect="embedded"), budget, record, offline=True)
+        self._models = {_without_model(line["request"]): line["request"]["model"] for line in self.record.answered}
+
+    def _line(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        model = self._models.get(_without_model(request), request["model"])
+        found = super()._line(request | {"model": model})
+        self.endpoint = self.endpoint.model_copy(update={"model": model})
+        return found
+
+
+def _without_model(request: dict[str, Any]) -> str:
+    return key_of({**request, "model": ""})
 
 
 def _answer(row: dict[str, Any]) -> Answer:

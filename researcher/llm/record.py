@@ -1,8 +1,8 @@
-"""The record of all calls: one JSON object a line, and the cache from which a run is replayed.
+"""The record of calls: one JSON object per line. It is also the cache from which a run is replayed.
 
-A line holds `key` (SHA-256 of the request), `time_ns`, `request`, `attempts` (the failures on the way, named) and either `answer` with
-`prompt_tokens`, `completion_tokens`, `estimated` (whether the endpoint did not count them), `cost_usd`, `wall_s`, or `error`. A line that was
-cut off by a kill is dropped when the file is opened.
+A line holds `key` (SHA-256 of the request), `time_ns`, `request`, `attempts` (failures before the answer) and either `answer` with
+`prompt_tokens`, `completion_tokens`, `estimated` (true if the endpoint reported no counts), `cost_usd`, `wall_s`, or `error`. A line that a
+kill cut off is dropped when the file is opened.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ def key_of(request: dict[str, Any]) -> str:
 
 
 class Record:
-    """The calls of a run, in a JSONL file or, without a path, in memory. Safe to share among threads."""
+    """The calls of a run, in a JSONL file or, without a path, in memory. Thread-safe."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -43,11 +43,11 @@ class Record:
         return self._answers.values()
 
     def find(self, key: str) -> dict[str, Any] | None:
-        """The line with the answer to a request, if there is one."""
+        """The line that answers a request, or None."""
         return self._answers.get(key)
 
     def add(self, line: dict[str, Any]) -> None:
-        """Keeps a call; it is on disk when this returns. LlmError if it cannot be written."""
+        """Append a call and sync it to disk. LlmError if the file cannot be written."""
         with self._lock:
             self._count(line)
             if self._path is None:
@@ -59,19 +59,19 @@ class Record:
                     file.flush()
                     os.fsync(file.fileno())
             except OSError as error:
-                raise LlmError(f"{self._path}: the record of calls cannot be written ({error})") from None
+                raise LlmError(f"{self._path}: cannot write the record of calls ({error})") from None
 
     def _load(self, path: Path) -> None:
         data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data):
-            os.truncate(path, whole)
-        for number, text in enumerate(data[:whole].splitlines(), 1):
+        complete_bytes = data.rfind(b"\n") + 1
+        if complete_bytes < len(data):
+            os.truncate(path, complete_bytes)
+        for number, text in enumerate(data[:complete_bytes].splitlines(), 1):
             try:
                 self._count(json.loads(text))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise LlmError(
-                    f"{path}:{number}: is no line of a record of calls ({error}); move the file away"
+                    f"{path}:{number}: expected a line of a record of calls, got something else ({error}); move the file away"
                 ) from None
 
     def _count(self, line: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Requests in the dialect of an endpoint."""
+"""Chat completion requests in the dialect of an endpoint."""
 
 import json
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ Message = dict[str, str]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How an answer is drawn."""
+    """Sampling parameters of an answer."""
 
     temperature: float
     top_p: float
-    """1: from the whole distribution; endpoints that truncate by default are told not to."""
+    """1: sample the full distribution; truncation defaults of the endpoint are switched off."""
     seed: int
     max_tokens: int
     logprobs: bool
 
 
 def grammar_of(schema: dict[str, Any]) -> str:
-    """A JSON schema as a grammar of llguidance: bounds of numbers and lengths hold, and blanks are where json.dumps puts them
-    (free to choose, small models fill pages with blanks)."""
+    """A JSON schema as a grammar of llguidance. It enforces bounds of numbers and lengths, and the whitespace of json.dumps:
+    otherwise small models fill pages with blanks."""
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return f"%llguidance {{}}\nstart: %json {json.dumps({**schema, 'x-guidance': layout})}"
 
@@ -38,7 +38,7 @@ def request_of(
     schema: dict[str, Any] | None,
     grammar: str | None,
 ) -> dict[str, Any]:
-    """The body of a chat completion with one answer. ConfigError if the endpoint's dialect has no grammars."""
+    """The body of a chat completion request for one answer. ConfigError if the dialect does not support grammars."""
     drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "seed": sampling.seed}
     body: dict[str, Any] = {
         "model": endpoint.model,
@@ -48,19 +48,19 @@ def request_of(
     }
     if sampling.logprobs:
         body["logprobs"] = True
-    return body | _whole_distribution(endpoint.dialect, sampling.top_p) | _constraint(endpoint.dialect, schema, grammar)
+    return body | _full_distribution(endpoint.dialect, sampling.top_p) | _constraint(endpoint.dialect, schema, grammar)
 
 
-def _whole_distribution(dialect: Dialect, top_p: float) -> dict[str, Any]:
-    """llama.cpp keeps the 40 best tokens and those above a twentieth of the best unless told otherwise."""
+def _full_distribution(dialect: Dialect, top_p: float) -> dict[str, Any]:
+    """Switch off llama.cpp's default truncation (top_k 40, min_p 0.05)."""
     return {"top_k": 0, "min_p": 0.0} if dialect in ("llama.cpp", "embedded") and top_p == 1.0 else {}
 
 
 def _constraint(dialect: Dialect, schema: dict[str, Any] | None, grammar: str | None) -> dict[str, Any]:
     if schema is not None and grammar is not None:
-        raise ConfigError("schema and grammar: one of both is due, got both")
+        raise ConfigError("expected a schema or a grammar, got both")
     if schema is not None and dialect == "embedded":
-        # with response_format the server strips code fences, and then the tokens are not the text
+        # with response_format the server strips code fences, so the tokens would not match the text
         return {"grammar": grammar_of(schema)}
     if schema is not None:
         named = {"name": "answer", "schema": schema, "strict": True}
@@ -68,5 +68,5 @@ def _constraint(dialect: Dialect, schema: dict[str, Any] | None, grammar: str | 
     if grammar is None:
         return {}
     if dialect == "openai":
-        raise ConfigError("grammar: an endpoint of another dialect than openai is due; give a schema instead")
+        raise ConfigError("grammar: not supported by the dialect openai; use a schema instead")
     return {"structured_outputs": {"grammar": grammar}} if dialect == "vllm" else {"grammar": grammar}

@@ -20,15 +20,15 @@ from serl.researcher.llm.settings import Endpoint
 READY_S_MAX = 120.0
 STOP_S_MAX = 10.0
 ANSWER_S_MAX = 1800.0
-"""Of one answer: a large model on a busy processor writes for minutes, and asking again would begin anew. A server that died is noticed at once."""
+"""Timeout of one answer. A large model on a busy CPU takes minutes, and a retry would start over. A dead server is noticed at once."""
 
 
 class ServedModel:
-    """A model behind an endpoint of its own. Use `served_model`, which stops it."""
+    """A model served by a child process. Use `served_model`, which stops it."""
 
     endpoint: Endpoint
     serving: tuple[Path | None, Path | None]
-    """Adapter and weights, as `restart` was given them."""
+    """Adapter and weights of the last `restart`."""
 
     def __init__(self, model: str, port: int, threads: int, context_tokens: int) -> None:
         require("the embedded language model", "xllamacpp")
@@ -39,31 +39,31 @@ class ServedModel:
 
     @property
     def pid(self) -> int:
-        """Of the server's process; ModelServerError if it has ended."""
+        """Process id of the server; ModelServerError if it has exited."""
         if self._process is None or not self.alive:
-            raise ModelServerError(f"the server of {self._name} has ended: {self._said()}; restart it")
+            raise ModelServerError(f"the server of {self._name} has exited: {self._last_log_lines()}; restart it")
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the server's process runs."""
+        """Whether the server process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def url(self) -> str:
-        """Of the server, without /v1."""
+        """URL of the server, without /v1."""
         return self.endpoint.base_url.removesuffix("/v1")
 
     def wait(self) -> None:
-        """Until the process ends by itself, which is a ModelServerError."""
+        """Block until the process exits, then raise ModelServerError."""
         if self._process is not None:
             self._process.wait()
-            raise ModelServerError(f"the server of {self._name} has ended: {self._said()}")
+            raise ModelServerError(f"the server of {self._name} has exited: {self._last_log_lines()}")
 
     def restart(self, lora: Path | None = None, model: Path | None = None) -> Endpoint:
-        """Serves, on the same port as before, with adapter (GGUF) and other weights if they are given.
+        """Restart the server on the same port, with the given adapter (GGUF) and weights.
 
-        The model's name in the new endpoint has the hashes of both, so that a record never mixes their answers.
+        The new endpoint's model name contains the hashes of both, so a record never mixes their answers.
         """
         self.stop()
         self.serving = lora, model
@@ -71,7 +71,7 @@ class ServedModel:
         return self.endpoint
 
     def stop(self) -> None:
-        """Ends the process and waits for its end."""
+        """Stop the process and wait for it."""
         if self._process is None:
             return
         end(self._process, STOP_S_MAX)
@@ -80,7 +80,7 @@ class ServedModel:
         self._process = None
 
     def close(self) -> None:
-        """Stops for good."""
+        """Stop the server and close its log."""
         self.stop()
         self._log.close()
 
@@ -95,12 +95,12 @@ class ServedModel:
             [sys.executable, "-m", "serl.researcher.llm.embedded", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True,
         )  # fmt: skip
-        address = self._ready()
+        address = self._await_ready()
         self._port = int(address.rpartition(":")[2])
         return Endpoint(base_url=f"{address}/v1", model=name, dialect="embedded", timeout_s=ANSWER_S_MAX)
 
-    def _ready(self) -> str:
-        """The address that the process says once it serves."""
+    def _await_ready(self) -> str:
+        """The address that the process prints when it is ready."""
         assert self._process and self._process.stdout
         deadline = time.monotonic() + READY_S_MAX
         with selectors.DefaultSelector() as selector:
@@ -112,22 +112,22 @@ class ServedModel:
                 if not line:
                     break
         self.stop()
-        port = f" on port {self._port} (is it free?)" if self._port else ""
-        raise ModelServerError(f"the server of {self._name} does not start{port}: {self._said()}")
+        port = f" on port {self._port} (already in use?)" if self._port else ""
+        raise ModelServerError(f"the server of {self._name} does not start{port}: {self._last_log_lines()}")
 
-    def _said(self) -> str:
+    def _last_log_lines(self) -> str:
         self._log.seek(0)
         lines = self._log.read().strip().splitlines()
-        return " / ".join(lines[-3:]) or "it said nothing"
+        return " / ".join(lines[-3:]) or "no output"
 
 
 @contextmanager
 def served_model(
     model: str = "tiny", lora: Path | None = None, port: int = 0, *, threads: int = 1, context_tokens: int = 4096
 ) -> Iterator[ServedModel]:
-    """A model served on this machine for as long as the context lasts: `tiny`, `coder` or the path of a GGUF.
+    """Serve a model on this machine for the duration of the context: `tiny`, `coder` or the path of a GGUF file.
 
-    Port 0: a free one. ModelFileError if the model is not there, ModelServerError if the server does not start.
+    Port 0: any free port. ModelFileError if the model is missing, ModelServerError if the server does not start.
     """
     served = ServedModel(model, port, threads, context_tokens)
     try:

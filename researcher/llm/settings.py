@@ -1,4 +1,4 @@
-"""Settings of an endpoint and of what it may cost."""
+"""Settings of an endpoint and its budget."""
 
 import os
 from typing import Literal
@@ -20,37 +20,42 @@ class Endpoint(BaseModel):
     base_url: str = Field("https://api.openai.com/v1", pattern=r"^https?://\S+$")
     model: str = Field(min_length=1)
     key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key")
-    dialect: Dialect = Field("openai", description="how grammars and sampling beyond OpenAI's parameters are said")
-    omit: frozenset[Omitted] = Field(frozenset(), description="parameters that the endpoint refuses and is not sent")
+    dialect: Dialect = Field(
+        "openai", description="how to send grammars and sampling parameters that OpenAI's API lacks"
+    )
+    omit: frozenset[Omitted] = Field(
+        frozenset(), description="parameters that the endpoint rejects, so they are not sent"
+    )
     token_limit: TokenLimit = Field(
-        "max_tokens", description="parameter that bounds an answer; reasoning models of OpenAI know only the other"
+        "max_tokens",
+        description="parameter that limits the length of an answer; OpenAI's reasoning models accept only max_completion_tokens",
     )
     timeout_s: float = Field(120.0, gt=0, description="of one attempt")
     attempts_max: int = Field(6, ge=1)
-    backoff_s: float = Field(0.5, ge=0, description="wait after the first failure; doubles with each")
-    backoff_s_max: float = Field(60.0, ge=0, description="longest wait, also where the endpoint asks for a longer one")
+    backoff_s: float = Field(0.5, ge=0, description="wait after the first failure; doubles with each failure")
+    backoff_s_max: float = Field(60.0, ge=0, description="longest wait, even if Retry-After is longer")
     usd_per_million_prompt_tokens: float = Field(0.0, ge=0)
     usd_per_million_completion_tokens: float = Field(0.0, ge=0)
 
     def key(self) -> str:
-        """The key of the environment. ConfigError if OpenAI itself is asked without one; local endpoints need none."""
+        """The API key from the environment. ConfigError if it is missing for api.openai.com; local endpoints need none."""
         key = os.environ.get(self.key_variable, "")
         if not key and "api.openai.com" in self.base_url:
             raise ConfigError(
-                f"{self.key_variable}: is not set; export the key of {self.base_url}, or give another base_url"
+                f"{self.key_variable}: not set; export the API key for {self.base_url}, or set another base_url"
             )
         return key or "none"
 
     def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost."""
+        """The cost of these tokens."""
         prompt = prompt_tokens * self.usd_per_million_prompt_tokens
         return (prompt + completion_tokens * self.usd_per_million_completion_tokens) / 1e6
 
 
 class BudgetConfig(BaseModel):
-    """What all calls of a run may cost together."""
+    """Limits on the total cost of a run's calls."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tokens_max: int | None = Field(None, gt=0, description="prompt and completion, those of the next call included")
+    tokens_max: int | None = Field(None, gt=0, description="prompt and completion tokens, including the next call")
     usd_max: float | None = Field(None, gt=0)

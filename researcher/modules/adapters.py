@@ -1,4 +1,4 @@
-"""Where modules plug in: rewards into execution environments, scenarios into the market of bars."""
+"""Adapters from modules to environments: rewards for execution environments, scenarios for the market of bars."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from serl.researcher.modules.contracts import Floats, RewardInputs, RewardModule
 
 
 def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInputs:
-    """What a reward sees of the step that has just been settled."""
+    """The inputs of a reward module for the step that the environment has just settled."""
     accounts, frames = env.accounts, env.market.frames
     parents, episodes = accounts.parents, accounts.episodes
     qty, sign = episodes["qty_lots"], episodes["sign"].astype(float)
@@ -33,14 +33,14 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInpu
         "spread_bps": np.where((bid > 0) & (ask > 0), (ask - bid) / arrival * 1e4, 0.0),
         "imbalance": (bid_lots - ask_lots) / np.maximum(bid_lots + ask_lots, 1),
     }  # fmt: skip
-    # a book that is empty has no mid: what is measured from it is then 0
+    # an empty book has no mid; values relative to it become 0
     return RewardInputs(
         **{name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in fields.items()}
     )
 
 
 def as_reward(module: RewardModule) -> Reward:
-    """A module as the reward of an execution environment; ModuleError when it does not keep its contract."""
+    """A module as the reward of an execution environment. It raises ModuleError if the module breaks its contract."""
 
     def reward(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
         return checks.rewards(module(reward_inputs(env, fills, last)), env.num_envs)
@@ -49,14 +49,14 @@ def as_reward(module: RewardModule) -> Reward:
 
 
 def history_of(bars: BarDays, day: int) -> Floats:
-    """(t, 3) HISTORY_COLUMNS of a day of bars; the first bar's return is from its open."""
+    """A day of bars as a (t, 3) array of HISTORY_COLUMNS. The first return starts at the first open."""
     opens, highs, lows, closes, _, volumes = bars.values[day].T
     before = np.concatenate((opens[:1], closes[:-1]))
     return np.stack([(closes / before - 1) * 1e4, (highs - lows) / closes * 1e4, volumes], axis=1)
 
 
 def days_of(scenarios: Floats, start_ticks: float, starts_ns: Any, bar_ns: int) -> BarDays:
-    """Scenarios (n, horizon, 3) as days of bars that begin at a price. A bar's range lies evenly around its open and close."""
+    """Scenarios (n, horizon, 3) as days of bars that start at `start_ticks`. A bar's range is centred on its open and close."""
     closes = start_ticks * np.cumprod(1 + scenarios[..., 0] * 1e-4, axis=1)
     opens = np.concatenate((np.full((len(closes), 1), start_ticks), closes[:, :-1]), axis=1)
     body_high, body_low = np.maximum(opens, closes), np.minimum(opens, closes)

@@ -1,4 +1,4 @@
-"""From a specification to the callable that its contract asks for. This code is trusted, so what it builds needs no sandbox."""
+"""Compile a specification to the function of its contract. This code is trusted, so the functions need no sandbox."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,11 +35,11 @@ BASES: dict[str, Callable[[RewardInputs], Floats]] = {
 }
 NAMES = Layout().names
 PACES = {"slow": 4.0, "normal": 1.0, "fast": 0.25}
-"""Factors on the mean time between a trader's looks."""
+"""Factors on the mean time between a trader's wake-ups."""
 
 
 def reward(spec: RewardSpec) -> RewardModule:
-    """The sum of base and terms."""
+    """The base plus the sum of the terms."""
 
     def module(step: RewardInputs) -> Floats:
         total = BASES[spec.base](step)
@@ -52,10 +52,10 @@ def reward(spec: RewardSpec) -> RewardModule:
 
 
 def agent(spec: AgentSpec) -> AgentModule:
-    """A trunk and two heads; see networks.py."""
+    """A shared trunk with a policy head and a value head; see networks.py."""
 
     def module(observation_dim: int, action_dim: int) -> Any:
-        from serl.researcher.modules.networks import SpecNetwork  # PyTorch takes seconds to load
+        from serl.researcher.modules.networks import SpecNetwork  # importing PyTorch takes seconds
 
         return SpecNetwork(spec, observation_dim, action_dim)
 
@@ -63,7 +63,7 @@ def agent(spec: AgentSpec) -> AgentModule:
 
 
 def imagine(spec: ImagineSpec) -> ImagineModule:
-    """The block bootstrap."""
+    """Block bootstrap of the history."""
 
     def module(history: Floats, rng: np.random.Generator, n: int, horizon: int) -> Floats:
         block = min(spec.block_bars, len(history))
@@ -79,7 +79,7 @@ def imagine(spec: ImagineSpec) -> ImagineModule:
 
 
 def _group(spec: GroupSpec, statistics: MarketStatistics) -> dict[str, Any]:
-    """A group in the units of the market."""
+    """A group of traders, scaled to the market's prices, sizes and volatility."""
     slower, lots = PACES[spec.pace], max(1, round(statistics.trade_lots))
     mid, volatility = statistics.mid_ticks, statistics.volatility_ticks_per_root_s
     profiles: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def _group(spec: GroupSpec, statistics: MarketStatistics) -> dict[str, Any]:
 
 
 def profiles(spec: ProfilesSpec) -> ProfilesModule:
-    """The population of the groups."""
+    """A population of the groups and one zero-intelligence trader."""
 
     def module(statistics: MarketStatistics, rng: np.random.Generator) -> dict[str, Any]:
         lots = max(1.0, statistics.trade_lots)
@@ -120,7 +120,7 @@ def profiles(spec: ProfilesSpec) -> ProfilesModule:
 
 
 def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> CommunicateModule:
-    """Channels of observations called `names` (what follows them, messages heard, is not read)."""
+    """Message channels over observations named `names`. Received messages, which follow them, are ignored."""
     channels = spec.channels
     return Channels(
         tuple(names.index(channel.observation) for channel in channels),
@@ -138,7 +138,7 @@ BUILDERS: dict[type[Any], Callable[[Any], Any]] = {
 
 
 def build(spec: Any) -> Any:
-    """The callable of a specification of any kind; ModuleError for anything else."""
+    """The function of a specification of any kind; ModuleError for anything else."""
     if type(spec) not in BUILDERS:
-        raise ModuleError(f"a specification is due, got {type(spec).__name__}")
+        raise ModuleError(f"expected a specification, got {type(spec).__name__}")
     return BUILDERS[type(spec)](spec)

@@ -1,4 +1,4 @@
-"""Messages by code: a function of tensors, whose operations are read off to be data."""
+"""Messages defined by code: a function of tensors, traced to a list of operations that a policy file can hold."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,19 +15,19 @@ from serl.researcher.modules.errors import ModuleError
 
 
 class CodeMessages:
-    """A `communicate` by code, called with arrays as all others are. Calling it runs the code: inside the sandbox only."""
+    """A `communicate` module defined by code, called with arrays like the other modules. Calls run the code, so only in the sandbox."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
     def __call__(self, observations: Floats) -> Floats:
-        """(n_agents, d) to (n_agents, m); ModuleError for anything but a tensor."""
-        given = self._function(torch.from_numpy(np.array(observations, np.float32)))
-        if not isinstance(given, Tensor):
-            raise ModuleError(f"the messages: a torch.Tensor (n_agents, m) is due, got {type(given).__name__}")
-        return np.asarray(given.detach().numpy(), np.float64)
+        """Map (n_agents, d) observations to (n_agents, m) messages. ModuleError unless the code returns a tensor."""
+        output = self._function(torch.from_numpy(np.array(observations, np.float32)))
+        if not isinstance(output, Tensor):
+            raise ModuleError(f"the messages: expected a torch.Tensor (n_agents, m), got {type(output).__name__}")
+        return np.asarray(output.detach().numpy(), np.float64)
 
     def exported(self, agents: int, observations: int) -> GraphMessages:
-        """The same messages as data, for so many agents who observe so many numbers each. NotExportableError if they cannot be."""
+        """The same messages as data, for this number of agents and of observations each. NotExportableError if tracing fails."""
         silence = checks.messages(self(np.zeros((agents, observations))), agents)
         return graph_messages(traced(self._function), agents, observations, silence.shape[1])

@@ -1,12 +1,12 @@
-"""The five contracts: what a module is called with and what it gives back. Generated code may import this file, nothing else of serl.
+"""The five contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
 
-Everything comes in batches, so that training stays fast. `VERSION` rises when a module of before would no longer fit.
+All inputs and outputs are batches, for speed. `VERSION` increases when existing modules would no longer fit.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 VERSION = 2
 Floats = NDArray[np.float64]
 
+Form = Literal["code", "spec"]
+"""How a module is written: as Python, or as a JSON specification."""
+
 
 class Kind(StrEnum):
-    """Which of the five."""
+    """The kind of a module."""
 
     REWARD = "reward"
     AGENT = "agent"

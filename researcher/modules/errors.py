@@ -1,15 +1,15 @@
-"""What can be wrong with a module; each text could be given back to whoever wrote it."""
+"""Errors of modules. Their texts go back to the language model that wrote the module."""
 
 from serl.exchange.errors import SerlError
 
 
 class ModuleError(SerlError, ValueError):
-    """A module that does not keep its contract."""
+    """A module breaks its contract."""
 
 
 class NotFiniteError(ModuleError):
-    """A module gave NaN or an infinity."""
+    """A module returned NaN or infinity."""
 
 
 class SpecError(ModuleError):
-    """A specification that is not one of its schema."""
+    """A specification does not match its schema."""

@@ -1,14 +1,11 @@
-"""The examples as texts, for prompts."""
+"""The example modules as text, for prompts."""
 
 from importlib.resources import files
-from typing import Literal
 
-from serl.researcher.modules.contracts import Kind
-
-Form = Literal["code", "spec"]
+from serl.researcher.modules.contracts import Form, Kind
 
 
 def example(kind: Kind, form: Form) -> str:
-    """The text of the example of a kind."""
+    """The text of the example of a kind and form."""
     name = f"{kind.value}.{'py' if form == 'code' else 'json'}"
     return files("serl.researcher.modules").joinpath("examples", name).read_text()

@@ -1,4 +1,4 @@
-"""The network of an agent's specification."""
+"""The network of an agent specification."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "si
 
 
 class _Layer(nn.Module):  # type: ignore[misc]
-    """Linear, perhaps normalised, activated; plus its input where sizes allow and that is asked for."""
+    """Linear layer, optional layer norm and activation, with a residual connection if requested and the sizes match."""
 
     def __init__(self, spec: AgentSpec, before: int, after: int) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _Layer(nn.Module):  # type: ignore[misc]
 
 
 def _stack(spec: AgentSpec, first: int, widths: Sequence[int]) -> tuple[nn.Sequential, int]:
-    """Layers of the widths, and what the last gives."""
+    """Layers of these widths, and the width of the last one."""
     layers = []
     for width in widths:
         layers.append(_Layer(spec, first, width))
@@ -34,7 +34,7 @@ def _stack(spec: AgentSpec, first: int, widths: Sequence[int]) -> tuple[nn.Seque
 
 
 class SpecNetwork(nn.Module):  # type: ignore[misc]
-    """A shared trunk, a policy and a value. Last layers: the policy's is small, so that it begins near the middle of its actions."""
+    """A shared trunk with a policy head and a value head. The policy's last layer starts small: first actions are near their mid-range."""
 
     def __init__(self, spec: AgentSpec, observation_dim: int, action_dim: int) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Specifications: modules as JSON of choices, for models too small to write code.
+"""Specifications: modules as JSON made of choices, for language models too small to write code.
 
-Every number is one of a list: grammars enforce enumerations, but not bounds. `json_schema` is what constrains decoding.
+Every number is a choice from a list: grammars can enforce lists, but not bounds. `json_schema` constrains decoding.
 """
 
 from typing import Annotated, Any, Literal
@@ -114,17 +114,17 @@ SPECS: dict[Kind, type[_Spec]] = {
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:
-    """JSON schema of a kind's specification, for grammar-constrained decoding."""
+    """The JSON schema of a kind, for grammar-constrained decoding."""
     return SPECS[kind].model_json_schema()
 
 
 def parse(kind: Kind, text: str) -> _Spec:
-    """The specification that a text holds; SpecError says each thing that is wrong with it."""
+    """Parse a specification. SpecError lists up to five violations of the schema."""
     try:
         return SPECS[kind].model_validate_json(text)
     except ValidationError as error:
-        places = [
-            f"{'.'.join(map(str, item['loc'])) or 'the whole'}: {item['msg']}, got {str(item['input'])[:80]!r}"
+        violations = [
+            f"{'.'.join(map(str, item['loc'])) or 'the text'}: {item['msg']}, got {str(item['input'])[:80]!r}"
             for item in error.errors()[:5]
         ]
-        raise SpecError(f"the specification: {'; '.join(places)}") from None
+        raise SpecError(f"the specification: {'; '.join(violations)}") from None

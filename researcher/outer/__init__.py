@@ -1,1 +1,1 @@
-"""The outer loop: a language model proposes learning algorithms, the exchange scores them, and both prompts and weights learn from the scores."""
+"""The outer loop: a language model proposes candidates, the inner loop scores them, and prompts and weights learn from the scores."""

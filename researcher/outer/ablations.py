@@ -1,4 +1,4 @@
-"""Ablations: the table that `python -m benchmarks.proof` left, for the report of a run."""
+"""Ablations: the table of `python -m benchmarks.proof`, for the report of a run."""
 
 from pathlib import Path
 
@@ -8,45 +8,45 @@ from serl.researcher.outer.errors import RunError
 
 FILE = "proof.json"
 Interval = tuple[float, float, float]
-"""Mean, and both ends of its 95 % interval over seeds."""
+"""Mean and 95 % interval (low, high) over seeds."""
 
 
 class Ablation(BaseModel):
-    """A way to propose, over its seeds."""
+    """Results of one proposal method, aggregated over seeds."""
 
     way: str
     seeds: int
     scored: int
-    """Seeds that ended with a score."""
+    """Number of seeds that ended with a score."""
     validation: Interval | None
     """PA of the best candidate, in bps."""
     test: Interval | None
     """PA of that candidate on the test part, in bps."""
     valid_first: Interval | None
-    """Share of modules that were valid at once, by the model before tuning ..."""
+    """Share of modules valid at the first answer, by the untuned model."""
     valid_last: Interval | None
-    """... and by the last one."""
+    """The same, by the last model of the run."""
     hours: float
-    """Of all seeds."""
+    """Total hours of all seeds."""
 
 
 def read_ablations(folder: Path) -> list[Ablation]:
-    """The rows of FOLDER/proof.json; RunError if there is none that can be read."""
+    """Read FOLDER/proof.json; RunError if it is missing or invalid."""
     path = folder / FILE
     try:
         return TypeAdapter(list[Ablation]).validate_json(path.read_bytes())
     except OSError as error:
         raise RunError(
-            f"{path}: cannot be read ({error.strerror}); `python -m benchmarks.proof --output {folder}` writes it"
+            f"{path}: cannot be read ({error.strerror}); run: python -m benchmarks.proof --output {folder}"
         ) from None
     except ValidationError as error:
         raise RunError(
-            f"{path}: the table of `python -m benchmarks.proof` is due, got: {error.errors()[0]['msg']}"
+            f"{path}: expected the table of `python -m benchmarks.proof`, got: {error.errors()[0]['msg']}"
         ) from None
 
 
-def shown(one: Ablation) -> dict[str, str]:
-    """A row in words, by column."""
+def table_row(one: Ablation) -> dict[str, str]:
+    """A row of the table as text, by column."""
     return {
         "way": one.way, "seeds with a score": f"{one.scored} of {one.seeds}",
         "best on validation, bps": _interval(one.validation), "its test, bps": _interval(one.test),

@@ -1,105 +1,108 @@
-"""Modules as a language model writes them: asked for, validated, given back with their errors, at most so many times."""
+"""Generate modules with a language model: request, validate, and send errors back for repair."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from serl.researcher.candidates import Form
 from serl.researcher.llm.answers import Answer, extract_code, extract_json
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointAwayError, EndpointRefusedError, UnusableAnswerError
 from serl.researcher.llm.requests import Message
 from serl.researcher.llm.settings import Endpoint
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.specs import json_schema
-from serl.researcher.outer.prompts import repair
+from serl.researcher.outer.prompts import repair_message
 from serl.researcher.outer.records import Verdict
 from serl.researcher.validation.findings import Report, Tally
 from serl.researcher.validation.validate import validate
 
 INSTRUCTION_CHARS_MAX = 300
 INSTRUCTION_TEMPERATURE = 0.5
-"""Modules are drawn at 1, where the policy gradient learns; instructions are not learnt from, and small models ramble at 1."""
+"""Modules are sampled at 1, as the policy gradient requires. Instructions do not train the model, and small models ramble at 1."""
 
 
 @dataclass(frozen=True)
-class Written:
-    """What came of a request."""
+class Generation:
+    """The result of generating one module."""
 
     text: str | None
-    """The module; None if no answer held a valid one."""
+    """The module; None if no answer contained a valid one."""
     verdicts: tuple[Verdict, ...]
-    """Of each answer."""
+    """One verdict per answer."""
     conversation: tuple[Message, ...]
-    """That the last answer answered."""
+    """The messages that the last answer replied to."""
     answer: dict[str, Any] | None
-    """The last answer; None if there was none."""
+    """The last answer; None if the endpoint gave none."""
 
 
 @dataclass
 class Author:
-    """Writes modules and instructions."""
+    """Generates modules and instructions with a language model."""
 
     client: Client
     form: Form
     repairs_max: int
     max_tokens: int
     logprobs: bool
-    """Whether answers come with their tokens."""
+    """Whether to request answers with tokens and log-probabilities."""
 
     @property
     def model(self) -> str:
-        """Name of the model that is asked."""
+        """Name of the language model."""
         return self.client.endpoint.model
 
-    def move_to(self, endpoint: Endpoint) -> None:
-        """Asks another endpoint from here on, with the same record and budget."""
+    def use_endpoint(self, endpoint: Endpoint) -> None:
+        """Switch to another endpoint, with the same record and budget."""
         before, self.client = self.client, Client(endpoint, self.client.budget, offline=self.client.offline)
         self.client.record = before.record
 
-    def write(self, kind: Kind, prompt: Sequence[Message], seed: int) -> Written:
-        """A module. What the endpoint or an answer does wrong is in the verdicts; BudgetSpentError and OfflineMissError are raised."""
-        said, verdicts, answer = tuple(prompt), list[Verdict](), None
+    def generate(self, kind: Kind, prompt: Sequence[Message], seed: int) -> Generation:
+        """Generate a module. Failures of the endpoint and faults of answers become verdicts; raises BudgetSpentError and OfflineMissError."""
+        conversation, verdicts, answer = tuple(prompt), list[Verdict](), None
         for attempt in range(self.repairs_max + 1):
             try:
-                answer = self._ask(kind, said, seed + attempt)
+                answer = self._ask(kind, conversation, seed + attempt)
             except (EndpointAwayError, EndpointRefusedError) as error:
-                verdicts.append(self._away(kind, attempt, error))
+                verdicts.append(self._endpoint_verdict(kind, attempt, error))
                 break
-            text, verdict = self._judged(kind, answer, attempt)
+            text, verdict = self._validate_answer(kind, answer, attempt)
             verdicts.append(verdict)
             if verdict.reason == "ok":
-                return Written(text, tuple(verdicts), said, asdict(answer))
+                return Generation(text, tuple(verdicts), conversation, asdict(answer))
             if attempt < self.repairs_max:
-                given = {"role": "assistant", "content": answer.text[:4000] or "(empty)"}
-                said = (*prompt, given, repair(verdict.text, self.form))
-        return Written(None, tuple(verdicts), said, asdict(answer) if answer else None)
+                reply = {"role": "assistant", "content": answer.text[:4000] or "(empty)"}
+                conversation = (*prompt, reply, repair_message(verdict.text, self.form))
+        return Generation(None, tuple(verdicts), conversation, asdict(answer) if answer else None)
 
-    def _ask(self, kind: Kind, said: Sequence[Message], seed: int) -> Answer:
+    def _ask(self, kind: Kind, conversation: Sequence[Message], seed: int) -> Answer:
         schema = json_schema(kind) if self.form == "spec" else None
-        asked = self.client.complete(said, schema=schema, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs)
+        asked = self.client.complete(
+            conversation, schema=schema, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs
+        )
         return asked.answers[0]
 
-    def _judged(self, kind: Kind, answer: Answer, attempt: int) -> tuple[str | None, Verdict]:
+    def _validate_answer(self, kind: Kind, answer: Answer, attempt: int) -> tuple[str | None, Verdict]:
         try:
             text = json.dumps(extract_json(answer)) if self.form == "spec" else extract_code(answer)
         except UnusableAnswerError as error:
             return None, Verdict(kind, self.model, attempt, "answer", error.fault, str(error))
         return text, verdict_of(validate(kind, text, self.form), self.model, attempt)
 
-    def _away(self, kind: Kind | None, attempt: int, error: Exception) -> Verdict:
+    def _endpoint_verdict(self, kind: Kind | None, attempt: int, error: Exception) -> Verdict:
         reason = "away" if isinstance(error, EndpointAwayError) else "refused"
         return Verdict(kind, self.model, attempt, "endpoint", reason, str(error))
 
-    def instruct(self, kind: Kind, prompt: Sequence[Message], seed: int, known: set[str]) -> tuple[str | None, Verdict]:
-        """An instruction: the first lines of an answer that is neither empty nor known."""
+    def generate_instruction(
+        self, kind: Kind, prompt: Sequence[Message], seed: int, known: set[str]
+    ) -> tuple[str | None, Verdict]:
+        """Generate an instruction: the first sentences of an answer, unless it is empty, truncated or known."""
         try:
             answer = self.client.complete(
                 prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE
             ).answers[0]
         except (EndpointAwayError, EndpointRefusedError) as error:
-            return None, self._away(kind, 0, error)
+            return None, self._endpoint_verdict(kind, 0, error)
         text = _instruction_of(answer)
         fault = (
             "empty"
@@ -114,7 +117,7 @@ class Author:
 
 
 def _instruction_of(answer: Answer) -> str:
-    """The sentences that an answer has whole, up to a length."""
+    """The complete sentences of an answer, up to INSTRUCTION_CHARS_MAX."""
     text = " ".join(answer.text.split()).removeprefix("Instruction:").strip(" '\"`*")
     if answer.finish != "length" and len(text) <= INSTRUCTION_CHARS_MAX:
         return text if text.endswith((".", "!")) or not text else f"{text}."
@@ -123,7 +126,7 @@ def _instruction_of(answer: Answer) -> str:
 
 
 def verdict_of(report: Report, model: str, attempt: int) -> Verdict:
-    """A report of validation, in the words in which it is counted."""
+    """The verdict on an answer from its validation report."""
     tally = Tally()
     tally.add(report)
     (row,) = tally.rows()

@@ -1,4 +1,4 @@
-"""`serl researcher`: run, look at, and report on the outer loop."""
+"""`serl researcher`: start, inspect and report runs of the outer loop."""
 
 import shlex
 import sys
@@ -11,7 +11,7 @@ FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.group(epilog="Example: serl llm fetch tiny && serl researcher start")
 def researcher() -> None:
-    """A language model designs learning algorithms, and gets better from what the exchange reports."""
+    """Let a language model design learning algorithms and learn from their scores."""
 
 
 @researcher.command(
@@ -23,42 +23,43 @@ def researcher() -> None:
     type=click.Path(path_type=Path),
     default=Path("default"),
     show_default=True,
-    help="YAML, or the name of a shipped configuration.",
+    help="YAML file, or the name of a shipped configuration.",
 )
 @click.option(
     "--market",
     multiple=True,
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A file of bars, or a day with a book, to learn in; several days are allowed, the first is scored on.",
+    help="File of bars, or day with a book, to train in; may be repeated for days, the first day is used for scoring.",
 )
-@click.option("--url", help="Of an OpenAI-compatible endpoint; without it a model is served here.")
-@click.option("--model", help="tiny, coder, the path of a GGUF, or the endpoint's name of it.")
-@click.option("--form", type=click.Choice(["spec", "code"]), help="Modules as specifications or as code.")
-@click.option("--iterations", type=click.IntRange(min=1), help="At most.")
-@click.option("--candidates", type=click.IntRange(min=1), help="Of an iteration.")
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="At most.")
-@click.option("--tokens", type=click.IntRange(min=1), help="Of the language model, at most.")
+@click.option(
+    "--url", help="Base URL of an OpenAI-compatible endpoint; without it serl serves a model on this machine."
+)
+@click.option("--model", help="tiny, coder, the path of a GGUF file, or the model name at the endpoint.")
+@click.option("--form", type=click.Choice(["spec", "code"]), help="Write modules as specifications or as code.")
+@click.option("--iterations", type=click.IntRange(min=1), help="Maximum number of iterations.")
+@click.option("--candidates", type=click.IntRange(min=1), help="Candidates per iteration.")
+@click.option("--hours", type=click.FloatRange(min=0, min_open=True), help="Maximum hours of the run.")
+@click.option("--tokens", type=click.IntRange(min=1), help="Maximum tokens of the language model.")
 @click.option("--seed", type=click.IntRange(min=0))
 @click.option(
     "--on",
     "train_on",
     type=click.Choice(["local", "ray"]),
-    help="Candidates train here, or on a Ray cluster (RAY_ADDRESS).",
+    help="Train candidates on this machine, or on a Ray cluster (RAY_ADDRESS).",
 )
-@click.option("--output", type=FOLDER, help="Folder of the run; runs/NAME without it.")
-@click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
-@click.option("--offline", is_flag=True, help="Answer from the record of calls alone.")
+@click.option("--output", type=FOLDER, help="Folder of the run  [default: runs/NAME]")
+@click.option("--resume", is_flag=True, help="Continue the run in the folder.")
+@click.option("--offline", is_flag=True, help="Answer from the record of calls only; call no language model.")
 def start(
     path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
     tokens: int | None, seed: int | None, train_on: str | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
-    """Runs the outer loop; Ctrl-C stops it, --resume goes on."""
+    """Run the outer loop. Ctrl-C stops it, --resume continues it."""
     from serl.researcher.outer import run
-    from serl.researcher.outer.config import load_config, parse_config
-    from serl.researcher.outer.packages import require_packages
+    from serl.researcher.outer.config import load_config, parse_config, require_packages
 
     values = load_config(path, market).model_dump(mode="json")
-    given = {
+    overrides = {
         "form": form,
         "iterations": iterations,
         "candidates": candidates,
@@ -66,24 +67,25 @@ def start(
         "seed": seed,
         "train_on": train_on,
     }
-    values |= {name: value for name, value in given.items() if value is not None}
+    values |= {name: value for name, value in overrides.items() if value is not None}
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
     require_packages(config, offline=offline)
-    from serl.researcher.outer.progress import watched  # it imports some of them
+    from serl.researcher.outer.progress import show_progress  # it imports optional packages
 
     for text in run.notices(config):
         click.echo(text, err=True)
     folder = output or Path("runs") / config.name
     database = run.begin(folder, config, shlex.join(["serl", *sys.argv[1:]]), resume=resume)
     try:
-        with watched(config, folder, database) as watch:
-            reason = run.research(config, folder, database, watch=watch, offline=offline)
+        with show_progress(config, folder, database) as callbacks:
+            reason = run.research(config, folder, database, callbacks=callbacks, offline=offline)
         click.echo(f"ended: {reason}\nreport: serl researcher report {folder}")
     except KeyboardInterrupt:
         click.echo(
-            f"stopped in iteration {database.iterations_done + 1}; go on with the same options and --resume", err=True
+            f"stopped in iteration {database.iterations_done + 1}; continue with the same options and --resume",
+            err=True,
         )
         raise
     finally:
@@ -93,7 +95,7 @@ def start(
 @researcher.command(epilog="Example: serl researcher status runs/researcher")
 @click.argument("folder", type=FOLDER, default=Path("runs/researcher"))
 def status(folder: Path) -> None:
-    """Where a run stands."""
+    """Show the progress of a run."""
     from serl.researcher.outer.report import status_text
     from serl.researcher.outer.run import open_run
 
@@ -107,12 +109,14 @@ def status(folder: Path) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="HTML; FOLDER/report.html without it. A .json is written beside it.",
+    help="HTML file; a .json is written next to it  [default: FOLDER/report.html]",
 )
-@click.option("--final", is_flag=True, help="Score the best on the test part too: once in a run, which it ends.")
-@click.option("--ablations", type=FOLDER, help="Folder of `python -m benchmarks.proof`: its table is shown too.")
+@click.option(
+    "--final", is_flag=True, help="Also score the best candidate on the test part: once per run, and it ends the run."
+)
+@click.option("--ablations", type=FOLDER, help="Folder of `python -m benchmarks.proof`; adds its table.")
 def report(folder: Path, output: Path | None, final: bool, ablations: Path | None) -> None:
-    """Writes a page (and JSON): the best algorithm, PA by iteration, rejected modules by reason."""
+    """Write an HTML report and JSON: the best algorithm, PA by iteration, rejected modules by reason."""
     from serl.researcher.outer.report import write_report
 
     path = output or folder / "report.html"

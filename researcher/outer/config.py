@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.exchange.errors import ConfigError
-from serl.researcher.candidates import Budget, Form
+from serl.extras import require
+from serl.researcher.candidates import Budget
 from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.tuning.config import TuningConfig
 
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
@@ -24,32 +25,34 @@ class _Part(BaseModel):
 
 
 class HighLevel(_Part):
-    """Prompts that learn."""
+    """The high level: prompts evolve."""
 
-    instructions: int = Field(8, ge=2, description="of a kind of module that are kept to choose from")
+    instructions: int = Field(8, ge=2, description="size of the population of instructions, for each kind of module")
     replay_share: float = Field(
-        0.1, ge=0, le=1, description="of prompts that are one of the best of the past, word for word"
+        0.1, ge=0, le=1, description="share of prompts that repeat one of the best past prompts verbatim"
     )
     pairs: int = Field(
-        2, ge=0, description="past instructions with their scores in a prompt: so many best, as many worst"
+        2, ge=0, description="past instructions with scores in a prompt: this many best and as many worst"
     )
 
 
 class LowLevel(_Part):
-    """Weights that learn."""
+    """The low level: the model's weights are tuned."""
 
-    modules_max: int = Field(8, gt=0, description="that one update learns from")
-    uniform_share: float = Field(0.3, ge=0, lt=1, description="of specifications drawn uniformly, to explore")
-    threads: int = Field(1, gt=0, description="of the tuner; more only help on an idle machine")
+    modules_max: int = Field(8, gt=0, description="modules per update")
+    uniform_share: float = Field(
+        0.3, ge=0, lt=1, description="share of specifications drawn uniformly, for exploration"
+    )
+    threads: int = Field(1, gt=0, description="threads of the tuner; more help only on an idle machine")
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
 class Convergence(_Part):
-    """PA_ema <- decay PA_ema + (1 - decay) PA_j, PA_j of the best candidate of iteration j (SE-RL)."""
+    """PA_ema <- decay PA_ema + (1 - decay) PA_j, with PA_j of the best candidate of iteration j (SE-RL)."""
 
     decay: float = Field(0.9, ge=0, lt=1)
-    tolerance_bps: float = Field(0.1, ge=0, description="|change of PA_ema| below this has converged")
-    iterations_min: int = Field(5, ge=1, description="before which nothing has")
+    tolerance_bps: float = Field(0.1, ge=0, description="converged when |change of PA_ema| is below this")
+    iterations_min: int = Field(5, ge=1, description="iterations before convergence is checked")
 
 
 class OuterConfig(_Part):
@@ -59,111 +62,129 @@ class OuterConfig(_Part):
     proposer: Literal["dek", "eureka", "random", "default"] = "dek"
     high_level: HighLevel | None = Field(HighLevel(), description="null: fixed prompts")
     low_level: LowLevel | Literal[False] | None = Field(
-        None, description="null: with the embedded model; false: never; settings: required"
+        None, description="null: on with the embedded model; false: off; settings: on, and required"
     )
     scenario: Literal["single", "multi"] = Field(
         "single", description="multi: agents that share an order and communicate"
     )
-    kinds: tuple[Kind, ...] = Field((), description="of modules; empty: all of the scenario")
+    kinds: tuple[Kind, ...] = Field((), description="kinds of modules to design; empty: all of the scenario")
     form: Form = "spec"
-    model: str = Field("tiny", description="of the embedded endpoint: tiny, coder, a GGUF; or of `endpoint`")
-    endpoint: Endpoint | None = Field(None, description="of another than the embedded one")
-    server_threads: int = Field(1, gt=0, description="of the embedded endpoint; more only help on an idle machine")
+    model: str = Field(
+        "tiny", description="model of the embedded endpoint: tiny, coder or a GGUF file; with `endpoint`, see there"
+    )
+    endpoint: Endpoint | None = Field(None, description="an endpoint other than the embedded one")
+    server_threads: int = Field(
+        1, gt=0, description="threads of the embedded endpoint; more help only on an idle machine"
+    )
     max_tokens: int | None = Field(
-        None, gt=0, description="of an answer; by default 400 for specifications, 2048 for code"
+        None, gt=0, description="tokens of an answer; by default 400 for specifications, 2048 for code"
     )
     iterations: int = Field(50, ge=1)
-    candidates: int = Field(8, ge=1, description="of an iteration")
-    population: int = Field(8, ge=1, description="best candidates that others descend from")
-    rewritten: float = Field(
-        0.5, gt=0, le=1, description="probability with which a module of the parent is written anew"
-    )
-    fresh_share: float = Field(0.25, ge=0, le=1, description="of candidates without a parent")
+    candidates: int = Field(8, ge=1, description="candidates per iteration")
+    population: int = Field(8, ge=1, description="number of best candidates that may be parents")
+    rewritten: float = Field(0.5, gt=0, le=1, description="probability that a module of the parent is rewritten")
+    fresh_share: float = Field(0.25, ge=0, le=1, description="share of candidates without a parent")
     repairs_max: int = Field(3, ge=0)
-    empty_iterations_max: int = Field(3, ge=1, description="so many in a row without a valid candidate end the run")
-    penalty_bps: float = Field(5.0, ge=0, description="what failed counts as the worst score less this")
+    empty_iterations_max: int = Field(
+        3, ge=1, description="the run ends after this many iterations in a row without a valid candidate"
+    )
+    penalty_bps: float = Field(5.0, ge=0, description="a failed candidate counts as the worst score minus this")
     convergence: Convergence = Convergence()
     llm_budget: BudgetConfig = BudgetConfig()
     hours_max: float | None = Field(None, gt=0)
-    budget: Budget = Field(Budget(), description="of the training of one candidate")
+    budget: Budget = Field(Budget(), description="limits on the training of one candidate")
     inner: Settings = Settings()
-    workers: int = Field(2, ge=1, description="candidates that train at a time")
-    train_on: Literal["local", "ray"] = Field("local", description="processes of this machine, or a Ray cluster")
+    workers: int = Field(2, ge=1, description="candidates that train in parallel")
+    train_on: Literal["local", "ray"] = Field(
+        "local", description="local: processes on this machine; ray: a Ray cluster"
+    )
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _fits(self) -> "OuterConfig":
         if len(set(self.kinds)) != len(self.kinds):
-            raise ValueError(f"kinds: each once, got {', '.join(self.kinds)}")
+            raise ValueError(f"kinds: expected each once, got {', '.join(self.kinds)}")
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
-            raise ValueError("kinds: communicate needs scenario: multi")
-        if Kind.COMMUNICATE in self.designed and self.inner.scored_in == "bars":
+            raise ValueError("kinds: communicate needs agents that share an order; set scenario: multi")
+        if Kind.COMMUNICATE in self.module_kinds and self.inner.scored_in == "bars":
             raise ValueError(
-                "scenario: multi cannot be scored in bars, where each agent of a team would trade in a copy of its own: splitting the "
+                "scenario: multi cannot be scored in bars: each agent would trade in its own copy of the bars, so splitting the "
                 "order would divide its impact; set inner.scored_in: exchange"
             )
-        if self.budget.dynamic_steps and self.inner.unlike:
+        if self.budget.dynamic_steps and self.inner.layout_mismatch:
             raise ValueError(
-                f"inner: one policy learns in both markets, so both have the same layout: {self.inner.unlike}; set both alike, or "
+                f"inner: expected the same layout in both markets, got {self.inner.layout_mismatch}; one policy learns in both: set equal values, or "
                 "budget.dynamic_steps: 0"
             )
         if self.low_level and self.endpoint is not None:
             raise ValueError(
-                "low_level: needs the weights of the model, which an endpoint elsewhere does not show; "
-                "leave endpoint out (embedded model), or set low_level: false"
+                "low_level: needs the weights of the model, which an external endpoint does not provide; "
+                "omit endpoint (embedded model), or set low_level: false"
             )
         if self.form == "code" and self.proposer == "random":
             raise ValueError("proposer: random draws specifications; set form: spec")
         return self
 
     @property
-    def designed(self) -> tuple[Kind, ...]:
-        """The kinds of modules that are proposed."""
+    def module_kinds(self) -> tuple[Kind, ...]:
+        """The kinds of modules to design."""
         return self.kinds or (SINGLE if self.scenario == "single" else (*SINGLE, Kind.COMMUNICATE))
 
     @property
-    def uses_model(self) -> bool:
+    def uses_llm(self) -> bool:
         """Whether a language model proposes."""
         return self.proposer in ("dek", "eureka")
 
     @property
-    def tuned(self) -> LowLevel | None:
-        """The low level, where it is on."""
+    def active_low_level(self) -> LowLevel | None:
+        """Settings of the low level; None if it is off."""
         if self.proposer != "dek" or self.low_level is False or self.endpoint is not None:
             return None
         return self.low_level or LowLevel()
 
     @property
     def answer_tokens(self) -> int:
-        """The most tokens of an answer."""
+        """Token limit of an answer."""
         return self.max_tokens or (400 if self.form == "spec" else 2048)
 
 
 def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
-    """Settings of a YAML file, or of `configs/researcher/NAME.yaml`; `market`: a file of bars, or days with a book, to learn in, instead of
-    those of the settings. The first day is the one that scores are taken on. ConfigError says what is wrong with them."""
+    """Load a YAML file, or `configs/researcher/NAME.yaml`. `market` replaces the training data by a file of bars or by days with a book,
+    the first of which is used for scoring. ConfigError lists what is invalid."""
     shipped = files("serl.configs").joinpath("researcher", f"{path}.yaml")
     try:
         text = path.read_text() if path.suffix else shipped.read_text()
         values = yaml.safe_load(text) or {}
     except OSError as error:
-        raise ConfigError(f"{path}: a YAML file, or the name of a shipped configuration, is due ({error})") from None
+        raise ConfigError(f"{path}: expected a YAML file or the name of a shipped configuration ({error})") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is no YAML ({error})") from None
+        raise ConfigError(f"{path}: expected YAML ({error})") from None
     return parse_config(_with_market(values, market) if market else values, str(path))
 
 
 def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, Any]:
     inner = values.get("inner", {})
-    learnt = inner.get("market", STATIC.model_dump(mode="json")) | {"data": [str(path) for path in market]}
+    trained_in = inner.get("market", STATIC.model_dump(mode="json")) | {"data": [str(path) for path in market]}
     day = {} if market[0].suffix == BARS_SUFFIX else {"day": str(market[0])}
-    return values | {"inner": inner | {"market": learnt} | day}
+    return values | {"inner": inner | {"market": trained_in} | day}
 
 
 def parse_config(values: dict[str, Any], source: str) -> OuterConfig:
-    """Settings of plain values; ConfigError says each thing that is wrong."""
+    """Settings from plain values. ConfigError lists up to five invalid ones."""
     try:
         return OuterConfig.model_validate(values)
     except ValidationError as error:
-        places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
-        raise ConfigError(f"{source}: {'; '.join(places)}") from None
+        violations = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
+        raise ConfigError(f"{source}: {'; '.join(violations)}") from None
+
+
+def require_packages(config: OuterConfig, *, offline: bool = False) -> None:
+    """Raise MissingPackageError now if a package is missing that a run with these settings imports later."""
+    needed = ["torch", "safetensors", "tensorboard"]
+    if config.uses_llm and not offline:
+        needed += ["openai"] if config.endpoint else ["openai", "xllamacpp"]
+        if config.active_low_level is not None:
+            needed += ["gguf", "llguidance", "peft", "transformers"]
+    if config.train_on == "ray":
+        needed.append("ray")
+    require("the researcher", *needed)

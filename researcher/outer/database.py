@@ -1,4 +1,4 @@
-"""The database of a run: SQLite, one file, all that was proposed and what became of it."""
+"""The database of a run, in SQLite: proposals, results, instructions and iterations."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.candidates import Candidate, Module, Result, Score
+from serl.researcher.candidates import Candidate, Module, Result, Score, current_stage
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.errors import RunError
-from serl.researcher.outer.records import Instruction, Lessons, Prompt, Proposal, Trial, Verdict
+from serl.researcher.outer.records import EvaluatedCandidate, Instruction, Lessons, Prompt, Proposal, Verdict
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS iterations (
 
 
 class Database:
-    """Of one run. Each public call that writes is one transaction."""
+    """The database of one run. Each public method that writes is one transaction."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent
@@ -45,19 +45,27 @@ class Database:
             self._connection = sqlite3.connect(path)
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript(_SCHEMA)
+            self._rename_former_stages()
         except (OSError, sqlite3.Error) as error:
-            raise RunError(f"{path}: cannot be used as the database of a run ({error})") from None
+            raise RunError(f"{path}: cannot be opened as the database of a run ({error})") from None
+
+    def _rename_former_stages(self) -> None:
+        for table in ("verdicts", "candidates"):
+            for (stage,) in self.rows(f"SELECT DISTINCT stage FROM {table} WHERE stage IS NOT NULL"):
+                if stage != current_stage(stage):
+                    with self._transaction():
+                        self.rows(f"UPDATE {table} SET stage = ? WHERE stage = ?", current_stage(stage), stage)
 
     def close(self) -> None:
         """Closes the file."""
         self._connection.close()
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        """Of a query."""
+        """The rows of a query."""
         return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: Any) -> Any:
-        """The first number of a query; None if there is none."""
+        """The first column of a query's first row; None without rows."""
         row = self._connection.execute(query, values).fetchone()
         return row[0] if row else None
 
@@ -73,19 +81,19 @@ class Database:
         return int(done.lastrowid or 0)
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Keeps something about the run, as JSON."""
+        """Store a fact about the run, as JSON."""
         with self._transaction():
             self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
 
     def fact(self, name: str) -> Any:
-        """What was kept; None if nothing was."""
+        """A stored fact; None if it is not set."""
         text = self.one("SELECT value FROM facts WHERE name = ?", name)
         return None if text is None else json.loads(text)
 
     # proposals
 
     def add_instructions(self, iteration: int, instructions: Iterable[Instruction]) -> None:
-        """From `iteration` on they are in the population."""
+        """Add instructions to the population, from `iteration` on."""
         with self._transaction():
             self._insert_instructions(iteration, instructions)
 
@@ -99,7 +107,7 @@ class Database:
             self._insert("verdicts", iteration=iteration, slot=slot, **asdict(verdict))
 
     def add_proposal(self, iteration: int, slot: int, proposal: Proposal) -> None:
-        """A slot with all that was written for it."""
+        """Store the proposal of a slot with its drafts."""
         with self._transaction():
             for draft in proposal.drafts:
                 prompt = self._insert_prompt(iteration, slot, draft.prompt) if draft.prompt else None
@@ -113,7 +121,7 @@ class Database:
             self._insert(
                 "candidates", iteration=iteration, slot=slot, key=made.key if made else None,
                 parents=json.dumps(proposal.parents), modules=modules_text(made.modules if made else {}),
-                stage=None if made else "rejected", reason=None if made else "no module keeps its contract",
+                stage=None if made else "rejected", reason=None if made else "no valid module",
             )  # fmt: skip
 
     def _insert_prompt(self, iteration: int, slot: int, prompt: Prompt) -> int:
@@ -123,23 +131,23 @@ class Database:
         )  # fmt: skip
 
     def slots(self, iteration: int) -> set[int]:
-        """Those that have a proposal."""
+        """The slots of an iteration that have a proposal."""
         return {row["slot"] for row in self.rows("SELECT slot FROM candidates WHERE iteration = ?", iteration)}
 
     # results
 
-    def waiting(self, iteration: int) -> list[tuple[int, Candidate]]:
-        """Slots and candidates that have no result."""
+    def pending(self, iteration: int) -> list[tuple[int, Candidate]]:
+        """Slots and candidates of an iteration that have no result yet."""
         found = self.rows("SELECT * FROM candidates WHERE iteration = ? AND stage IS NULL ORDER BY slot", iteration)
         return [(row["slot"], _candidate(row)) for row in found]
 
     def result_of(self, key: str) -> Result | None:
-        """Of a candidate with the same modules that was evaluated before."""
+        """The result of an earlier candidate with the same modules; None if there is none."""
         rows = self.rows("SELECT * FROM candidates WHERE key = ? AND stage IS NOT NULL ORDER BY iteration, slot", key)
         return self._result(rows[0]) if rows else None
 
     def policy_of(self, row: sqlite3.Row) -> str | None:
-        """File of a candidate's policy, where the run is now."""
+        """Path of a candidate's policy in the run's present folder."""
         return None if row["policy"] is None else str(self._folder / row["policy"])
 
     def _result(self, row: sqlite3.Row) -> Result:
@@ -150,7 +158,7 @@ class Database:
         return Result(row["stage"], row["reason"], Score(**score) if score else None, self.policy_of(row), facts)
 
     def add_results(self, iteration: int, model: str, results: Mapping[int, Result]) -> None:
-        """By slot. Policies are kept as seen from the run's folder, which may be moved."""
+        """Store results by slot. Paths of policies are relative to the run's folder, which may be moved."""
         with self._transaction():
             for slot, result in results.items():
                 score = json.dumps(asdict(result.score)) if result.score else None
@@ -164,7 +172,9 @@ class Database:
                 self._insert_verdicts(iteration, slot, [Verdict(None, model, 0, result.stage, reason, result.reason)])
 
     def set_performance(self, iteration: int, penalty_bps: float) -> None:
-        """PA; of what was stopped early the worst PA so far (or 0), of what failed that less a penalty; rejected modules count as failed."""
+        """Set the performance of an iteration's candidates and modules: PA; the worst PA so far (at most 0) if stopped early without PA;
+        that minus the penalty if failed or rejected.
+        """
         worst = min(self.one("SELECT min(pa_bps) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
         failed = worst - penalty_bps
         with self._transaction():
@@ -179,35 +189,35 @@ class Database:
             )
 
     def finish(self, iteration: int, lessons: Lessons, **row: Any) -> None:
-        """The end of an iteration, with what it taught the next."""
+        """Store the end of an iteration and what the proposer learned from it."""
         with self._transaction():
             self._insert_instructions(iteration + 1, lessons.instructions)
             self._insert_verdicts(iteration, None, lessons.verdicts)
             self._insert("iterations", iteration=iteration, facts=json.dumps(lessons.facts), **row)
 
-    # what was learnt
+    # queries for proposers and reports
 
     @property
     def iterations_done(self) -> int:
-        """Iterations that are finished."""
+        """Number of finished iterations."""
         return int(self.one("SELECT coalesce(max(iteration), 0) FROM iterations"))
 
-    def trials(self, before: int, n: int, *, worst: bool = False) -> list[Trial]:
-        """The best candidates of the iterations before one, or the worst (those that were stopped early are among them), each set of modules once."""
+    def evaluated(self, before: int, n: int, *, worst: bool = False) -> list[EvaluatedCandidate]:
+        """The `n` best candidates of iterations before `before`, or the worst (then including those stopped early). Each set of modules once."""
         order, which = ("pa_bps ASC", "pa_bps IS NOT NULL") if worst else ("pa_bps DESC", "stage = 'done'")
         found = self.rows(
             f"SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE {which} AND iteration < ? GROUP BY key) "
             f"ORDER BY {order}, iteration, slot LIMIT ?",
             before, n,
         )  # fmt: skip
-        return [self._trial(row) for row in found]
+        return [self._evaluated(row) for row in found]
 
-    def _trial(self, row: sqlite3.Row) -> Trial:
+    def _evaluated(self, row: sqlite3.Row) -> EvaluatedCandidate:
         performance = row["pa_bps"] if row["performance_bps"] is None else row["performance_bps"]
-        return Trial(row["iteration"], row["slot"], _candidate(row), self._result(row), performance)
+        return EvaluatedCandidate(row["iteration"], row["slot"], _candidate(row), self._result(row), performance)
 
     def instructions(self, kind: Kind, before: int) -> list[Instruction]:
-        """The population of a kind as iteration `before` finds it, with scores of the iterations before it; in the order of birth."""
+        """The instructions of a kind at the start of iteration `before`, with their scores so far, oldest first."""
         found = self.rows(
             "SELECT i.*, avg(m.performance_bps) AS score_bps, count(m.id) AS uses FROM instructions i "
             "LEFT JOIN prompts p ON p.instruction = i.id AND p.iteration < ?2 LEFT JOIN modules m ON m.prompt = p.id "
@@ -220,7 +230,7 @@ class Database:
         ]  # fmt: skip
 
     def best_prompts(self, kind: Kind, before: int, n: int) -> list[tuple[int, Prompt]]:
-        """Prompts whose modules performed best."""
+        """The `n` past prompts whose modules performed best, with their ids."""
         found = self.rows(
             "SELECT p.* FROM prompts p JOIN modules m ON m.prompt = p.id WHERE p.kind = ? AND p.iteration < ? AND m.text IS NOT NULL "
             "AND p.replay_of IS NULL AND m.origin = 'model' ORDER BY m.performance_bps DESC, p.id LIMIT ?",
@@ -229,7 +239,7 @@ class Database:
         return [(row["id"], Prompt(kind, tuple(json.loads(row["messages"])), row["instruction"])) for row in found]
 
     def tally(self) -> list[dict[str, Any]]:
-        """Verdicts counted by stage, reason and model."""
+        """Counts of verdicts by stage, reason and model."""
         found = self.rows(
             "SELECT model, stage, reason, count(*) AS count FROM verdicts GROUP BY model, stage, reason ORDER BY model, stage, reason"
         )
@@ -242,7 +252,7 @@ def modules_text(modules: Mapping[Kind, Module]) -> str:
 
 
 def modules_of(text: str) -> dict[Kind, Module]:
-    """Modules out of JSON."""
+    """Modules from JSON."""
     return {Kind(kind): Module(**module) for kind, module in json.loads(text).items()}
 
 

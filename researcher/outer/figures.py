@@ -1,4 +1,4 @@
-"""Figures of a run that its report and its page show alike, out of its database."""
+"""Figures from a run's database that both the report and the dashboard page show."""
 
 import json
 import sqlite3
@@ -9,9 +9,11 @@ Query = Callable[[str], Iterable[sqlite3.Row]]
 
 
 def iterations(query: Query) -> list[dict[str, Any]]:
-    """Each finished one: its best candidate with interval, PA_ema, the best so far, what tuning did."""
+    """One row per finished iteration: PA of its best candidate with interval, PA_ema, best PA so far, figures of tuning."""
     scored = query("SELECT iteration, score FROM candidates WHERE stage = 'done' ORDER BY pa_bps, slot DESC")
-    best = {row["iteration"]: json.loads(row["score"]) for row in scored}  # the last is the best
+    best = {
+        row["iteration"]: json.loads(row["score"]) for row in scored
+    }  # sorted by PA, so the last row of an iteration is its best
     rows, so_far = [], None
     for row in query("SELECT * FROM iterations ORDER BY iteration"):
         score = best.get(row["iteration"], {})

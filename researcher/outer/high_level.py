@@ -1,4 +1,4 @@
-"""DEK, high level: a population of instructions that are scored by what was written under them, refined, mutated and crossed by the model."""
+"""DEK, high level: a population of instructions, scored by the modules written under them; the model refines, mutates and crosses them."""
 
 from collections.abc import Sequence
 
@@ -14,20 +14,20 @@ ORIGINS = ("refined", "mutated", "crossed")
 
 
 def rank_shares(n: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """(n,) probabilities by rank, best first: 1/rank, normalised. Ranks, because scores may be negative."""
+    """(n,) selection probabilities by rank, best first: 1/rank, normalised. Ranks, because scores may be negative."""
     weights = 1.0 / np.arange(1, n + 1)
     shares: np.ndarray[tuple[int], np.dtype[np.float64]] = weights / weights.sum()
     return shares
 
 
 def ranked(instructions: Sequence[Instruction], kept: int) -> list[Instruction]:
-    """The population: the best so many, those that were never tried first."""
+    """The population: unscored instructions first, then by score, at most `kept`."""
     order = sorted(instructions, key=lambda one: (one.score_bps is not None, -(one.score_bps or 0.0), one.id))
     return order[:kept]
 
 
 def choose(instructions: Sequence[Instruction], kept: int, rng: np.random.Generator) -> Instruction:
-    """One of the population, by rank."""
+    """Select an instruction of the population by rank."""
     population = ranked(instructions, kept)
     return population[rng.choice(len(population), p=rank_shares(len(population)))]
 
@@ -35,7 +35,7 @@ def choose(instructions: Sequence[Instruction], kept: int, rng: np.random.Genera
 def offspring(
     kind: Kind, instructions: Sequence[Instruction], kept: int, lines: Sequence[str], iteration: int, author: Author, rng: np.random.Generator
 ) -> tuple[list[Instruction], Verdict]:  # fmt: skip
-    """A new instruction by the model, refined, mutated or crossed in turn; `lines` are the measured reasons that refining is told."""
+    """Let the model write a new instruction: refined, mutated or crossed, in turn. `lines` are measured scores for refining."""
     scored = [one for one in instructions if one.score_bps is not None] or list(instructions)
     parents = [choose(scored, kept, rng)]
     others = [one for one in scored if one.id != parents[0].id]
@@ -43,15 +43,15 @@ def offspring(
     if origin == "crossed" and others:
         parents.append(choose(others, kept, rng))
     elif origin == "crossed":
-        origin = "mutated"  # there is nobody to cross with
-    text, verdict = author.instruct(
-        kind, _asked(origin, parents, lines), int(rng.integers(2**31)), {one.text for one in instructions}
+        origin = "mutated"  # there is no second parent
+    text, verdict = author.generate_instruction(
+        kind, _request(origin, parents, lines), int(rng.integers(2**31)), {one.text for one in instructions}
     )
     made = [Instruction(kind, text, origin, tuple(one.id for one in parents))] if text else []
     return made, verdict
 
 
-def _asked(origin: str, parents: Sequence[Instruction], lines: Sequence[str]) -> tuple[Message, ...]:
+def _request(origin: str, parents: Sequence[Instruction], lines: Sequence[str]) -> tuple[Message, ...]:
     if origin == "refined":
-        return prompts.refining(parents[0], lines)
-    return prompts.mutating(parents[0]) if origin == "mutated" else prompts.crossing(parents[0], parents[1])
+        return prompts.refine_prompt(parents[0], lines)
+    return prompts.mutate_prompt(parents[0]) if origin == "mutated" else prompts.cross_prompt(parents[0], parents[1])

@@ -1,22 +1,22 @@
-"""History for the static market of a run that has no data: a simulated day."""
+"""A simulated day as history for the static market of a run without data."""
 
 from pathlib import Path
 
 from serl.researcher.inner.settings import Settings
 
 SEED = 3_000_000
-"""Of the day: none of those that the dynamic market simulates for any part."""
+"""Seed of the day. The dynamic market uses it for no part of the data."""
 UNTIL = "13:05"
-"""Training, in a day with a book, ends at 12:30; a day that ends before 13:00 is refused."""
+"""Training hours of a day end at 12:30; a day that ends before 13:00 is rejected."""
 
 
 def lacks_history(settings: Settings) -> bool:
-    """Whether the static market is without data."""
+    """Whether the static market has no data."""
     return settings.market.kind == "static" and not settings.market.data
 
 
 def with_history(settings: Settings, folder: Path) -> Settings:
-    """The settings themselves, or with a day of the dynamic market's population as data; the file is made once."""
+    """The settings; without data, with a simulated day of the dynamic market's population. The file is written once."""
     if not lacks_history(settings):
         return settings
     path = folder / "history.day"

@@ -1,4 +1,4 @@
-"""The outer loop: propose, evaluate, learn, until it has converged or a budget is spent; a killed run goes on where it was."""
+"""The outer loop: propose, evaluate, learn, until convergence or a spent budget. A killed run can be resumed."""
 
 import time
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from serl.researcher.outer.proposers import Proposer
 from serl.researcher.outer.records import Evaluator, Instruction, Proposal
 
 
-def followed(ema_bps: float | None, pa_bps: float, decay: float) -> float:
-    """PA_ema after another iteration; it begins with the first PA."""
+def ema(ema_bps: float | None, pa_bps: float, decay: float) -> float:
+    """PA_ema after another iteration; the first PA initialises it."""
     return pa_bps if ema_bps is None else decay * ema_bps + (1 - decay) * pa_bps
 
 
 def converged(changes_bps: list[float | None], config: Convergence) -> bool:
-    """Whether PA_ema has come to rest: |change| of the last scored iteration is below the tolerance."""
+    """Whether the last |change| of PA_ema is below the tolerance, after at least `iterations_min` scored iterations."""
     changes = [change for change in changes_bps if change is not None]
     if len(changes) + 1 < config.iterations_min or not changes:
         return False
@@ -29,7 +29,7 @@ def converged(changes_bps: list[float | None], config: Convergence) -> bool:
 
 
 def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
-    """Why a run with these finished iterations is at its end; None if it is not."""
+    """Why a run must stop after its finished iterations; None if it may continue."""
     done = database.rows("SELECT * FROM iterations ORDER BY iteration")
     if len(done) >= config.iterations:
         return f"all {config.iterations} iterations are done"
@@ -46,44 +46,47 @@ def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
 
 
 def _empty(database: Database) -> int:
-    """Finished iterations without a valid candidate at the end of the run so far."""
+    """Number of latest finished iterations in a row without a valid candidate."""
     last = database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
     return max(0, database.iterations_done - int(last))
 
 
 @dataclass
-class Watch:
-    """What an onlooker is told."""
+class Callbacks:
+    """Callbacks of the outer loop, for progress display. By default they do nothing."""
 
-    began: Callable[[int, int], None] = lambda iteration, slot: None
-    """The proposal of a slot."""
-    proposed: Callable[[int, int, Proposal], None] = lambda iteration, slot, proposal: None
-    """In a slot, before it is evaluated."""
-    staged: Callable[[str, str], None] = lambda key, stage: None
-    """The evaluation of a candidate, from any thread."""
-    evaluated: Callable[[int, int, Result], None] = lambda iteration, slot, result: None
-    """What became of the candidate in a slot."""
-    finished: Callable[[dict[str, Any]], None] = lambda row: None
+    on_proposing: Callable[[int, int], None] = lambda iteration, slot: None
+    """(iteration, slot), before a proposal is made."""
+    on_proposed: Callable[[int, int, Proposal], None] = lambda iteration, slot, proposal: None
+    """(iteration, slot, proposal), before its evaluation."""
+    on_stage: Callable[[str, str], None] = lambda key, stage: None
+    """(key of the candidate, stage), when a stage of evaluation begins; from any thread."""
+    on_evaluated: Callable[[int, int, Result], None] = lambda iteration, slot, result: None
+    """(iteration, slot, result)."""
+    on_iteration: Callable[[dict[str, Any]], None] = lambda row: None
+    """(figures of the iteration), after it has finished."""
 
 
 @dataclass
 class OuterLoop:
-    """A run in a folder."""
+    """The loop of one run, with its folder and database."""
 
     config: OuterConfig
     folder: Path
     database: Database
     proposer: Proposer
     evaluator: Evaluator
-    watch: Watch = field(default_factory=Watch)
+    callbacks: Callbacks = field(default_factory=Callbacks)
     before_iteration: Callable[[], None] = lambda: None
-    """Called as an iteration begins: a served model that has died is started again."""
+    """Called before each iteration; restarts a served model that has died."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self) -> str:
-        """Iterations until there is a reason to stop, which is returned and kept; EndpointRefusedError if the endpoint refuses from the start."""
+        """Run iterations until there is a reason to stop; store and return it. EndpointRefusedError if the endpoint rejects the first requests."""
         if self.database.one("SELECT count(*) FROM instructions") == 0:
-            initial = [Instruction(kind, text, "initial") for kind in self.config.designed for text in INITIAL[kind]]
+            initial = [
+                Instruction(kind, text, "initial") for kind in self.config.module_kinds for text in INITIAL[kind]
+            ]
             self.database.add_instructions(0, initial)
         try:
             while (reason := reason_to_stop(self.config, self.database)) is None:
@@ -95,36 +98,36 @@ class OuterLoop:
         return reason
 
     def _iterate(self, iteration: int) -> None:
-        begun = self.clock()
+        began = self.clock()
         known = self.database.slots(iteration)
         for slot in range(self.config.candidates):
-            self.watch.began(iteration, slot)
+            self.callbacks.on_proposing(iteration, slot)
             if slot not in known:
                 proposal = self.proposer.propose(iteration, slot)
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
-                self.watch.proposed(iteration, slot, proposal)
+                self.callbacks.on_proposed(iteration, slot, proposal)
         model = self.proposer.model
         self._evaluate(iteration, model)
         self.database.set_performance(iteration, self.config.penalty_bps)
         lessons = self.proposer.learn(iteration)
-        row = self._row(iteration, model, self.clock() - begun)
+        row = self._row(iteration, model, self.clock() - began)
         self.database.finish(iteration, lessons, **row)
-        self.watch.finished(row | {"iteration": iteration} | lessons.facts)
+        self.callbacks.on_iteration(row | {"iteration": iteration} | lessons.facts)
 
     def _require_endpoint(self, proposal: Proposal) -> None:
-        """EndpointRefusedError if the endpoint refuses a proposal before any module of the run was valid: then key, model or parameters are
-        wrong, and asking on costs time. The proposal is not kept, so that a resumed run asks for it again."""
+        """Raise EndpointRefusedError if the endpoint rejects a request before the run has any module: key, model or parameters are wrong.
+        The proposal is not stored, so a resumed run repeats it."""
         verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
         refused = [one.text for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
         if proposal.candidate is None and refused and not self.database.one("SELECT count(text) FROM modules"):
             raise EndpointRefusedError(
-                f"{refused[0]}; nothing was written before, so the run ends here: mend it, then go on with --resume"
+                f"{refused[0]}; the run ends because it has no module yet: fix the cause, then continue with --resume"
             )
 
     def _evaluate(self, iteration: int, model: str) -> None:
-        """Each set of modules once, whatever the slots and iterations in which it comes."""
-        waiting = self.database.waiting(iteration)
+        """Evaluate pending candidates. Each set of modules is evaluated once per run."""
+        waiting = self.database.pending(iteration)
         known = {candidate.key: self.database.result_of(candidate.key) for _, candidate in waiting}
         fresh: dict[str, Candidate] = {one.key: one for _, one in waiting if known[one.key] is None}
         folder = self.folder / "candidates" / f"{iteration:05}"
@@ -134,14 +137,14 @@ class OuterLoop:
         found = {slot: results[candidate.key] for slot, candidate in waiting}
         self.database.add_results(iteration, model, found)
         for slot, result in found.items():
-            self.watch.evaluated(iteration, slot, result)
+            self.callbacks.on_evaluated(iteration, slot, result)
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
-        """PA_j is that of the iteration's best candidate; without a scored one PA_ema stays as it is."""
+        """The figures of an iteration. PA_j is that of its best candidate; without a score, PA_ema is unchanged."""
         pa_bps = self.database.one(
             "SELECT max(pa_bps) FROM candidates WHERE iteration = ? AND stage = 'done'", iteration
         )
         before = self.database.one("SELECT ema_bps FROM iterations ORDER BY iteration DESC LIMIT 1")
-        ema = before if pa_bps is None else followed(before, pa_bps, self.config.convergence.decay)
-        change = None if pa_bps is None or before is None else ema - before
-        return {"model": model, "pa_bps": pa_bps, "ema_bps": ema, "change_bps": change, "seconds": seconds}
+        ema_bps = before if pa_bps is None else ema(before, pa_bps, self.config.convergence.decay)
+        change = None if pa_bps is None or before is None else ema_bps - before
+        return {"model": model, "pa_bps": pa_bps, "ema_bps": ema_bps, "change_bps": change, "seconds": seconds}

@@ -1,4 +1,4 @@
-"""DEK, low level: after each iteration the model's weights learn from the modules' tokens and their PA, and the tuned model is served."""
+"""DEK, low level: after each iteration, tune the model's weights on the modules' tokens and performance, and serve the tuned model."""
 
 import json
 import time
@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from serl.exchange.atomic_file import write_json
-from serl.researcher.candidates import Form
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.llm.served import ServedModel
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
@@ -23,7 +22,7 @@ from serl.researcher.tuning.experience import Experience, experience_of, log_mix
 
 
 class LowLevelTuning:
-    """The tuner of a run and its files: a state for each update, and what is served."""
+    """The tuner of a run and its files: a state per update, and the exported model that is served."""
 
     def __init__(
         self, config: LowLevel, form: Form, model: str, folder: Path, served: ServedModel, database: Database
@@ -41,41 +40,41 @@ class LowLevelTuning:
         folder.mkdir(parents=True, exist_ok=True)
 
     def resume(self, iteration: int, author: Author) -> None:
-        """Back to the state after `iteration`, served; the newest state up to there counts, because not every iteration updates."""
+        """Restore the newest state up to `iteration` and serve it. Not every iteration has an update."""
         saved = [path for path in states(self._folder) if _number(path) <= iteration]
         if saved:
             self._tuner.resume(saved[-1])
             self._serve(author)
 
     def learn(self, iteration: int, author: Author) -> dict[str, Any]:
-        """One update on the modules of an iteration; its figures, or why there was none."""
+        """Update the weights once on the modules of an iteration. Returns figures of the update, or why there was none."""
         state = self._folder / f"after-{iteration:05}.safetensors"
-        said = state.with_suffix(".json")
-        if said.exists():  # killed between the update and the end of the iteration
+        facts_path = state.with_suffix(".json")
+        if facts_path.exists():  # the run was killed between the update and the end of the iteration
             self._tuner.resume(state)
             self._serve(author)
-            return dict(json.loads(said.read_text()))
+            return dict(json.loads(facts_path.read_text()))
         if self._tuner.stopped:
             return {"stopped": self._tuner.stopped}
         rows = self.experiences(iteration)
         if not rows:
             return {"skipped": "no module of this iteration has tokens"}
-        begun = time.monotonic()
+        began = time.monotonic()
         try:
             update = self._tuner.update(rows)
         except (
             TuningError
-        ) as error:  # a gradient that is not finite: the weights are as they were, and proposing goes on
+        ) as error:  # e.g. a gradient that is not finite: the weights are unchanged and the run continues
             return {"refused": str(error)}
-        facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - begun}
+        facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - began}
         self._tuner.save(state)
-        write_json(said, facts)
-        self._forget()
+        write_json(facts_path, facts)
+        self._prune_states()
         self._serve(author)
         return facts
 
     def experiences(self, iteration: int) -> list[Experience]:
-        """What the update learns from: the first modules of each kind in turn, with the probability of how they were proposed."""
+        """The batch of the update: modules of all kinds in turn, with the probability of their proposal."""
         found = self._database.rows(
             "SELECT * FROM modules WHERE iteration = ? AND (text IS NOT NULL OR answer IS NOT NULL) AND conversation != '[]' "
             "ORDER BY row_number() OVER (PARTITION BY kind ORDER BY id), kind LIMIT ?",
@@ -90,31 +89,31 @@ class LowLevelTuning:
         if row["origin"] == "uniform":
             made = Experience(prompt, self._tuner.base.text_ids(row["text"]), performance, grammar)
         else:
-            kept = json.loads(row["answer"])
-            answer = Answer(kept["text"], kept["finish"], tuple(Token(**token) for token in kept["tokens"]))
+            stored = json.loads(row["answer"])
+            answer = Answer(stored["text"], stored["finish"], tuple(Token(**token) for token in stored["tokens"]))
             made = experience_of(prompt, answer, performance, grammar)
         repaired = len(messages) > 2
         if grammar is None or row["text"] is None or repaired or not self.config.uniform_share:
-            return made  # the policy alone proposed it
+            return made  # proposed by the policy alone
         log_policy = float(self._tuner.log_p([made])[0])
         proposed = log_mixture(log_policy, uniform.log_p(kind, row["text"]), self.config.uniform_share)
         return Experience(made.prompt_ids, made.token_ids, performance, grammar, proposed)
 
     def _serve(self, author: Author) -> None:
-        """Exports what was tuned and has the embedded endpoint serve it; the author asks the new model from here on."""
+        """Export the tuned model, restart the embedded endpoint with it, and point the author to it."""
         from serl.researcher.tuning.export import export_gguf
 
         tuned = export_gguf(self._tuner, self._gguf, self._folder / "served")
-        author.move_to(self._served.restart(tuned.lora, tuned.model))
+        author.use_endpoint(self._served.restart(tuned.lora, tuned.model))
 
-    def _forget(self) -> None:
-        """Two states are enough to go on from."""
+    def _prune_states(self) -> None:
+        """Keep the two newest states, which are enough to resume."""
         for path in states(self._folder)[:-2]:
             path.unlink()
 
 
 def states(folder: Path) -> list[Path]:
-    """The states of a tuner that a run has kept, the newest last."""
+    """Paths of a tuner's saved states, oldest first."""
     return sorted(folder.glob("after-*.safetensors"))
 
 

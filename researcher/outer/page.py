@@ -1,4 +1,4 @@
-"""The page of a report: HTML in one file, with its pictures in it."""
+"""The HTML page of a report: one file with embedded figures."""
 
 import io
 import json
@@ -8,31 +8,31 @@ from typing import Any
 
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import cell, table
-from serl.agents.pages.page import page as whole
-from serl.researcher.outer.ablations import Ablation, shown
+from serl.agents.pages.page import page as html_page
+from serl.researcher.outer.ablations import Ablation, table_row
 
 
 def page(found: dict[str, Any], origin: Origin) -> str:
-    """A summary as HTML."""
+    """The summary of a run as an HTML page."""
     ended = f"Ended: {found['stopped']}." if found["stopped"] else "The run has not ended."
     parts = [
-        f"<p>{escape(ended)} All scores are of the validation part{'' if found['test'] is None else ', but for the one named'}.</p>",
+        f"<p>{escape(ended)} All scores are on the validation part{'' if found['test'] is None else ', except the one labelled test'}.</p>",
         *_best(found["best"], found["test"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
-        "<h2>Valid modules</h2><p>By the model that wrote them; the first row is before tuning.</p>", _table(found["valid"]),
+        "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),
         f"<details><summary>Settings</summary><pre>{escape(json.dumps(found['config'], indent=1))}</pre></details>",
     ]  # fmt: skip
-    return whole(found["name"], origin, parts)
+    return html_page(found["name"], origin, parts)
 
 
 def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
     if rows is None:
         return []
-    text = "Ways to propose with equal budgets and seeds: means over seeds with 95 % intervals, over all runs of the comparison."
-    return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([shown(Ablation.model_validate(row)) for row in rows])]
+    text = "Proposal methods with equal budgets and seeds: means over seeds with 95 % intervals, over all runs of the comparison."
+    return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([table_row(Ablation.model_validate(row)) for row in rows])]
 
 
 def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[str]:
@@ -71,7 +71,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def curve(rows: Sequence[dict[str, Any]]) -> str:
-    """PA of each iteration's best with its 95 % interval, the running mean, the best so far: an SVG."""
+    """An SVG of each iteration's best PA with its 95 % interval, the running mean, and the best so far."""
     import matplotlib
 
     matplotlib.use("agg")

@@ -1,4 +1,4 @@
-"""A run that is watched: a bar, a line an iteration, curves for TensorBoard; where there is no terminal, a line for each thing that happens."""
+"""Progress of a run: a bar, a line per iteration, and TensorBoard curves; without a terminal, a line per event."""
 
 import math
 from collections.abc import Iterator
@@ -13,24 +13,24 @@ from torch.utils.tensorboard import SummaryWriter
 from serl.researcher.candidates import Result
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.loop import Watch
+from serl.researcher.outer.loop import Callbacks
 from serl.researcher.outer.records import Draft, Proposal
 
 
 @contextmanager
-def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[Watch]:
-    """The watch of a run, for as long as the context lasts."""
+def show_progress(config: OuterConfig, folder: Path, database: Database) -> Iterator[Callbacks]:
+    """Callbacks that display a run's progress for the duration of the context."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     writer = SummaryWriter(str(folder / "tensorboard"), purge_step=database.iterations_done + 1)
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
 
-        def tell(text: str) -> None:
+        def print_line(text: str) -> None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
         def log(text: str) -> None:
             if not console.is_terminal:
-                tell(text)
+                print_line(text)
 
         task = progress.add_task(config.name, total=config.candidates)
 
@@ -38,20 +38,20 @@ def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[W
             progress.update(task, description=text, completed=completed, advance=advance)
             log(text)
 
-        def began(iteration: int, slot: int) -> None:
+        def on_proposing(iteration: int, slot: int) -> None:
             step(f"iteration {iteration} of {config.iterations}: proposing candidate {slot + 1}", completed=slot)
 
-        def proposed(iteration: int, slot: int, proposal: Proposal) -> None:
+        def on_proposed(iteration: int, slot: int, proposal: Proposal) -> None:
             log(f"iteration {iteration}, slot {slot}: {proposal_line(proposal)}")
 
-        def evaluated(iteration: int, slot: int, result: Result) -> None:
+        def on_evaluated(iteration: int, slot: int, result: Result) -> None:
             log(f"iteration {iteration}, slot {slot}: {result_line(result)}")
 
-        def staged(key: str, stage: str) -> None:
+        def on_stage(key: str, stage: str) -> None:
             step(f"candidate {key[:6]}: {stage}", advance=int(stage in ("done", "halved")))
 
-        def finished(row: dict[str, Any]) -> None:
-            tell(line(row))
+        def on_iteration(row: dict[str, Any]) -> None:
+            print_line(iteration_line(row))
             for name, value in row.items():
                 if isinstance(value, int | float) and name != "iteration" and math.isfinite(value):
                     writer.add_scalar(f"researcher/{name}", value, row["iteration"])
@@ -59,15 +59,15 @@ def watched(config: OuterConfig, folder: Path, database: Database) -> Iterator[W
             progress.update(task, completed=0)
 
         try:
-            yield Watch(began, proposed, staged, evaluated, finished)
+            yield Callbacks(on_proposing, on_proposed, on_stage, on_evaluated, on_iteration)
         finally:
             writer.close()
 
 
 def proposal_line(proposal: Proposal) -> str:
-    """A proposal in a line: who it is, and the last verdict on each module."""
+    """A proposal in one line: the candidate's key and the last verdict on each module."""
     name = "rejected" if proposal.candidate is None else f"proposed {proposal.candidate.key[:6]}"
-    return f"{name}; {', '.join(map(_draft_text, proposal.drafts)) or 'the defaults'}"
+    return f"{name}; {', '.join(map(_draft_text, proposal.drafts)) or 'default modules'}"
 
 
 def _draft_text(draft: Draft) -> str:
@@ -76,13 +76,13 @@ def _draft_text(draft: Draft) -> str:
 
 
 def result_line(result: Result) -> str:
-    """What became of a candidate, in a line."""
+    """The result of a candidate in one line."""
     reason = f", {' '.join(result.reason.split())[:200]}" if result.reason else ""
     return f"{result.stage}{f', PA {result.score.pa_bps:+.2f} bps' if result.score else ''}{reason}"
 
 
-def line(row: dict[str, Any]) -> str:
-    """An iteration in a line."""
+def iteration_line(row: dict[str, Any]) -> str:
+    """The figures of an iteration in one line."""
     if row["pa_bps"] is None:
         return f"iteration {row['iteration']}: no candidate has a score, {row['seconds']:.0f} s"
     return f"iteration {row['iteration']}: PA {row['pa_bps']:+.2f} bps, mean so far {row['ema_bps']:+.2f}, {row['seconds']:.0f} s"

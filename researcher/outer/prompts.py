@@ -1,18 +1,21 @@
-"""Prompts: the macro prompt (task, market, what was learnt) and the micro prompt (contract and goal of one kind of module)."""
+"""Prompts: the macro prompt (task, market, past scores) and the micro prompt (contract and goal of one kind of module).
+
+The texts are part of the experiment: a change invalidates recorded calls (`--offline`) and the results in docs/results.md.
+"""
 
 import inspect
 from collections.abc import Sequence
 
-from serl.researcher.candidates import Budget, Form, Score
+from serl.researcher.candidates import Budget, Score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.requests import Message
 from serl.researcher.modules import contracts, specs
-from serl.researcher.modules.contracts import SIGNATURES, Kind
+from serl.researcher.modules.contracts import SIGNATURES, Form, Kind
 from serl.researcher.modules.example import example
-from serl.researcher.outer.records import Instruction, Trial
+from serl.researcher.outer.records import EvaluatedCandidate, Instruction
 
 TEXT_CHARS_MAX = 1500
-"""Of a module that is shown as an example of what went well."""
+"""Longest past module that a prompt includes."""
 
 GOALS = {
     Kind.REWARD: "the reward that the execution policy learns from at each step",
@@ -43,14 +46,14 @@ INITIAL = {
         "Send few, strong signals, so that agents do not compete for the same liquidity.",
     ),
 }
-"""The instructions that a run begins with."""
+"""The initial instructions of a run."""
 
 _SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
-"""What code is called with, as source."""
+"""Classes whose source a prompt for code includes."""
 
 
-def reasons(score: Score) -> str:
-    """What was measured, in words: the reasons of a score."""
+def score_text(score: Score) -> str:
+    """A score and its components as text."""
     return (
         f"PA {score.pa_bps:+.2f} bps (95 % between {score.low_bps:+.2f} and {score.high_bps:+.2f}), {score.unfilled:.0%} of the order left "
         f"to the end, impact {score.impact_bps:.2f} bps, standard deviation {score.pa_std_bps:.1f} bps"
@@ -58,20 +61,20 @@ def reasons(score: Score) -> str:
 
 
 def market_text(settings: Settings, budget: Budget) -> str:
-    """The market in a sentence or two."""
+    """The training markets and the scoring as text."""
     then = f", then in a {settings.dynamic.kind} one," if budget.dynamic_steps else ""
     where = "in bars of a minute that it has not seen" if settings.scored_in == "bars" else "on a simulated exchange"
     return f"A policy learns {'first ' if then else ''}in a {settings.market.kind} market{then} and is scored by {settings.orders} orders {where}."
 
 
-def learnt(best: Sequence[Trial], worst: Sequence[Trial]) -> list[str]:
-    """What past candidates teach, a line each."""
-    told = [("Best so far", trial) for trial in best] + [("Poor", trial) for trial in worst]
-    return [f"{name}: {reasons(trial.result.score)}." for name, trial in told if trial.result.score]
+def score_lines(best: Sequence[EvaluatedCandidate], worst: Sequence[EvaluatedCandidate]) -> list[str]:
+    """The scores of past candidates, one line each."""
+    labelled = [("Best so far", trial) for trial in best] + [("Poor", trial) for trial in worst]
+    return [f"{name}: {score_text(trial.result.score)}." for name, trial in labelled if trial.result.score]
 
 
-def macro(settings: Settings, budget: Budget, lines: Sequence[str]) -> str:
-    """Task, market, what was learnt."""
+def macro_prompt(settings: Settings, budget: Budget, lines: Sequence[str]) -> str:
+    """The macro prompt: task, market, past scores."""
     known = "\n".join(f"- {line}" for line in lines)
     return (
         "You design reinforcement-learning algorithms that execute large orders. The score is the price advantage (PA, in bps) over the "
@@ -80,8 +83,8 @@ def macro(settings: Settings, budget: Budget, lines: Sequence[str]) -> str:
     )
 
 
-def micro(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str:
-    """Contract and goal of a module, past instructions with their scores, and the instruction to follow."""
+def micro_prompt(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str:
+    """The micro prompt: goal and contract of a module, past attempts with scores, and the instruction to follow."""
     known = "\n".join(f"- {line}" for line in lines)
     return "\n".join(
         part
@@ -96,23 +99,23 @@ def micro(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str
     )
 
 
-def pairs(kind: Kind, instructions: Sequence[Instruction], n: int) -> list[str]:
-    """Past instructions and their scores, n best and n worst: what in-context reward learning learns from."""
+def instruction_lines(kind: Kind, instructions: Sequence[Instruction], n: int) -> list[str]:
+    """The n best and n worst past instructions with their scores, for in-context learning."""
     scored = sorted((one for one in instructions if one.score_bps is not None), key=lambda one: -(one.score_bps or 0.0))
     shown = scored[:n] + [one for one in scored[n:][-n:] if n]
     return [f"'{one.text}' scored {one.score_bps:+.2f} bps" for one in shown]
 
 
-def module_pair(kind: Kind, trial: Trial, name: str) -> list[str]:
-    """The module of a past candidate with its score and the reasons; nothing if it left the kind to the defaults."""
+def module_lines(kind: Kind, trial: EvaluatedCandidate, name: str) -> list[str]:
+    """The module of a past candidate with its score; empty if the candidate used the default."""
     module, score = trial.candidate.modules.get(kind), trial.result.score
     if module is None or score is None or len(module.text) > TEXT_CHARS_MAX:
         return []
-    return [f"{name}: {module.text.strip()} -> {reasons(score)}"]
+    return [f"{name}: {module.text.strip()} -> {score_text(score)}"]
 
 
-def repair(errors: str, form: Form) -> Message:
-    """Errors of an answer, given back."""
+def repair_message(errors: str, form: Form) -> Message:
+    """The message that sends errors of an answer back."""
     what = "JSON object" if form == "spec" else "module in one ```python block"
     return {"role": "user", "content": f"That is not valid:\n{errors}\nAnswer with the whole corrected {what} alone."}
 
@@ -131,20 +134,20 @@ def _contract(kind: Kind, form: Form) -> str:
     return f"{head}\n{shown}Example:\n```python\n{example(kind, 'code').strip()}\n```"
 
 
-def refining(one: Instruction, lines: Sequence[str]) -> tuple[Message, ...]:
-    """Asks for a better instruction, given what the old one brought."""
+def refine_prompt(one: Instruction, lines: Sequence[str]) -> tuple[Message, ...]:
+    """Ask for a better instruction, given the score of the old one."""
     known = "\n".join(f"- {line}" for line in lines)
     score = "not been tried" if one.score_bps is None else f"scored {one.score_bps:+.2f} bps on average"
     return _about(one.kind, f"This instruction has {score}: '{one.text}'\nMeasured:\n{known}\nRewrite it so that the next design scores higher.")  # fmt: skip
 
 
-def mutating(one: Instruction) -> tuple[Message, ...]:
-    """Asks for a variation."""
+def mutate_prompt(one: Instruction) -> tuple[Message, ...]:
+    """Ask for a variation of an instruction."""
     return _about(one.kind, f"Write a new instruction that differs from this one in one important point: '{one.text}'")
 
 
-def crossing(one: Instruction, other: Instruction) -> tuple[Message, ...]:
-    """Asks for a combination."""
+def cross_prompt(one: Instruction, other: Instruction) -> tuple[Message, ...]:
+    """Ask for a combination of two instructions."""
     return _about(one.kind, f"Combine the strengths of these two instructions into one: '{one.text}' and '{other.text}'")  # fmt: skip
 
 

@@ -1,35 +1,35 @@
-"""What the outer loop keeps: instructions, drafts of modules, verdicts, trials."""
+"""Records of the outer loop: instructions, prompts, drafts, verdicts, proposals, evaluated candidates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.candidates import Candidate, Form, Result
+from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.requests import Message
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 
 Evaluator = Callable[[Sequence[Candidate], Path], list[Result]]
-"""What candidates are worth, in their order; a folder for files. What was finished in the folder is not done again."""
+"""Evaluates candidates in a folder; returns results in their order. Finished work in the folder is not repeated."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one answer."""
+    """The verdict on one answer or one evaluation."""
 
     kind: Kind | None
     model: str
     attempt: int
     stage: str
-    """`endpoint`, `answer`, `read`, `trial`, `instruction`, or a stage of the evaluation."""
+    """`endpoint`, `answer`, `static check`, `dry run`, `instruction`, or a stage of the evaluation."""
     reason: str
-    """`ok`, or why not, in a word or two."""
+    """`ok`, or the reason of the failure in a word or two."""
     text: str = ""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """How a module of a kind should be written: the part of a prompt that evolves."""
+    """An instruction for writing a kind of module: the part of a prompt that evolves."""
 
     kind: Kind
     text: str
@@ -37,27 +37,27 @@ class Instruction:
     """`initial`, `refined`, `mutated` or `crossed`."""
     parents: tuple[int, ...] = ()
     id: int = 0
-    """In the database."""
+    """Row id in the database."""
     score_bps: float | None = None
-    """Mean performance of the modules that were written under it; None if there are none yet."""
+    """Mean performance of the modules written under it; None without modules."""
     uses: int = 0
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A conversation as it was sent."""
+    """A prompt as sent to the model."""
 
     kind: Kind
     messages: tuple[Message, ...]
     instruction: int | None = None
-    """Id."""
+    """Row id of its instruction."""
     replay_of: int | None = None
-    """Id of the prompt that this one repeats."""
+    """Row id of the past prompt that it repeats."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A module as it was proposed, valid or not."""
+    """A proposed module, valid or not."""
 
     kind: Kind
     form: Form
@@ -66,42 +66,42 @@ class Draft:
     model: str
     prompt: Prompt | None
     text: str | None
-    """None if no answer held a module that keeps its contract."""
+    """None if no answer contained a valid module."""
     verdicts: tuple[Verdict, ...]
     conversation: tuple[Message, ...] = ()
-    """What the last answer answered: the prompt, and after repairs the errors too."""
+    """Messages before the last answer: the prompt and, after repairs, earlier answers and errors."""
     answer: dict[str, Any] | None = None
     """The last answer, with its tokens."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A candidate and how it came about."""
+    """A candidate with its drafts and parents."""
 
     candidate: Candidate | None
-    """None if nothing valid came."""
+    """None if no draft is valid."""
     drafts: tuple[Draft, ...] = ()
     parents: tuple[tuple[int, int], ...] = ()
-    """(iteration, slot) of the candidates that it descends from."""
+    """(iteration, slot) of the parents."""
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A candidate that was evaluated."""
+class EvaluatedCandidate:
+    """A candidate with its result."""
 
     iteration: int
     slot: int
     candidate: Candidate
     result: Result
     performance_bps: float
-    """PA, or for what failed the worst PA less a penalty."""
+    """PA, or for a failed candidate the worst PA minus a penalty."""
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """What an iteration has taught."""
+    """What a proposer learned from an iteration."""
 
     instructions: tuple[Instruction, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
-    """Of tuning."""
+    """Figures of the weight update."""

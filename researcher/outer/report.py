@@ -1,4 +1,4 @@
-"""What a run has found: the best algorithm, PA by iteration, verdicts; as JSON, and as a page (page.py)."""
+"""The report of a run: the best algorithm, PA by iteration, verdicts; as JSON and as HTML (page.py)."""
 
 import json
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from serl.researcher.outer.run import open_run
 
 
 def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
-    """All figures of a report, as plain JSON."""
+    """The figures of a report as plain JSON."""
     return {
         "name": config.name,
         "command": database.fact("command"),
@@ -53,7 +53,7 @@ def best(database: Database) -> dict[str, Any] | None:
 
 
 def winner(folder: Path) -> Path | None:
-    """Policy file of a run's best candidate; None if none has a score."""
+    """Path of the best candidate's policy; None if no candidate has a score."""
     database, _ = open_run(folder)
     try:
         top = best(database)
@@ -63,7 +63,7 @@ def winner(folder: Path) -> Path | None:
 
 
 def lineage(database: Database, iteration: int, slot: int) -> list[dict[str, Any]]:
-    """A candidate's ancestors, the youngest first."""
+    """The ancestors of a candidate, the youngest first."""
     found, waiting, seen = list[dict[str, Any]](), [(iteration, slot)], set[tuple[int, int]]()
     while waiting:
         place = waiting.pop(0)
@@ -72,13 +72,13 @@ def lineage(database: Database, iteration: int, slot: int) -> list[dict[str, Any
             if parent not in seen:
                 seen.add(parent)
                 waiting.append(parent)
-                (of,) = database.rows("SELECT * FROM candidates WHERE iteration = ? AND slot = ?", *parent)
-                found.append({name: of[name] for name in ("iteration", "slot", "key", "pa_bps")})
+                (ancestor,) = database.rows("SELECT * FROM candidates WHERE iteration = ? AND slot = ?", *parent)
+                found.append({name: ancestor[name] for name in ("iteration", "slot", "key", "pa_bps")})
     return found
 
 
 def valid_shares(database: Database) -> list[dict[str, Any]]:
-    """By model, in the order of their first module: share of modules that were valid at the first answer, and after repairs."""
+    """Share of valid modules at the first answer and after repairs, by model in order of first use."""
     found = database.rows(
         "SELECT model, count(*) AS modules, sum(text IS NOT NULL) AS valid, sum(text IS NOT NULL AND json_array_length(conversation) <= 2) AS at_once, "
         "min(iteration) AS since FROM modules GROUP BY model ORDER BY min(id)"
@@ -91,7 +91,7 @@ def valid_shares(database: Database) -> list[dict[str, Any]]:
 
 
 def _counts(database: Database) -> list[tuple[str, int]]:
-    """Candidates by the stage at which they ended."""
+    """Counts of candidates by their last stage."""
     found = database.rows(
         "SELECT coalesce(stage, 'waiting') AS stage, count(*) AS n FROM candidates GROUP BY 1 ORDER BY 1"
     )
@@ -99,7 +99,7 @@ def _counts(database: Database) -> list[tuple[str, int]]:
 
 
 def status_text(database: Database, config: OuterConfig) -> str:
-    """A run in a few lines."""
+    """The progress of a run in a few lines."""
     found = summary(database, config)
     top, rows = found["best"], found["iterations"]
     lines = [f"{config.name}: {len(rows)} of {config.iterations} iterations; {found['stopped'] or 'not ended'}"]
@@ -117,28 +117,26 @@ def status_text(database: Database, config: OuterConfig) -> str:
 
 
 def score_test(database: Database, config: OuterConfig) -> None:
-    """The best candidate's policy on the test part, which is touched here and nowhere else. RunError if it was before, or if there is no policy."""
+    """Score the best candidate on the test part, which nothing else uses. RunError if it was scored before, or has no policy."""
     from serl.agents.execution.data import TEST
     from serl.agents.learning.policy import Policy, load_policy
     from serl.researcher.inner.score import score
 
     if database.fact("test") is not None:
-        raise RunError(
-            "the test part was touched already, and a second look would no longer be one at unseen orders; leave --final out"
-        )
+        raise RunError("the test part was scored already; a second score would not be on unseen orders: omit --final")
     top = best(database)
     if top is None or top["policy"] is None:
-        raise RunError("no candidate has a trained policy to score on the test part")
+        raise RunError("no candidate has a trained policy to score on the test part; let the run finish an iteration")
     policy = load_policy(Path(top["policy"]))
     if not isinstance(policy, Policy):
-        raise RunError(f"{top['policy']}: a policy of the inner loop is due, got one of {type(policy).__name__}")
+        raise RunError(f"{top['policy']}: expected a policy of the inner loop, got one of {type(policy).__name__}")
     measured = score(policy, config.inner, TEST)
     database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
 
 
 def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
-    """Writes the page and, beside it, the JSON. `final` scores the best candidate on the test part, once in a run: RunError the second time.
-    `ablations`: a folder of `python -m benchmarks.proof`, whose table is shown too."""
+    """Write the HTML page and, next to it, the JSON. `final` scores the best candidate on the test part: RunError the second time.
+    `ablations`: a folder of `python -m benchmarks.proof`, whose table is added."""
     from serl.researcher.outer.page import page
 
     compared = None if ablations is None else [row.model_dump(mode="json") for row in read_ablations(ablations)]

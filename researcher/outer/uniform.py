@@ -1,4 +1,4 @@
-"""Specifications drawn uniformly from their schema: the proposal that knows nothing, and the exploration of the one that learns."""
+"""Specifications drawn uniformly from their schema: the random proposer, and exploration for tuning."""
 
 import json
 import math
@@ -11,13 +11,13 @@ from serl.researcher.modules.specs import json_schema
 
 
 def draw(kind: Kind, rng: np.random.Generator) -> str:
-    """A specification: every length of a list and every choice equally probable. The text is laid out as the embedded endpoint does it."""
+    """Draw a specification: all list lengths and all choices are equally probable. Whitespace is that of the embedded endpoint."""
     schema = json_schema(kind)
     return json.dumps(_draw(schema, schema.get("$defs", {}), rng))
 
 
 def log_p(kind: Kind, text: str) -> float:
-    """Logarithm of the probability with which `draw` gives a specification."""
+    """Log-probability of a specification under `draw`."""
     schema = json_schema(kind)
     return _log_p(schema, schema.get("$defs", {}), json.loads(text))
 

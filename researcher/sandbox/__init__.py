@@ -1,1 +1,1 @@
-"""A process of its own for code that nobody trusts: no network, no files but its folder, bounded in all it uses. See docs/sandbox.md."""
+"""A sandbox for untrusted code: one process without network, with one writable folder and bounded resources. See docs/sandbox.md."""

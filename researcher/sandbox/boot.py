@@ -1,7 +1,7 @@
-"""The first lines that run inside the sandbox: limits, then the job. A script that finds serl by itself.
+"""The program inside the sandbox: it sets limits, then runs the job. It is a script and adds serl to the import path itself.
 
-Standard input holds the request: {"entry": "package.module:function", "arguments": {}, "limits": {}}. The answer goes to a file in the
-folder. Whatever the job does to this process, it can only change that answer, which is a claim.
+Standard input contains the request: {"entry": "package.module:function", "arguments": {}, "limits": {}}. The answer goes to a file in the
+folder. The job can change this process in any way, so the answer is only a claim.
 """
 
 import importlib
@@ -18,8 +18,8 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "Can
 NO_THREAD = "can't start new thread"
 
 
-def confine(limits: dict[str, Any]) -> None:
-    """Sets the limits of this process for good."""
+def set_limits(limits: dict[str, Any]) -> None:
+    """Set the limits of this process; it cannot raise them again."""
     for number, value in (
         (resource.RLIMIT_AS, limits["memory_bytes"]),
         (resource.RLIMIT_CPU, limits["cpu_s"]),
@@ -30,54 +30,54 @@ def confine(limits: dict[str, Any]) -> None:
         resource.setrlimit(number, (value, value + 1 if number == resource.RLIMIT_CPU else value))
 
 
-def read_compiled_code() -> None:
-    """Lets numba load what is compiled beside the sources, which are read-only here, and keep nothing."""
+def use_read_only_numba_cache() -> None:
+    """Let numba load the cache next to the sources, which are read-only here, and write nothing to it."""
     from numba.core import caching
 
     caching._CacheLocator.ensure_cache_path = lambda self: None
     caching.IndexDataCacheFile.save = lambda *parts: None
 
 
-def described(error: BaseException) -> dict[str, Any]:
-    """The answer that an exception makes: its kind, its last line, and where in the generated text it was."""
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """The answer for an exception: its outcome, its message, and the line of the generated code."""
     line, here = 0, error.__traceback__
-    while here:  # there may be millions
+    while here:  # a loop, not recursion: there may be millions of frames
         line = here.tb_lineno if here.tb_frame.f_code.co_filename == "<module>" else line
         here = here.tb_next
-    words = "".join(traceback.format_exception_only(error)).strip()[-ERROR_CHARACTERS_MAX:]
+    message = "".join(traceback.format_exception_only(error)).strip()[-ERROR_CHARACTERS_MAX:]
     outcome = "crashed"
-    if isinstance(error, MemoryError) or any(mark in words for mark in OUT_OF_MEMORY):
+    if isinstance(error, MemoryError) or any(mark in message for mark in OUT_OF_MEMORY):
         outcome = "memory"
-    elif NO_THREAD in words:
+    elif NO_THREAD in message:
         outcome = "threads"
-    return {"outcome": outcome, "text": words + (f" (line {line})" if line else "")}
+    return {"outcome": outcome, "text": message + (f" (line {line})" if line else "")}
 
 
-def perform(request: dict[str, Any]) -> str:
-    """The answer to a request, as JSON."""
+def run_request(request: dict[str, Any]) -> str:
+    """Run a request; its answer as JSON."""
     try:
         if request["compiled"]:
-            read_compiled_code()
+            use_read_only_numba_cache()
         module, _, function = request["entry"].partition(":")
         value = getattr(importlib.import_module(module), function)(**request["arguments"])
         return json.dumps({"outcome": "ok", "text": "", "value": value}, allow_nan=False)
     except BaseException as error:
-        return json.dumps(described(error))
+        return json.dumps(describe_error(error))
 
 
 def main() -> None:
-    """Says that it has started, then does what is asked."""
+    """Report the start to the parent, then run the request from standard input."""
     started = int(sys.argv[2])
     os.write(started, b"1")
     os.close(started)
     sys.path.insert(0, sys.argv[1])
     request = json.loads(sys.stdin.buffer.read())
-    confine(request["limits"])
-    answer = perform(request)
+    set_limits(request["limits"])
+    answer = run_request(request)
     with open(ANSWER, "w") as file:
         file.write(answer)
     sys.stdout.flush()
-    os._exit(0)  # what the job registered to run at the end is not waited for
+    os._exit(0)  # skip exit handlers of the job
 
 
 if __name__ == "__main__":

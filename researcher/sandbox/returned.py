@@ -1,4 +1,4 @@
-"""Reading what a job left in its folder. Its author is an enemy: links, pipes, giants and half files are the normal case."""
+"""Read files that a job left in its folder. They are hostile: expect links, pipes, huge and truncated files."""
 
 import json
 import os
@@ -11,56 +11,58 @@ from numpy.typing import NDArray
 
 from serl.researcher.sandbox.boot import ANSWER
 from serl.researcher.sandbox.errors import ReturnedError
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.sandbox.job_result import Outcome
 
 JSON_BYTES_MAX = 2**20
 TENSOR_BYTES_MAX = 64 * 2**20
 TENSORS_MAX = 256
 CLAIMS = {each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)}
-"""What a job can say about itself."""
+"""Outcomes that a job may claim for itself."""
 
 
 def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
-    """A regular file directly in the folder; ReturnedError for anything else, and if it is larger."""
+    """The bytes of a regular file directly in the folder. ReturnedError for anything else, or if it is larger than `bytes_max`."""
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        raise ReturnedError(f"{name!r}: the name of a file directly in the folder is due")
+        raise ReturnedError(f"expected the name of a file directly in the folder, got {name!r}")
     try:
-        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
         finally:
-            os.close(here)
+            os.close(folder_fd)
     except OSError as error:
-        raise ReturnedError(f"{name}: a regular file is due, it cannot be opened ({error.strerror})") from None
+        raise ReturnedError(f"{name}: expected a regular file, cannot open it ({error.strerror})") from None
     try:
-        about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:
-            raise ReturnedError(f"{name}: a regular file with one name is due")
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            raise ReturnedError(
+                f"{name}: expected a regular file with one name, got another type of file or a hard link"
+            )
         with os.fdopen(os.dup(file), "rb") as opened:
             content = opened.read(bytes_max + 1)
     finally:
         os.close(file)
     if len(content) > bytes_max:
-        raise ReturnedError(f"{name}: at most {bytes_max:,} bytes are due")
+        raise ReturnedError(f"{name}: expected at most {bytes_max:,} bytes, got more")
     return content
 
 
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not a number of JSON")
+def _reject_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not valid JSON")
 
 
 def read_json(folder: Path, name: str, bytes_max: int = JSON_BYTES_MAX) -> Any:
-    """Strict JSON (no NaN, no infinity) from a file in the folder; ReturnedError if it is none."""
+    """Strict JSON (no NaN or infinity) from a file in the folder. ReturnedError if it is invalid."""
     try:
-        return json.loads(read_bytes(folder, name, bytes_max), parse_constant=_no_constant)
+        return json.loads(read_bytes(folder, name, bytes_max), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ReturnedError):
             raise
-        raise ReturnedError(f"{name}: JSON is due ({error})") from None
+        raise ReturnedError(f"{name}: expected JSON ({error})") from None
 
 
 def read_claim(folder: Path) -> tuple[Outcome, str, Any]:
-    """What a job says about itself, why, and its answer; ReturnedError if it left nothing of that form."""
+    """The outcome, text and answer that a job claims. ReturnedError if its answer file is missing or malformed."""
     try:
         answer = read_json(folder, ANSWER)
         return CLAIMS[answer["outcome"]], str(answer["text"]), answer.get("value")
@@ -69,7 +71,7 @@ def read_claim(folder: Path) -> tuple[Outcome, str, Any]:
 
 
 def read_tensors(folder: Path, name: str, bytes_max: int = TENSOR_BYTES_MAX) -> dict[str, NDArray[Any]]:
-    """Finite numbers by name from a safetensors file in the folder; ReturnedError if it is none or holds others."""
+    """Tensors of finite numbers from a safetensors file in the folder. ReturnedError if it is invalid."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -77,10 +79,10 @@ def read_tensors(folder: Path, name: str, bytes_max: int = TENSOR_BYTES_MAX) -> 
     try:
         tensors = load(content)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise ReturnedError(f"{name}: a safetensors file is due ({str(error)[:200]})") from None
+        raise ReturnedError(f"{name}: expected a safetensors file ({str(error)[:200]})") from None
     if len(tensors) > TENSORS_MAX:
-        raise ReturnedError(f"{name}: at most {TENSORS_MAX} tensors are due, got {len(tensors)}")
+        raise ReturnedError(f"{name}: expected at most {TENSORS_MAX} tensors, got {len(tensors)}")
     for key, values in tensors.items():
         if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
-            raise ReturnedError(f"{name}: {key[:100]!r} must hold finite numbers, got {values.dtype}")
+            raise ReturnedError(f"{name}: expected finite numbers in {key[:100]!r}, got {values.dtype}")
     return tensors

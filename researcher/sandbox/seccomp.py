@@ -1,8 +1,8 @@
-"""The system calls that a job may not make, as a classic BPF program for seccomp(2).
+"""System calls that a job may not make, as a classic BPF program for seccomp(2).
 
-Namespaces hide files and network; this takes away what is left to reach for: other processes (so a job stays one process, and its
-memory limit is the limit of the whole), sockets, memory outside the address space, and the parts of the kernel that exploits like best.
-A call that is taken away fails with EPERM; clone3, whose flags a filter cannot see, with ENOSYS, so that libc uses clone.
+Namespaces hide files and network. The filter blocks the rest: new processes (so a job stays one process and its memory limit covers
+it), sockets, memory outside the address space, and the parts of the kernel that exploits use most. A blocked call fails with EPERM.
+clone3 fails with ENOSYS, because a filter cannot see its flags, so libc uses clone instead.
 """
 
 import errno
@@ -18,7 +18,7 @@ NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
 """Offsets in struct seccomp_data (little-endian)."""
 CLONE_THREAD = 0x00010000
 X32 = 0x40000000
-"""Calls from here on are those of the x32 ABI."""
+"""Call numbers from here on belong to the x32 ABI."""
 
 COMMON = {
     "clone3": 435, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
@@ -43,16 +43,16 @@ MACHINES = {"x86_64": (0xC000003E, X86_64), "aarch64": (0xC00000B7, AARCH64)}
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """One struct sock_filter; `yes` and `no` are instructions to skip."""
+    """One struct sock_filter; `yes` and `no` are the numbers of instructions to skip."""
     return struct.pack("<HBBI", code, yes, no, value)
 
 
 def program(machine: str | None = None) -> bytes:
-    """The filter of a machine (default: this one); SandboxUnavailableError for a machine whose call numbers are not known."""
+    """The filter for a machine (default: this one). SandboxUnavailableError if its call numbers are unknown."""
     machine = machine or platform.machine()
     if machine not in MACHINES:
         known = " or ".join(MACHINES)
-        raise SandboxUnavailableError(f"the sandbox filters system calls of {known}, this machine is {machine}")
+        raise SandboxUnavailableError(f"the sandbox supports {known}, got a machine of type {machine}")
     architecture, own = MACHINES[machine]
     calls = COMMON | own
     clone, clone3 = calls.pop("clone"), calls.pop("clone3")

@@ -1,1 +1,1 @@
-"""Low-level enhancement: the language model itself learns from the performance of what it wrote."""
+"""Tuning (DEK, low level): the language model's weights learn from the performance of the modules it wrote."""

@@ -1,4 +1,4 @@
-"""Base models for tuning: a GGUF is brought into fp32 once, then kept as safetensors beside it."""
+"""Base models for tuning. A GGUF file is dequantised to fp32 once; the copy is stored next to it as safetensors."""
 
 import shutil
 import tempfile
@@ -15,35 +15,35 @@ _HASH = "serl-sha256.txt"
 
 @dataclass(frozen=True)
 class Base:
-    """A model and its tokenizer, in transformers."""
+    """A transformers model and its tokenizer."""
 
     path: Path
-    """The GGUF, or the folder that transformers reads."""
+    """The GGUF file, or the folder of transformers."""
     model: Any
     tokenizer: Any
 
     @property
     def n_vocabulary(self) -> int:
-        """Rows of the output layer."""
+        """Size of the vocabulary: rows of the output layer."""
         return int(self.model.config.vocab_size)
 
     def prompt_ids(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
-        """Tokens of a conversation as the model's template puts it, ready for an answer."""
+        """Token ids of a conversation in the model's chat template, up to the start of the answer."""
         ids = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
         return tuple(int(number) for number in ids)
 
     def text_ids(self, text: str) -> tuple[int, ...]:
-        """Tokens of a text by itself."""
+        """Token ids of a text without special tokens."""
         return tuple(int(number) for number in self.tokenizer.encode(text, add_special_tokens=False))
 
 
 def load_base(path: Path) -> Base:
-    """The model of a GGUF file or of a folder of transformers, in fp32. TuningError if it is neither.
+    """Load a GGUF file or a folder of transformers in fp32. TuningError if it is neither.
 
-    The first time a GGUF is dequantised, which takes 20 s for 135 M parameters; the fp32 copy takes four bytes a parameter.
+    A GGUF file is dequantised the first time, which takes 20 s for 135 M parameters. The fp32 copy takes four bytes per parameter.
     """
     if not path.exists():
-        raise TuningError(f"{path}: a file .gguf or a folder of transformers is due")
+        raise TuningError(f"{path}: expected a .gguf file or a folder of transformers, got nothing there")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
@@ -59,12 +59,12 @@ def load_base(path: Path) -> Base:
 
 
 def dequantised_folder(path: Path) -> Path:
-    """Where the fp32 copy of a GGUF lies."""
+    """The folder of a GGUF file's fp32 copy."""
     return path.with_suffix(".fp32")
 
 
 def _dequantised(path: Path) -> Path:
-    """The fp32 copy of a GGUF, made if there is none of this very file."""
+    """The fp32 copy of a GGUF file, made if there is none with its hash."""
     folder, digest = dequantised_folder(path), sha256_of(path)
     if folder.is_dir() and (folder / _HASH).read_text() == digest:
         return folder
@@ -81,7 +81,7 @@ def _dequantise(path: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
 
-    # its bar has no switch; without a terminal (disable=None) it would only fill a log
+    # its progress bar has no switch; disable=None hides it without a terminal
     modeling_gguf_pytorch_utils.tqdm = partial(modeling_gguf_pytorch_utils.tqdm, disable=None)
     place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
     try:
@@ -89,7 +89,7 @@ def _dequantise(path: Path, folder: Path) -> None:
         tokenizer = AutoTokenizer.from_pretrained(**place)
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(f"{path}: cannot be loaded by transformers ({error})") from None
-    # it is a plain model now, but save_pretrained still takes it for a quantised one
+    # the model is fp32 now, but save_pretrained still treats it as quantised
     model.hf_quantizer, model.is_quantized, model.quantization_method = None, False, None
     del model.config.quantization_config
     model.save_pretrained(folder)

@@ -1,11 +1,11 @@
-"""What can be wrong with tuning."""
+"""Errors of tuning."""
 
 from serl.researcher.errors import ResearcherError
 
 
 class TuningError(ResearcherError):
-    """A model that cannot be tuned, or a state that does not fit."""
+    """A model cannot be tuned, or a saved state does not fit."""
 
 
 class StoppedError(TuningError):
-    """The stop rule ended tuning: the policy has left the base model, or has lost its variety."""
+    """A stopping rule ended tuning: KL to the base is too large, or the entropy too small."""

@@ -1,4 +1,4 @@
-"""What the policy gradient learns from: candidates, how they were proposed, what they achieved."""
+"""Training data of the policy gradient: modules with the probability of their proposal and their performance."""
 
 import math
 from collections.abc import Sequence
@@ -13,23 +13,25 @@ from serl.researcher.tuning.errors import TuningError
 
 @dataclass(frozen=True)
 class Experience:
-    """A module as the model wrote it, and its performance."""
+    """A module as token ids, with its performance."""
 
     prompt_ids: tuple[int, ...]
     token_ids: tuple[int, ...]
-    """Of the module; with the end token if it was free to come, without it under a grammar."""
+    """Tokens of the module; with the end token, except under a grammar."""
     performance_bps: float
     """PA."""
     grammar: str | None = None
-    """The grammar of llguidance under which it was drawn."""
+    """The llguidance grammar under which it was sampled."""
     log_proposal: float | None = None
-    """Logarithm of the probability with which it was proposed; None if the policy itself proposed it."""
+    """Log-probability of its proposal; None if the current policy proposed it."""
 
     def __post_init__(self) -> None:
         if not self.token_ids or not self.prompt_ids:
-            raise TuningError("prompt_ids, token_ids: at least one token each is due")
+            raise TuningError("prompt_ids, token_ids: expected at least one token each")
         if not math.isfinite(self.performance_bps):
-            raise TuningError(f"performance_bps: a finite number is due, got {self.performance_bps}; score what failed")
+            raise TuningError(
+                f"performance_bps: expected a finite number, got {self.performance_bps}; give failed modules a score"
+            )
 
 
 def experience_of(
@@ -39,19 +41,19 @@ def experience_of(
     grammar: str | None = None,
     log_proposal: float | None = None,
 ) -> Experience:
-    """An answer of the embedded endpoint as the very tokens that were drawn. TuningError if it came without them.
+    """An answer of the embedded endpoint as the exact tokens that were sampled. TuningError if it has none.
 
-    The end token is learnt where it was free to come; under a grammar the end is the grammar's.
+    The end token is included unless a grammar ended the answer.
     """
     if not answer.tokens or any(token.id is None for token in answer.tokens):
-        raise TuningError("answer: tokens with ids are due; ask the embedded endpoint or llama.cpp, with logprobs=True")
+        raise TuningError("answer: expected tokens with ids; use the embedded endpoint or llama.cpp with logprobs=True")
     ids = tuple(token.id for token in answer.tokens if token.id is not None and (token.text or grammar is None))
     return Experience(prompt_ids, ids, performance_bps, grammar, log_proposal)
 
 
 def log_mixture(log_policy: float, log_other: float, other_share: float) -> float:
-    """Logarithm of the density of a proposal that draws `other_share` from another distribution (say, a uniform one) and the rest
-    from the policy. Without such a share a rewarded choice that is rare under the policy is never seen."""
+    """Log-probability under a mixture: `other_share` from another distribution (e.g. uniform), the rest from the policy. Without such
+    exploration, a good choice that is rare under the policy is never sampled."""
     if other_share == 0.0:
         return log_policy
     if other_share == 1.0:
@@ -60,25 +62,25 @@ def log_mixture(log_policy: float, log_other: float, other_share: float) -> floa
 
 
 def advantages(performance_bps: NDArray[np.float64], baseline_bps: float) -> NDArray[np.float64]:
-    """(PA - b) over its root mean square in the batch; zeros where all performed as the baseline."""
+    """(PA - baseline) divided by its root mean square in the batch; zeros if all equal the baseline."""
     over = performance_bps - baseline_bps
     scale = float(np.sqrt(np.mean(over**2)))
     return over / scale if scale > 1e-12 else np.zeros_like(over)
 
 
 class Replay:
-    """The best candidates so far, each module once."""
+    """A replay buffer of the best modules so far, without duplicates."""
 
     def __init__(self, n_kept: int) -> None:
         self.n_kept = n_kept
         self.kept: list[Experience] = []
 
     def add(self, fresh: Sequence[Experience]) -> None:
-        """Keeps the best of old and new; the older one of equals."""
+        """Keep the best of old and new modules; older ones win ties."""
         seen = {(row.prompt_ids, row.token_ids): row for row in reversed([*self.kept, *fresh])}
         self.kept = sorted(seen.values(), key=lambda row: -row.performance_bps)[: self.n_kept]
 
     def draw(self, n: int, rng: np.random.Generator) -> list[Experience]:
-        """`n` of the kept ones, at most as many as there are."""
+        """Sample up to `n` modules without replacement."""
         chosen = rng.permutation(len(self.kept))[:n]
         return [self.kept[index] for index in chosen]

@@ -1,4 +1,4 @@
-"""What was tuned, for those who serve it: the embedded endpoint (GGUF), vLLM (peft's format), anyone (merged)."""
+"""Export of a tuned model: GGUF for the embedded endpoint, peft's format for vLLM, or merged for any server."""
 
 import copy
 import shutil
@@ -22,11 +22,11 @@ class Tuned:
 
     lora: Path
     model: Path | None
-    """The base model with the tuned norms, which a GGUF adapter cannot hold; None where norms were not tuned."""
+    """The base model with tuned norms, which a GGUF adapter cannot contain; None if norms were not tuned."""
 
 
 def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
-    """Writes `adapter.gguf`, and `model.gguf` where norms were tuned, for the base model in `gguf`."""
+    """Write `adapter.gguf` for the base model in `gguf`, and `model.gguf` if norms were tuned."""
     folder.mkdir(parents=True, exist_ok=True)
     lora = folder / "adapter.gguf"
     _write_lora(tuner, gguf, lora)
@@ -35,38 +35,38 @@ def export_gguf(tuner: Tuner, gguf: Path, folder: Path) -> Tuned:
         return Tuned(lora, None)
     model = folder / "model.gguf"
     shutil.copyfile(gguf, model)
-    _write_norms({_inner_name(name): tensor.detach().numpy() for name, tensor in norms.items()}, tuner, gguf, model)
+    _write_norms({_base_name(name): tensor.detach().numpy() for name, tensor in norms.items()}, tuner, gguf, model)
     return Tuned(lora, model)
 
 
 def export_peft(tuner: Tuner, folder: Path) -> None:
-    """Writes `adapter_config.json` and `adapter_model.safetensors`, which vLLM takes (--lora-modules, /v1/load_lora_adapter) and peft too.
+    """Write `adapter_config.json` and `adapter_model.safetensors`, for peft and vLLM (--lora-modules, /v1/load_lora_adapter).
 
-    TuningError where norms were tuned: vLLM would leave them out without a word; merge then, or tune with `norms: false`.
+    TuningError if norms were tuned: vLLM would silently ignore them. Export the merged model then, or tune with `norms: false`.
     """
     require_fits_peft(tuner.config)
     tuner.model.save_pretrained(folder)
 
 
 def require_fits_peft(config: TuningConfig) -> None:
-    """TuningError where norms were tuned."""
+    """Raise TuningError if norms are tuned."""
     if config.norms:
         raise TuningError(
-            "norms: were tuned too, and vLLM leaves them out of an adapter in peft's format; use export_merged "
+            "norms: vLLM ignores tuned norms in an adapter of peft's format; use export_merged "
             "(serl llm export --to merged), or tune with norms: false"
         )
 
 
 def export_merged(tuner: Tuner, folder: Path) -> None:
-    """Writes the whole tuned model for transformers, vLLM and converters; the tuner itself stays as it is."""
+    """Write the merged model for transformers, vLLM and converters. The tuner does not change."""
     with torch.no_grad():
         merged = copy.deepcopy(tuner.model).merge_and_unload()
     merged.save_pretrained(folder)
     tuner.base.tokenizer.save_pretrained(folder)
 
 
-def _inner_name(name: str) -> str:
-    """Of a trained module in the model itself, without what peft puts around it."""
+def _base_name(name: str) -> str:
+    """The name of a trained module in the base model, without peft's prefixes."""
     name = name.removeprefix("base_model.model.").removesuffix(".weight")
     for shell in (".lora_A.default", ".lora_B.default", ".modules_to_save.default"):
         name = name.replace(shell, "")
@@ -75,7 +75,7 @@ def _inner_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Of a GGUF file: its architecture, and place and size in bytes of each tensor."""
+    """Architecture of a GGUF file, and offset and size in bytes of each tensor."""
 
     architecture: str
     places: dict[str, tuple[int, int]]
@@ -83,7 +83,7 @@ class _Layout:
 
 @lru_cache(maxsize=2)
 def _layout(gguf: Path) -> _Layout:
-    """Kept, because the reader takes seconds for the vocabulary."""
+    """The layout of a GGUF file; cached, because reading the vocabulary takes seconds."""
     from gguf import GGUFReader
 
     reader = GGUFReader(gguf)
@@ -99,7 +99,7 @@ def _names(tuner: Tuner, gguf: Path) -> Any:
     known = {text: arch for arch, text in MODEL_ARCH_NAMES.items()}
     name = _layout(gguf).architecture
     if name not in known:
-        raise TuningError(f"{gguf}: an architecture that gguf knows is due, got {name}")
+        raise TuningError(f"{gguf}: expected an architecture that gguf knows, got {name}")
     return get_tensor_name_map(known[name], tuner.base.model.config.num_hidden_layers)
 
 
@@ -115,7 +115,7 @@ def _write_lora(tuner: Tuner, gguf: Path, path: Path) -> None:
         if ".lora_" not in name:
             continue
         side = "a" if ".lora_A." in name else "b"
-        inner = names.get_name(_inner_name(name))
+        inner = names.get_name(_base_name(name))
         rows = tensor.detach().numpy().astype(np.float32)
         if architecture == "llama" and side == "b":
             rows = _rotary_order(rows, inner, tuner.base.model.config)
@@ -127,7 +127,7 @@ def _write_lora(tuner: Tuner, gguf: Path, path: Path) -> None:
 
 
 def _rotary_order(rows: NDArray[np.float32], name: str, config: Any) -> NDArray[np.float32]:
-    """llama.cpp keeps the two halves of each rotary pair side by side, transformers one half after the other."""
+    """Reorder rows for llama.cpp, which interleaves the rotary pairs that transformers stores in two halves."""
     if not name.endswith(("attn_q", "attn_k")):
         return rows
     heads = config.num_attention_heads if name.endswith("attn_q") else config.num_key_value_heads
@@ -136,7 +136,7 @@ def _rotary_order(rows: NDArray[np.float32], name: str, config: Any) -> NDArray[
 
 
 def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path, copied: Path) -> None:
-    """Puts the norms' scales into the copy in place of those of the base, which are fp32 in every quantisation."""
+    """Overwrite the norms' scales in the copy. They are fp32 in every quantisation."""
     names, places = _names(tuner, gguf), _layout(gguf).places
     with copied.open("r+b") as file:
         for name, values in norms.items():
@@ -144,6 +144,6 @@ def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path
             offset, n_bytes = places[tensor]
             data = values.astype("<f4").tobytes()
             if n_bytes != len(data):
-                raise TuningError(f"{gguf}: {tensor}: {len(data)} bytes of fp32 are due, got {n_bytes}")
+                raise TuningError(f"{gguf}: {tensor}: expected {len(data)} bytes of fp32, got {n_bytes}")
             file.seek(offset)
             file.write(data)

@@ -1,4 +1,4 @@
-"""Which tokens a grammar allows, position by position."""
+"""Masks of the tokens that a grammar allows at each position."""
 
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,7 +10,7 @@ from serl.researcher.tuning.errors import TuningError
 
 
 class Masks:
-    """Masks of a tokenizer. Grammars are those of the embedded endpoint (llguidance), so that what it drew from is what is scored."""
+    """Grammar masks for a tokenizer. The grammars are those of the embedded endpoint (llguidance), so scores match its sampling."""
 
     def __init__(self, tokenizer: Any, n_vocabulary: int) -> None:
         self.n_vocabulary = n_vocabulary
@@ -24,12 +24,12 @@ class Masks:
         return llguidance.hf.from_tokenizer(self._plain, n_vocab=self.n_vocabulary)
 
     def _allowed(self, grammar: str, token_ids: tuple[int, ...]) -> Tensor:
-        """(n_tokens, n_vocabulary) bool: what the grammar allows before each token. TuningError if it does not allow the token."""
+        """(n_tokens, n_vocabulary) bool: the tokens allowed at each position. TuningError if a token of the module is not allowed."""
         from llguidance import LLMatcher
 
         matcher = LLMatcher(self._tokenizer, grammar)
         if matcher.is_error():
-            raise TuningError(f"the grammar is none of llguidance: {matcher.get_error()}")
+            raise TuningError(f"expected a grammar of llguidance: {matcher.get_error()}")
         rows = []
         for position, token in enumerate(token_ids):
             bits = torch.frombuffer(bytearray(matcher.compute_bitmask()), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""Log-probabilities of modules under a model, with their divergence and entropy."""
+"""Log-probabilities of modules under a model, KL divergence and entropy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ FORBIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates side by side, padded on the right; n tokens are those of all modules, one after the other."""
+    """A padded batch of modules (padding on the right). n counts the tokens of all modules."""
 
     input_ids: Tensor
     """(n_candidates, length)."""
     attention: Tensor
     """(n_candidates, length): 1 where there is a token."""
     row: Tensor
-    """(n,): the candidate."""
+    """(n,): row of the token's module."""
     column: Tensor
-    """(n,): the position of the token; it is predicted one position before."""
+    """(n,): position of the token; it is predicted from the position before."""
     allowed: Tensor | None
-    """(n, n_vocabulary) bool, or None where no grammar was used."""
+    """(n, n_vocabulary) bool, or None without grammars."""
 
     @property
     def tokens(self) -> Tensor:
@@ -35,12 +35,12 @@ class Batch:
         return self.input_ids[self.row, self.column]
 
     def per_candidate(self, values: Tensor) -> Tensor:
-        """Sums of a number per token: (n,) to (n_candidates,)."""
+        """Sum values per token over each module: (n,) to (n_candidates,)."""
         return torch.zeros(len(self.input_ids)).index_add(0, self.row, values)
 
 
 def batch_of(rows: Sequence[Experience], masks: Masks) -> Batch:
-    """Candidates as tensors."""
+    """Modules as a padded batch of tensors."""
     lengths = [len(row.prompt_ids) + len(row.token_ids) for row in rows]
     input_ids = torch.zeros((len(rows), max(lengths)), dtype=torch.long)
     attention = torch.zeros_like(input_ids)
@@ -65,9 +65,9 @@ def _allowed(rows: Sequence[Experience], masks: Masks) -> Tensor | None:
 
 
 def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | None = None) -> Tensor:
-    """(n, n_vocabulary): logarithms of the distribution that each token of the modules was drawn from, grammar included.
+    """(n, n_vocabulary): log-probabilities of the distribution that each token was sampled from, including the grammar.
 
-    `soft` (n, n_vocabulary) puts differences from the hard tokens into the model's input (see `straight_through`).
+    `soft` (n, n_vocabulary) is added to the one-hot tokens in the model's input (see `straight_through`).
     """
     embeddings = model.get_input_embeddings()
     inputs = embeddings(batch.input_ids)
@@ -82,8 +82,8 @@ def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | Non
 
 
 def straight_through(model: Any, batch: Batch, temperature: float) -> Tensor:
-    """As log_softmax, but gradients also flow through the module's earlier tokens: in the forward direction they are the hard tokens
-    y, backward they are the soft distribution p, y + p - stop(p) (Bengio, Léonard, Courville 2013)."""
+    """As log_softmax, but gradients also flow through the module's earlier tokens: hard tokens y in the forward pass, the soft
+    distribution p in the backward pass: y + p - stop(p) (Bengio, Léonard, Courville 2013)."""
     soft = log_softmax(model, batch, temperature).exp()
     return log_softmax(model, batch, temperature, soft - soft.detach())
 

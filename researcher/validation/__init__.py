@@ -1,1 +1,1 @@
-"""Two stages between what a model wrote and a training job: reading it, then a trial on recorded inputs. See docs/modules.md."""
+"""Validation of a module before training: a static check, then a dry run on recorded inputs. See docs/modules.md."""

@@ -1,4 +1,4 @@
-"""The second stage: a module called on recorded inputs. Runs wherever the module may: in the sandbox, for specifications anywhere."""
+"""Dry run: call a module on recorded inputs. For code this happens in the sandbox; specifications run in any process."""
 
 import dataclasses
 import time
@@ -16,48 +16,48 @@ from serl.researcher.validation.findings import Finding, Reason
 
 SEED, OTHER_SEED = 1, 2
 CALL_MS_MAX = {Kind.REWARD: 20, Kind.AGENT: 100, Kind.IMAGINE: 200, Kind.PROFILES: 1000, Kind.COMMUNICATE: 20}
-"""A call on the recorded inputs: 16 environments, SCENARIOS scenarios."""
+"""Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
 SCENARIOS, HORIZON = 32, 30
 CLOSE = 1e-4
-"""Between float32 in other orders of summation."""
+"""Tolerance for float32 sums in another order."""
 SCALE = 1.5
-"""Of prices and rates in the other market that profiles are asked about."""
+"""Factor on all statistics of the second market that a profiles module is called with."""
 
 
-class _Calls:
-    """Calls a module and keeps the time of the quickest call; what is given to it cannot be written to."""
+class _TimedModule:
+    """Calls a module and records the time of the fastest call."""
 
     def __init__(self, module: Any) -> None:
-        self.module, self.quickest_ms = module, float("inf")
+        self.module, self.fastest_ms = module, float("inf")
 
     def __call__(self, *inputs: Any) -> Any:
         began = time.perf_counter()
         value = self.module(*inputs)
-        self.quickest_ms = min(self.quickest_ms, (time.perf_counter() - began) * 1e3)
+        self.fastest_ms = min(self.fastest_ms, (time.perf_counter() - began) * 1e3)
         return value
 
 
-def trial(kind: Kind, module: Any) -> tuple[list[Finding], float]:
-    """What is wrong with a module, and ms a call (NaN if it never answered well). What the module raises goes on to the caller."""
-    calls = _Calls(module)
+def dry_run(kind: Kind, module: Any) -> tuple[list[Finding], float]:
+    """The findings on a module, and milliseconds per call (0 if the module broke its contract). Propagates the module's exceptions."""
+    calls = _TimedModule(module)
     try:
-        findings = TRIALS[kind](calls)
+        findings = DRY_RUNS[kind](calls)
     except NotFiniteError as error:
         return [Finding(Reason.NOT_FINITE, str(error))], 0.0
     except ModuleError as error:
         return [Finding(Reason.CONTRACT, str(error))], 0.0
     except NotExportableError as error:
         return [Finding(Reason.NOT_EXPORTABLE, str(error))], 0.0
-    if calls.quickest_ms > CALL_MS_MAX[kind]:
-        text = f"a call takes {calls.quickest_ms:.0f} ms, at most {CALL_MS_MAX[kind]} are allowed; work on whole arrays, without loops"
+    if calls.fastest_ms > CALL_MS_MAX[kind]:
+        text = f"a call takes {calls.fastest_ms:.0f} ms, the limit is {CALL_MS_MAX[kind]} ms; work on whole arrays, without loops"
         findings.append(Finding(Reason.SLOW, text))
-    return findings, calls.quickest_ms
+    return findings, calls.fastest_ms
 
 
 def _same(what: str, first: Any, second: Any) -> list[Finding]:
     if np.shape(first) == np.shape(second) and np.array_equal(first, second):
         return []
-    text = f"{what} differ between two calls with the same inputs and seed; draw random numbers from the given rng only, keep no state"
+    text = f"{what} differ between two calls with the same inputs and seed; draw random numbers only from the given rng, keep no state"
     return [Finding(Reason.NOT_DETERMINISTIC, text)]
 
 
@@ -72,14 +72,14 @@ def _signal(what: str, values: Any, of: str) -> list[Finding]:
     ]
 
 
-def _reward(calls: _Calls) -> list[Finding]:
+def _reward(calls: _TimedModule) -> list[Finding]:
     steps = recorded.load().steps
     once = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
     again = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
     return [*_same("the rewards", once, again), *_signal("the rewards", once, "happens in a step")]
 
 
-def _imagine(calls: _Calls) -> list[Finding]:
+def _imagine(calls: _TimedModule) -> list[Finding]:
     history = recorded.load().history
 
     def scenarios(seed: int, n: int, horizon: int) -> Any:
@@ -94,7 +94,7 @@ def _imagine(calls: _Calls) -> list[Finding]:
     return findings
 
 
-def _profiles(calls: _Calls) -> list[Finding]:
+def _profiles(calls: _TimedModule) -> list[Finding]:
     statistics = recorded.load().statistics
     larger = dataclasses.replace(statistics, **{name: value * SCALE for name, value in vars(statistics).items()})
     once, again, other = (
@@ -109,31 +109,31 @@ def _profiles(calls: _Calls) -> list[Finding]:
     return findings
 
 
-def _communicate(calls: _Calls) -> list[Finding]:
+def _communicate(calls: _TimedModule) -> list[Finding]:
     observations = recorded.load().observations
     once, again = (checks.messages(calls(observations), len(observations)) for _ in range(2))
     few = checks.messages(calls(observations[:2]), 2)
     if few.shape[1] != once.shape[1]:
         raise ModuleError(
-            f"the messages: the same m for every number of agents is due, got {once.shape[1]} and {few.shape[1]}"
+            f"the messages: expected the same m for every number of agents, got {once.shape[1]} and {few.shape[1]}"
         )
     findings = [*_same("the messages", once, again), *_signal("the messages", once, "is observed")]
-    if findings or not hasattr(calls.module, "exported"):  # a specification is data
+    if findings or not hasattr(calls.module, "exported"):  # a specification is data already
         return findings
     exported = calls.module.exported(*observations.shape)(observations)
     if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
         return []
-    text = "the operations that were read off give other messages than the function; leave out what depends on anything but the observations"
+    text = "the traced operations give other messages than the function; depend on nothing but the observations"
     return [Finding(Reason.NOT_EXPORTABLE, text)]
 
 
-def _agent(calls: _Calls) -> list[Finding]:
-    from serl.researcher.validation.dry_run_agent import agent  # PyTorch takes a second to load
+def _agent(calls: _TimedModule) -> list[Finding]:
+    from serl.researcher.validation.dry_run_agent import dry_run_agent  # importing PyTorch takes a second
 
-    return agent(calls, recorded.load().observations, recorded.ACTION_DIM, SEED)
+    return dry_run_agent(calls, recorded.load().observations, recorded.ACTION_DIM, SEED)
 
 
-TRIALS: dict[Kind, Callable[[_Calls], list[Finding]]] = {
+DRY_RUNS: dict[Kind, Callable[[_TimedModule], list[Finding]]] = {
     Kind.REWARD: _reward,
     Kind.AGENT: _agent,
     Kind.IMAGINE: _imagine,

@@ -1,27 +1,27 @@
-"""What validation calls inside the sandbox."""
+"""Functions that validation calls in the sandbox."""
 
 from typing import Any
 
 from serl.researcher.modules.contracts import SIGNATURES, Kind
 from serl.researcher.modules.errors import ModuleError
-from serl.researcher.validation.dry_run import trial
+from serl.researcher.validation.dry_run import dry_run
 
 
 def load(kind: Kind, source: str) -> Any:
-    """The function that a module's text defines, for arrays. It runs the text: inside a sandbox only."""
+    """The function that a module defines. This runs the module, so only in the sandbox."""
     names: dict[str, Any] = {"__name__": "module"}
     exec(compile(source, "<module>", "exec"), names)
     name = SIGNATURES[kind][0]
     if not callable(names.get(name)):
-        raise ModuleError(f"a function `{name}` is due, the module defines none")
+        raise ModuleError(f"expected a function `{name}`, the module defines none")
     if kind is Kind.COMMUNICATE:
-        from serl.researcher.modules.code_messages import CodeMessages  # PyTorch takes a second to load
+        from serl.researcher.modules.code_messages import CodeMessages  # importing PyTorch takes a second
 
         return CodeMessages(names[name])
     return names[name]
 
 
-def try_code(kind: str, source: str) -> dict[str, Any]:
-    """Loads and tries a module: plain JSON of its findings and ms a call."""
-    findings, call_ms = trial(Kind(kind), load(Kind(kind), source))
+def dry_run_code(kind: str, source: str) -> dict[str, Any]:
+    """Load a module and dry-run it: its findings and milliseconds per call, as plain JSON."""
+    findings, call_ms = dry_run(Kind(kind), load(Kind(kind), source))
     return {"findings": [[finding.reason.value, finding.text] for finding in findings], "call_ms": call_ms}

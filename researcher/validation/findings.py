@@ -1,26 +1,25 @@
-"""What is wrong with a module: sentences that whoever wrote it can act on."""
+"""Findings of validation: sentences that the author of a module can act on."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 
 
 class Stage(StrEnum):
-    """How far a module came."""
+    """The stage of validation that a module reached."""
 
-    READ = "read"
-    """Its text was looked at."""
-    TRIAL = "trial"
+    STATIC_CHECK = "static check"
+    """Its text was checked without running it."""
+    DRY_RUN = "dry run"
     """It ran on recorded inputs."""
 
 
 class Reason(StrEnum):
-    """Why a module was turned down."""
+    """Why a module is invalid."""
 
     SYNTAX = "syntax"
     SIZE = "size"
@@ -35,15 +34,15 @@ class Reason(StrEnum):
     NO_GRADIENT = "no gradient"
     NO_SIGNAL = "no signal"
     NOT_EXPORTABLE = "not exportable"
-    """Not a list of known operations on tensors, which is what a policy is made of."""
+    """Cannot be traced to the list of tensor operations that a policy file may contain."""
     SLOW = "slow"
     STOPPED = "stopped"
-    """The sandbox ended it: see the verdict's outcome."""
+    """The sandbox stopped it; see the outcome of `sandbox_result`."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong."""
+    """One violation."""
 
     reason: Reason
     text: str
@@ -51,50 +50,50 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What validation says of a module."""
+    """The result of validating a module."""
 
     kind: Kind
     form: Form
     stage: Stage
     findings: tuple[Finding, ...] = ()
-    verdict: Verdict | None = None
-    """Of the sandbox, if it ran there."""
+    sandbox_result: JobResult | None = None
+    """Set if the module ran in the sandbox."""
     call_ms: float | None = None
-    """A call on recorded inputs, as the module's process claims."""
+    """Milliseconds per call on recorded inputs, as the module's process claims."""
 
     @property
     def ok(self) -> bool:
-        """Whether it may go to training."""
-        return self.stage is Stage.TRIAL and not self.findings
+        """Whether the module may be used in training."""
+        return self.stage is Stage.DRY_RUN and not self.findings
 
     @property
     def text(self) -> str:
-        """All findings, a line each: what to give back for repair."""
+        """The findings, one per line, to send back for repair."""
         return "\n".join(f"- {finding.text}" for finding in self.findings)
 
 
 @dataclass
 class Tally:
-    """Reports counted, by form, kind, stage and first reason ("ok" if there is none; outcome of the sandbox if it was stopped)."""
+    """Counts of reports by form, kind, stage and first reason ("ok" without findings; the sandbox's outcome if it stopped the module)."""
 
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
-        """Counts one."""
+        """Count a report."""
         reason = "ok"
         if report.findings:
             first = report.findings[0].reason
-            stopped = first is Reason.STOPPED and report.verdict is not None
-            reason = (report.verdict.outcome if stopped and report.verdict else first).value
+            stopped = first is Reason.STOPPED and report.sandbox_result is not None
+            reason = (report.sandbox_result.outcome if stopped and report.sandbox_result else first).value
         self.counts[report.form, report.kind.value, report.stage.value, reason] += 1
 
     def rows(self) -> list[dict[str, Any]]:
-        """Plain JSON, in order."""
+        """The counts as plain JSON, sorted."""
         names = ("form", "kind", "stage", "reason")
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in sorted(self.counts.items())]
 
 
-def stopped(verdict: Verdict) -> Finding:
-    """What a verdict other than OK means to the author."""
-    where = "raised an error" if verdict.outcome is Outcome.CRASHED else "was stopped"
-    return Finding(Reason.STOPPED, f"the module {where} when it was run: {verdict.text}")
+def sandbox_finding(result: JobResult) -> Finding:
+    """A failed sandbox job as a finding for the author."""
+    where = "raised an error" if result.outcome is Outcome.CRASHED else "was stopped by the sandbox"
+    return Finding(Reason.STOPPED, f"the module {where}: {result.text}")

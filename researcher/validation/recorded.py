@@ -1,4 +1,4 @@
-"""Recorded inputs, on which modules are tried: `python -m serl.researcher.validation.recorded FILE` records them anew."""
+"""Recorded inputs for dry runs. `python -m serl.researcher.validation.recorded FILE` records new ones."""
 
 import dataclasses
 import sys
@@ -18,10 +18,10 @@ NAME = "recorded.npz"
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-    """One input of every contract, from an hour of generated history."""
+    """Inputs for every contract, from an hour of generated history."""
 
     steps: tuple[RewardInputs, ...]
-    """Consecutive steps of ENVIRONMENTS orders; the last of an episode is among them."""
+    """Consecutive steps of ENVIRONMENTS orders, including the last step of an episode."""
     observations: Floats
     """(ENVIRONMENTS, d)."""
     history: Floats
@@ -31,21 +31,23 @@ class Recorded:
 
 @cache
 def load() -> Recorded:
-    """What comes with serl; its arrays cannot be written to."""
+    """The inputs shipped with serl; their arrays are read-only."""
     with (
         as_file(files("serl.researcher.validation").joinpath(NAME)) as path,
         np.load(path, allow_pickle=False) as arrays,
     ):
-        kept = {name: arrays[name] for name in arrays.files}
-    for values in kept.values():
+        loaded = {name: arrays[name] for name in arrays.files}
+    for values in loaded.values():
         values.flags.writeable = False
     names = [field.name for field in dataclasses.fields(RewardInputs)]
-    steps = tuple(RewardInputs(**dict(zip(names, step, strict=True))) for step in kept["steps"])
-    return Recorded(steps, kept["observations"], kept["history"], MarketStatistics(*map(float, kept["statistics"])))
+    steps = tuple(RewardInputs(**dict(zip(names, step, strict=True))) for step in loaded["steps"])
+    return Recorded(
+        steps, loaded["observations"], loaded["history"], MarketStatistics(*map(float, loaded["statistics"]))
+    )
 
 
 def record() -> dict[str, Any]:
-    """The arrays of the file: an hour of a generated day, orders worked at random."""
+    """Record the arrays of the file: random actions on orders in an hour of a generated day."""
     from serl.agents.execution.environment.episodes import RandomOrders
     from serl.agents.execution.environment.hours import hours_of
     from serl.agents.execution.environment.static import StaticBook
@@ -58,14 +60,14 @@ def record() -> dict[str, Any]:
     market = StaticBook([day], ENVIRONMENTS)
     steps: list[Any] = []
 
-    def note(env: ExecutionVectorEnv, fills: Any, last: Any) -> Any:
+    def record_step(env: ExecutionVectorEnv, fills: Any, last: Any) -> Any:
         steps.append(
             [getattr(reward_inputs(env, fills, last), field.name) for field in dataclasses.fields(RewardInputs)]
         )
         return np.zeros(env.num_envs)
 
     env = ExecutionVectorEnv(
-        market, RandomOrders([hours_of(day)], DURATION_S, INTERVAL_S), actions="hybrid", reward=note
+        market, RandomOrders([hours_of(day)], DURATION_S, INTERVAL_S), actions="hybrid", reward=record_step
     )
     random = np.random.default_rng(7)
     observations, _ = env.reset(seed=7)
@@ -84,7 +86,7 @@ def _trades(day: Any) -> Any:
 
 
 def _history(day: Any) -> Floats:
-    """(HISTORY_BARS, 3) minutes of trades."""
+    """(HISTORY_BARS, 3) one-minute bars of the trades."""
     trades = _trades(day)
     minutes = (trades["time_ns"] - day.reference.first_time_ns) // 60_000_000_000
     rows, close = [], float(trades["price_ticks"][0])

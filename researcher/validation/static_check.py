@@ -1,4 +1,4 @@
-"""The first stage: a module's text. It makes good messages and saves time; it is not what makes running it safe."""
+"""Static check of a module's text. It gives good messages and saves time; the sandbox is what makes running code safe."""
 
 import ast
 
@@ -16,17 +16,17 @@ ATTRIBUTES = frozenset(
     {"load", "save", "fromfile", "tofile", "memmap", "loadtxt", "savetxt", "genfromtxt", "from_file", "ctypeslib", "ctypes", "hub",
      "distributed", "multiprocessing", "utils", "system", "cpp_extension", "compile", "jit"}
 )  # fmt: skip
-"""Of numpy and torch: files, other processes, compilers."""
+"""Attributes of numpy and torch that reach files, other processes or compilers."""
 METHODS = frozenset({"__init__", "__call__", "__post_init__", "__name__", "__version__"})
 
 
-def read(kind: Kind, source: str) -> list[Finding]:
-    """What is wrong with a text before it is run; empty if nothing."""
+def check_source(kind: Kind, source: str) -> list[Finding]:
+    """The findings on a module's text, without running it."""
     if len(source) > CHARACTERS_MAX:
         return [
             Finding(
                 Reason.SIZE,
-                f"a module has at most {CHARACTERS_MAX:,} characters, this one has {len(source):,}: shorten it",
+                f"expected at most {CHARACTERS_MAX:,} characters, got {len(source):,}; shorten the module",
             )
         ]
     try:
@@ -34,35 +34,35 @@ def read(kind: Kind, source: str) -> list[Finding]:
     except SyntaxError as error:
         return [
             Finding(
-                Reason.SYNTAX, f"line {error.lineno}: {error.msg}; give Python code only, without prose or code fences"
+                Reason.SYNTAX,
+                f"line {error.lineno}: {error.msg}; answer with Python code only, without prose or code fences",
             )
         ]
     except (ValueError, RecursionError, MemoryError) as error:
-        return [Finding(Reason.SYNTAX, f"the text cannot be read as Python ({error}); write it simpler")]
+        return [Finding(Reason.SYNTAX, f"the text cannot be parsed as Python ({error}); write it simpler")]
     nodes = list(ast.walk(tree))
     if len(nodes) > NODES_MAX:
         return [
-            Finding(
-                Reason.SIZE, f"a module has at most {NODES_MAX:,} syntax nodes, this one has {len(nodes):,}: shorten it"
-            )
+            Finding(Reason.SIZE, f"expected at most {NODES_MAX:,} syntax nodes, got {len(nodes):,}; shorten the module")
         ]
     return [*_signature(kind, tree), *(finding for node in nodes for finding in _node(node))]
 
 
 def _signature(kind: Kind, tree: ast.Module) -> list[Finding]:
     name, parameters = SIGNATURES[kind]
-    due = f"def {name}({', '.join(parameters)})"
+    expected = f"def {name}({', '.join(parameters)})"
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
     if not found:
-        return [Finding(Reason.SIGNATURE, f"the module must define `{due}` at its top level; it does not")]
-    given = found[-1].args
-    names = tuple(argument.arg for argument in (*given.posonlyargs, *given.args))
-    extra = bool(given.vararg or given.kwarg or [each for each in given.kw_defaults if each is None])
-    required = names[: len(names) - len(given.defaults)]
+        return [Finding(Reason.SIGNATURE, f"expected `{expected}` at the module's top level, got none")]
+    defined = found[-1].args
+    names = tuple(argument.arg for argument in (*defined.posonlyargs, *defined.args))
+    extra = bool(defined.vararg or defined.kwarg or [each for each in defined.kw_defaults if each is None])
+    required = names[: len(names) - len(defined.defaults)]
     if names[: len(parameters)] != parameters or len(required) > len(parameters) or extra:
         return [
             Finding(
-                Reason.SIGNATURE, f"line {found[-1].lineno}: `{due}` is due, got `def {name}({ast.unparse(given)})`"
+                Reason.SIGNATURE,
+                f"line {found[-1].lineno}: expected `{expected}`, got `def {name}({ast.unparse(defined)})`",
             )
         ]
     return []
@@ -77,11 +77,9 @@ def _node(node: ast.AST) -> list[Finding]:
         )
         return _import(names[0], node.lineno) or _names_of(node)
     if isinstance(node, ast.Name) and (node.id in FORBIDDEN or _private(node.id)):
-        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `{node.id}` is not allowed in a module; leave it out")]
+        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `{node.id}` is not allowed in a module; remove it")]
     if isinstance(node, ast.Attribute) and (node.attr in ATTRIBUTES or _private(node.attr)):
-        return [
-            Finding(Reason.FORBIDDEN, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; leave it out")
-        ]
+        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; remove it")]
     if isinstance(node, ast.AsyncFunctionDef | ast.Await):
         return [
             Finding(
@@ -98,9 +96,7 @@ def _private(name: str) -> bool:
 
 def _names_of(node: ast.ImportFrom) -> list[Finding]:
     return [
-        Finding(
-            Reason.IMPORT, f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; leave it out"
-        )
+        Finding(Reason.IMPORT, f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; remove it")
         for alias in node.names
         if alias.name in ATTRIBUTES
     ]

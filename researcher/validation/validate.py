@@ -1,67 +1,66 @@
-"""Validation of a module, both stages."""
+"""Validation of a module: static check, then dry run."""
 
 import threading
 from pathlib import Path
 from typing import Any
 
 from serl.researcher.modules import build, specs
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.errors import SpecError
-from serl.researcher.modules.example import Form
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from serl.researcher.validation.dry_run import trial
-from serl.researcher.validation.findings import Finding, Reason, Report, Stage, stopped
-from serl.researcher.validation.static_check import read
+from serl.researcher.validation.dry_run import dry_run
+from serl.researcher.validation.findings import Finding, Reason, Report, Stage, sandbox_finding
+from serl.researcher.validation.static_check import check_source
 
 LIMITS = Limits(wall_s=20.0, cpu_s=20)
 FINDINGS_MAX = 10
 
-_one_trial = threading.Lock()
-"""PyTorch's chance and number of threads are the process's: two trials at a time would disturb each other."""
+_dry_run_lock = threading.Lock()
+"""PyTorch's random state and thread count belong to the process, so only one dry run at a time may use them."""
 
 
 def validate(kind: Kind, text: str, form: Form = "code", limits: Limits = LIMITS) -> Report:
-    """What a module is worth. SandboxUnavailableError where code cannot be confined; specifications need no sandbox."""
+    """Validate a module. SandboxUnavailableError if code cannot be sandboxed here; specifications need no sandbox."""
     return validate_spec(kind, text) if form == "spec" else validate_code(kind, text, limits)
 
 
 def validate_spec(kind: Kind, text: str) -> Report:
-    """Of a specification: its schema, then what the trusted builder makes of it."""
+    """Validate a specification: its schema, then the function that the trusted builder makes of it."""
     try:
         module = build.build(specs.parse(kind, text))
     except SpecError as error:
-        return Report(kind, "spec", Stage.READ, (Finding(Reason.SPEC, str(error)),))
-    with _one_trial:
-        findings, call_ms = trial(kind, module)
-    return Report(kind, "spec", Stage.TRIAL, tuple(findings), call_ms=call_ms)
+        return Report(kind, "spec", Stage.STATIC_CHECK, (Finding(Reason.SPEC, str(error)),))
+    with _dry_run_lock:
+        findings, call_ms = dry_run(kind, module)
+    return Report(kind, "spec", Stage.DRY_RUN, tuple(findings), call_ms=call_ms)
 
 
 def validate_code(kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
-    """Of code: its text, then a run in the sandbox."""
-    findings = read(kind, source)
+    """Validate code: its text, then a dry run in the sandbox."""
+    findings = check_source(kind, source)
     if findings:
-        return Report(kind, "code", Stage.READ, tuple(findings[:FINDINGS_MAX]))
+        return Report(kind, "code", Stage.STATIC_CHECK, tuple(findings[:FINDINGS_MAX]))
     with work_folder() as folder:
-        return try_in(folder, kind, source, limits)
+        return dry_run_in_sandbox(folder, kind, source, limits)
 
 
-def try_in(folder: Path, kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
-    """The second stage alone, in a folder of the caller's."""
-    job = Job("serl.researcher.validation.entrypoints:try_code", {"kind": kind.value, "source": source})
-    verdict = run(job, folder, limits)
-    if not verdict.ok:
-        return Report(kind, "code", Stage.TRIAL, (stopped(verdict),), verdict)
-    claimed = _claimed(verdict.value)
-    if claimed is None:
-        text = "what the module's process gave back is not the result of a trial; do not end or change the process"
-        return Report(kind, "code", Stage.TRIAL, (Finding(Reason.CONTRACT, text),), verdict)
-    findings, call_ms = claimed
-    return Report(kind, "code", Stage.TRIAL, findings, verdict, call_ms)
+def dry_run_in_sandbox(folder: Path, kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
+    """The dry run alone, in a folder of the caller."""
+    job = Job("serl.researcher.validation.entrypoints:dry_run_code", {"kind": kind.value, "source": source})
+    result = run(job, folder, limits)
+    if not result.ok:
+        return Report(kind, "code", Stage.DRY_RUN, (sandbox_finding(result),), result)
+    claims = _parse_claims(result.value)
+    if claims is None:
+        text = "the module's process did not return the result of a dry run; do not end or change the process"
+        return Report(kind, "code", Stage.DRY_RUN, (Finding(Reason.CONTRACT, text),), result)
+    findings, call_ms = claims
+    return Report(kind, "code", Stage.DRY_RUN, findings, result, call_ms)
 
 
-def _claimed(value: Any) -> tuple[tuple[Finding, ...], float] | None:
-    """What an untrusted process says it found; None if it is not of that form."""
+def _parse_claims(value: Any) -> tuple[tuple[Finding, ...], float] | None:
+    """Findings and time that an untrusted process claims; None if they are malformed."""
     try:
         findings = tuple(Finding(Reason(reason), str(text)[:1000]) for reason, text in value["findings"][:FINDINGS_MAX])
         return findings, float(value["call_ms"])

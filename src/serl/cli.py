@@ -28,7 +28,7 @@ COMMANDS = {
     "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
     "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
     "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
-    "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
+    "llm": ("serl.researcher.cli_llm:llm", "Language models on this machine: get, check, serve them."),
     "researcher": ("serl.researcher.outer.cli:researcher", "A language model designs learning algorithms."),
     "doctor": ("serl.cli_doctor:doctor", "Check this machine, say what to do."),
     "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),

@@ -107,11 +107,11 @@ def compiled_code() -> Iterator[Finding]:
 
 def sandbox() -> Iterator[Finding]:
     """Whether code of language models can be run."""
-    from serl.researcher.sandbox.bubblewrap import available
+    from serl.researcher.sandbox.bubblewrap import require_bwrap
     from serl.researcher.sandbox.errors import SandboxUnavailableError
 
     try:
-        yield Finding("sandbox", "ok", available())
+        yield Finding("sandbox", "ok", require_bwrap())
     except SandboxUnavailableError as error:
         advice = "only `--form code` of the researcher needs it; see docs/sandbox.md"
         yield Finding("sandbox", "optional", str(error), advice)

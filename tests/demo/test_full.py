@@ -1,4 +1,4 @@
-"""The demo with traders in processes of their own, a replayed day, and the execution by the policy that a researcher found."""
+"""The full demo: simulated traders, a replayed day, and an execution by the researcher's policy."""
 
 import contextlib
 import dataclasses
@@ -18,10 +18,10 @@ from serl.clients.dashboard.flow import Flow
 from serl.clients.processes import SERL
 from serl.demo import research
 from serl.demo.cli import SPEED
-from serl.demo.full import LATER, Plan, Scene
+from serl.demo.full import RESEARCHER_NICENESS, Plan, Scene
 from serl.demo.market import Watcher
 from serl.demo.order import OPEN, DemoOrder
-from serl.demo.source import given, simulated
+from serl.demo.source import replayed, simulated
 from serl.exchange.config import time_of_day_ns
 from serl.history.day import write_day
 from serl.history.generate import generate_day
@@ -44,7 +44,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert numbers["executions"]["twap"]["filled_lots"] == 2500
     page = (tmp_path / "demo.html").read_text()
     assert "data:image/png;base64," in page
-    assert "no interval can be given" in page
+    assert "this has no interval" in page
     assert "report: " in done.stdout
     fingerprint = simulate.fingerprint(load_population("small"))
     assert (numbers["made"]["data"], numbers["made"]["seed"]) == (f"population small sha256 {fingerprint}", 3)
@@ -72,7 +72,7 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     numbers = json.loads((output / "demo.json").read_text())
     assert numbers["executions"]["twap"]["filled_lots"] == 2500
     assert numbers["research"]["failed"].startswith("model ended with exit status 2; it said: ")
-    assert "There was no researcher: model ended" in (output / "demo.html").read_text()
+    assert "The researcher failed: model ended" in (output / "demo.html").read_text()
     assert "report: " in done.stdout and "Traceback" not in done.stderr
 
 
@@ -91,7 +91,7 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
 def _time_after(watcher: Watcher, seconds: float) -> int:
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        watcher.look(0.1)
+        watcher.receive(0.1)
     return watcher.time_ns
 
 
@@ -100,7 +100,7 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is busy takes longer to research than a market's day, and longer to start a policy than the way to its window."""
-    monkeypatch.setattr("serl.demo.full.LATE", "09:34")
+    monkeypatch.setattr("serl.demo.full.HOLD_FROM", "09:34")
     monkeypatch.setattr("serl.demo.full.LEAD_S", 60)
     monkeypatch.setattr("serl.researcher.outer.report.winner", lambda run: Path("twap"))
     order = DemoOrder("DEMO", "sell", 300, "09:31-09:33", 10, "16:00")
@@ -109,23 +109,23 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         scene = Scene(Plan(source, 60.0, tmp_path, None, researcher=False), stack)
         list(scene.run())
         scene.start("researcher", "doctor")
-        assert next(filter(None, scene._researched())) == "the clock is held until the researcher has ended"
+        assert next(filter(None, scene._wait_for_researcher())) == "the clock is held until the researcher has ended"
         assert scene.watcher is not None
         held_ns = _time_after(scene.watcher, 2.5)  # the exchange tells the time once a second
         assert _time_after(scene.watcher, 1.0) == held_ns
-        said = [line for line in scene._winner() if line is not None]
-        assert said[0].startswith("the clock is held until the policy that was found is there")
+        said = [line for line in scene._execute_best() if line is not None]
+        assert said[0].startswith("the clock is held until the best policy has logged in")
         (report,) = (tmp_path / "learnt").glob("*.json")
         assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
         monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")
         too_late = "researcher: it is too late in the market's day to execute what it found; the policy is twap"
-        assert [line for line in scene._winner() if line is not None] == [too_late]
+        assert [line for line in scene._execute_best() if line is not None] == [too_late]
 
 
-def test_the_first_report_is_due_within_a_minute(tmp_path: Path) -> None:
-    """Of the way through the market's day, at the speed that is the default; what is left of the minute is for starting."""
+def test_the_first_report_takes_less_than_a_minute(tmp_path: Path) -> None:
+    """The market's time up to the report, at the default speed, leaves 20 s for the start."""
     write_day(generate_day(2), tmp_path / "own.day")
-    for source in (simulated("amzn", 1), given(tmp_path / "own.day", tmp_path / "copy.day")):
+    for source in (simulated("amzn", 1), replayed(tmp_path / "own.day", tmp_path / "copy.day")):
         start, _, _ = source.order.window.partition("-")
         until_ns = time_of_day_ns(start) + source.order.duration_ns - time_of_day_ns(OPEN)
         assert until_ns * 1e-9 / float(SPEED) < 40
@@ -138,39 +138,39 @@ def test_the_researcher_learns_in_the_market_that_its_policy_trades_in(tmp_path:
     assert settings.inner.dynamic == shipped.inner.dynamic.model_copy(update={"population": "amzn"})
     assert settings.model_copy(update={"inner": shipped.inner}) == shipped
     write_day(generate_day(2), tmp_path / "own.day")
-    replayed = given(tmp_path / "own.day", tmp_path / "copy.day")
-    assert list(research.options(replayed, tmp_path)) == ["--config", "demo", "--market", str(tmp_path / "copy.day")]
+    source = replayed(tmp_path / "own.day", tmp_path / "copy.day")
+    assert list(research.options(source, tmp_path)) == ["--config", "demo", "--market", str(tmp_path / "copy.day")]
 
 
 def test_the_market_goes_before_the_researcher(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         scene = Scene(Plan(simulated("amzn", 1), 30.0, tmp_path, None, researcher=False), stack)
         one = scene.start("researcher", "doctor")
-        scene._after_the_market(one)
+        scene._lower_priority(one)
         own = os.getpriority(os.PRIO_PROCESS, 0)
-        assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == min(19, own + LATER)
+        assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == min(19, own + RESEARCHER_NICENESS)
 
 
 def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
     late = tmp_path / "late.yaml"
     late.write_text('name: late\nopen: "10:00"\ngroups: [{ trader: zero_intelligence }]\n')
-    with pytest.raises(PopulationError, match="09:30 to 16:00 is due, got 10:00 to 16:00"):
+    with pytest.raises(PopulationError, match="expected trading hours from 09:30 to 16:00, got 10:00 to 16:00"):
         simulated(str(late), 1)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--speed", "max"), "a number, like 30"),
+        (("--speed", "max"), "use a number, like 30"),
         (("--speed", "-1"), "positive number"),
         (("--day", "nowhere.zip"), "nowhere.zip"),
-        (("--day", "nowhere.zip", "--seed", "3"), "nothing is drawn with --day"),
-        (("--day", "nowhere.zip", "--population", "small"), "--population is of simulated traders"),
-        (("--quick", "--population", "small"), "--population is of simulated traders"),
+        (("--day", "nowhere.zip", "--seed", "3"), "no effect with --day"),
+        (("--day", "nowhere.zip", "--population", "small"), "--population: only for simulated traders"),
+        (("--quick", "--population", "small"), "--population: only for simulated traders"),
         (("--population", "nobody"), "neither a file nor one of amzn"),
     ],
 )
-def test_what_cannot_be_is_one_line(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_bad_options_are_one_line(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
     done = demo(*QUIETLY, *options, folder=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr

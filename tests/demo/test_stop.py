@@ -1,4 +1,4 @@
-"""Ctrl-C during `serl demo`, at every stage of it: it ends soon, says so in a line, and leaves nothing behind."""
+"""Ctrl-C at every stage of `serl demo`: it ends soon with one line and leaves no processes or files behind."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from serl.researcher.llm.models import MODELS
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 SOON_S = 15.0
 FULL_SPEED, SLOWLY = ("--quick", "--speed", "max"), ("--quick", "--speed", "5")
-RESEARCHING = ("--port", "0")
-WHOLE = ("--no-researcher", *RESEARCHING, "--speed", "120")
+WITH_RESEARCHER = ("--port", "0")
+WITHOUT_RESEARCHER = ("--no-researcher", *WITH_RESEARCHER, "--speed", "120")
 
 
 class Demo:
@@ -47,10 +47,10 @@ class Demo:
                 if self.mark in path.read_bytes().split(b"\0"):
                     found.append(int(path.parent.name))
             except OSError:
-                continue  # gone meanwhile, or somebody else's
+                continue  # it has ended, or belongs to another user
         return found
 
-    def says(self, word: str) -> bool:
+    def printed(self, word: str) -> bool:
         return word in self.log.read_text()
 
 
@@ -66,15 +66,15 @@ def exchange_is_starting(demo: Demo) -> bool:
 
 
 def exchange_is_up(demo: Demo) -> bool:
-    return demo.says("exchange ready")
+    return demo.printed("exchange ready")
 
 
 def replay_runs(demo: Demo) -> bool:
-    return demo.says("replaying")
+    return demo.printed("replaying")
 
 
 def traders_start(demo: Demo) -> bool:
-    return demo.says("market: the traders")
+    return demo.printed("market: the traders")
 
 
 def order_is_worked(demo: Demo) -> bool:
@@ -87,14 +87,14 @@ def report_is_written(demo: Demo) -> bool:
 
 
 def model_proposes(demo: Demo) -> bool:
-    return researcher_says(demo, "proposing candidate")
+    return researcher_printed(demo, "proposing candidate")
 
 
 def candidates_are_trained(demo: Demo) -> bool:
-    return researcher_says(demo, ": training")
+    return researcher_printed(demo, ": training")
 
 
-def researcher_says(demo: Demo, words: str) -> bool:
+def researcher_printed(demo: Demo, words: str) -> bool:
     log = demo.output / "researcher.log"
     return log.exists() and words in log.read_text()
 
@@ -106,9 +106,9 @@ STAGES = [
     (exchange_is_up, FULL_SPEED, PARENT),
     (replay_runs, SLOWLY, GROUP),
     (report_is_written, FULL_SPEED, PARENT),
-    (exchange_is_starting, WHOLE, PARENT),
-    (traders_start, WHOLE, GROUP),
-    (order_is_worked, WHOLE, GROUP),
+    (exchange_is_starting, WITHOUT_RESEARCHER, PARENT),
+    (traders_start, WITHOUT_RESEARCHER, GROUP),
+    (order_is_worked, WITHOUT_RESEARCHER, GROUP),
 ]
 """Each stage with one way to send the signal; `make test-long` has both ways at every stage."""
 
@@ -135,9 +135,9 @@ def test_ctrl_c_ends_the_researcher_too(
     pytest.importorskip("peft", reason="the extra `researcher` is not installed")
     if not MODELS["tiny"].path.exists():
         pytest.skip("the tiny model is not here; get it with: serl llm fetch tiny")
-    demo = Demo(tmp_path, RESEARCHING)
+    demo = Demo(tmp_path, WITH_RESEARCHER)
     stop_at(demo, stage, send, signal.SIGINT)
-    assert not demo.says("no researcher from here on")
+    assert not demo.printed("no researcher from here on")
 
 
 def test_sigterm_does_so_too(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_sigterm_does_so_too(tmp_path: Path) -> None:
 
 
 def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int], None], number: int) -> None:
-    """Sends the signal at a stage of the demo and looks at what is left of it."""
+    """Send the signal at a stage of the demo and check that nothing is left of it."""
     try:
         while not stage(demo):
             assert demo.process.poll() is None, demo.log.read_text()
@@ -153,7 +153,7 @@ def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int]
         send(demo.process.pid, number)
         assert demo.process.wait(timeout=SOON_S) == 128 + number
         assert "stopped" in demo.log.read_text().splitlines()[-1]
-        assert not demo.says("Traceback")
+        assert not demo.printed("Traceback")
         assert demo.processes() == []
         assert list(demo.temporary.glob("serl-*")) == []
     finally:
@@ -163,7 +163,7 @@ def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int]
 
 
 def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
-    demo = Demo(tmp_path, WHOLE)
+    demo = Demo(tmp_path, WITHOUT_RESEARCHER)
     try:
         while not order_is_worked(demo):
             assert demo.process.poll() is None, demo.log.read_text()

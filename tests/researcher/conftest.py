@@ -10,6 +10,6 @@ from serl.researcher.sandbox.errors import SandboxUnavailableError
 def sandboxed() -> None:
     """Skips a test where there can be no sandbox."""
     try:
-        bubblewrap.available()
+        bubblewrap.require_bwrap()
     except SandboxUnavailableError as error:
         pytest.skip(str(error))

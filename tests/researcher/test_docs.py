@@ -26,7 +26,7 @@ def test_the_page_on_the_outer_loop_runs(
 ) -> None:
     """Without the trainings, which the page on the inner loop shows."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "evaluator_of", lambda *_: Arithmetic())
+    monkeypatch.setattr(runs, "make_evaluator", lambda *_: Arithmetic())
     names = run("researcher.md")
     names["database"].close()
     assert capsys.readouterr().out == "all 2 iterations are done\n"
@@ -50,4 +50,4 @@ def test_settings_of_an_endpoint_are_settings() -> None:
     (block,) = blocks("tutorials/run-the-researcher.md", "yaml")
     config = parse_config(yaml.safe_load(block.text), "mine.yaml")
     assert config.endpoint is not None and config.endpoint.timeout_s == 300
-    assert config.form == "code" and config.tuned is None
+    assert config.form == "code" and config.active_low_level is None

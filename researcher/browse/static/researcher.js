@@ -61,7 +61,7 @@ function draw(run) {
   const scored = run.candidates.filter((one) => one.stage === "done");
   const best = scored.reduce((so, one) => (so && so.pa_bps >= one.pa_bps ? so : one), null);
   facts(element("facts"), [
-    ["iterations", `${run.iterations.length}/${run.iterations_due ?? "?"}`],
+    ["iterations", `${run.iterations.length}/${run.iterations_planned ?? "?"}`],
     ["candidates", `${scored.length}/${run.candidates.length} scored`],
     ["best PA", best ? `${bps(best.pa_bps)} bps` : "–", best?.pa_bps > 0 ? "buy" : best ? "sell" : ""],
     ["proposer", run.proposer ?? "–"],

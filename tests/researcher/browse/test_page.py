@@ -1,7 +1,9 @@
-"""What the researcher's page reads of a run, and that it shows texts of models as texts."""
+"""The researcher's page: its data, and that it escapes texts of models."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     facts = {"log_p": -11.5, "entropy": 4.5, "loss": 0.9, "kl": 0.0, "gradient_norm": 4.0}
     database.finish(1, Lessons(facts=facts), model="tiny", pa_bps=2.0, ema_bps=2.0, change_bps=None, seconds=9.0)
     database.add_proposal(2, 0, proposal(SECOND, (1, 0)))
-    bad = Verdict(Kind.REWARD, "tiny", 1, "read", "forbidden", HOSTILE)
+    bad = Verdict(Kind.REWARD, "tiny", 1, "static check", "forbidden", HOSTILE)
     database.add_proposal(2, 1, Proposal(None, (draft(None, bad, bad),)))
     database.add_results(2, "tiny", {0: Result("done", "", score_of(-1.0), None, {})})
     database.set_performance(2, 5.0)
@@ -78,7 +80,7 @@ def test_the_overview_is_of_the_whole_run(folder: Path) -> None:
     scores = {one["id"]: (one["uses"], one["score_bps"]) for one in found["instructions"]}
     assert scores[1][0] == 3 and scores[1][1] == pytest.approx((2.0 - 1.0 - 6.0) / 3)
     assert scores[2] == (0, None)
-    (verdict,) = [one for one in found["verdicts"] if one["stage"] == "read"]
+    (verdict,) = [one for one in found["verdicts"] if one["stage"] == "static check"]
     assert (verdict["reason"], verdict["count"], verdict["example"]) == ("forbidden", 2, HOSTILE)
     json.dumps(found)
 
@@ -95,13 +97,29 @@ def test_a_candidate_comes_with_its_parents_module(folder: Path) -> None:
         runs.candidate(folder, 9, 0)
 
 
-def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="serl researcher start"):
         runs.overview(tmp_path)
     assert runs.state(tmp_path) == "none"
     (tmp_path / "run.db").write_text("no database at all, but long enough to be looked at" * 99)
     with pytest.raises(RunError, match="cannot be read"):
         runs.overview(tmp_path)
+
+
+def test_a_run_with_former_names_of_stages_is_read(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "run.db")) as connection, connection:
+        connection.execute("UPDATE verdicts SET stage = 'read' WHERE stage = 'static check'")
+        connection.execute("UPDATE candidates SET stage = 'trial' WHERE stage = 'rejected'")
+    before = runs.state(folder)
+    found = runs.overview(folder)
+    assert [one["stage"] for one in found["candidates"]] == ["done", "done", "dry run"]
+    assert {one["stage"] for one in found["verdicts"]} == {"static check"}
+    assert {one["stage"] for one in runs.candidate(folder, 2, 1)["verdicts"]} == {"static check"}
+    assert runs.state(folder) == before, "the page only reads"
+    database = Database(folder / "run.db")
+    assert {row["stage"] for row in database.tally()} == {"static check", "done"}
+    assert [row[0] for row in database.rows("SELECT DISTINCT stage FROM candidates ORDER BY 1")] == ["done", "dry run"]
+    database.close()
 
 
 def test_reading_does_not_write(folder: Path) -> None:

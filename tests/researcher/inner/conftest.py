@@ -11,14 +11,14 @@ from serl.researcher.inner.settings import DYNAMIC, LEARNING, STATIC, Settings
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Learning and scoring on one generated day."""
+    """Settings to train and score on one generated day."""
     day = tmp_path_factory.mktemp("days") / "demo.day"
     write_day(generate_day(3), day)
-    return of(day)
+    return small_settings(day)
 
 
-def of(day: Path) -> Settings:
-    """Five minutes an order, a decision every 30 s."""
+def small_settings(day: Path) -> Settings:
+    """Five minutes per order, a decision every 30 s."""
     order = {"duration_s": 300, "interval_s": 30, "environments": 8, "offset_bps": 2}
     return Settings(
         market=STATIC.model_copy(update={"data": [day], **order}),

@@ -9,8 +9,8 @@ def pid() -> int:
     return os.getpid()
 
 
-def crash(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def crash(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
     os._exit(3)
 
 

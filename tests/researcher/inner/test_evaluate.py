@@ -11,23 +11,23 @@ from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.team import Channels
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner import evaluate as inner
-from serl.researcher.inner import training
+from serl.researcher.inner import results, training
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form, example
-from serl.researcher.sandbox.verdict import Outcome, Verdict
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 
 BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=400)
 
 
-def of(form: Form, *kinds: Kind) -> Candidate:
-    """The examples of some kinds."""
+def example_candidate(form: Form, *kinds: Kind) -> Candidate:
+    """A candidate of the examples of these kinds."""
     return Candidate({kind: Module(form, example(kind, form)) for kind in kinds})
 
 
-def done(result: Result) -> Result:
-    """A result that has everything."""
+def require_done(result: Result) -> Result:
+    """Assert that a result is complete."""
     assert (result.stage, result.reason) == ("done", "")
     assert result.score is not None
     assert result.policy is not None
@@ -37,7 +37,7 @@ def done(result: Result) -> Result:
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("form", [pytest.param("spec", marks=pytest.mark.long), "code"])
 def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> None:
-    result = done(inner.evaluate(of(form, *Kind), settings, BUDGET, tmp_path))
+    result = require_done(inner.evaluate(example_candidate(form, *Kind), settings, BUDGET, tmp_path))
     assert result.policy is not None
     policy = load_policy(Path(result.policy))
     assert isinstance(policy, Policy)
@@ -53,7 +53,7 @@ def test_halving_stops_the_worse_and_nothing_is_done_twice(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halved = settings.model_copy(update={"rungs": (0.5, 1.0)})
-    candidates = [Candidate({}), of("spec", Kind.REWARD), Candidate({})]
+    candidates = [Candidate({}), example_candidate("spec", Kind.REWARD), Candidate({})]
     told: list[tuple[str, str]] = []
     results = inner.evaluate_many(
         candidates, halved, BUDGET, tmp_path, 2, lambda one, stage: told.append((one.key, stage))
@@ -69,7 +69,7 @@ def test_halving_stops_the_worse_and_nothing_is_done_twice(
     assert '"share": 0.5' in first_rung
     assert [stage for _, stage in told].count("training") == 3
 
-    def never(*_arguments: object) -> Verdict:
+    def never(*_arguments: object) -> JobResult:
         raise AssertionError("trained again")
 
     monkeypatch.setattr(training, "train", never)
@@ -84,7 +84,7 @@ def test_a_kill_between_rungs_costs_no_rung(
     budget = Budget(960, 0, wall_s=400)
     shares: list[float] = []
 
-    def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> Verdict:
+    def killed(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
         shares.append(share)
         if len(shares) == 2:
             raise KeyboardInterrupt
@@ -93,9 +93,9 @@ def test_a_kill_between_rungs_costs_no_rung(
     monkeypatch.setattr(training, "train", killed)
     with pytest.raises(KeyboardInterrupt):
         inner.evaluate_many([Candidate({})], halved, budget, tmp_path, 1)
-    cut = done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path, 1)[0])
+    cut = require_done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path, 1)[0])
     assert shares == [0.5, 1.0, 1.0]
-    whole = done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path / "whole", 1)[0])
+    whole = require_done(inner.evaluate_many([Candidate({})], halved, budget, tmp_path / "whole", 1)[0])
     assert cut.score == whole.score
 
 
@@ -149,4 +149,11 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
     save_file({"free": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
     with pytest.raises(training.UnusableError, match=words):
-        training.policy_of(Verdict(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
+        training.policy_of(JobResult(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
+
+
+@pytest.mark.parametrize(("former", "stage"), [("reading", "static check"), ("trial", "dry run"), ("done", "done")])
+def test_results_with_former_names_of_stages_are_read(former: str, stage: str, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    results.write(Result(former, "why", None, None, {}), path)
+    assert results.read(path) == Result(stage, "why", None, None, {})

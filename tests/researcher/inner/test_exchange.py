@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from serl.researcher.inner import exchange
-from tests.researcher.gone import is_gone
+from tests.researcher.processes import is_gone
 
 
 def children(pid: int) -> list[int]:
@@ -16,7 +16,7 @@ def children(pid: int) -> list[int]:
 
 def test_it_ends_with_the_context() -> None:
     before = set(children(os.getpid()))
-    with exchange.served(("AAA",), "0.01") as endpoint:
+    with exchange.lockstep_exchange(("AAA",), "0.01") as endpoint:
         (started,) = set(children(os.getpid())) - before
         assert endpoint.startswith("tcp://127.0.0.1:")
     assert is_gone(started, within_s=0.1)
@@ -25,7 +25,7 @@ def test_it_ends_with_the_context() -> None:
 def test_a_kill_leaves_no_exchange_behind() -> None:
     code = (
         "import os, time\nfrom serl.researcher.inner.exchange import served\n"
-        "with served(('AAA',), '0.01'):\n    print(os.getpid(), flush=True)\n    time.sleep(60)"
+        "with lockstep_exchange(('AAA',), '0.01'):\n    print(os.getpid(), flush=True)\n    time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as scoring:
         assert scoring.stdout is not None

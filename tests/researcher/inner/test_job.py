@@ -24,7 +24,7 @@ START_NS = 600 * MINUTE_NS
 
 def modules(settings: Settings, *kinds: Kind) -> dict[Kind, Any]:
     """Specifications of the examples."""
-    return job.functions_of(Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds}), settings)
+    return job.module_functions(Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds}), settings)
 
 
 def test_half_of_every_batch_is_imagined_and_the_reward_is_the_modules(settings: Settings, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_each_market_gets_its_steps(settings: Settings, static: int, dynamic: in
 def test_bars_of_trades(settings: Settings) -> None:
     assert settings.day is not None
     trades = trades_of(read_day(settings.day))[:-1]
-    bars = markets.bars_of(trades, START_NS, START_NS + 10 * MINUTE_NS, MINUTE_NS)
+    bars = markets.trades_to_bars(trades, START_NS, START_NS + 10 * MINUTE_NS, MINUTE_NS)
     inside = trades[(trades["time_ns"] >= START_NS) & (trades["time_ns"] < START_NS + 10 * MINUTE_NS)]
     assert bars.values[..., VOLUME].sum() == inside["lots"].sum()
     assert bars.values[0, -1, 3] == inside["price_ticks"][-1]

@@ -1,4 +1,4 @@
-"""A served exchange gives every number that the replay market gives; what is scored is what policy files do."""
+"""A served exchange and the replay market give equal numbers; a score is that of the policy file."""
 
 import dataclasses
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.agents.execution.test_data import rows, write
 CHANNELS = Channels((44, 21), (2.0, -1.0), ("tanh", "clip"))
 
 
-def learnt(team: tuple[int, Messages] | None) -> Policy:
+def random_policy(team: tuple[int, Messages] | None) -> Policy:
     """A network with random weights that are large enough to do something."""
     low, high = (0.0, 0.0, -1.0), (1.0, 1.0, 1.0)
     interface = Interface(
@@ -37,10 +37,10 @@ def learnt(team: tuple[int, Messages] | None) -> Policy:
 
 @pytest.mark.parametrize("agents", [1, 2])
 def test_served_equals_in_process(settings: Settings, agents: int) -> None:
-    here = scoring.course(settings)
-    policy = learnt((agents, CHANNELS) if agents > 1 else None)
-    assert here.played is not None
-    served = scoring.on_exchange(here.played, here.episodes, policy, "paced", agents)
+    here = scoring.scoring_set(settings)
+    policy = random_policy((agents, CHANNELS) if agents > 1 else None)
+    assert here.replayed_day is not None
+    served = scoring.on_exchange(here.replayed_day, here.episodes, policy, "paced", agents)
     inside = scoring.in_process(here.days, here.episodes, policy, "paced", agents)
     assert (served.lots.sum(axis=1) == here.episodes["qty_lots"]).all()
     np.testing.assert_array_equal(served.lots, inside.lots)
@@ -50,15 +50,17 @@ def test_served_equals_in_process(settings: Settings, agents: int) -> None:
 
 
 def test_messages_change_what_a_team_does(settings: Settings) -> None:
-    here = scoring.course(settings)
-    loud, silent = (learnt((2, dataclasses.replace(CHANNELS, gains=gains))) for gains in ((5.0, 5.0), (0.0, 0.0)))
+    here = scoring.scoring_set(settings)
+    loud, silent = (
+        random_policy((2, dataclasses.replace(CHANNELS, gains=gains))) for gains in ((5.0, 5.0), (0.0, 0.0))
+    )
     said, nothing = (scoring.in_process(here.days, here.episodes, one, "paced", 2) for one in (loud, silent))
     assert (said.actions[: 2 * settings.orders] == nothing.actions[: 2 * settings.orders]).all()  # silence at first
     assert not np.array_equal(said.actions, nothing.actions)
 
 
 def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None:
-    policy = learnt((2, CHANNELS))
+    policy = random_policy((2, CHANNELS))
     policy.save(tmp_path / "policy.safetensors")
     again = load_policy(tmp_path / "policy.safetensors")
     assert isinstance(again, Policy)
@@ -70,7 +72,7 @@ def test_a_score_is_that_of_the_file(settings: Settings, tmp_path: Path) -> None
 
 
 def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
-    here = scoring.course(settings)
+    here = scoring.scoring_set(settings)
     start_s = here.episodes["start_ns"] / 1e9
     assert (start_s >= 12.5 * 3600).all()
     assert (start_s + 300 <= 13 * 3600).all()
@@ -80,24 +82,24 @@ def test_orders_lie_in_the_validation_hours(settings: Settings) -> None:
 
 def test_simulated_days_where_none_is_given(settings: Settings) -> None:
     simulated = settings.model_copy(update={"day": None, "orders": 4})
-    here = scoring.course(simulated)
+    here = scoring.scoring_set(simulated)
     assert len(here.days) == len(set(here.episodes["day"].tolist()))
     inside = scoring.in_process(here.days, here.episodes, Passive(0.3), "hybrid")
-    assert here.played is not None
-    served = scoring.on_exchange(here.played, here.episodes, Passive(0.3), "hybrid")
+    assert here.replayed_day is not None
+    served = scoring.on_exchange(here.replayed_day, here.episodes, Passive(0.3), "hybrid")
     np.testing.assert_array_equal(served.lots, inside.lots)
 
 
 def test_bars_are_scored_in_bars(tmp_path: Path) -> None:
     market = MarketConfig(kind="static", data=[write(tmp_path / "own.parquet", rows())], duration_s=600, interval_s=60)
     settings = Settings(market=market, scored_in="bars", orders=20)
-    here = scoring.course(settings)
-    assert here.played is None
+    here = scoring.scoring_set(settings)
+    assert here.replayed_day is None
     np.testing.assert_array_equal(here.twap.lots.sum(axis=1), here.episodes["qty_lots"])
-    one = scoring.score(learnt(None), settings)
-    assert one == scoring.score(learnt(None), settings)
+    one = scoring.score(random_policy(None), settings)
+    assert one == scoring.score(random_policy(None), settings)
     assert one.low_bps <= one.pa_bps <= one.high_bps
-    with pytest.raises(ConfigError, match="one agent is due, got a team of 2"):
-        scoring.score(learnt((2, CHANNELS)), settings)
+    with pytest.raises(ConfigError, match="expected one agent, got a team of 2"):
+        scoring.score(random_policy((2, CHANNELS)), settings)
     with pytest.raises(ValidationError, match=r"a file of bars \(\.parquet\)"):
         Settings(market=STATIC, scored_in="bars")

@@ -1,4 +1,4 @@
-"""Workers: jobs one after the other in a process, crashes, time, and being abandoned."""
+"""Workers: jobs in sequence, crashes, timeouts and abandonment."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ import pytest
 
 from serl.agents.learning.training import CHECKPOINT
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.worker import WORDS, AbandonedError, abandon, work
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.inner.worker import JOB_LOG, AbandonedError, abandon, run_job
+from serl.researcher.sandbox.job_result import Outcome
 
 
 @pytest.fixture(autouse=True)
 def new_workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """None that a test in another folder has left: it would not find the jobs of these."""
+    """Start without idle workers of other tests: they cannot import these tests' jobs."""
     idle: list[Any] = []
     monkeypatch.setattr("serl.researcher.inner.worker._idle", idle)
     yield
@@ -33,36 +33,36 @@ def request(function: str, **arguments: Any) -> dict[str, Any]:
 
 
 def test_jobs_share_a_process_until_one_crashes(tmp_path: Path) -> None:
-    pids = [work(request("pid"), tmp_path, 60).value for _ in range(2)]
+    pids = [run_job(request("pid"), tmp_path, 60).value for _ in range(2)]
     assert pids[0] == pids[1] != os.getpid()
-    crashed = work(request("crash", words="last words"), tmp_path, 60)
+    crashed = run_job(request("crash", text="last output"), tmp_path, 60)
     assert crashed.outcome is Outcome.CRASHED
-    assert "last words" in crashed.text
-    failed = work(request("fail"), tmp_path, 60)
+    assert "last output" in crashed.text
+    failed = run_job(request("fail"), tmp_path, 60)
     assert (failed.outcome, failed.text) == (Outcome.CRASHED, "ValueError: on purpose")
-    after = work(request("pid"), tmp_path, 60)
+    after = run_job(request("pid"), tmp_path, 60)
     assert after.ok
     assert after.value != pids[0]
 
 
 def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     began = time.monotonic()
-    assert work(request("sleep", seconds=60), tmp_path, 5).outcome is Outcome.TIMEOUT
+    assert run_job(request("sleep", seconds=60), tmp_path, 5).outcome is Outcome.TIMEOUT
     assert time.monotonic() - began < 50
 
 
-def test_an_abandoned_job_has_no_verdict(tmp_path: Path) -> None:
+def test_an_abandoned_job_has_no_result(tmp_path: Path) -> None:
     found: list[BaseException] = []
 
     def one() -> None:
         try:
-            work(request("sleep", seconds=60), tmp_path, 100)
+            run_job(request("sleep", seconds=60), tmp_path, 100)
         except AbandonedError as error:
             found.append(error)
 
     thread = threading.Thread(target=one)
     thread.start()
-    while not (tmp_path / WORDS).exists():
+    while not (tmp_path / JOB_LOG).exists():
         assert thread.is_alive()
         time.sleep(0.01)
     abandon()
@@ -83,7 +83,7 @@ evaluate_many([Candidate({})], Settings.model_validate_json(sys.argv[1]), Budget
 """
 
 
-def test_ctrl_c_in_training_leaves_no_verdict(settings: Settings, tmp_path: Path) -> None:
+def test_ctrl_c_in_training_leaves_no_result(settings: Settings, tmp_path: Path) -> None:
     running = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, settings.model_dump_json(), str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""An endpoint that answers as a test says, to see what the client makes of it. Parameters that the server of its kind does not know are refused."""
+"""A scripted HTTP endpoint. It rejects parameters that the server of its kind does not know."""
 
 import inspect
 import json
@@ -30,7 +30,7 @@ def completion(text: str = "hello", finish: str = "stop", prompt: int = 10, toke
 
 
 class Fake:
-    """`replies` are given in turn, the last one for ever: a dict (200), (status, headers, text), or CLOSE."""
+    """Sends `replies` in turn and then repeats the last one: a dict (200), (status, headers, text), or CLOSE."""
 
     def __init__(self, replies: list[Any], kind: str) -> None:
         self.replies, self.kind = replies, kind
@@ -57,7 +57,7 @@ class Fake:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Exchange)
 
     def reply(self) -> Any:
-        """To the last request."""
+        """The reply to the last request."""
         if unknown := sorted(self.requests[-1].keys() - KNOWN[self.kind]):
             error = {"message": f"Unsupported parameter: {', '.join(unknown)}", "code": "unsupported_parameter"}
             return 400, {}, json.dumps({"error": error})

@@ -1,4 +1,4 @@
-"""Code and JSON in answers, and what is wrong with those that hold none."""
+"""Extraction of code and JSON from answers, and the faults of answers without any."""
 
 from typing import Any
 

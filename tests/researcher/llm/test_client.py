@@ -26,8 +26,8 @@ from tests.researcher.llm.fake import CLOSE, Fake, completion, fake_endpoint
 ASK = [{"role": "user", "content": "hi"}]
 
 
-class Impatient(Client):
-    """Notes how long it would have waited."""
+class ClientWithoutWaits(Client):
+    """A client that records its waits instead of sleeping."""
 
     def __init__(self, fake: Fake, record: Path | None, budget: BudgetConfig | None, **settings: Any) -> None:
         self.waits: list[float] = []
@@ -35,8 +35,10 @@ class Impatient(Client):
         super().__init__(endpoint, budget, record, sleep=self.waits.append)
 
 
-def client(fake: Fake, record: Path | None = None, budget: BudgetConfig | None = None, **settings: Any) -> Impatient:
-    return Impatient(fake, record, budget, **settings)
+def client(
+    fake: Fake, record: Path | None = None, budget: BudgetConfig | None = None, **settings: Any
+) -> ClientWithoutWaits:
+    return ClientWithoutWaits(fake, record, budget, **settings)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -59,7 +61,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
         ({"object": "list"}, "malformed", [0.5]),
     ],
 )
-def test_failures_that_pass_are_named_and_retried(tmp_path: Path, reply: Any, name: str, waits: list[float]) -> None:
+def test_transient_failures_are_named_and_retried(tmp_path: Path, reply: Any, name: str, waits: list[float]) -> None:
     with fake_endpoint(reply, completion("there")) as fake:
         asked = client(fake, tmp_path / "calls.jsonl")
         assert asked.complete(ASK).texts == ["there"]
@@ -96,11 +98,11 @@ def test_refusals_are_not_retried(reply: Any) -> None:
         assert len(fake.requests) == 1
 
 
-def test_nobody_there() -> None:
+def test_a_missing_server_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}/v1", model="none", attempts_max=2, backoff_s=0)
-    with pytest.raises(EndpointAwayError, match="is it running"):
+    with pytest.raises(EndpointAwayError, match="check that it is running"):
         Client(endpoint).complete(ASK)
 
 
@@ -152,7 +154,7 @@ def test_a_token_budget_outlives_the_process(tmp_path: Path) -> None:
         with pytest.raises(BudgetSpentError, match="50 of 60 tokens"):
             client(fake, record, budget).complete(ASK, max_tokens=20, seed=2)
         assert len(fake.requests) == 2
-        assert client(fake, record, budget).complete(ASK, max_tokens=20).cached == 1, "what is recorded is free"
+        assert client(fake, record, budget).complete(ASK, max_tokens=20).cached == 1, "recorded answers cost nothing"
 
 
 @pytest.mark.parametrize("budget", [BudgetConfig(tokens_max=600), BudgetConfig(usd_max=0.006)])
@@ -208,7 +210,7 @@ def test_dialects(dialect: str, asked: dict[str, Any], sent: set[str]) -> None:
         assert set(fake.requests[0]) - common == sent
 
 
-def test_a_reasoning_model_is_not_sent_what_it_refuses() -> None:
+def test_a_reasoning_model_gets_only_parameters_it_accepts() -> None:
     with fake_endpoint(completion(), kind="reasoning") as fake:
         with pytest.raises(EndpointRefusedError, match="max_tokens, temperature, top_p"):
             client(fake).complete(ASK)
@@ -220,7 +222,7 @@ def test_a_reasoning_model_is_not_sent_what_it_refuses() -> None:
             asked.complete(ASK, max_tokens=600, seed=1)
 
 
-def test_what_an_endpoint_refuses_is_not_sent() -> None:
+def test_omitted_parameters_are_not_sent() -> None:
     with fake_endpoint(completion()) as fake:
         client(fake, omit=frozenset({"seed", "temperature"})).complete(ASK)
         assert not {"seed", "temperature"} & set(fake.requests[0])

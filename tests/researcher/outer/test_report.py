@@ -67,7 +67,7 @@ def test_a_report_is_one_page_and_its_numbers(tmp_path: Path) -> None:
     best = max(row["pa_bps"] for row in found["iterations"])
     assert found["best"]["score"]["pa_bps"] == best == found["iterations"][-1]["best_so_far_bps"]
     assert found["candidates"] == {"done": 8, "rejected": 1}, "one of the drawn rewards is always the same"
-    assert sum(row["count"] for row in found["verdicts"] if row["stage"] == "trial") == 9
+    assert sum(row["count"] for row in found["verdicts"] if row["stage"] == "dry run") == 9
     assert found["versions"]["python"] and found["seed"] == 0
     assert found["data"].startswith("population liquid sha256 ") and found["data"] in text
 
@@ -82,7 +82,7 @@ def test_the_test_part_is_touched_once(tmp_path: Path) -> None:
     place = {name: best[name] for name in ("iteration", "slot")}
     database.set_fact("test", place | {"score": {"pa_bps": -77.0}})
     database.close()
-    with pytest.raises(RunError, match="touched already"):
+    with pytest.raises(RunError, match="scored already"):
         report.write_report(tmp_path, tmp_path / "report.html", final=True)
     report.write_report(tmp_path, tmp_path / "report.html")
     assert f"test (iteration {best['iteration']}, slot {best['slot']})" in (tmp_path / "report.html").read_text()
@@ -115,7 +115,7 @@ def test_a_run_whose_test_part_was_seen_does_not_go_on(tmp_path: Path) -> None:
     database, config = run.open_run(tmp_path)
     database.set_fact("test", {"iteration": 1, "slot": 0, "score": {"pa_bps": 1.0}})
     database.close()
-    with pytest.raises(RunError, match="begin another with --output"):
+    with pytest.raises(RunError, match="start another run with --output"):
         run.begin(tmp_path, config.model_copy(update={"iterations": 4}), "test", resume=True)
     database, kept = run.open_run(tmp_path)
     assert kept == config, "nothing of the run was changed"
@@ -182,10 +182,10 @@ def page_of(folder: Path) -> str:
 
 def test_every_way_is_a_configuration() -> None:
     base = load_config(Path("default"))
-    assert base.tuned is not None
+    assert base.active_low_level is not None
     ways = {way: proof.settings(base, way, 1) for way in proof.WAYS}
-    assert ways["full"].tuned and ways["no-high"].tuned
-    assert not any(ways[way].tuned for way in ("no-low", "neither", "eureka", "random", "default"))
+    assert ways["full"].active_low_level and ways["no-high"].active_low_level
+    assert not any(ways[way].active_low_level for way in ("no-low", "neither", "eureka", "random", "default"))
     assert {config.seed for config in ways.values()} == {config.budget.seed for config in ways.values()} == {1}
 
 
@@ -193,7 +193,7 @@ def test_every_way_is_a_configuration() -> None:
     ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
     ({"kinds": ["communicate"]}, "scenario: multi"),
     ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in bars"),
-    ({"kinds": ["reward", "reward"]}, "each once"),
+    ({"kinds": ["reward", "reward"]}, "expected each once"),
     ({"form": "code"}, "random draws specifications"),
     ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
     ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
@@ -219,7 +219,7 @@ def test_endpoints_of_the_command_line() -> None:
     base = load_config(Path("default"))
     there = run.with_endpoint(base, "http://127.0.0.1:11434/v1", "qwen")
     assert there.endpoint is not None and there.endpoint.model == "qwen"
-    assert there.tuned is None
+    assert there.active_low_level is None
     assert [text.partition(":")[0] for text in run.notices(there)] == ["low level off", "no data"]
     assert [text.partition(":")[0] for text in run.notices(base)] == ["no data"]
     assert run.with_endpoint(base, None, "coder").model == "coder"
@@ -229,9 +229,9 @@ def test_endpoints_of_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["status", "nowhere"], "holds no run"),
-    (["report", "nowhere"], "holds no run"),
-    (["start", "--config", "missing.yaml"], "is due"),
+    (["status", "nowhere"], "contains no run"),
+    (["report", "nowhere"], "contains no run"),
+    (["start", "--config", "missing.yaml"], "expected a YAML file"),
     (["start", "--url", "nowhere", "--model", "x"], "http://"),
 ])  # fmt: skip
 def test_bad_options_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Killed(BaseException):
 
 POINTS: dict[str, tuple[type, str]] = {
     "the state is saved": (Tuner, "save"),
-    "its figures are kept": (LowLevelTuning, "_forget"),
+    "its figures are kept": (LowLevelTuning, "_prune_states"),
 }
 """What was done last."""
 

@@ -6,7 +6,7 @@ answer is a claim.
 
 from dataclasses import dataclass
 
-from serl.researcher.sandbox.verdict import Outcome
+from serl.researcher.sandbox.job_result import Outcome
 
 OK, CRASHED, TIMEOUT, CPU, MEMORY, THREADS, OUTPUT, FOLDER, SIGNALLED, RETURNED = list(Outcome)[:10]
 
@@ -19,7 +19,7 @@ class Hostile:
     source: str
     outcome: Outcome = CRASHED
     text: str = ""
-    """What the verdict's text contains. A crash says why, or a slip of the pen in the source would pass for a defence."""
+    """Expected in the result's text. Every crash names its cause, or a typo in the source would pass for a defence."""
 
 
 CALL = """

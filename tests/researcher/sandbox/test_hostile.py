@@ -1,4 +1,4 @@
-"""Attacks: each ends in a typed verdict, and nothing outside its folder is another afterwards."""
+"""Attacks: each ends in the expected outcome, and nothing outside its folder changes."""
 
 import hashlib
 import os
@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 
 from serl.researcher.sandbox import bubblewrap
+from serl.researcher.sandbox.job_result import Outcome
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from serl.researcher.sandbox.verdict import Outcome
 from tests.researcher.sandbox.hostile import CALL, EVERY, LEAK, Hostile
-from tests.researcher.sandbox.watching import running
+from tests.researcher.sandbox.processes import processes_of
 
 LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
 
 
 NEVER_ENDING: dict[Outcome, dict[str, float]] = {Outcome.TIMEOUT: {"wall_s": 1.5}, Outcome.CPU: {"cpu_s": 1}}
-"""Limits of attacks that only a limit ends."""
+"""Limits of attacks that end only by a limit."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What no job may touch."""
+    """Files and sockets that no job may touch."""
 
     canary: Path
     path: Path
@@ -45,16 +45,16 @@ class Outside:
             digest.update(path.read_bytes() if path.is_file() else b"")
         return digest.hexdigest()
 
-    def heard(self) -> list[str]:
-        """Who got something."""
-        told = []
+    def received(self) -> list[str]:
+        """The sockets that received something."""
+        addresses = []
         for each in self.sockets:
             try:
                 each.recv(1) if each.type == socket.SOCK_DGRAM else each.accept()
             except BlockingIOError:
                 continue
-            told.append(str(each.getsockname()))
-        return told
+            addresses.append(str(each.getsockname()))
+        return addresses
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
 
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("hostile", EVERY, ids=lambda hostile: hostile.name.replace(" ", "_"))
-def test_attacks_end_in_a_verdict_and_change_nothing(
+def test_attacks_end_in_their_outcome_and_change_nothing(
     hostile: Hostile, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if hostile.source.startswith(CALL) and platform.machine() != "x86_64":
@@ -99,18 +99,18 @@ def test_attacks_end_in_a_verdict_and_change_nothing(
     limits = LIMITS.model_copy(update=ChainMap(*changes))
     before = outside.hash()
     with work_folder() as folder:
-        verdict = run(
+        result = run(
             Job("serl.researcher.sandbox.entrypoints:execute", {"source": source}),
             folder,
             limits,
         )
-        assert not running(folder)
+        assert not processes_of(folder)
     assert not folder.exists()
-    assert verdict.outcome is hostile.outcome, verdict
-    assert hostile.text in verdict.text
-    assert verdict.ok or verdict.text
+    assert result.outcome is hostile.outcome, result
+    assert hostile.text in result.text
+    assert result.ok or result.text
     assert outside.hash() == before
-    assert not outside.heard()
+    assert not outside.received()
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -120,9 +120,9 @@ def test_the_search_for_secrets_finds_them_where_bubblewrap_inherits_our_environ
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     monkeypatch.setattr(bubblewrap, "ENVIRONMENT", dict(os.environ))
     with work_folder() as folder:
-        verdict = run(Job("serl.researcher.sandbox.entrypoints:execute", {"source": LEAK.source}), folder, LIMITS)
-    assert verdict.outcome is Outcome.CRASHED
-    assert "'/proc/1/environ', '/proc/1/task/1/environ'" in verdict.text
+        result = run(Job("serl.researcher.sandbox.entrypoints:execute", {"source": LEAK.source}), folder, LIMITS)
+    assert result.outcome is Outcome.CRASHED
+    assert "'/proc/1/environ', '/proc/1/task/1/environ'" in result.text
 
 
 def test_there_are_enough_attacks() -> None:

@@ -1,4 +1,4 @@
-"""Reading what a job left."""
+"""Reading the files that a job left."""
 
 import json
 import os

@@ -1,6 +1,7 @@
-"""The sandbox as its user sees it."""
+"""The sandbox from its caller's view."""
 
 import struct
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
+from serl.researcher.sandbox import run as sandbox_run
 from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from serl.researcher.sandbox.verdict import Outcome, Verdict
-from tests.researcher.sandbox.watching import running
+from tests.researcher.sandbox.processes import processes_of
 
 EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
 
@@ -30,7 +32,7 @@ answer = [sum(each.values()) for each in (bars._advance.stats.cache_hits, bars._
 """
 
 
-def execute(folder: Path, source: str, *, compiled: bool = False, limits: Limits | None = None) -> Verdict:
+def execute(folder: Path, source: str, *, compiled: bool = False, limits: Limits | None = None) -> JobResult:
     return run(Job(EXECUTE, {"source": source}, compiled), folder, limits)
 
 
@@ -42,10 +44,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("sandboxed")
 def test_answers_prints_and_files_come_back(folder: Path) -> None:
-    verdict = execute(folder, "print('hello'); open('mine', 'w').write('x'); answer = {'a': [1, 2.5, None]}")
-    assert verdict == Verdict(Outcome.OK, "", {"a": [1, 2.5, None]}, "hello\n", verdict.wall_s, verdict.start_ms)
+    result = execute(folder, "print('hello'); open('mine', 'w').write('x'); answer = {'a': [1, 2.5, None]}")
+    assert result == JobResult(Outcome.OK, "", {"a": [1, 2.5, None]}, "hello\n", result.wall_s, result.start_ms)
     assert (folder / "mine").read_text() == "x"
-    assert 0 < verdict.start_ms <= verdict.wall_s * 1e3
+    assert 0 < result.start_ms <= result.wall_s * 1e3
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -56,8 +58,8 @@ def test_an_answer_of_before_is_not_taken_for_one(folder: Path) -> None:
 
 @pytest.mark.usefixtures("sandboxed")
 def test_errors_name_the_line_of_the_text(folder: Path) -> None:
-    verdict = execute(folder, "x = 1\n\ndef f():\n    return x / 0\nf()")
-    assert (verdict.outcome, verdict.text) == (Outcome.CRASHED, "ZeroDivisionError: division by zero (line 4)")
+    result = execute(folder, "x = 1\n\ndef f():\n    return x / 0\nf()")
+    assert (result.outcome, result.text) == (Outcome.CRASHED, "ZeroDivisionError: division by zero (line 4)")
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -72,8 +74,8 @@ def test_torch_and_numba_work_inside(folder: Path) -> None:
 def test_code_compiled_outside_is_loaded_and_nothing_is_written_beside_it(folder: Path) -> None:
     names: dict[str, Any] = {}
     exec(USES_COMPILED_CODE, names)  # compiles and caches it, if it is not
-    verdict = execute(folder, USES_COMPILED_CODE, compiled=True)
-    assert verdict.value == [1, 0], verdict
+    result = execute(folder, USES_COMPILED_CODE, compiled=True)
+    assert result.value == [1, 0], result
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -83,8 +85,8 @@ def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
         "import os; answer = open('/inputs/mine').read(), os.listdir('/inputs'), os.access('/inputs/mine', os.W_OK)"
     )
     with work_folder() as folder:
-        verdict = run(Job(EXECUTE, {"source": source}, inputs={"mine": tmp_path / "a.day"}), folder)
-        assert verdict.value == ["day", ["mine"], False]
+        result = run(Job(EXECUTE, {"source": source}, inputs={"mine": tmp_path / "a.day"}), folder)
+        assert result.value == ["day", ["mine"], False]
         with pytest.raises(ConfigError):
             run(Job(EXECUTE, inputs={"mine": folder}), folder)
     for name in ("..", "a/b", "", ".hidden"):
@@ -96,18 +98,18 @@ def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("sandboxed")
 def test_jobs_run_side_by_side() -> None:
-    verdicts: list[Verdict] = []
+    results: list[JobResult] = []
 
     def one(number: int) -> None:
         with work_folder() as folder:
-            verdicts.append(execute(folder, f"answer = {number}"))
+            results.append(execute(folder, f"answer = {number}"))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(verdict.value for verdict in verdicts) == list(range(8))
+    assert sorted(result.value for result in results) == list(range(8))
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -129,12 +131,22 @@ def test_an_interruption_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPa
     def interrupted(*_parts: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("serl.researcher.sandbox.run._follow", interrupted)
+    monkeypatch.setattr("serl.researcher.sandbox.run._read_output", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execute(folder, "import time; open('mine', 'w'); time.sleep(60)")
     began = time.monotonic()
-    while running(folder):
-        assert time.monotonic() - began < 10, "it goes on"
+    while processes_of(folder):
+        assert time.monotonic() - began < 10, "the job still runs"
+
+
+def test_a_job_that_ended_before_its_output_was_read_has_started(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process, sandbox_run._pipe() as (started, write):
+        process.wait()
+        write.write(b"1")
+        write.close()
+        job = sandbox_run._RunningJob(process, 0, -1, bytearray(), time.monotonic())
+        sandbox_run._read_output(job, started, tmp_path, Limits())
+    assert job.started_s is not None
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -149,7 +161,7 @@ def test_folders_that_others_can_enter_or_that_jobs_read_are_refused(folder: Pat
 def test_without_bubblewrap_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(bubblewrap, "available", bubblewrap.available.__wrapped__)
+    monkeypatch.setattr(bubblewrap, "require_bwrap", bubblewrap.require_bwrap.__wrapped__)
     with pytest.raises(SandboxUnavailableError, match="apt install bubblewrap"):
         execute(folder, "open('mine', 'w')")
     assert not list(folder.iterdir())
@@ -160,7 +172,7 @@ def test_where_namespaces_are_off_nothing_runs(folder: Path, monkeypatch: pytest
     fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setattr("shutil.which", lambda name: str(fake))
-    monkeypatch.setattr(bubblewrap, "available", bubblewrap.available.__wrapped__)
+    monkeypatch.setattr(bubblewrap, "require_bwrap", bubblewrap.require_bwrap.__wrapped__)
     with pytest.raises(SandboxUnavailableError, match=r"No permissions to create new namespace.*user namespaces"):
         execute(folder, "open('mine', 'w')")
     assert not list(folder.iterdir())
@@ -168,11 +180,11 @@ def test_where_namespaces_are_off_nothing_runs(folder: Path, monkeypatch: pytest
 
 @pytest.mark.usefixtures("sandboxed")
 def test_a_sandbox_that_cannot_be_set_up_is_a_refusal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = bubblewrap.visible()
-    monkeypatch.setattr(bubblewrap, "visible", lambda: (*before, Path("/nowhere/at/all")))
-    verdict = execute(folder, "open('mine', 'w')")
-    assert verdict.outcome is Outcome.REFUSED
-    assert "nowhere" in verdict.text
+    before = bubblewrap.readable_paths()
+    monkeypatch.setattr(bubblewrap, "readable_paths", lambda: (*before, Path("/nowhere/at/all")))
+    result = execute(folder, "open('mine', 'w')")
+    assert result.outcome is Outcome.REFUSED
+    assert "nowhere" in result.text
     assert not list(folder.iterdir())
 
 
@@ -185,7 +197,7 @@ def test_every_link_on_the_way_to_an_interpreter_is_followed(tmp_path: Path) -> 
     (system / "python3").symlink_to("python3.11")
     (own / "python3").symlink_to(system / "python3")
     (own / "python").symlink_to("python3")
-    assert bubblewrap.links(own / "python") == [
+    assert bubblewrap.symlink_chain(own / "python") == [
         own / "python",
         own / "python3",
         system / "python3",

@@ -1,20 +1,20 @@
-"""Both stages of validation."""
+"""Validation: static check and dry run."""
 
 import ast
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.example import Form, example
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
+from serl.researcher.sandbox.job_result import Outcome
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import work_folder
-from serl.researcher.sandbox.verdict import Outcome
 from serl.researcher.validation import entrypoints
-from serl.researcher.validation.dry_run import trial
+from serl.researcher.validation.dry_run import dry_run
 from serl.researcher.validation.findings import Finding, Reason, Report, Stage, Tally
-from serl.researcher.validation.static_check import CHARACTERS_MAX, read
-from serl.researcher.validation.validate import try_in, validate, validate_code
+from serl.researcher.validation.static_check import CHARACTERS_MAX, check_source
+from serl.researcher.validation.validate import dry_run_in_sandbox, validate, validate_code
 
 REWARD = "def reward(step):\n    return {}\n"
 AGENT = """
@@ -32,9 +32,9 @@ def build(observation_dim, action_dim):
 """
 
 
-def tried(kind: Kind, source: str) -> list[Finding]:
-    """The second stage on code of these tests, which needs no sandbox."""
-    return trial(kind, entrypoints.load(kind, source))[0]
+def dry_run_findings(kind: Kind, source: str) -> list[Finding]:
+    """A dry run outside the sandbox; the code of these tests is trusted."""
+    return dry_run(kind, entrypoints.load(kind, source))[0]
 
 
 @pytest.mark.usefixtures("sandboxed")
@@ -47,7 +47,7 @@ def test_examples_are_valid(kind: Kind, form: Form) -> None:
     assert report.call_ms > 0
 
 
-def test_trials_in_threads_do_not_disturb_each_other() -> None:
+def test_dry_runs_in_threads_are_independent() -> None:
     text = example(Kind.AGENT, "spec")
     with ThreadPoolExecutor(4) as pool:
         reports = list(pool.map(lambda _: validate(Kind.AGENT, text, "spec"), range(24)))
@@ -80,24 +80,24 @@ def test_trials_in_threads_do_not_disturb_each_other() -> None:
         ("async def f():\n  pass\n" + REWARD, Reason.FORBIDDEN, "plain functions"),
     ],
 )
-def test_reading_says_what_is_wrong(source: str, reason: Reason, words: str) -> None:
-    findings = read(Kind.REWARD, source)
+def test_the_static_check_names_the_violation(source: str, reason: Reason, words: str) -> None:
+    findings = check_source(Kind.REWARD, source)
     assert any(finding.reason is reason and words in finding.text for finding in findings), findings
 
 
-def test_reading_runs_nothing() -> None:
+def test_the_static_check_runs_nothing() -> None:
     report = validate_code(Kind.REWARD, "import os\nos._exit(1)\n" + REWARD)
-    assert (report.stage, report.verdict, report.ok) == (Stage.READ, None, False)
+    assert (report.stage, report.sandbox_result, report.ok) == (Stage.STATIC_CHECK, None, False)
     assert report.text.startswith("- line 1: `os`")
 
 
-def test_defaults_and_classes_are_read_well() -> None:
-    assert not read(
+def test_defaults_and_classes_pass_the_static_check() -> None:
+    assert not check_source(
         Kind.REWARD,
         "import numpy as np\nfrom math import exp\ndef reward(step, scale=2.0):\n  return scale * step.filled",
     )
     for kind in Kind:
-        assert not read(kind, example(kind, "code"))
+        assert not check_source(kind, example(kind, "code"))
         ast.parse(example(kind, "code"))
 
 
@@ -105,7 +105,7 @@ def test_defaults_and_classes_are_read_well() -> None:
     ("body", "reason", "words"),
     [
         ("step.filled * 0 + 3.5", Reason.NO_SIGNAL, "always 3.5"),
-        ("step.filled[:3]", Reason.CONTRACT, "(16,) is due, got (3,)"),
+        ("step.filled[:3]", Reason.CONTRACT, "expected shape (16,), got (3,)"),
         ("step.filled / 0.0", Reason.NOT_FINITE, "NaN or infinite"),
         ("None", Reason.CONTRACT, "numbers"),
         ("__import__('numpy').random.rand(16)", Reason.NOT_DETERMINISTIC, "given rng"),
@@ -113,15 +113,15 @@ def test_defaults_and_classes_are_read_well() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_rewards_are_tried(body: str, reason: Reason, words: str) -> None:
-    findings = tried(Kind.REWARD, REWARD.format(body))
+def test_rewards_are_dry_run(body: str, reason: Reason, words: str) -> None:
+    findings = dry_run_findings(Kind.REWARD, REWARD.format(body))
     assert [finding.reason for finding in findings] == [reason]
     assert words in findings[0].text
 
 
-def test_rewards_cannot_write_to_what_they_are_given() -> None:
+def test_rewards_cannot_write_to_their_inputs() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        tried(Kind.REWARD, "def reward(step):\n    step.filled[:] = 1\n    return step.filled")
+        dry_run_findings(Kind.REWARD, "def reward(step):\n    step.filled[:] = 1\n    return step.filled")
 
 
 BOTH = "return self.p(x), self.v(x).squeeze(-1)"
@@ -131,7 +131,7 @@ BOTH = "return self.p(x), self.v(x).squeeze(-1)"
     ("init", "forward", "reason", "words"),
     [
         ("pass", "return self.p(x)", Reason.CONTRACT, "pair of tensors"),
-        ("pass", "return self.p(x), self.v(x)", Reason.CONTRACT, "(16,) is due, got (16, 1)"),
+        ("pass", "return self.p(x), self.v(x)", Reason.CONTRACT, "expected shape (16,), got (16, 1)"),
         ("pass", "return self.p(x).detach(), self.v(x).squeeze(-1)", Reason.NO_GRADIENT, "policy outputs"),
         ("pass", "return self.p(x * 0), self.v(x).squeeze(-1)", Reason.NO_SIGNAL, "outputs of the policy"),
         ("pass", "return self.p(x), self.v(x).squeeze(-1) / 0", Reason.NOT_FINITE, "values"),
@@ -141,15 +141,15 @@ BOTH = "return self.p(x), self.v(x).squeeze(-1)"
         ("self.big = nn.Linear(2000, 2000)", BOTH, Reason.CONTRACT, "1,000,000 parameters"),
     ],
 )
-def test_networks_are_tried(init: str, forward: str, reason: Reason, words: str) -> None:
-    findings = tried(Kind.AGENT, AGENT.format(init=init, forward=forward))
+def test_networks_are_dry_run(init: str, forward: str, reason: Reason, words: str) -> None:
+    findings = dry_run_findings(Kind.AGENT, AGENT.format(init=init, forward=forward))
     assert reason in [finding.reason for finding in findings]
     assert any(words in finding.text for finding in findings), findings
 
 
-def test_what_is_no_network_is_said() -> None:
-    findings = tried(Kind.AGENT, "def build(observation_dim, action_dim):\n    return 3")
-    assert findings == [Finding(Reason.CONTRACT, "build: a torch.nn.Module is due, got int")]
+def test_something_other_than_a_network_is_a_finding() -> None:
+    findings = dry_run_findings(Kind.AGENT, "def build(observation_dim, action_dim):\n    return 3")
+    assert findings == [Finding(Reason.CONTRACT, "build: expected a torch.nn.Module, got int")]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_what_is_no_network_is_said() -> None:
         (Kind.PROFILES, "def profiles(statistics, rng):\n return []", Reason.CONTRACT),
     ],
 )  # fmt: skip
-def test_the_other_kinds_are_tried(kind: Kind, source: str, reason: Reason) -> None:
-    assert reason in [finding.reason for finding in tried(kind, source)]
+def test_the_other_kinds_are_dry_run(kind: Kind, source: str, reason: Reason) -> None:
+    assert reason in [finding.reason for finding in dry_run_findings(kind, source)]
 
 
-SPEAK = "import numpy\nimport torch\ndef communicate(observations):\n    x = observations\n    return {}\n"
+COMMUNICATE = "import numpy\nimport torch\ndef communicate(observations):\n    x = observations\n    return {}\n"
 
 
 @pytest.mark.parametrize(
@@ -177,23 +177,29 @@ SPEAK = "import numpy\nimport torch\ndef communicate(observations):\n    x = obs
         ("x * 100", Reason.CONTRACT, "m from 1 to 8"),
         ("x[:, :2] * 100 + 7", Reason.CONTRACT, "from -1 to 1"),
         ("torch.tanh(x[:, :x.shape[0] // 2])", Reason.CONTRACT, "the same m"),
-        ("x[:, :2].numpy() * 0.001", Reason.CONTRACT, "torch.Tensor (n_agents, m) is due, got ndarray"),
+        ("x[:, :2].numpy() * 0.001", Reason.CONTRACT, "expected a torch.Tensor (n_agents, m), got ndarray"),
         ("x[:, :1] / 0", Reason.NOT_FINITE, "NaN or infinite"),
         ("torch.tanh(x[:, :2] + torch.randn(2))", Reason.NOT_DETERMINISTIC, "keep no state"),
         ("torch.from_numpy(numpy.tanh(x[:, :2].numpy()))", Reason.NOT_EXPORTABLE, "cannot be followed"),
         ("torch.tanh(x[:, :2]) if x.sum() > 0 else torch.tanh(x[:, 2:4])", Reason.NOT_EXPORTABLE, "conditions"),
         ("torch.erf(x[:, :2])", Reason.NOT_EXPORTABLE, "'erf'"),
-        ("torch.tanh(x[:, :2]) * (0.5 if isinstance(x, torch.Tensor) else 1.0)", Reason.NOT_EXPORTABLE, "read off"),
+        (
+            "torch.tanh(x[:, :2]) * (0.5 if isinstance(x, torch.Tensor) else 1.0)",
+            Reason.NOT_EXPORTABLE,
+            "traced operations",
+        ),
     ],
 )
-def test_messages_are_tried(body: str, reason: Reason, words: str) -> None:
-    findings = tried(Kind.COMMUNICATE, SPEAK.format(body))
+def test_messages_are_dry_run(body: str, reason: Reason, words: str) -> None:
+    findings = dry_run_findings(Kind.COMMUNICATE, COMMUNICATE.format(body))
     assert [finding.reason for finding in findings] == [reason]
     assert words in findings[0].text
 
 
 def test_networks_must_be_a_list_of_operations() -> None:
-    findings = tried(Kind.AGENT, AGENT.format(init="pass", forward="return torch.sort(self.p(x))[0], self.v(x)[:, 0]"))
+    findings = dry_run_findings(
+        Kind.AGENT, AGENT.format(init="pass", forward="return torch.sort(self.p(x))[0], self.v(x)[:, 0]")
+    )
     assert [finding.reason for finding in findings] == [Reason.NOT_EXPORTABLE]
     assert "'sort'" in findings[0].text
 
@@ -206,14 +212,16 @@ def test_networks_must_be_a_list_of_operations() -> None:
         ("while True: pass", Outcome.TIMEOUT, "did not end within 1 s"),
         ("x = 'a' * 10**12\n" + REWARD, Outcome.MEMORY, "MemoryError"),
         ("import os\nos._exit(0)", Outcome.CRASHED, "without an answer"),
-        ("", Outcome.CRASHED, "a function `reward` is due"),
+        ("", Outcome.CRASHED, "expected a function `reward`"),
     ],
 )
-def test_what_the_sandbox_stops_is_said(source: str, outcome: Outcome, words: str) -> None:
+def test_a_job_that_the_sandbox_stops_is_a_finding(source: str, outcome: Outcome, words: str) -> None:
     with work_folder() as folder:
-        report = try_in(folder, Kind.REWARD, source, Limits(wall_s=1.0) if outcome is Outcome.TIMEOUT else Limits())
-    assert report.verdict is not None
-    assert (report.stage, report.verdict.outcome, report.ok) == (Stage.TRIAL, outcome, False)
+        report = dry_run_in_sandbox(
+            folder, Kind.REWARD, source, Limits(wall_s=1.0) if outcome is Outcome.TIMEOUT else Limits()
+        )
+    assert report.sandbox_result is not None
+    assert (report.stage, report.sandbox_result.outcome, report.ok) == (Stage.DRY_RUN, outcome, False)
     assert words in report.text
 
 
@@ -226,9 +234,9 @@ def test_forged_results_are_no_results(value: str) -> None:
     answer = f'{{"outcome": "ok", "text": "", "value": {value}}}'
     source = f"import os\nopen('answer.json', 'w').write({answer!r})\nos._exit(0)"
     with work_folder() as folder:
-        report = try_in(folder, Kind.REWARD, source)
+        report = dry_run_in_sandbox(folder, Kind.REWARD, source)
     assert not report.ok
-    assert "is not the result of a trial" in report.text
+    assert "did not return the result of a dry run" in report.text
 
 
 def test_reports_are_counted() -> None:
@@ -237,11 +245,11 @@ def test_reports_are_counted() -> None:
     for report in (bad, bad, validate(Kind.REWARD, example(Kind.REWARD, "spec"), "spec")):
         tally.add(report)
     assert tally.rows() == [
-        {"form": "spec", "kind": "reward", "stage": "read", "reason": "spec", "count": 2},
-        {"form": "spec", "kind": "reward", "stage": "trial", "reason": "ok", "count": 1},
+        {"form": "spec", "kind": "reward", "stage": "dry run", "reason": "ok", "count": 1},
+        {"form": "spec", "kind": "reward", "stage": "static check", "reason": "spec", "count": 2},
     ]
 
 
-def test_a_report_without_findings_is_ok_only_after_its_trial() -> None:
-    assert not Report(Kind.REWARD, "code", Stage.READ).ok
-    assert Report(Kind.REWARD, "code", Stage.TRIAL).ok
+def test_a_report_without_findings_is_ok_only_after_the_dry_run() -> None:
+    assert not Report(Kind.REWARD, "code", Stage.STATIC_CHECK).ok
+    assert Report(Kind.REWARD, "code", Stage.DRY_RUN).ok

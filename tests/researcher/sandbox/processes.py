@@ -1,9 +1,9 @@
-"""Looking for what still runs."""
+"""Find running processes."""
 
 from pathlib import Path
 
 
-def running(folder: Path) -> list[str]:
+def processes_of(folder: Path) -> list[str]:
     """Processes whose command line names the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

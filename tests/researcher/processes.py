@@ -1,11 +1,11 @@
-"""Waiting for the end of a process that is not a child."""
+"""Wait for the end of a process that is not a child."""
 
 import os
 import time
 
 
 def is_gone(pid: int, within_s: float = 10.0) -> bool:
-    """Whether it ends in that time; there is nothing to wait on but its id."""
+    """Whether the process ends within that time. It is not our child, so there is only its id to poll."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         try:

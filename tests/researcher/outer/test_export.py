@@ -1,4 +1,4 @@
-"""The tuned model of a run, exported by the command."""
+"""`serl llm export` of a run's tuned model."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ import torch
 from click.testing import CliRunner, Result
 
 from serl.exchange.errors import SerlError
-from serl.researcher.llm.cli import llm
-from serl.researcher.outer import run, tuned
+from serl.researcher.cli_llm import llm
+from serl.researcher.outer import export as exports
+from serl.researcher.outer import run
 from serl.researcher.tuning import base
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.experience import Experience
@@ -27,8 +28,8 @@ IDS = torch.tensor([[1, 2, 3, 4]])
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are of the small random model, which is no GGUF."""
-    monkeypatch.setattr(tuned, "find", Path)
+    """Use the small random model, which is not a GGUF file, in all runs."""
+    monkeypatch.setattr(exports, "find", Path)
     monkeypatch.setattr(base, "load_base", lambda path: small_base())
 
 
@@ -65,7 +66,7 @@ def test_merged_holds_adapter_and_norms(tmp_path: Path) -> None:
     torch.testing.assert_close(merged, logits(tuner.model), rtol=1e-4, atol=1e-5)
     assert float((merged - logits(small_base().model)).abs().max()) > 0.01
     refused = export(tmp_path / "run", "merged", tmp_path / "merged")
-    assert isinstance(refused.exception, SerlError) and "holds files already" in str(refused.exception)
+    assert isinstance(refused.exception, SerlError) and "new or empty folder" in str(refused.exception)
 
 
 def test_peft_is_refused_where_norms_were_tuned(tmp_path: Path) -> None:
