@@ -116,13 +116,13 @@ MESSAGES = (
     "import torch\ndef communicate(observations):\n    x = observations\n    return torch.tensor({}).tanh()[:, None]"
 )
 BAD = {
-    "reading": (Kind.REWARD, "import os", "reading", "cannot be imported"),
-    "trial": (Kind.REWARD, "import numpy as np\ndef reward(step):\n    return np.zeros(3)", "trial", "shape"),
-    "not exportable": (Kind.AGENT, NETWORK.format(outputs="torch.sort(self.p(x), dim=-1)[0]"), "trial", "'sort'"),
+    "static check": (Kind.REWARD, "import os", "static check", "cannot be imported"),
+    "dry run": (Kind.REWARD, "import numpy as np\ndef reward(step):\n    return np.zeros(3)", "dry run", "shape"),
+    "not exportable": (Kind.AGENT, NETWORK.format(outputs="torch.sort(self.p(x), dim=-1)[0]"), "dry run", "'sort'"),
     "late nan": (Kind.REWARD, REWARD.format("if calls[0] > 40: return step.gain_bps * np.nan"), "training", "NaN"),
     "late loop": (Kind.REWARD, REWARD.format("while calls[0] > 40: pass"), "training", "timeout"),
     "late crash": (Kind.REWARD, REWARD.format("if calls[0] > 40: raise ValueError('no more')"), "training", "no more"),
-    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "trial", "cannot be followed"),
+    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "dry run", "cannot be followed"),
 }
 
 
@@ -141,8 +141,8 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "no policy"),
-        ({"network": {}, "scales": {}, "steps": 5}, "no policy"),
+        (None, "not a policy"),
+        ({"network": {}, "scales": {}, "steps": 5}, "not a policy"),
         ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "policy"),
     ],
 )

@@ -24,7 +24,7 @@ def test_it_ends_with_the_context() -> None:
 
 def test_a_kill_leaves_no_exchange_behind() -> None:
     code = (
-        "import os, time\nfrom serl.researcher.inner.exchange import served\n"
+        "import os, time\nfrom serl.researcher.inner.exchange import lockstep_exchange\n"
         "with lockstep_exchange(('AAA',), '0.01'):\n    print(os.getpid(), flush=True)\n    time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as scoring:

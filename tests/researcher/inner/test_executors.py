@@ -34,5 +34,5 @@ def test_ray_gives_the_same(settings: Settings, tmp_path: Path) -> None:
     finally:
         ray.shutdown()
     here = evaluate_many(candidates, whole, budget, tmp_path / "local", 2)
-    assert [result.stage for result in there] == ["done", "done", "trial"]
+    assert [result.stage for result in there] == ["done", "done", "dry run"]
     assert [result.score for result in there] == [result.score for result in here]
