@@ -11,11 +11,11 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
-from serl.exchange.gateway.state import Gate
+from serl.exchange.gateway.state import GatewayState
 from serl.exchange.queries import answer_all
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 OPERATE_FORM = (
     "[163, request, token, kind, symbol] or, with a phase or reason, [163, request, token, kind, symbol, flags]"
@@ -53,7 +53,7 @@ class Admin:
 
     def _reply(self, message: list[Any]) -> bytes:
         if not self._login.is_operator(message[2] if len(message) > 2 else None):
-            raise Refusal("not_permitted", "the token of an operator is due")
+            raise RequestError("not_permitted", "the token of an operator is due")
         result = self._result(message[0], message)
         core, now_ns = self._core, self._clock.now_ns()
         return pack(message[0] + wire.REPLY, message[1], core.journal.epoch, core.event_sequence, now_ns, result)
@@ -85,35 +85,35 @@ class Admin:
         elif kind == Kind.COMMAND_COPY:
             return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
         else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 168")
+            raise RequestError("malformed", f"kind {kind} is not an admin message; they are 160 to 168")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
         try:
             change()
         except ConfigError as error:
-            raise Refusal("clock", str(error)) from None
+            raise RequestError("clock", str(error)) from None
 
     def _operate(self, kind: int, symbol: int, flags: int = 0) -> None:
         if kind not in FLAGS_MAX:
             kinds = "END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21)"
-            raise Refusal("malformed", f"{kinds} is due; got {kind}")
+            raise RequestError("malformed", f"{kinds} is due; got {kind}")
         most = FLAGS_MAX[CommandKind(kind)]
         if not 0 <= flags <= most:
-            raise Refusal("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
+            raise RequestError("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
         self._submit(kind, self._symbol(symbol), flags)
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
         """How many orders were cancelled."""
         if not 0 <= flags <= 2:
-            raise Refusal("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
+            raise RequestError("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
         where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
         return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))["qty_lots"])
 
     def _kill(self, name: str, on: int) -> int:
         """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
         if on not in (0, 1):
-            raise Refusal("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
+            raise RequestError("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
         return int(self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)["qty_lots"])
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
@@ -129,36 +129,40 @@ class Admin:
         rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_following)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
 
-    def _behind(self, what: str, after: int, last: int, following: Callable[[int, int, Gate], Rows | None]) -> Rows:
-        """A piece of the journal behind number `after` of its events or commands; Refusal where it has them not."""
+    def _behind(
+        self, what: str, after: int, last: int, following: Callable[[int, int, GatewayState], Rows | None]
+    ) -> Rows:
+        """A piece of the journal behind number `after` of its events or commands; RequestError where it has them not."""
         if not 0 <= after <= last:
-            raise Refusal("replay_gone", f"{what}s up to {last} are here, you ask from {after}: it is another journal")
-        rows = following(after, DROP_COPY_ROWS, self._core.gate)
+            raise RequestError(
+                "replay_gone", f"{what}s up to {last} are here, you ask from {after}: it is another journal"
+            )
+        rows = following(after, DROP_COPY_ROWS, self._core.gateway)
         if rows is None:
-            raise Refusal("replay_gone", f"{what} {after + 1} is not kept any more; ask from a later one")
+            raise RequestError("replay_gone", f"{what} {after + 1} is not kept any more; ask from a later one")
         return rows
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
             most = len(self._core.symbols) - 1
-            raise Refusal("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
+            raise RequestError("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
         return symbol
 
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
-        """Gives a command of the exchange itself; the event that answers it, the last of its participant. Refusal if it was rejected."""
-        own, now_ns = self._sessions.own_participant(), self._clock.now_ns()
+        """Gives a command of the exchange itself; the event that answers it, the last of its participant. RequestError if it was rejected."""
+        own, now_ns = self._sessions.exchange_participant(), self._clock.now_ns()
         row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
         row["participant"], row["time_ns"] = own, now_ns
         self._core.submit(row)
         answer = self._last_event(own)
         if answer["kind"] == EventKind.REJECTED:
             name = CommandKind(kind).name
-            raise Refusal("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
+            raise RequestError("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
         return answer
 
     def _last_event(self, participant: int) -> np.void:
         """The newest event of a participant, which has one."""
-        for rows in self._core.journal.backward(self._core.gate):
+        for rows in self._core.journal.backward(self._core.gateway):
             own = rows[rows["participant"] == participant]
             if len(own):
                 return own[-1]

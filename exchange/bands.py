@@ -44,14 +44,14 @@ class Bands:
         """Goes on at a start, with the trades of the last five minutes; the auctions among them have had their effect."""
         self._since_ns[:] = time_ns
         self._look_ns = _second_after(time_ns)
-        self._spool, self._read = self._core.journal.events, int(self._core.gate.counter[EVENTS])
+        self._spool, self._read = self._core.journal.events, int(self._core.gateway.counter[EVENTS])
         if self._follows.any():
-            pieces = self._core.journal.backward(self._core.gate)
+            pieces = self._core.journal.backward(self._core.gateway)
             recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, pieces))
             for rows in reversed(recent):
                 self._take(rows)
             self._auctions = self._no_prices()
-            self._core.before_rotation.append(self._read_on)
+            self._core.before_event_rotation.append(self._read_on)
         self._auctioned, self._seen = self._where_auctioned(), self._core.event_sequence
 
     @property
@@ -102,7 +102,7 @@ class Bands:
         """Takes what is new on the tape; also before another file of it begins."""
         if self._spool is not self._core.journal.events:
             self._spool, self._read = self._core.journal.events, 0
-        start, self._read = self._read, int(self._core.gate.counter[EVENTS])
+        start, self._read = self._read, int(self._core.gateway.counter[EVENTS])
         if self._read > start:
             self._take(self._spool.rows[start : self._read])
 

@@ -134,10 +134,10 @@ def compile_ahead() -> None:
 
 def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> list[Any]:
     """What the exchange answers to a `Kind`, by its name, on one of its sockets; `curve`: a key folder."""
-    from serl.exchange.request import asking
+    from serl.exchange.request import request_socket
     from serl.exchange.wire import Kind
 
-    with asking(endpoint, socket, curve) as ask:
+    with request_socket(endpoint, socket, curve) as ask:
         return ask(Kind[kind], *arguments)
 
 

@@ -134,7 +134,7 @@ class ClockConfig(_Section):
         return 0 if self.kind == "live" else time_of_day_ns(self.start)
 
     @property
-    def speed_or_own(self) -> float:
+    def effective_speed(self) -> float:
         """Exchange seconds a second; 0: as fast as the participants of a lockstep clock let it."""
         if self.kind == "live" or self.speed is None:
             return 0.0 if self.kind == "lockstep" else 1.0

@@ -14,7 +14,7 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 
 class Control:
@@ -24,27 +24,29 @@ class Control:
         self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound
     ) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._sessions = sessions
         self._lockstep = lockstep
         self._inbound = inbound
 
     def take_pending(self) -> None:
-        """Deals with the message that the loop left in gate.message."""
-        gate = self._gate
-        size, route = int(gate.counter[PENDING_SIZE]), int(gate.counter[PENDING_ROUTE])
-        slot = int(gate.counter[PENDING_SESSION])
-        gate.counter[PENDING_SIZE] = 0
+        """Deals with the message that the loop left in gateway.message."""
+        gateway = self._gateway
+        size, route = int(gateway.counter[PENDING_SIZE]), int(gateway.counter[PENDING_ROUTE])
+        slot = int(gateway.counter[PENDING_SESSION])
+        gateway.counter[PENDING_SIZE] = 0
         try:
             if size == BAD_FRAMES:
-                raise Refusal(
+                raise RequestError(
                     "malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else"
                 )
             if size == TOO_LARGE:
-                raise Refusal("too_large", f"messages of up to {len(gate.message)} bytes (message_bytes_max) are taken")
-            self._dispatch(route, slot, gate.message[:size].tobytes())
-        except Refusal as refusal:
+                raise RequestError(
+                    "too_large", f"messages of up to {len(gateway.message)} bytes (message_bytes_max) are taken"
+                )
+            self._dispatch(route, slot, gateway.message[:size].tobytes())
+        except RequestError as refusal:
             self._sessions.refuse(route, refusal)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
@@ -53,13 +55,13 @@ class Control:
         if kind == Kind.HELLO:
             self._sessions.hello(route, message)
             return
-        if slot < 0 or self._gate.status[slot] != LIVE:
-            raise Refusal("not_logged_in", "this connection is not logged in; send HELLO first")
+        if slot < 0 or self._gateway.status[slot] != LIVE:
+            raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
             self._bulk(slot, message)
-        elif kind == Kind.BEHALF:
+        elif kind == Kind.ON_BEHALF:
             self._behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
@@ -71,57 +73,59 @@ class Control:
             (time_ns,) = wire.expect(message, "[67, time_ns]", int)
             self._promise(slot, time_ns)
         else:
-            raise Refusal("malformed", f"kind {kind} is not one of docs/protocol.md's for this socket")
+            raise RequestError("malformed", f"kind {kind} is not one of docs/protocol.md's for this socket")
 
     def _promise(self, slot: int, time_ns: int) -> None:
         if self._lockstep is None:
-            raise Refusal("clock", f"PROMISE is for the lockstep clock; this exchange's clock is {self._clock.kind}")
+            raise RequestError(
+                "clock", f"PROMISE is for the lockstep clock; this exchange's clock is {self._clock.kind}"
+            )
         self._lockstep.promise(slot, time_ns)
 
     def end(self, slot: int, code: str, text: str) -> None:
         """Ends a session on all sides."""
-        if self._gate.status[slot] != FREE:
+        if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
             self._lockstep.leave(slot)
 
     def _last_command_id(self, slot: int) -> int:
-        return int(self._core.market.state.last_command_id[int(self._gate.participant[slot])])
+        return int(self._core.market.state.last_command_id[int(self._gateway.participant[slot])])
 
-    def _sent_id(self, slot: int) -> int:
+    def _last_sent_id(self, slot: int) -> int:
         """The last command that was taken, be it still on its way."""
-        return max(self._last_command_id(slot), int(self._gate.sent_id[int(self._gate.participant[slot])]))
+        return max(self._last_command_id(slot), int(self._gateway.last_sent_id[int(self._gateway.participant[slot])]))
 
     def _order(self, slot: int, message: list[Any], data: bytes) -> None:
         """An order that was not taken: says why, or answers a duplicate with what was answered before."""
         row = np.zeros(1, COMMAND)
         if not read_order(np.frombuffer(bytearray(data), np.uint8), len(data), row[0]):
             form = wire.ORDER_FORMS[message[0]]
-            raise Refusal(
+            raise RequestError(
                 "malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}"
             )
         self._explain(slot, row)
 
     def _explain(self, slot: int, rows: Rows) -> None:
         command_id = int(rows[0]["command_id"])
-        staged = self._lockstep is not None or self._gate.delayed[slot]
-        if staged and self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
-            raise Refusal(
-                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+        staged = self._lockstep is not None or self._gateway.delayed[slot]
+        if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
+            raise RequestError(
+                "throttled", f"{len(self._gateway.staged)} commands (staged_rows_max) wait for their time already"
             )
         if self._lockstep is not None:
-            earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
+            earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
             if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-                raise Refusal(
+                raise RequestError(
                     "promise",
                     f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
                     "or time runs back from row to row",
                 )
-        elif command_id <= self._sent_id(slot):
+        elif command_id <= self._last_sent_id(slot):
             self._answer_again(slot, command_id)
             return
-        rate = self._gate.rate[slot]
-        raise Refusal(
+        rate = self._gateway.messages_per_s[slot]
+        raise RequestError(
             "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
         )
 
@@ -129,20 +133,20 @@ class Control:
         """Sends the stored reports of a command; nothing while they, or the command itself, are on their way."""
         if command_id > self._last_command_id(slot):
             return
-        participant = int(self._gate.participant[slot])
-        rows = self._core.journal.answers(participant, command_id, self._gate)
+        participant = int(self._gateway.participant[slot])
+        rows = self._core.journal.answers(participant, command_id, self._gateway)
         first = int(rows[0]["report"]) if len(rows) else 0
         if not self._sessions.reports.heard(participant, first):
             return
         message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
-        self._sessions.send(int(self._gate.route[slot]), message)
+        self._sessions.send(int(self._gateway.route[slot]), message)
 
     def _bulk(self, slot: int, message: list[Any]) -> None:
         rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
-            raise Refusal("malformed", "command_id > 0 that grows from row to row is due")
-        known = int(np.searchsorted(ids, self._sent_id(slot), side="right"))
+            raise RequestError("malformed", "command_id > 0 that grows from row to row is due")
+        known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
             self._explain(slot, rows)
             return
@@ -153,32 +157,36 @@ class Control:
 
     def _rows(self, data: bytes) -> Rows:
         if not data or len(data) % COMMAND.itemsize:
-            raise Refusal("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
+            raise RequestError("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
         rows = np.frombuffer(data, COMMAND)
         limit = self._sessions.limits["bulk_rows_max"]
         if len(rows) > limit:
-            raise Refusal("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+            raise RequestError("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
         return rows
 
     def _behalf(self, slot: int, message: list[Any]) -> None:
         """A recorded day's commands of many participants, from an operator: they arrive in their order, whatever their command ids."""
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
-            raise Refusal("not_permitted", "commands of others are for operators (login.operators)")
+            raise RequestError("not_permitted", "commands of others are for operators (login.operators)")
         if self._lockstep is None:
-            raise Refusal("clock", f"commands of others are for the lockstep clock; this one is {self._clock.kind}")
-        earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
-        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-            raise Refusal("promise", f"times that do not fall from {earliest} (promise or last command) on are due")
-        self._sessions.rename(slot, rows)
-        if not self._inbound.play(rows, int(self._gate.participant[slot])):
-            raise Refusal(
-                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+            raise RequestError(
+                "clock", f"commands of others are for the lockstep clock; this one is {self._clock.kind}"
             )
-        self._gate.last_time_ns[slot] = rows[-1]["time_ns"]
+        earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
+        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
+            raise RequestError(
+                "promise", f"times that do not fall from {earliest} (promise or last command) on are due"
+            )
+        self._sessions.rename(slot, rows)
+        if not self._inbound.play(rows, int(self._gateway.participant[slot])):
+            raise RequestError(
+                "throttled", f"{len(self._gateway.staged)} commands (staged_rows_max) wait for their time already"
+            )
+        self._gateway.last_command_time_ns[slot] = rows[-1]["time_ns"]
 
     def _put_back(self, rows: Rows) -> None:
         """Leaves the rows to the loop, as the message that it takes next."""
         fresh = pack(Kind.BULK, rows.tobytes())
-        self._gate.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
-        self._gate.counter[PENDING_SIZE] = len(fresh)
+        self._gateway.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
+        self._gateway.counter[PENDING_SIZE] = len(fresh)

@@ -13,7 +13,7 @@ from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
-from serl.exchange.outbound import Copies
+from serl.exchange.outbound import DelayedFeed
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 
 CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118, "auction": 119}
@@ -23,7 +23,7 @@ ITEM_BYTES_MAX = 64
 """An encoded item (level, order, trade) is never longer."""
 L3_ITEMS_MAX = 4096
 """Items of one l3 or trade message."""
-ADD, TRADED, TAKEN_OFF = 1, 2, 3
+ADD, TRADED, REMOVED = 1, 2, 3
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
 _REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
@@ -35,7 +35,7 @@ _STATUS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 @njit(cache=True)
 def book_action(event: Any) -> int:
-    """What an event does to the book at its price and side: ADD, TRADED, TAKEN_OFF, or 0 for nothing."""
+    """What an event does to the book at its price and side: ADD, TRADED, REMOVED, or 0 for nothing."""
     kind = event.kind
     if event.flags & _HIDDEN:
         return 0
@@ -44,7 +44,7 @@ def book_action(event: Any) -> int:
     if kind == _FILL:
         return TRADED if event.flags & (_MAKER | _AUCTION) else 0
     if (kind == _CANCELLED and event.flags & _RESTING) or kind == _REDUCED or kind == _REPLACED:
-        return TAKEN_OFF
+        return REMOVED
     return 0
 
 
@@ -131,7 +131,7 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body:
 
 @njit(cache=True)
 def public_rows(events: Any, order: Any, out: Any) -> int:
-    """Copies what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
+    """DelayedFeed what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
     count = 0
     for index in order:
         event = events[index]
@@ -159,7 +159,7 @@ class Feed:
         delays: Callable[[int], Delays | None],
     ) -> None:
         self._socket = socket
-        self.copies = Copies(socket.send_multipart, delays)
+        self.copies = DelayedFeed(socket.send_multipart, delays)
         self._names = names
         self._epoch = epoch
         self._prefixes: dict[bytes, int] = {}
@@ -172,7 +172,7 @@ class Feed:
         self.wanted = False
         self.messages = 0
 
-    def warm(self, state: Any, events: Rows) -> None:
+    def warm_up(self, state: Any, events: Rows) -> None:
         """Compiles or loads what the first message will need, so that it does not wait."""
         nothing = self._order[:0]
         group(events, 0, 0, self._starts, self._order)

@@ -4,18 +4,18 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import FRESH, STAGED
+from serl.exchange.gateway.state import STAGED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import COMMAND, Rows
 
 
 class Inbound:
-    """The gate's staged rows, executed in (arrival time, participant, command id) order."""
+    """The gateway's staged rows, executed in (arrival time, participant, command id) order."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._delays: dict[int, Delays] = {}
         self._arrived_ns: dict[int, int] = {}
@@ -26,7 +26,7 @@ class Inbound:
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
         """The commands of a new session take these delays from now on."""
-        self._gate.delayed[slot] = delays is not None
+        self._gateway.delayed[slot] = delays is not None
         if delays is None:
             self._delays.pop(participant, None)
         else:
@@ -34,9 +34,9 @@ class Inbound:
 
     def depart(self) -> None:
         """Adds its latency to the message that was staged last; it arrives behind everything its participant sent before."""
-        staged, fresh = int(self._gate.counter[STAGED]), int(self._gate.counter[FRESH])
-        self._gate.counter[FRESH] = 0
-        self._delay(self._gate.staged[staged - fresh : staged])
+        staged, fresh = int(self._gateway.counter[STAGED]), int(self._gateway.counter[UNDELAYED])
+        self._gateway.counter[UNDELAYED] = 0
+        self._delay(self._gateway.staged[staged - fresh : staged])
 
     def follow(self, row: Rows) -> bool:
         """Sends a row of the exchange behind the commands of its participant; False if that has no latency: then nothing was done."""
@@ -50,7 +50,7 @@ class Inbound:
 
     def play(self, rows: Rows, player: int) -> bool:
         """Adds commands of many participants that arrive in this order, as if `player` sent them; False where they have no room."""
-        if len(self._played) + len(rows) > len(self._gate.staged):
+        if len(self._played) + len(rows) > len(self._gateway.staged):
             return False
         self._played, self._player = np.append(self._played, rows), player
         return True
@@ -64,12 +64,12 @@ class Inbound:
         self._arrived_ns[participant] = int(rows[-1]["time_ns"])
 
     def _staged(self) -> Rows:
-        return self._gate.staged[: int(self._gate.counter[STAGED])]
+        return self._gateway.staged[: int(self._gateway.counter[STAGED])]
 
     @property
     def waiting(self) -> bool:
         """Whether anything does."""
-        return bool(self._gate.counter[STAGED]) or len(self._own) > 0 or len(self._played) > 0
+        return bool(self._gateway.counter[STAGED]) or len(self._own) > 0 or len(self._played) > 0
 
     @property
     def next_ns(self) -> int:
@@ -97,8 +97,8 @@ class Inbound:
         if not len(ready):
             return
         later = rows[~due]
-        self._gate.staged[: len(later)] = later
-        self._gate.counter[STAGED] = len(later)
+        self._gateway.staged[: len(later)] = later
+        self._gateway.counter[STAGED] = len(later)
         self._own = self._own[~own_due]
         self._played = self._played[len(played) :]
         participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()

@@ -56,7 +56,7 @@ AVAILABLE = _register()
 """False where pyzmq brings no library of its own: the exchange then refuses to start."""
 
 
-def number_connections(router: "zmq.Socket[bytes]") -> None:
+def assign_routing_ids(router: "zmq.Socket[bytes]") -> None:
     """Makes a bound ROUTER number its connections itself, whatever routing identity a client asks for; before the socket is used.
 
     Otherwise a client takes the identity of another that is gone, or one that libzmq is about to generate: libzmq then aborts the process.

@@ -14,8 +14,8 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import LIVE
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.schedule import Daytime
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.schedule import Schedule
+from serl.exchange.wire import Kind, RequestError, pack
 
 END_NS = 1 << 62
 """A promise that nothing comes any more."""
@@ -34,14 +34,14 @@ class Lockstep:
         participants: int,
     ) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._inbound = inbound
         self._send = send
         self._publish = publish
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
-        self.daytime: Daytime | None = None
+        self.schedule: Schedule | None = None
         #: nobody promised anything but the end: what is on its way out is there
         self.ended = False
         #: promised, but the pace of the clock is not there yet; NEVER if time waits for no pace
@@ -50,13 +50,13 @@ class Lockstep:
         self._missing = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
-        """A session's next promise; Refusal `promise` if it goes back."""
-        before = max(int(self._gate.promise_ns[slot]), self.time_ns)
+        """A session's next promise; RequestError `promise` if it goes back."""
+        before = max(int(self._gateway.promise_ns[slot]), self.time_ns)
         if not before <= time_ns <= END_NS:
-            raise Refusal(
+            raise RequestError(
                 "promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}"
             )
-        self._gate.promise_ns[slot] = time_ns
+        self._gateway.promise_ns[slot] = time_ns
         self.advance()
 
     def leave(self, slot: int) -> None:
@@ -65,8 +65,8 @@ class Lockstep:
         self.advance()
 
     def _promised(self) -> list[int]:
-        gate = self._gate
-        return [int(slot) for slot in np.flatnonzero((gate.status == LIVE) & (gate.promise_ns >= 0))]
+        gateway = self._gateway
+        return [int(slot) for slot in np.flatnonzero((gateway.status == LIVE) & (gateway.promise_ns >= 0))]
 
     def advance(self) -> None:
         """Executes what arrives before the smallest promise, publishes, and gives the next participants their turn."""
@@ -74,14 +74,14 @@ class Lockstep:
         if len(slots) < self._missing:
             return
         self._missing = 0
-        until_ns = self._within_pace(min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS))
+        until_ns = self._within_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
         self.ended = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:
             self._execute_until(until_ns)
         if until_ns < END_NS:
             self.time_ns = max(self.time_ns, until_ns)
             self._clock.step(self.time_ns)
-        turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
+        turns = [slot for slot in slots if self._gateway.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
         if turns and until_ns < END_NS:
             self._grant(turns)
 
@@ -102,8 +102,8 @@ class Lockstep:
     def _execute_until(self, until_ns: int) -> None:
         """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        if self.daytime is not None:
-            self.daytime.run(last_ns, self._execute_commands)
+        if self.schedule is not None:
+            self.schedule.run(last_ns, self._execute_commands)
         self._execute_commands(until_ns)
         if until_ns == END_NS:
             self.time_ns = max(self.time_ns, self._core.time_ns)
@@ -115,6 +115,6 @@ class Lockstep:
     def _grant(self, slots: list[int]) -> None:
         self._publish(self.time_ns)
         sequence = self._core.event_sequence
-        for slot in sorted(slots, key=lambda slot: int(self._gate.participant[slot])):
+        for slot in sorted(slots, key=lambda slot: int(self._gateway.participant[slot])):
             self._granted[slot] = self.time_ns
-            self._send(int(self._gate.route[slot]), pack(Kind.GRANT, self.time_ns, sequence))
+            self._send(int(self._gateway.route[slot]), pack(Kind.GRANT, self.time_ns, sequence))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange import wire
-from serl.exchange.gateway.state import CUT, LIVE, SLOW, Gate
+from serl.exchange.gateway.state import LIVE, SLOW, SLOW_SESSIONS, GatewayState
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import Rows
@@ -20,7 +20,7 @@ NUMBER_DIGITS_MAX = 5
 """No participant has a longer number."""
 
 
-class Line:
+class DelayQueue:
     """What goes in comes out in order, each after its delay and none before what went in earlier."""
 
     def __init__(self, delays: Delays) -> None:
@@ -50,11 +50,11 @@ class Line:
 
 
 @dataclasses.dataclass
-class _Hearer:
+class DelayedSession:
     """A session whose reports take their time, and its last report that is in the line and that was sent."""
 
     slot: int
-    line: Line
+    line: DelayQueue
     taken: int
     sent: int
 
@@ -62,15 +62,15 @@ class _Hearer:
 class Reports:
     """The reports of sessions with a latency: taken from the events, sent when they are due."""
 
-    def __init__(self, gate: Gate, send: Callable[[int, bytes], bool]) -> None:
-        self._gate = gate
+    def __init__(self, gateway: GatewayState, send: Callable[[int, bytes], bool]) -> None:
+        self._gateway = gateway
         self._send = send
-        self._hearers: dict[int, _Hearer] = {}
+        self._hearers: dict[int, DelayedSession] = {}
 
     def open(self, slot: int, participant: int, delays: Delays, missed: Rows, done: int) -> None:
         """A session that is to hear again what it missed, its last reports up to `done`, and then what `take` brings."""
         last_heard = done - len(missed)
-        self._hearers[participant] = hearer = _Hearer(slot, Line(delays), last_heard, last_heard)
+        self._hearers[participant] = hearer = DelayedSession(slot, DelayQueue(delays), last_heard, last_heard)
         _put(hearer, missed)
 
     def close(self, participant: int) -> None:
@@ -89,16 +89,16 @@ class Reports:
 
     def release(self, now_ns: int) -> None:
         """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
-        gate = self._gate
+        gateway = self._gateway
         for hearer in self._hearers.values():
             items = hearer.line.take(now_ns)
             for first in range(0, len(items), REPORTS_MAX):
                 rows = np.concatenate(items[first : first + REPORTS_MAX])
-                message = wire.reports(rows, bool(gate.as_rows[hearer.slot]))
-                live = gate.status[hearer.slot] == LIVE
-                if not live or not self._send(int(gate.route[hearer.slot]), message):
-                    gate.status[hearer.slot] = SLOW
-                    gate.counter[CUT] += 1
+                message = wire.reports(rows, bool(gateway.as_rows[hearer.slot]))
+                live = gateway.status[hearer.slot] == LIVE
+                if not live or not self._send(int(gateway.route[hearer.slot]), message):
+                    gateway.status[hearer.slot] = SLOW
+                    gateway.counter[SLOW_SESSIONS] += 1
                     break
                 hearer.sent = int(rows[-1]["report"])
 
@@ -108,20 +108,20 @@ class Reports:
         return min((hearer.line.next_ns for hearer in self._hearers.values()), default=NEVER)
 
 
-def _put(hearer: _Hearer, own: Rows) -> None:
+def _put(hearer: DelayedSession, own: Rows) -> None:
     own = own[own["report"] > hearer.taken]
     if len(own):
         hearer.line.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
         hearer.taken = int(own[-1]["report"])
 
 
-class Copies:
+class DelayedFeed:
     """The feed once more for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
 
     def __init__(self, publish: Callable[[list[bytes]], object], delays: Callable[[int], Delays | None]) -> None:
         self._publish = publish
         self._delays = delays
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, DelayQueue] = {}
 
     def follow(self, prefixes: Iterable[bytes]) -> list[bytes]:
         """Notes who subscribed. The prefixes as they would be without a latency; those of nobody's are left out."""
@@ -139,7 +139,7 @@ class Copies:
     def _open(self, number: int) -> bool:
         delays = self._delays(number)
         if delays is not None:
-            self._lines.setdefault(number, Line(delays))
+            self._lines.setdefault(number, DelayQueue(delays))
         return delays is not None
 
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:

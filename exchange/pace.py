@@ -28,7 +28,7 @@ class Pace:
         passed_ns = 0 if self.held else time.monotonic_ns() - self._machine_ns
         return self._base_ns + int(passed_ns * self.speed)
 
-    def machine_ns_until(self, time_ns: int) -> float:
+    def wall_ns_until(self, time_ns: int) -> float:
         """Nanoseconds of the machine until it may be there, not below 0; infinite while it is held."""
         left_ns = max(0, time_ns - self.reached_ns())
         return math.inf if self.held and left_ns else left_ns / self.speed

@@ -41,7 +41,7 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def owner_of(port: int) -> str | None:
+def listening_process(port: int) -> str | None:
     """The process that listens, like 'python (process 123)'. None where /proc does not tell: other systems, processes of others."""
     inodes = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd") if inodes else ():

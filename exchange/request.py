@@ -19,13 +19,13 @@ REACH_MS = 2000
 ANSWER_S = 60.0
 """Of an exchange that is there: a first kill or purge waits for the full rule book to load."""
 
-Ask = Callable[..., list[Any]]
+Request = Callable[..., list[Any]]
 """`ask(kind, *arguments)`: the whole reply. ExchangeAway if nobody answers, Refused if the exchange does not do it."""
 
 
 @contextmanager
-def asking(endpoint: str, socket: str, curve: Path | None = None) -> Iterator[Ask]:
-    """Gives an `Ask` on the socket "queries" or "admin" of an exchange; `curve` is a key folder of `serl keys new`."""
+def request_socket(endpoint: str, socket: str, curve: Path | None = None) -> Iterator[Request]:
+    """Gives an `Request` on the socket "queries" or "admin" of an exchange; `curve` is a key folder of `serl keys new`."""
     requests = count(1)
     away = ExchangeAway(
         f"no exchange answers at {endpoint}; start one with `serl exchange start`"

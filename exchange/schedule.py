@@ -13,13 +13,13 @@ from serl.exchange.bands import Bands
 from serl.exchange.calendar import SECOND_NS, Calendar, Due
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import NOW
+from serl.exchange.gateway.state import LAST_COMMAND_NS
 from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
 
 
-class Daytime:
+class Schedule:
     """What is due when, of all symbols. `own` gives the participant whose commands these are, `now_ns` the time, `arrives_ns` when the
     next command that is on its way arrives."""
 
@@ -66,7 +66,7 @@ class Daytime:
     @property
     def _now_ns(self) -> int:
         """When the last command was executed."""
-        return int(self._core.gate.counter[NOW])
+        return int(self._core.gateway.counter[LAST_COMMAND_NS])
 
     def _send(self, rows: list[Rows], time_ns: int) -> None:
         if rows:

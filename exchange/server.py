@@ -16,15 +16,22 @@ from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError, SerlError
 from serl.exchange.feed import Feed
-from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
-from serl.exchange.gateway.state import CUT, DUE, EVENTS, MESSAGES
+from serl.exchange.gateway.loop import (
+    CONTROL_MESSAGE,
+    NEED_DUE_COMMANDS,
+    NEED_LATENCY,
+    NEED_PUBLISH,
+    OTHER_SOCKET_READY,
+    TIMEOUT,
+)
+from serl.exchange.gateway.state import EVENTS, MESSAGES_RECEIVED, NEXT_DUE_NS, SLOW_SESSIONS
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, number_connections, zmq_msg_init_at
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, assign_routing_ids, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
-from serl.exchange.ports import free_port, owner_of
+from serl.exchange.ports import free_port, listening_process
 from serl.exchange.queries import Queries
-from serl.exchange.schedule import Daytime
+from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 
 
@@ -46,9 +53,9 @@ class Exchange:
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
         self.core = Core(config, folder)
-        self.clock = Clock(self.core.gate, config.clock)
+        self.clock = Clock(self.core.gateway, config.clock)
         self.core.socket = self._sockets["orders"].underlying
-        self.core.before_rotation.append(self._publish)
+        self.core.before_event_rotation.append(self._publish)
         self.inbound = Inbound(self.core, self.clock)
         self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"], self.inbound)
         names = [symbol.name for symbol in config.symbols]
@@ -60,25 +67,25 @@ class Exchange:
             self.lockstep = Lockstep(
                 self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
             )
-        self.daytime = Daytime(
-            self.core, config, self.sessions.own_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+        self.schedule = Schedule(
+            self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
         )
         if self.lockstep is not None:
-            self.lockstep.daytime = self.daytime
+            self.lockstep.schedule = self.schedule
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
         self.queries = Queries(self.core, self.clock, self.sessions, config.login, self._sockets["queries"])
         self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
-        self._published = int(self.core.gate.counter[EVENTS])
+        self._published = int(self.core.gateway.counter[EVENTS])
         self._segment = self.core.journal.events
         self._poll_sockets()
         self._stopping = ""
-        zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
+        zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
         self.sessions.after_restart()
-        self.core.warm()
+        self.core.warm_up()
         self.clock.begin()
-        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
-        self.feed.warm(self.core.market.state, self.core.journal.events.rows)
-        self.core.journal.start_flushing(config.journal.flush_s, self.core.gate)
+        self.schedule.begin(config, self.sessions.participant, self.clock.now_ns())
+        self.feed.warm_up(self.core.market.state, self.core.journal.events.rows)
+        self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
@@ -104,13 +111,13 @@ class Exchange:
                 socket.bind(endpoint)
             except zmq.ZMQError as error:
                 self._context.destroy(0)
-                owner = owner_of(int(endpoint.rpartition(":")[2]))
+                owner = listening_process(int(endpoint.rpartition(":")[2]))
                 raise PortTaken(
                     f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
                     f"or choose another port, as --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
             if kinds[name] == zmq.ROUTER:
-                number_connections(socket)
+                assign_routing_ids(socket)
             sockets[name] = socket
         return sockets
 
@@ -163,21 +170,21 @@ class Exchange:
         next_check = next_time = 0.0
         while not self._stopping:
             need = self._turn()
-            if need == DEPARTED:
+            if need == NEED_LATENCY:
                 self.inbound.depart()
             if self.lockstep is None:
                 self._execute_due()
-            if need == MESSAGE:
+            if need == CONTROL_MESSAGE:
                 self.control.take_pending()
-            elif need == OTHER_SOCKET:
+            elif need == OTHER_SOCKET_READY:
                 self._other_sockets()
-            elif need not in (TIMER, FEED, DEPARTED, DUE_FIRST):
-                self.core.make_room(need)
+            elif need not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
+                self.core.add_capacity(need)
             if self.lockstep is not None and (self.inbound.waiting or self.lockstep.due_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
-            if now >= next_check or self.core.gate.counter[CUT]:
+            if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
                 self._check_sessions()
             if now >= next_time:
@@ -188,20 +195,20 @@ class Exchange:
         """One call of the compiled loop."""
         idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
         if self.lockstep is None:
-            due_ns = min(self.inbound.next_ns, self.daytime.next_ns)
-            self.core.gate.counter[DUE] = due_ns
+            due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
+            self.core.gateway.counter[NEXT_DUE_NS] = due_ns
             next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.copies.next_ns)
         else:
             next_ns = self.lockstep.due_ns
         if next_ns < NEVER:
-            idle_ns = int(min(idle_ns, self.clock.machine_ns_until(next_ns)))
+            idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
 
     def _execute_due(self) -> None:
         """Live and scaled clocks: commands that have arrived and what the calendar has due, in order."""
         now_ns = self.clock.now_ns()
-        self.daytime.run(now_ns, self._execute_commands)
+        self.schedule.run(now_ns, self._execute_commands)
         self._execute_commands(now_ns + 1)
 
     def _execute_commands(self, until_ns: int) -> None:
@@ -209,7 +216,7 @@ class Exchange:
 
     def _busy(self) -> bool:
         """Whether messages came since the last turn."""
-        seen = int(self.core.gate.counter[MESSAGES])
+        seen = int(self.core.gateway.counter[MESSAGES_RECEIVED])
         busy = seen != getattr(self, "_seen", 0)
         self._seen = seen
         return busy
@@ -221,7 +228,7 @@ class Exchange:
 
     def _publish(self) -> None:
         """Publishes the events since the last time."""
-        counter, events = self.core.gate.counter, self.core.journal.events
+        counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0
         stop = int(counter[EVENTS])
@@ -237,7 +244,7 @@ class Exchange:
         self.feed.publish_time(self.core.event_sequence, time_ns)
 
     def _check_sessions(self) -> None:
-        self.core.gate.counter[CUT] = 0
+        self.core.gateway.counter[SLOW_SESSIONS] = 0
         for slot in self.sessions.check():
             if self.lockstep is not None:
                 self.lockstep.leave(slot)

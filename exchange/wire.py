@@ -15,7 +15,7 @@ class Kind(IntEnum):
     """First element of a message that is not an order."""
 
     BULK = 32
-    BEHALF = 33
+    ON_BEHALF = 33
     HELLO = 64
     BYE = 65
     PING = 66
@@ -77,7 +77,7 @@ ORDER_FORMS = {
 }
 
 
-class Refusal(SerlError):
+class RequestError(SerlError):
     """A message that changes nothing: becomes ERROR on the wire."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -91,15 +91,17 @@ def pack(*message: Any) -> bytes:
 
 
 def unpack(data: bytes) -> list[Any]:
-    """A message from outside; Refusal `malformed` unless it is one small msgpack array `[kind, ...]`."""
+    """A message from outside; RequestError `malformed` unless it is one small msgpack array `[kind, ...]`."""
     try:
         message = msgpack.unpackb(data, strict_map_key=False, max_array_len=64, max_map_len=64, max_ext_len=0)
     except Exception as error:  # msgpack raises its own, ValueError, UnicodeDecodeError, RecursionError ...
-        raise Refusal(
+        raise RequestError(
             "malformed", f"a msgpack array [kind, ...] is due; got {len(data)} bytes: {_why(error)}"
         ) from None
     if not isinstance(message, list) or not message or not is_int(message[0]):
-        raise Refusal("malformed", f"a msgpack array [kind, ...] with an integer kind is due; got {_short(message)}")
+        raise RequestError(
+            "malformed", f"a msgpack array [kind, ...] with an integer kind is due; got {_short(message)}"
+        )
     return message
 
 
@@ -118,13 +120,13 @@ def is_int(value: Any) -> bool:
 
 
 def expect(message: list[Any], form: str, *types: type) -> list[Any]:
-    """The elements behind the kind, if they have these types; Refusal `malformed` naming the form otherwise."""
+    """The elements behind the kind, if they have these types; RequestError `malformed` naming the form otherwise."""
     values = message[1:]
     fits = len(values) == len(types) and all(
         is_int(value) if kind is int else isinstance(value, kind) for value, kind in zip(values, types, strict=True)
     )
     if not fits:
-        raise Refusal("malformed", f"{form} is due; got {_short(message)}")
+        raise RequestError("malformed", f"{form} is due; got {_short(message)}")
     return values
 
 

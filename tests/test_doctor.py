@@ -18,7 +18,7 @@ from serl.cli_doctor import show
 from serl.doctor import Finding
 from serl.exchange import config
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import owner_of, port_is_free
+from serl.exchange.ports import listening_process, port_is_free
 
 FINDINGS = [
     Finding("python", "ok", "3.11.7 (/a/long/path/to/some/interpreter)"),
@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_told_with_its_owner(monkeypatch: pytest.MonkeyP
         port = server.getsockname()[1]
         assert not port_is_free(port)
         if sys.platform == "linux":
-            assert f"(process {os.getpid()})" in (owner_of(port) or "")
+            assert f"(process {os.getpid()})" in (listening_process(port) or "")
         monkeypatch.setattr(
             config, "load_config", lambda: type("Config", (), {"endpoint": f"tcp://127.0.0.1:{port}"})()
         )
@@ -114,7 +114,7 @@ def test_a_port_that_is_taken_is_told_with_its_owner(monkeypatch: pytest.MonkeyP
         ):
             assert found.state == "optional" and f"{port} by " in found.found
             assert option in found.advice
-    assert port_is_free(port) and owner_of(port) is None
+    assert port_is_free(port) and listening_process(port) is None
 
 
 def test_a_model_that_came_half_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
-PIECE_ROWS = 4096
+CHUNK_ROWS = 4096
 """Event rows that are scanned for one command. Knowing a piece takes 8 bytes for each participant."""
 
 OPEN_MAX = 16
@@ -57,8 +57,8 @@ class SegmentAnswers:
     def extend(self, rows: Rows) -> Sequence[Ids]:
         """Takes in the pieces of the segment's rows so far that are whole, each of them once; the table."""
         assert self._pieces is not None, "a segment that was saved is finished"
-        for start in range(len(self._pieces) * PIECE_ROWS, len(rows) - PIECE_ROWS + 1, PIECE_ROWS):
-            self._append(rows[start : start + PIECE_ROWS])
+        for start in range(len(self._pieces) * CHUNK_ROWS, len(rows) - CHUNK_ROWS + 1, CHUNK_ROWS):
+            self._append(rows[start : start + CHUNK_ROWS])
         return self._pieces
 
     def _append(self, rows: Rows) -> None:
@@ -67,7 +67,7 @@ class SegmentAnswers:
 
     def finish(self, rows: Rows) -> None:
         """Takes in all rows of the segment, which gets no more."""
-        whole = len(self.extend(rows)) * PIECE_ROWS
+        whole = len(self.extend(rows)) * CHUNK_ROWS
         if whole < len(rows):
             self._append(rows[whole:])
         self.row_count = len(rows)
@@ -89,7 +89,7 @@ class SegmentAnswers:
     def load(self) -> bool:
         """Goes on with what was saved of a finished segment; False if nothing was: by an older version, or before a crash."""
         row_count = len(read_rows(self.path, EVENT))
-        if not self.saved_path.exists() or len(np.load(self.saved_path, mmap_mode="r")) * PIECE_ROWS < row_count:
+        if not self.saved_path.exists() or len(np.load(self.saved_path, mmap_mode="r")) * CHUNK_ROWS < row_count:
             return False
         self.row_count, self._pieces = row_count, None
         return True
@@ -111,7 +111,7 @@ class AnswerIndex:
     def answers(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Rows:
         """The EVENT rows that answered a command, in order; none if there was no such command or they are not kept.
 
-        `newest`: the rows of the current segment. O(log events + rows of the answer + PIECE_ROWS).
+        `newest`: the rows of the current segment. O(log events + rows of the answer + CHUNK_ROWS).
         """
         found: list[Rows] = []
         for rows in self._pieces_from(participant, command_id, newest, current):
@@ -131,8 +131,8 @@ class AnswerIndex:
             else:
                 rows, pieces = self._opened(self._segments[index])
             place = _find(pieces, participant, command_id) if index == first else 0
-            for start in range(place * PIECE_ROWS, len(rows), PIECE_ROWS):
-                yield rows[start : start + PIECE_ROWS]
+            for start in range(place * CHUNK_ROWS, len(rows), CHUNK_ROWS):
+                yield rows[start : start + CHUNK_ROWS]
 
 
 _NOBODY: Ids = np.zeros(0, np.int64)

@@ -12,11 +12,11 @@ import numpy as np
 
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.answers import SegmentAnswers
-from serl.exchange.journal.segment import HEAD_BYTES, read_rows, write_head
+from serl.exchange.journal.segment import HEADER_BYTES, read_rows, write_header
 from serl.exchange.records import EVENT, Rows
 
 
-class Spool:
+class EventLog:
     """EVENT rows from `first_sequence` on in `rows`, memory that the caller lends; the file has what `write` was told."""
 
     def __init__(self, path: Path, first_sequence: int, rows: Rows) -> None:
@@ -28,17 +28,17 @@ class Spool:
         self.answers = SegmentAnswers(path)
         try:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            os.posix_fallocate(self.file, 0, HEAD_BYTES + len(rows) * EVENT.itemsize)
+            os.posix_fallocate(self.file, 0, HEADER_BYTES + len(rows) * EVENT.itemsize)
         except OSError as error:
             raise JournalError(f"{path}: cannot be written ({error.strerror}); free some disk space") from error
 
     @classmethod
-    def create(cls, path: Path, first_sequence: int, rows: Rows) -> "Spool":
+    def create(cls, path: Path, first_sequence: int, rows: Rows) -> "EventLog":
         """Makes a new file; over a leftover of the same name. It gets its name when its head is written, not before."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         spool = cls(temporary, first_sequence, rows)
-        write_head(spool.file, EVENT, first_sequence, len(rows))
+        write_header(spool.file, EVENT, first_sequence, len(rows))
         temporary.replace(path)
         spool.path = path
         spool.answers = SegmentAnswers(path)
@@ -46,7 +46,7 @@ class Spool:
         return spool
 
     @classmethod
-    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "Spool":
+    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "EventLog":
         """Opens a file to go on in behind its first `keep` rows; JournalError if it holds fewer."""
         found = read_rows(path, EVENT)
         if len(found) < keep:
@@ -54,7 +54,7 @@ class Spool:
                 f"{path}: {keep:,} events are due, it holds {len(found):,}: the file was cut; restore it from a copy"
             )
         rows[:keep] = found[:keep]
-        os.truncate(path, HEAD_BYTES + keep * EVENT.itemsize)
+        os.truncate(path, HEADER_BYTES + keep * EVENT.itemsize)
         spool = cls(path, first_sequence, rows)
         spool.written = keep
         spool.answers.forget()
@@ -63,7 +63,7 @@ class Spool:
     def write(self, count: int) -> None:
         """Puts the rows up to `count` into the file, as far as they are not there yet."""
         data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
-        place = HEAD_BYTES + self.written * EVENT.itemsize
+        place = HEADER_BYTES + self.written * EVENT.itemsize
         while len(data):
             done = os.pwrite(self.file, data, place)
             data, place = data[done:], place + done
@@ -71,6 +71,6 @@ class Spool:
 
     def close(self) -> None:
         """Cuts the file to what was written, syncs it to the disk and lets it go; the rows are not needed for that."""
-        os.ftruncate(self.file, HEAD_BYTES + self.written * EVENT.itemsize)
+        os.ftruncate(self.file, HEADER_BYTES + self.written * EVENT.itemsize)
         os.fsync(self.file)
         os.close(self.file)

@@ -27,19 +27,19 @@ from serl.exchange.gateway.state import (
     APPENDED,
     EVENTS,
     EXECUTED,
-    JOURNAL_BROKEN,
+    JOURNAL_FAILED,
     NEXT_SEQUENCE,
     REPORTED,
     SALT,
-    Gate,
+    GatewayState,
 )  # fmt: skip
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
-from serl.exchange.journal.event_log import Spool
-from serl.exchange.journal.segment import Segment, read_head, read_rows
+from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.segment import Segment, read_header, read_rows
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FORMAT = 1
-PIECE_ROWS = 65_536
+CHUNK_ROWS = 65_536
 """Event rows that are looked through at a time."""
 
 UNWRITTEN_MAX = 4
@@ -61,11 +61,11 @@ class Journal:
             self.release()
             raise
         self.commands: Segment
-        self.events: Spool
+        self.events: EventLog
         self._finished: list[Segment] = []
         self._answers = AnswerIndex()
-        self._unwritten: list[tuple[Spool, int]] = []
-        self._written: list[Spool] = []
+        self._unwritten: list[tuple[EventLog, int]] = []
+        self._written: list[EventLog] = []
         self._spare: list[Rows] = []
         self._writing = threading.Lock()
         self._due = threading.Event()
@@ -110,12 +110,12 @@ class Journal:
     def create_events(self, first_sequence: int) -> None:
         """Goes on in a new event file that starts with this sequence."""
         path = self.folder / f"events-{first_sequence:012d}.rows"
-        self.events = Spool.create(path, first_sequence, self._event_rows())
+        self.events = EventLog.create(path, first_sequence, self._event_rows())
 
     def open_events(self, path: Path, first_sequence: int, keep: int) -> None:
         """Goes on behind the first `keep` rows of an event file."""
         rows = np.zeros(max(keep, self.segment_rows), EVENT)
-        self.events = Spool.open(path, first_sequence, rows, keep)
+        self.events = EventLog.open(path, first_sequence, rows, keep)
 
     def index_answers(self) -> None:
         """Takes in which commands the event segments before the current one answer."""
@@ -125,37 +125,37 @@ class Journal:
             answers = SegmentAnswers(path)
             if not answers.load():
                 rows = read_rows(path, EVENT)
-                answers.finish(rows[: _used(rows, read_head(path, EVENT)["first_sequence"])])
+                answers.finish(rows[: _used(rows, read_header(path, EVENT)["first_sequence"])])
                 answers.save()
             self._answers.add(answers)
 
     def _event_rows(self) -> Rows:
         return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
 
-    def rotate_commands(self, gate: Gate) -> None:
+    def rotate_commands(self, gateway: GatewayState) -> None:
         """Goes on in a new command segment; everything journaled must be executed."""
-        counter = gate.counter
+        counter = gateway.counter
         assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
         self._finished.append(self.commands)
         self.create_commands(int(counter[NEXT_SEQUENCE]))
         counter[APPENDED] = counter[EXECUTED] = 0
 
-    def rotate_events(self, gate: Gate, next_sequence: int) -> None:
+    def rotate_events(self, gateway: GatewayState, next_sequence: int) -> None:
         """Goes on in a new event segment; every event must be reported (and published)."""
-        counter = gate.counter
+        counter = gateway.counter
         assert counter[REPORTED] == counter[EVENTS], "a segment with events that wait cannot be left"
         if len(self._unwritten) >= UNWRITTEN_MAX:
-            self.write_events(gate)  # the disk does not keep up: the market waits for it
+            self.write_events(gateway)  # the disk does not keep up: the market waits for it
         self._unwritten.append((self.events, int(counter[EVENTS])))
         self.create_events(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
         self._due.set()
 
-    def write_events(self, gate: Gate) -> None:
+    def write_events(self, gateway: GatewayState) -> None:
         """Returns when every event so far is in its file."""
         self._write_finished()
         with self._writing:
-            self.events.write(int(gate.counter[EVENTS]))
+            self.events.write(int(gateway.counter[EVENTS]))
 
     def _write_finished(self) -> None:
         with self._writing:
@@ -168,7 +168,7 @@ class Journal:
                 self._written.append(spool)
                 self._unwritten.pop(0)
 
-    def start_flushing(self, interval_s: float, gate: Gate) -> None:
+    def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
         """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own.
 
         Where that fails, once, the compiled loop takes no message and sends no report any more: what a failed sync left
@@ -180,7 +180,7 @@ class Journal:
                 self._flush(interval_s)
             except BaseException as error:  # whatever ended this thread, nothing reaches the disk any more
                 self._failure = error
-                gate.counter[JOURNAL_BROKEN] = 1
+                gateway.counter[JOURNAL_FAILED] = 1
 
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
@@ -224,13 +224,13 @@ class Journal:
             spool.close()
             spool.answers.save()
 
-    def close(self, gate: Gate) -> None:
+    def close(self, gateway: GatewayState) -> None:
         """Syncs everything and cuts the last segments to what they hold."""
         self._stop_flushing()
         self.check()
-        self.write_events(gate)
+        self.write_events(gateway)
         self._sync_finished()
-        self.commands.close(int(gate.counter[APPENDED]))
+        self.commands.close(int(gateway.counter[APPENDED]))
         self.events.close()
         self.release()
 
@@ -249,33 +249,33 @@ class Journal:
         """Lets another exchange have the folder."""
         self._lock.close()
 
-    def salt(self, gate: Gate) -> None:
+    def salt(self, gateway: GatewayState) -> None:
         """Hands the salt of the row checks to the compiled code."""
-        gate.counter[SALT] = self.meta["salt"]
+        gateway.counter[SALT] = self.meta["salt"]
 
-    def backward(self, gate: Gate) -> Iterator[Rows]:
-        """The event rows, newest first, in pieces of up to `PIECE_ROWS` (each piece oldest first)."""
+    def backward(self, gateway: GatewayState) -> Iterator[Rows]:
+        """The event rows, newest first, in pieces of up to `CHUNK_ROWS` (each piece oldest first)."""
         self._write_finished()
         for path in reversed(self.segments("events")):
             if path == self.events.path:
-                rows: Rows = self.events.rows[: gate.counter[EVENTS]]
+                rows: Rows = self.events.rows[: gateway.counter[EVENTS]]
             else:
                 rows = read_rows(path, EVENT)
-                rows = rows[: _used(rows, read_head(path, EVENT)["first_sequence"])]
-            for stop in range(len(rows), 0, -PIECE_ROWS):
-                yield rows[max(0, stop - PIECE_ROWS) : stop]
+                rows = rows[: _used(rows, read_header(path, EVENT)["first_sequence"])]
+            for stop in range(len(rows), 0, -CHUNK_ROWS):
+                yield rows[max(0, stop - CHUNK_ROWS) : stop]
 
-    def following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
+    def following(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """The EVENT rows behind that one, in order, at most `limit`; None if the first of them is not kept.
 
         Fewer where a file ends. O(limit).
         """
         self._write_finished()
-        return self._following("events", self.events.path, self.events.rows[: gate.counter[EVENTS]], sequence, limit)
+        return self._following("events", self.events.path, self.events.rows[: gateway.counter[EVENTS]], sequence, limit)
 
-    def commands_following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
+    def commands_following(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """The executed COMMAND rows behind that one, as `following` gives events."""
-        executed = self.commands.rows[: gate.counter[EXECUTED]]
+        executed = self.commands.rows[: gateway.counter[EXECUTED]]
         return self._following("commands", self.commands.path, executed, sequence, limit)
 
     def _following(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
@@ -289,14 +289,14 @@ class Journal:
                 return rows[: _used(rows, sequence + 1)] if len(rows) else None
         return None
 
-    def reports(self, participant: int, after: int, gate: Gate, limit: int) -> Rows | None:
+    def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
         """The participant's EVENT rows with report > after, in order; None if they are more than `limit`.
 
         O(events since report `after`).
         """
         found: list[Rows] = []
         total = 0
-        for rows in self.backward(gate):
+        for rows in self.backward(gateway):
             own = rows[rows["participant"] == participant]
             newer = own[own["report"] > after]
             found.append(newer)
@@ -307,20 +307,20 @@ class Journal:
                 break
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
-    def answers(self, participant: int, command_id: int, gate: Gate) -> Rows:
+    def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
         """The events that answered a command of the participant, in order; none if it never came or they are not kept.
 
         O(log events + events of the answer).
         """
         self._write_finished()
-        newest: Rows = self.events.rows[: gate.counter[EVENTS]]
+        newest: Rows = self.events.rows[: gateway.counter[EVENTS]]
         return self._answers.answers(participant, command_id, newest, self.events.answers)
 
-    def trades(self, symbol: int, count: int, gate: Gate) -> Rows:
+    def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
         """The last `count` trades of a symbol as EVENT rows, oldest first."""
         found: list[Rows] = []
         missing = count
-        for rows in self.backward(gate):
+        for rows in self.backward(gateway):
             if missing <= 0:
                 break
             trades = rows[(rows["symbol"] == symbol) & is_trade(rows)]

@@ -11,7 +11,7 @@ import numpy as np
 from serl.exchange.errors import JournalError
 from serl.exchange.records import Rows
 
-HEAD_BYTES = 4096
+HEADER_BYTES = 4096
 FORMAT = 1
 
 
@@ -27,10 +27,10 @@ class Segment:
         self.first_sequence = first_sequence
         self.capacity = capacity
         self.dtype = dtype
-        size = HEAD_BYTES + capacity * dtype.itemsize
+        size = HEADER_BYTES + capacity * dtype.itemsize
         self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            self.found_bytes = max(0, os.fstat(self.file).st_size - HEAD_BYTES)
+            self.found_bytes = max(0, os.fstat(self.file).st_size - HEADER_BYTES)
             os.posix_fallocate(self.file, 0, size)
         except OSError as error:
             os.close(self.file)
@@ -38,7 +38,7 @@ class Segment:
                 f"{path}: no room for {size:,} bytes ({error.strerror}); free some disk space"
             ) from error
         self.map = mmap.mmap(self.file, size)
-        self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEAD_BYTES)
+        self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEADER_BYTES)
 
     @classmethod
     def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> "Segment":
@@ -46,7 +46,7 @@ class Segment:
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         segment = cls(temporary, dtype, first_sequence, capacity)
-        write_head(segment.file, dtype, first_sequence, capacity)
+        write_header(segment.file, dtype, first_sequence, capacity)
         temporary.replace(path)
         segment.path = path
         return segment
@@ -54,7 +54,7 @@ class Segment:
     @classmethod
     def open(cls, path: Path, dtype: np.dtype[Any]) -> "Segment":
         """Opens a segment, also one that was cut short; `found_bytes` says what was there."""
-        head = read_head(path, dtype)
+        head = read_header(path, dtype)
         return cls(path, dtype, head["first_sequence"], head["capacity"])
 
     def bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -72,27 +72,27 @@ class Segment:
     def close(self, rows: int | None = None) -> None:
         """Cuts the file to `rows` (all with None) and lets it go. The arrays over it must not be used afterwards."""
         if rows is not None:
-            os.ftruncate(self.file, HEAD_BYTES + rows * self.dtype.itemsize)
+            os.ftruncate(self.file, HEADER_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
         os.close(self.file)
 
 
-def write_head(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
-    """Writes the head of a file of rows: a line of JSON in `HEAD_BYTES` bytes."""
+def write_header(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
+    """Writes the head of a file of rows: a line of JSON in `HEADER_BYTES` bytes."""
     head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
-    os.pwrite(file, json.dumps(head).encode().ljust(HEAD_BYTES, b"\0"), 0)
+    os.pwrite(file, json.dumps(head).encode().ljust(HEADER_BYTES, b"\0"), 0)
 
 
-def read_head(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
+def read_header(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
     """What a segment says of itself; JournalError if it is none or one of another layout."""
     with path.open("rb") as file:
-        text = file.read(HEAD_BYTES).rstrip(b"\0")
+        text = file.read(HEADER_BYTES).rstrip(b"\0")
     try:
         head: dict[str, int] = json.loads(text)
         known = (head["format"], head["row_bytes"]) == (FORMAT, dtype.itemsize)
     except (ValueError, KeyError, TypeError):
         raise JournalError(
-            f"{path}: not a journal segment (its first {HEAD_BYTES} bytes should be a JSON head)"
+            f"{path}: not a journal segment (its first {HEADER_BYTES} bytes should be a JSON head)"
         ) from None
     if not known:
         raise JournalError(
@@ -104,7 +104,7 @@ def read_head(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
 
 def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
     """The rows a segment file holds, mapped read-only; whole rows only."""
-    count = max(0, path.stat().st_size - HEAD_BYTES) // dtype.itemsize
+    count = max(0, path.stat().st_size - HEADER_BYTES) // dtype.itemsize
     if count == 0:
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, "r", HEAD_BYTES, count)
+    return np.memmap(path, dtype, "r", HEADER_BYTES, count)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import PORTS, free_port, owner_of, port_is_free
+from serl.exchange.ports import PORTS, free_port, listening_process, port_is_free
 from serl.extras import extras_of_users, requirements
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _ports(name: str, numbers: range, user: str, option: str) -> Finding:
     taken = [port for port in numbers if not port_is_free(port)]
     if not taken:
         return Finding(name, "ok", "free")
-    by = ", ".join(f"{port} by {owner_of(port) or 'a process of someone else'}" for port in taken)
+    by = ", ".join(f"{port} by {listening_process(port) or 'a process of someone else'}" for port in taken)
     return Finding(name, "optional", f"taken: {by}", f"{user} that runs already is fine; for another: {option}{free_port()}")  # fmt: skip
 
 

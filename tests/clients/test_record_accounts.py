@@ -30,7 +30,7 @@ from serl.exchange.records import (
     SelfTrade,
     TimeInForce,
 )
-from serl.exchange.request import asking
+from serl.exchange.request import request_socket
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 from serl.history.accounts import events_of, verify_accounts
@@ -63,7 +63,7 @@ class Trading:
     """Three participants and an operator."""
 
     def __init__(self, endpoint: str, stack: ExitStack) -> None:
-        self.ask = stack.enter_context(asking(endpoint, "admin"))
+        self.ask = stack.enter_context(request_socket(endpoint, "admin"))
         self.alice, self.bob = (stack.enter_context(connect(endpoint, who, TOKENS[who])) for who in ("alice", "bob"))
         self.carol = connect(endpoint, "carol", TOKENS["carol"], cancel_on_disconnect=True)
 
@@ -215,7 +215,7 @@ def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None
 
 
 def trades(exchange: Served) -> list[Any]:
-    with asking(exchange.endpoint, "queries") as query:
+    with request_socket(exchange.endpoint, "queries") as query:
         found: list[Any] = query(Kind.TRADES, 0, 50)[5]
     return found
 
@@ -290,9 +290,9 @@ def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_p
     rows["kind"], rows["time_ns"] = CommandKind.TIME, [5, 4]
     with Raw(served.endpoint) as raw:
         raw.login("anybody")
-        raw.say(Kind.BEHALF, rows[:1].tobytes())
+        raw.say(Kind.ON_BEHALF, rows[:1].tobytes())
         assert raw.hear(Kind.ERROR)[1] == "clock"
-        raw.say(Kind.BEHALF, b"?")
+        raw.say(Kind.ON_BEHALF, b"?")
         assert raw.hear(Kind.ERROR)[1] == "malformed"
     config = {**HERE, "login": LOGIN, "limits": {"staged_rows_max": 1024}}
     with (
@@ -301,16 +301,16 @@ def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_p
         Raw(exchange.endpoint) as mallory,
     ):
         mallory.say(Kind.HELLO, 1, 1, "mallory", "m", -1, {})
-        mallory.say(Kind.BEHALF, rows[:1].tobytes())
+        mallory.say(Kind.ON_BEHALF, rows[:1].tobytes())
         assert mallory.hear(Kind.ERROR)[1] == "not_permitted"
         raw.say(Kind.HELLO, 1, 1, "history", "h", -1, {})
-        raw.say(Kind.BEHALF, rows.tobytes())
+        raw.say(Kind.ON_BEHALF, rows.tobytes())
         assert raw.hear(Kind.ERROR)[1] == "promise"
         raw.say(Kind.PROMISE, 5)
-        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
-        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        raw.say(Kind.ON_BEHALF, np.repeat(rows[:1], 1000).tobytes())
+        raw.say(Kind.ON_BEHALF, np.repeat(rows[:1], 1000).tobytes())
         assert raw.hear(Kind.ERROR)[1] == "throttled"
-        raw.say(Kind.BEHALF, np.repeat(rows[:1], 1025).tobytes())
+        raw.say(Kind.ON_BEHALF, np.repeat(rows[:1], 1025).tobytes())
         assert raw.hear(Kind.ERROR)[1] == "too_large"
 
 

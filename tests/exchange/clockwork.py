@@ -10,7 +10,7 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import APPENDED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import PHASE, CommandKind, Rows, Side, command
-from serl.exchange.schedule import Daytime
+from serl.exchange.schedule import Schedule
 
 SECOND_NS = 10**9
 DAY_NS = 86_400 * SECOND_NS
@@ -33,15 +33,15 @@ class Exchange:
     def __init__(self, core: Core, config: ExchangeConfig, now_ns: int) -> None:
         self.core = core
         core.market.grant_operator(OWN)
-        self.daytime = Daytime(core, config, lambda: OWN, lambda: now_ns, lambda: NEVER)
+        self.schedule = Schedule(core, config, lambda: OWN, lambda: now_ns, lambda: NEVER)
         self._first = self._appended
         self._names: dict[str, int] = {"ann": ANN, "bob": BOB}
-        self.daytime.begin(config, self._names.__getitem__, now_ns)
+        self.schedule.begin(config, self._names.__getitem__, now_ns)
         self._command_id = core.command_sequence
 
     @property
     def _appended(self) -> int:
-        return int(self.core.gate.counter[APPENDED])
+        return int(self.core.gateway.counter[APPENDED])
 
     def send(self, kind: CommandKind, time_ns: int, participant: int, **fields: int) -> None:
         self._command_id += 1

@@ -102,17 +102,17 @@ def test_the_band_follows_the_mean_of_the_trades(tmp_path: Path) -> None:
         assert bands(served) == moved(start, *AROUND_1000)
         served.trade(start + SECOND_NS // 2, 1018)
         served.trade(start + SECOND_NS, 1020)
-        served.daytime.run(at("10:00:29"))
+        served.schedule.run(at("10:00:29"))
         assert known_band(served) == AROUND_1000, "a reference holds for 30 seconds"
-        served.daytime.run(at("10:00:30"))
+        served.schedule.run(at("10:00:30"))
         assert bands(served)[2:] == moved(at("10:00:30"), 968, 1070), "around 1019, by 50.95 ticks"
         served.trade(at("10:01"), 1029)
         served.trade(at("10:01"), 1039)
-        served.daytime.run(at("10:04:59"))
+        served.schedule.run(at("10:04:59"))
         assert known_band(served) == (968, 1070), "the mean of 1018, 1020, 1029, 1039 is 1026.5: not 1 % away"
-        served.daytime.run(at("10:05:30"))
+        served.schedule.run(at("10:05:30"))
         assert bands(served)[4:] == moved(at("10:05:02"), 982, 1086), "the mean is 1034, without 1018 and 1020"
-        served.daytime.run(at("12:00"))
+        served.schedule.run(at("12:00"))
         assert known_band(served) == (982, 1086), "without trades it stays"
         served.send(CommandKind.NEW, at("12:00"), ANN, side=Side.BUY, qty_lots=1, price_ticks=981)
         assert not len(served.core.market.orders())
@@ -120,9 +120,9 @@ def test_the_band_follows_the_mean_of_the_trades(tmp_path: Path) -> None:
 
 def test_without_a_reference_there_is_no_band_until_there_are_trades(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"band_ppm": 50_000}, {}) as served:
-        served.daytime.run(at("11:00"))
+        served.schedule.run(at("11:00"))
         served.trade(at("11:00"), 500)
-        served.daytime.run(at("11:00:10"))
+        served.schedule.run(at("11:00:10"))
         assert bands(served) == moved(at("11:00:01"), 475, 525)
         assert known_band(served, 1) == (0, 0)
 
@@ -132,12 +132,12 @@ def test_an_auction_is_the_next_reference(tmp_path: Path) -> None:
     symbol = FIVE_PERCENT | {"day": entries("09:30 pre_open", "10:00 continuous", "16:00 closed")}
     with exchange(tmp_path, at("09:50"), symbol) as served:
         served.trade(at("09:59"), 1004)
-        served.daytime.run(at("10:00"))
+        served.schedule.run(at("10:00"))
         assert bands(served)[2:] == moved(at("10:00"), 954, 1054)
         served.trade(at("10:00:10"), 1044)
-        served.daytime.run(at("10:00:29"))
+        served.schedule.run(at("10:00:29"))
         assert known_band(served) == (954, 1054)
-        served.daytime.run(at("10:00:31"))
+        served.schedule.run(at("10:00:31"))
         assert bands(served)[4:] == moved(at("10:00:30"), 992, 1096), "the auction's own trades are not of the mean"
 
 
@@ -147,9 +147,9 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
         served.trade(at("10:00"), 1049)
         served.trade(at("10:01"), 1100)
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("10:01:59"))
+        served.schedule.run(at("10:01:59"))
         assert known_band(served) == AROUND_1000, "while trading is interrupted the reference stays, whatever the mean"
-        served.daytime.run(at("10:02"))
+        served.schedule.run(at("10:02"))
         assert served.phase() == Phase.CONTINUOUS
         assert bands(served)[2:] == moved(at("10:02"), 1045, 1155)
         served.trade(at("10:02:01"), 1149)
@@ -164,21 +164,21 @@ def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> N
         served.send(CommandKind.PHASE, time_ns, OWN, flags=Phase.INTRADAY)
         served.trade(time_ns, 1050)
         served.send(CommandKind.UNCROSS, time_ns + 1, OWN)
-        assert served.daytime.next_ns == time_ns + 1
-        served.daytime.run(time_ns + 1)
+        assert served.schedule.next_ns == time_ns + 1
+        served.schedule.run(time_ns + 1)
         assert bands(served)[2:] == moved(time_ns + 1, 997, 1103)
 
 
 def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         served.trade(at("10:00:01"), 1040)
-        served.daytime.run(at("10:00:40"))
+        served.schedule.run(at("10:00:40"))
         assert known_band(served) == (988, 1092)
-        served.daytime.run(at("10:01"))
+        served.schedule.run(at("10:01"))
         served.trade(at("10:01") + 1, 1090)
     with exchange(tmp_path, at("10:02"), FIVE_PERCENT) as served:
         assert not bands(served)
-        served.daytime.run(at("10:03"))
+        served.schedule.run(at("10:03"))
         assert bands(served) == moved(at("10:02:30"), 1012, 1118), (
             "the mean is 1065, and at a start a reference holds for 30 seconds"
         )
@@ -190,10 +190,10 @@ def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
 
 def test_looks_where_nothing_happens_are_left_out(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
-        served.daytime.run(at("10:00:02"))
-        assert served.daytime.next_ns > at("23:00")
+        served.schedule.run(at("10:00:02"))
+        assert served.schedule.next_ns > at("23:00")
         served.trade(at("15:00"), 1001)
-        assert served.daytime.next_ns == at("15:00:01")
+        assert served.schedule.next_ns == at("15:00:01")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_
     day = entries("09:30 continuous", "15:55 closing", "16:00 closed")
     with exchange(tmp_path, at("10:00"), {"day": day, **BAND}) as served:
         served.trade(at("15:53"), 106)
-        served.daytime.run(at("15:54"))
+        served.schedule.run(at("15:54"))
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("17:00"))
+        served.schedule.run(at("17:00"))
         assert served.phases()[-2:] == [(at("15:55"), Phase.CLOSING), (at("16:00"), Phase.CLOSED)]
 
 
@@ -29,9 +29,9 @@ def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) 
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous"), **BAND}) as served:
         for began in ("11:00", "12:00"):
             served.trade(at(began), 106)
-            served.daytime.run(at(began) + 299 * SECOND_NS)
+            served.schedule.run(at(began) + 299 * SECOND_NS)
             assert served.phase() == Phase.VOLATILITY
-            served.daytime.run(at(began) + 300 * SECOND_NS)
+            served.schedule.run(at(began) + 300 * SECOND_NS)
             assert served.phases()[-1] == (at(began) + 300 * SECOND_NS, Phase.CONTINUOUS)
             assert served.phase() == Phase.CONTINUOUS
 
@@ -42,7 +42,7 @@ def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_pat
         gtt = {"qty_lots": 1, "price_ticks": 100, "time_in_force": TimeInForce.GTT, "flags": int(CommandFlag.TERMS)}
         served.send(CommandKind.NEW, 1, ANN, **gtt)
         order_id = served.core.command_sequence
-        served.daytime.run(600, lambda time_ns: served.send(CommandKind.CANCEL, time_ns - 1, ANN, order_id=order_id))
+        served.schedule.run(600, lambda time_ns: served.send(CommandKind.CANCEL, time_ns - 1, ANN, order_id=order_id))
         assert not len(served.core.market.orders()) and not len(served.core.market.specials())
         assert not len(served.sent(CommandKind.TIME)), "it was cancelled, and did not expire"
 
@@ -50,18 +50,18 @@ def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_pat
 def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), BAND) as served:
         served.trade(at("11:00"), 106)
-        served.daytime.run(at("11:01"))
+        served.schedule.run(at("11:01"))
         served.send(CommandKind.PHASE, at("11:02"), OWN, flags=Phase.CLOSED)
-        served.daytime.run(at("12:00"))
+        served.schedule.run(at("12:00"))
         assert served.phase() == Phase.CLOSED
 
 
 def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     with exchange(tmp_path, at("11:00"), {"day": day}) as served:
-        served.daytime.run(at("12:15"))
+        served.schedule.run(at("12:15"))
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("13:00"))
+        served.schedule.run(at("13:00"))
         assert served.phases() == [(at("12:00"), Phase.VOLATILITY), (at("12:30"), Phase.CONTINUOUS)]
     with exchange(tmp_path, at("13:00"), {"day": day}) as served:
         assert not served.phases()
@@ -71,20 +71,20 @@ def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_p
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     for start in ("12:00", "12:10"):
         with exchange(tmp_path, at(start), {"day": day}) as served:
-            served.daytime.run(at("12:29"))
+            served.schedule.run(at("12:29"))
             assert served.phase() == Phase.VOLATILITY
 
 
 def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("10:00", MONDAY_NS), {"day": day, **BAND}, clock={"kind": "live"}) as served:
-        served.daytime.run(at("12:28", MONDAY_NS))
+        served.schedule.run(at("12:28", MONDAY_NS))
         assert served.phase() == Phase.VOLATILITY
         tuesday_ns, wednesday_ns = MONDAY_NS + DAY_NS, MONDAY_NS + 2 * DAY_NS
-        served.daytime.run(at("11:58", tuesday_ns))
+        served.schedule.run(at("11:58", tuesday_ns))
         served.trade(at("11:58", tuesday_ns), 106)
         before = len(served.phases())
-        served.daytime.run(at("10:00", wednesday_ns))
+        served.schedule.run(at("10:00", wednesday_ns))
         assert served.phases()[before:] == [
             (at("12:00", tuesday_ns), Phase.VOLATILITY),
             (at("12:30", tuesday_ns), Phase.CONTINUOUS),
@@ -102,7 +102,7 @@ def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
         tmp_path, at("08:00", midnight_ns), {"day": day}, {"day": day[:2]}, {}, clock={"kind": clock}
     ) as served:
         assert [served.phase(symbol) for symbol in range(3)] == [Phase.CLOSED, Phase.CONTINUOUS, Phase.CONTINUOUS]
-        served.daytime.run(at("09:26", midnight_ns))
+        served.schedule.run(at("09:26", midnight_ns))
         assert [served.phase(symbol) for symbol in range(3)] == [Phase.PRE_OPEN, Phase.PRE_OPEN, Phase.CONTINUOUS]
 
 
@@ -110,7 +110,7 @@ def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
 def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str) -> None:
     day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("08:00"), {"day": day}) as served:
-        served.daytime.run(at(now))
+        served.schedule.run(at(now))
         phase = served.phase()
     with exchange(tmp_path, at(now), {"day": day}) as served:
         assert served.phase() == phase and not served.phases()
@@ -140,9 +140,9 @@ SESSIONS: list[dict[str, object]] = [
 def test_the_day_ends_when_the_last_symbol_closes(tmp_path: Path, clock: str, midnight_ns: int) -> None:
     with exchange(tmp_path, at("10:00", midnight_ns), *SESSIONS, clock={"kind": clock}) as served:
         rest(served, at("10:00", midnight_ns))
-        served.daytime.run(at("15:59", midnight_ns))
+        served.schedule.run(at("15:59", midnight_ns))
         assert len(left(served)) == 6
-        served.daytime.run(at("16:01", midnight_ns))
+        served.schedule.run(at("16:01", midnight_ns))
         assert left(served) == 2 * [TimeInForce.GTC]
         assert served.sent(CommandKind.END_DAY)["time_ns"].tolist() == [at("16:00", midnight_ns)]
 
@@ -156,7 +156,7 @@ def test_a_closing_auction_is_held_before_the_day_ends(tmp_path: Path) -> None:
                 CommandKind.NEW, at("11:00"), participant, side=side, qty_lots=1, price_ticks=90,
                 time_in_force=TimeInForce.AT_CLOSE,
             )  # fmt: skip
-        served.daytime.run(at("16:00"))
+        served.schedule.run(at("16:00"))
         assert served.core.market.account(BOB).position_lots == 1
 
 
@@ -185,7 +185,7 @@ def test_no_closing_auction_is_held_a_day_late(tmp_path: Path) -> None:
 def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous")}, {}) as served:
         rest(served, at("10:00"))
-        served.daytime.run(at("23:59"))
+        served.schedule.run(at("23:59"))
         assert len(left(served)) == 6
 
 

@@ -9,7 +9,7 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import Constant, Delays, Empirical, Latencies, Lognormal
-from serl.exchange.outbound import Line
+from serl.exchange.outbound import DelayQueue
 
 DRAWS = 200_000
 NUMBERS = np.arange(1, DRAWS + 1)
@@ -62,7 +62,7 @@ def test_a_draw_depends_on_what_is_delayed_and_on_nothing_else() -> None:
 
 
 def test_a_line_keeps_the_order() -> None:
-    line = Line(Delays(Lognormal(kind="lognormal", median_us=300, sigma=2), 1, "feed", "ann"))
+    line = DelayQueue(Delays(Lognormal(kind="lognormal", median_us=300, sigma=2), 1, "feed", "ann"))
     times_ns = np.arange(1000) * 1000
     line.put(times_ns[:500], np.arange(500), range(500))
     line.put(times_ns[500:], np.arange(500, 1000), range(500, 1000))

@@ -16,7 +16,7 @@ from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.pace import CATCH_UP_NS, Pace
 from serl.exchange.records import EVENT, Rows
-from serl.exchange.request import asking
+from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from tests.server_fixture import Raw, Served, start_exchange
 
@@ -36,15 +36,15 @@ def test_it_goes_at_its_speed_and_can_be_held_and_made_quicker(machine: list[int
     pace = Pace(OPEN_NS, 30.0, held=False)
     machine[0] += SECOND_NS
     assert pace.reached_ns() == OPEN_NS + 30 * SECOND_NS
-    assert pace.machine_ns_until(OPEN_NS + 60 * SECOND_NS) == SECOND_NS
+    assert pace.wall_ns_until(OPEN_NS + 60 * SECOND_NS) == SECOND_NS
     pace.set_speed(2.0)
     machine[0] += SECOND_NS
     assert pace.reached_ns() == OPEN_NS + 32 * SECOND_NS
     pace.set(OPEN_NS + 32 * SECOND_NS, run=False)
     machine[0] += SECOND_NS
     assert pace.reached_ns() == OPEN_NS + 32 * SECOND_NS
-    assert pace.machine_ns_until(OPEN_NS + 33 * SECOND_NS) == math.inf
-    assert pace.machine_ns_until(OPEN_NS) == 0
+    assert pace.wall_ns_until(OPEN_NS + 33 * SECOND_NS) == math.inf
+    assert pace.wall_ns_until(OPEN_NS) == 0
 
 
 def test_a_long_delay_is_not_made_up_for(machine: list[int]) -> None:
@@ -76,7 +76,7 @@ def two(served: Served) -> Iterator[tuple[Raw, Raw]]:
 
 
 def market_ns(served: Served) -> int:
-    with asking(served.endpoint, "queries") as ask:
+    with request_socket(served.endpoint, "queries") as ask:
         return int(ask(Kind.INFO)[4])
 
 
@@ -145,7 +145,7 @@ def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Pa
         set_clock(served.endpoint, "", target_ns, run=False)
         time.sleep(0.3)
         assert market_ns(served) == target_ns
-        with asking(served.endpoint, "admin") as ask:
+        with request_socket(served.endpoint, "admin") as ask:
             ask(Kind.SPEED, "", 100_000 * 1_000_000)
         set_clock(served.endpoint, "", SAME_TIME, run=True)
         assert a.hear(101)[1] == OPEN_NS + 3600 * SECOND_NS

@@ -11,7 +11,7 @@ from serl.clients.blocking import connect
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
-from serl.exchange.journal.segment import HEAD_BYTES, read_rows
+from serl.exchange.journal.segment import HEADER_BYTES, read_rows
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
@@ -173,7 +173,7 @@ def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[
 def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
-        file.truncate(HEAD_BYTES + 200 * COMMAND.itemsize + 20)
+        file.truncate(HEADER_BYTES + 200 * COMMAND.itemsize + 20)
     core = start(crashed[0])
     assert core.recovery.commands == 200
     assert 0 < core.recovery.dropped_bytes <= 20
@@ -183,7 +183,7 @@ def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, st
 def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
-        file.seek(HEAD_BYTES + 100 * COMMAND.itemsize)
+        file.seek(HEADER_BYTES + 100 * COMMAND.itemsize)
         file.write(b"\xff" * 8)
     with pytest.raises(JournalError, match="command 101 is broken but later ones are whole"):
         start(crashed[0])
@@ -211,11 +211,11 @@ def test_segments_rotate_and_answers_are_found_across_them(tmp_path: Path) -> No
     rows["symbol"] = 0
     core.submit(rows)
     assert len(core.journal.segments("commands")) == 3
-    reports = core.journal.reports(0, 0, core.gate, 10**6)
+    reports = core.journal.reports(0, 0, core.gateway, 10**6)
     assert reports is not None
     assert reports["report"].tolist() == list(range(1, len(reports) + 1))
-    answer = core.journal.answers(0, 5, core.gate)
+    answer = core.journal.answers(0, 5, core.gateway)
     assert len(answer) and set(answer["command_id"].tolist()) == {5}
-    trades = core.journal.trades(0, 10, core.gate)
+    trades = core.journal.trades(0, 10, core.gateway)
     assert trades["kind"].tolist() == [EventKind.FILL] * 10
     core.close()

@@ -9,7 +9,7 @@ import pytest
 
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
-from serl.exchange.journal.answers import PIECE_ROWS, is_answer
+from serl.exchange.journal.answers import CHUNK_ROWS, is_answer
 from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows
 from serl.exchange.wire import Kind
 from tests.server_fixture import Raw, Served, launch
@@ -49,7 +49,7 @@ def mixed(rng: np.random.Generator, first_id: int, count: int) -> Rows:
 
 def scanned(core: Core) -> Rows:
     """All events, oldest first."""
-    events: Rows = np.concatenate(list(core.journal.backward(core.gate))[::-1])
+    events: Rows = np.concatenate(list(core.journal.backward(core.gateway))[::-1])
     return events
 
 
@@ -62,14 +62,14 @@ def assert_answers(core: Core, rng: np.random.Generator) -> None:
         chosen = np.unique(np.concatenate((known[:3], known[-3:], rng.permutation(known)[:100])))
         for command_id in [*chosen.tolist(), *(chosen + 1).tolist(), 1 << 40]:
             expected = own[own["command_id"] == command_id]
-            assert np.array_equal(core.journal.answers(participant, command_id, core.gate), expected)
+            assert np.array_equal(core.journal.answers(participant, command_id, core.gateway), expected)
 
 
 def test_answers_are_found_all_over_the_journal(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     core = start(tmp_path)
     sent = 0
-    for count in (10, PIECE_ROWS // 2, 30_000, 3000):
+    for count in (10, CHUNK_ROWS // 2, 30_000, 3000):
         core.submit(mixed(rng, 1 + 3 * sent, count))
         sent += count
         assert_answers(core, rng)
@@ -111,7 +111,7 @@ def test_an_answer_that_fills_segments_is_whole(tmp_path: Path) -> None:
     all_of_them = orders(np.random.default_rng(5), [count + 1, count + 2], 0)
     all_of_them["kind"] = [CommandKind.MASS_CANCEL, CommandKind.NEW]
     core.submit(all_of_them)
-    answer = core.journal.answers(0, count + 1, core.gate)
+    answer = core.journal.answers(0, count + 1, core.gateway)
     assert (answer["kind"] == EventKind.CANCELLED).sum() == count
     assert len(np.unique(answer["command_sequence"])) == 1
     core.close()
@@ -121,11 +121,11 @@ def test_events_that_are_gone_have_no_answers(tmp_path: Path) -> None:
     rng = np.random.default_rng(6)
     core = start(tmp_path)
     core.submit(orders(rng, 1 + np.arange(40_000), 0))
-    core.journal.write_events(core.gate)
+    core.journal.write_events(core.gateway)
     gone, *_, current = sorted(tmp_path.glob("events-*.rows"))
     gone.unlink()
-    assert not len(core.journal.answers(0, 5, core.gate))
-    assert len(core.journal.answers(0, 20_000, core.gate)) and current.exists()
+    assert not len(core.journal.answers(0, 5, core.gateway))
+    assert len(core.journal.answers(0, 20_000, core.gateway)) and current.exists()
     core.close()
 
 
