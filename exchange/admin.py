@@ -108,25 +108,29 @@ class Admin:
         if not 0 <= flags <= 2:
             raise RequestError("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
         where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
-        return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))["qty_lots"])
+        return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.participant_number(name))["qty_lots"])
 
     def _kill(self, name: str, on: int) -> int:
         """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
         if on not in (0, 1):
             raise RequestError("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
-        return int(self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)["qty_lots"])
+        return int(
+            self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.participant_number(name), on)[
+                "qty_lots"
+            ]
+        )
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
         """[sequence to ask from next, EVENT rows]; of everybody without a name."""
-        rows = self._behind("event", after, self._core.event_sequence, self._core.journal.following)
+        rows = self._behind("event", after, self._core.event_sequence, self._core.journal.events_after)
         upto = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
-            rows = rows[rows["participant"] == self._sessions.number(name)]
+            rows = rows[rows["participant"] == self._sessions.participant_number(name)]
         return [upto, rows.tobytes()]
 
     def _command_copy(self, after: int) -> list[Any]:
         """[COMMAND rows, names of the participants in the order of their numbers, a line each]."""
-        rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_following)
+        rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_after)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
 
     def _behind(
@@ -162,7 +166,7 @@ class Admin:
 
     def _last_event(self, participant: int) -> np.void:
         """The newest event of a participant, which has one."""
-        for rows in self._core.journal.backward(self._core.gateway):
+        for rows in self._core.journal.newest_events(self._core.gateway):
             own = rows[rows["participant"] == participant]
             if len(own):
                 return own[-1]

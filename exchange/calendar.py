@@ -15,7 +15,7 @@ from serl.exchange.records import ALL_SYMBOLS, CommandKind, Phase
 SECOND_NS = 1_000_000_000
 
 
-class Due(NamedTuple):
+class ScheduledCommand(NamedTuple):
     """A command that the exchange gives itself."""
 
     time_ns: int
@@ -26,7 +26,7 @@ class Due(NamedTuple):
 
 class Calendar:
     """Every entry of each symbol's day: on a live clock each day again, else once. It begins yesterday: the phase in which that day ended
-    is this one's until its first entry."""
+    is this one's pop_until its first entry."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
         zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
@@ -42,21 +42,21 @@ class Calendar:
         ]
         if closings:
             streams.append(_day_ends(days_ns(now_ns, max(closings), zone)))
-        self._coming = heapq.merge(*streams)
-        self._next = next(self._coming, None)
+        self._scheduled = heapq.merge(*streams)
+        self._next = next(self._scheduled, None)
 
     @property
     def next_ns(self) -> int:
         """When something is due next; NEVER if nothing is any more."""
         return NEVER if self._next is None else self._next.time_ns
 
-    def pop(self) -> Due:
+    def pop(self) -> ScheduledCommand:
         """What is due next, once."""
         assert self._next is not None, "nothing is due any more"
-        due, self._next = self._next, next(self._coming, None)
+        due, self._next = self._next, next(self._scheduled, None)
         return due
 
-    def until(self, time_ns: int) -> Iterator[Due]:
+    def pop_until(self, time_ns: int) -> Iterator[ScheduledCommand]:
         """Pops everything due up to a time."""
         while self.next_ns <= time_ns:
             yield self.pop()
@@ -74,16 +74,17 @@ def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]
     return (int(wall.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns for wall in shown)
 
 
-def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Due]:
-    return (Due(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
+def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[ScheduledCommand]:
+    return (ScheduledCommand(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
 
 
-def _day_ends(times_ns: Iterator[int]) -> Iterator[Due]:
+def _day_ends(times_ns: Iterator[int]) -> Iterator[ScheduledCommand]:
     """Behind all phases of that time: a closing auction is held before."""
-    return (Due(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
+    return (ScheduledCommand(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
 
 
-def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[Due]:
+def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[ScheduledCommand]:
     return (
-        Due(time_ns, symbol, CommandKind.UNCROSS) for time_ns in count((now_ns // every_ns + 1) * every_ns, every_ns)
+        ScheduledCommand(time_ns, symbol, CommandKind.UNCROSS)
+        for time_ns in count((now_ns // every_ns + 1) * every_ns, every_ns)
     )

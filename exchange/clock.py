@@ -51,7 +51,7 @@ class Clock:
         #: of a lockstep clock, if it has one
         self.pace = Pace(start_ns, self.speed, config.held) if config.kind == "lockstep" and self.speed else None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """A scaled clock runs from here on: what loading took, on a first start minutes, is not of the day."""
         self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
 
@@ -101,7 +101,7 @@ class Clock:
                 f"only a scaled clock, or a lockstep clock with a speed, can be set; this one is {self.kind}"
             )
 
-    def step(self, time_ns: int) -> None:
+    def advance_to(self, time_ns: int) -> None:
         """Moves a lockstep clock on."""
         self._gateway.clock[CLOCK_BASE_NS] = time_ns
 

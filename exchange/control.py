@@ -30,7 +30,7 @@ class Control:
         self._lockstep = lockstep
         self._inbound = inbound
 
-    def take_pending(self) -> None:
+    def answer_pending(self) -> None:
         """Deals with the message that the loop left in gateway.message."""
         gateway = self._gateway
         size, route = int(gateway.counter[PENDING_SIZE]), int(gateway.counter[PENDING_ROUTE])
@@ -47,13 +47,13 @@ class Control:
                 )
             self._dispatch(route, slot, gateway.message[:size].tobytes())
         except RequestError as refusal:
-            self._sessions.refuse(route, refusal)
+            self._sessions.send_error(route, refusal)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
         message = wire.unpack(data)
         kind = message[0]
         if kind == Kind.HELLO:
-            self._sessions.hello(route, message)
+            self._sessions.log_in(route, message)
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
@@ -62,7 +62,7 @@ class Control:
         elif kind == Kind.BULK:
             self._bulk(slot, message)
         elif kind == Kind.ON_BEHALF:
-            self._behalf(slot, message)
+            self._on_behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
             self.end(slot, "bye", "you said so")
@@ -87,7 +87,7 @@ class Control:
         if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
-            self._lockstep.leave(slot)
+            self._lockstep.remove(slot)
 
     def _last_command_id(self, slot: int) -> int:
         return int(self._core.market.state.last_command_id[int(self._gateway.participant[slot])])
@@ -104,9 +104,9 @@ class Control:
             raise RequestError(
                 "malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}"
             )
-        self._explain(slot, row)
+        self._raise_error(slot, row)
 
-    def _explain(self, slot: int, rows: Rows) -> None:
+    def _raise_error(self, slot: int, rows: Rows) -> None:
         command_id = int(rows[0]["command_id"])
         staged = self._lockstep is not None or self._gateway.delayed[slot]
         if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
@@ -122,21 +122,21 @@ class Control:
                     "or time runs back from row to row",
                 )
         elif command_id <= self._last_sent_id(slot):
-            self._answer_again(slot, command_id)
+            self._resend_reports(slot, command_id)
             return
         rate = self._gateway.messages_per_s[slot]
         raise RequestError(
             "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
         )
 
-    def _answer_again(self, slot: int, command_id: int) -> None:
+    def _resend_reports(self, slot: int, command_id: int) -> None:
         """Sends the stored reports of a command; nothing while they, or the command itself, are on their way."""
         if command_id > self._last_command_id(slot):
             return
         participant = int(self._gateway.participant[slot])
         rows = self._core.journal.answers(participant, command_id, self._gateway)
         first = int(rows[0]["report"]) if len(rows) else 0
-        if not self._sessions.reports.heard(participant, first):
+        if not self._sessions.reports.is_sent(participant, first):
             return
         message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
         self._sessions.send(int(self._gateway.route[slot]), message)
@@ -148,12 +148,12 @@ class Control:
             raise RequestError("malformed", "command_id > 0 that grows from row to row is due")
         known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
-            self._explain(slot, rows)
+            self._raise_error(slot, rows)
             return
         for command_id in ids[:known].tolist():
-            self._answer_again(slot, command_id)
+            self._resend_reports(slot, command_id)
         if known < len(rows):
-            self._put_back(rows[known:])
+            self._requeue(rows[known:])
 
     def _rows(self, data: bytes) -> Rows:
         if not data or len(data) % COMMAND.itemsize:
@@ -164,7 +164,7 @@ class Control:
             raise RequestError("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
         return rows
 
-    def _behalf(self, slot: int, message: list[Any]) -> None:
+    def _on_behalf(self, slot: int, message: list[Any]) -> None:
         """A recorded day's commands of many participants, from an operator: they arrive in their order, whatever their command ids."""
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
@@ -178,14 +178,14 @@ class Control:
             raise RequestError(
                 "promise", f"times that do not fall from {earliest} (promise or last command) on are due"
             )
-        self._sessions.rename(slot, rows)
-        if not self._inbound.play(rows, int(self._gateway.participant[slot])):
+        self._sessions.map_participants(slot, rows)
+        if not self._inbound.append_recorded(rows, int(self._gateway.participant[slot])):
             raise RequestError(
                 "throttled", f"{len(self._gateway.staged)} commands (staged_rows_max) wait for their time already"
             )
         self._gateway.last_command_time_ns[slot] = rows[-1]["time_ns"]
 
-    def _put_back(self, rows: Rows) -> None:
+    def _requeue(self, rows: Rows) -> None:
         """Leaves the rows to the loop, as the message that it takes next."""
         fresh = pack(Kind.BULK, rows.tobytes())
         self._gateway.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)

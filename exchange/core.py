@@ -63,14 +63,14 @@ class Core:
         self.symbols = [symbol.reference for symbol in config.symbols]
         self.journal = Journal(folder, self.symbols, config.journal.segment_rows)
         self.gateway = new_gateway(config.limits)
-        self.journal.salt(self.gateway)
+        self.journal.set_salt(self.gateway)
         self.socket = 0  # raw handle of the orders socket; 0 while there is none: then there is no session either
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that end a turn; the exchange fills it in
         self.before_event_rotation: list[Callable[[], None]] = []  # who reads the current event segment
         try:
             self.recovery = self._recover()
         except BaseException:
-            self.journal.release()
+            self.journal.unlock()
             raise
 
     @property
@@ -291,7 +291,7 @@ class Core:
         for path in self.journal.segments("events"):
             if path > self.journal.events.path:
                 path.unlink()
-                SegmentAnswers(path).forget()
+                SegmentAnswers(path).delete_saved()
 
 
 def market_limits(config: ExchangeConfig) -> MarketLimits:

@@ -43,9 +43,9 @@ class Lockstep:
         self.time_ns = clock.now_ns()
         self.schedule: Schedule | None = None
         #: nobody promised anything but the end: what is on its way out is there
-        self.ended = False
+        self.is_finished = False
         #: promised, but the pace of the clock is not there yet; NEVER if time waits for no pace
-        self.due_ns = NEVER
+        self.next_ns = NEVER
         #: participants that must have promised before time moves at all
         self._missing = participants
 
@@ -59,7 +59,7 @@ class Lockstep:
         self._gateway.promise_ns[slot] = time_ns
         self.advance()
 
-    def leave(self, slot: int) -> None:
+    def remove(self, slot: int) -> None:
         """A session is gone: time goes on without it."""
         self._granted.pop(slot, None)
         self.advance()
@@ -74,29 +74,29 @@ class Lockstep:
         if len(slots) < self._missing:
             return
         self._missing = 0
-        until_ns = self._within_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
-        self.ended = until_ns == END_NS
+        until_ns = self._limit_to_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
+        self.is_finished = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:
             self._execute_until(until_ns)
         if until_ns < END_NS:
             self.time_ns = max(self.time_ns, until_ns)
-            self._clock.step(self.time_ns)
+            self._clock.advance_to(self.time_ns)
         turns = [slot for slot in slots if self._gateway.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
         if turns and until_ns < END_NS:
             self._grant(turns)
 
-    def _within_pace(self, promised_ns: int) -> int:
+    def _limit_to_pace(self, promised_ns: int) -> int:
         """How far time may go now; `due_ns` is where it goes later."""
-        self.due_ns = NEVER
+        self.next_ns = NEVER
         pace = self._clock.pace
         if pace is None:
             return promised_ns
-        pace.forget_delay(self.time_ns)
+        pace.limit_catch_up(self.time_ns)
         wanted_ns = promised_ns if promised_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        reached_ns = pace.reached_ns()
+        reached_ns = pace.limit_ns()
         if wanted_ns <= reached_ns:
             return promised_ns
-        self.due_ns = wanted_ns
+        self.next_ns = wanted_ns
         return max(reached_ns, self.time_ns)
 
     def _execute_until(self, until_ns: int) -> None:
@@ -107,7 +107,7 @@ class Lockstep:
         self._execute_commands(until_ns)
         if until_ns == END_NS:
             self.time_ns = max(self.time_ns, self._core.time_ns)
-            self._clock.step(self.time_ns)
+            self._clock.advance_to(self.time_ns)
 
     def _execute_commands(self, until_ns: int) -> None:
         self._inbound.execute(until_ns, self.time_ns)

@@ -36,7 +36,7 @@ class DelayQueue:
         self._last_ns = int(due_ns[-1])
         self._waiting.extend(zip(due_ns.tolist(), items, strict=True))
 
-    def take(self, now_ns: int) -> list[Any]:
+    def pop_due(self, now_ns: int) -> list[Any]:
         """What is there at a time."""
         items = []
         while self._waiting and self._waiting[0][0] <= now_ns:
@@ -51,68 +51,68 @@ class DelayQueue:
 
 @dataclasses.dataclass
 class DelayedSession:
-    """A session whose reports take their time, and its last report that is in the line and that was sent."""
+    """A session whose reports take their time, and its last report that is in the queue and that was sent."""
 
     slot: int
-    line: DelayQueue
-    taken: int
-    sent: int
+    queue: DelayQueue
+    last_queued: int
+    last_sent: int
 
 
 class Reports:
-    """The reports of sessions with a latency: taken from the events, sent when they are due."""
+    """The reports of sessions with a latency: last_queued from the events, sent when they are due."""
 
     def __init__(self, gateway: GatewayState, send: Callable[[int, bytes], bool]) -> None:
         self._gateway = gateway
         self._send = send
-        self._hearers: dict[int, DelayedSession] = {}
+        self._sessions: dict[int, DelayedSession] = {}
 
-    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, done: int) -> None:
-        """A session that is to hear again what it missed, its last reports up to `done`, and then what `take` brings."""
-        last_heard = done - len(missed)
-        self._hearers[participant] = hearer = DelayedSession(slot, DelayQueue(delays), last_heard, last_heard)
-        _put(hearer, missed)
+    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, last_reported: int) -> None:
+        """A session that is to hear again what it missed, its last reports up to `last_reported`, and then what `take` brings."""
+        last_heard = last_reported - len(missed)
+        self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_heard, last_heard)
+        _enqueue(session, missed)
 
     def close(self, participant: int) -> None:
         """A session is over; what was on its way is sent again when the participant comes back."""
-        self._hearers.pop(participant, None)
+        self._sessions.pop(participant, None)
 
-    def heard(self, participant: int, report: int) -> bool:
+    def is_sent(self, participant: int, report: int) -> bool:
         """Whether a report has been sent."""
-        hearer = self._hearers.get(participant)
-        return hearer is None or report <= hearer.sent
+        session = self._sessions.get(participant)
+        return session is None or report <= session.last_sent
 
-    def take(self, events: Rows) -> None:
-        """Puts the events of such participants into their lines."""
-        for participant, hearer in self._hearers.items():
-            _put(hearer, events[events["participant"] == participant])
+    def enqueue(self, events: Rows) -> None:
+        """Puts the events of such participants into their queues."""
+        for participant, session in self._sessions.items():
+            _enqueue(session, events[events["participant"] == participant])
 
-    def release(self, now_ns: int) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
         gateway = self._gateway
-        for hearer in self._hearers.values():
-            items = hearer.line.take(now_ns)
+        for session in self._sessions.values():
+            items = session.queue.pop_due(now_ns)
             for first in range(0, len(items), REPORTS_MAX):
                 rows = np.concatenate(items[first : first + REPORTS_MAX])
-                message = wire.reports(rows, bool(gateway.as_rows[hearer.slot]))
-                live = gateway.status[hearer.slot] == LIVE
-                if not live or not self._send(int(gateway.route[hearer.slot]), message):
-                    gateway.status[hearer.slot] = SLOW
+                message = wire.reports(rows, bool(gateway.as_rows[session.slot]))
+                live = gateway.status[session.slot] == LIVE
+                if not live or not self._send(int(gateway.route[session.slot]), message):
+                    gateway.status[session.slot] = SLOW
                     gateway.counter[SLOW_SESSIONS] += 1
                     break
-                hearer.sent = int(rows[-1]["report"])
+                session.last_sent = int(rows[-1]["report"])
 
     @property
     def next_ns(self) -> int:
         """When the next report is due."""
-        return min((hearer.line.next_ns for hearer in self._hearers.values()), default=NEVER)
+        return min((session.queue.next_ns for session in self._sessions.values()), default=NEVER)
 
 
-def _put(hearer: DelayedSession, own: Rows) -> None:
-    own = own[own["report"] > hearer.taken]
+def _enqueue(session: DelayedSession, own: Rows) -> None:
+    own = own[own["report"] > session.last_queued]
     if len(own):
-        hearer.line.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
-        hearer.taken = int(own[-1]["report"])
+        session.queue.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
+        session.last_queued = int(own[-1]["report"])
 
 
 class DelayedFeed:
@@ -121,39 +121,39 @@ class DelayedFeed:
     def __init__(self, publish: Callable[[list[bytes]], object], delays: Callable[[int], Delays | None]) -> None:
         self._publish = publish
         self._delays = delays
-        self._lines: dict[int, DelayQueue] = {}
+        self._queues: dict[int, DelayQueue] = {}
 
-    def follow(self, prefixes: Iterable[bytes]) -> list[bytes]:
+    def set_subscriptions(self, prefixes: Iterable[bytes]) -> list[bytes]:
         """Notes who subscribed. The prefixes as they would be without a latency; those of nobody's are left out."""
-        plain, numbers = [], set()
+        topics, numbers = [], set()
         for prefix in prefixes:
             number, _, rest = prefix.partition(b"/")
             if not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
-                plain.append(prefix)
+                topics.append(prefix)
             elif self._open(int(number)):
-                plain.append(rest)
+                topics.append(rest)
                 numbers.add(int(number))
-        self._lines = {number: line for number, line in self._lines.items() if number in numbers}
-        return plain
+        self._queues = {number: queue for number, queue in self._queues.items() if number in numbers}
+        return topics
 
     def _open(self, number: int) -> bool:
         delays = self._delays(number)
         if delays is not None:
-            self._lines.setdefault(number, DelayQueue(delays))
+            self._queues.setdefault(number, DelayQueue(delays))
         return delays is not None
 
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
         """Sends a message of the feed on its ways."""
-        for number, line in self._lines.items():
-            line.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
+        for number, queue in self._queues.items():
+            queue.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
 
-    def release(self, now_ns: int) -> None:
+    def send_due(self, now_ns: int) -> None:
         """Publishes what is due."""
-        for line in self._lines.values():
-            for message in line.take(now_ns):
+        for queue in self._queues.values():
+            for message in queue.pop_due(now_ns):
                 self._publish(message)
 
     @property
     def next_ns(self) -> int:
         """When the next message is due."""
-        return min((line.next_ns for line in self._lines.values()), default=NEVER)
+        return min((queue.next_ns for queue in self._queues.values()), default=NEVER)

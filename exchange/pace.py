@@ -20,21 +20,21 @@ class Pace:
 
     def set_speed(self, speed: float) -> None:
         """From now on."""
-        self.set(self.reached_ns(), not self.held)
+        self.set(self.limit_ns(), not self.held)
         self.speed = speed
 
-    def reached_ns(self) -> int:
+    def limit_ns(self) -> int:
         """How far the exchange's time may be by now."""
         passed_ns = 0 if self.held else time.monotonic_ns() - self._machine_ns
         return self._base_ns + int(passed_ns * self.speed)
 
     def wall_ns_until(self, time_ns: int) -> float:
         """Nanoseconds of the machine until it may be there, not below 0; infinite while it is held."""
-        left_ns = max(0, time_ns - self.reached_ns())
+        left_ns = max(0, time_ns - self.limit_ns())
         return math.inf if self.held and left_ns else left_ns / self.speed
 
-    def forget_delay(self, time_ns: int) -> None:
+    def limit_catch_up(self, time_ns: int) -> None:
         """The exchange's time is time_ns: of what it is behind, CATCH_UP_NS are left, unless it is on its way to what it was set to."""
         most_ns = time_ns + int(CATCH_UP_NS * self.speed)
-        if time_ns >= self._base_ns and self.reached_ns() > most_ns:
+        if time_ns >= self._base_ns and self.limit_ns() > most_ns:
             self.set(most_ns, run=True)

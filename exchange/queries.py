@@ -12,7 +12,7 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
-from serl.exchange.feed import status_of
+from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
 from serl.exchange.sessions import Sessions
@@ -76,7 +76,7 @@ class Queries:
             columns = (rows[name].tolist() for name in ("order_number", "side", "price_ticks", "open_lots"))
             return [list(values) for values in zip(*columns, strict=True)]
         if kind == Kind.STATUS:
-            return status_of(self._core.market.state, symbol)
+            return symbol_status(self._core.market.state, symbol)
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
@@ -86,7 +86,7 @@ class Queries:
         if not self._login.may_see(name, token):
             raise RequestError("login", f"no participant {name[:80]!r} with this token; an operator's does, too")
         state = self._core.market.state
-        balances = state.balances[self._sessions.number(name)]
+        balances = state.balances[self._sessions.participant_number(name)]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
         return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
 

@@ -15,9 +15,9 @@ MOVE_PERCENT = 1
 PPM = 1_000_000
 
 
-def band(reference_ticks: int, band_ppm: int, price_ticks_max: int) -> tuple[int, int]:
-    """(low, high) around a reference, in ticks: band_ppm millionths of it away, to the nearest tick, at least one; (0, 0), no band, around
-    none. As far below as above, also at the highest price that there is, so that the reference is what `middle` says."""
+def band_around(reference_ticks: int, band_ppm: int, price_ticks_max: int) -> tuple[int, int]:
+    """(low, high) around a reference, in ticks: band_ppm millionths of it away, to the nearest tick, at least one; (0, 0), no band_around, around
+    none. As far below as above, also at the highest price that there is, so that the reference is what `band_midpoint` says."""
     if not reference_ticks:
         return 0, 0
     away = max(1, (reference_ticks * band_ppm + PPM // 2) // PPM)
@@ -25,17 +25,17 @@ def band(reference_ticks: int, band_ppm: int, price_ticks_max: int) -> tuple[int
     return reference_ticks - away, reference_ticks + away
 
 
-def middle(low_ticks: NDArray[np.int64], high_ticks: NDArray[np.int64]) -> NDArray[np.int64]:
+def band_midpoint(low_ticks: NDArray[np.int64], high_ticks: NDArray[np.int64]) -> NDArray[np.int64]:
     """The references that bands are around, in ticks; 0 where there is none."""
     return (low_ticks + high_ticks) // 2
 
 
-def replaces(mean_ticks: NDArray[np.int64], reference_ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
+def is_replaced(mean_ticks: NDArray[np.int64], reference_ticks: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Where a mean, 0 without trades, is far enough from the reference to come in its place."""
     return (mean_ticks > 0) & (100 * np.abs(mean_ticks - reference_ticks) >= MOVE_PERCENT * reference_ticks)
 
 
-class Window:
+class TradeWindow:
     """The trades of the last five minutes of each symbol, summed up by the second."""
 
     def __init__(self, symbols: int) -> None:

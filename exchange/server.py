@@ -80,10 +80,10 @@ class Exchange:
         self._poll_sockets()
         self._stopping = ""
         zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
-        self.sessions.after_restart()
+        self.sessions.cancel_after_restart()
         self.core.warm_up()
-        self.clock.begin()
-        self.schedule.begin(config, self.sessions.participant, self.clock.now_ns())
+        self.clock.start()
+        self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.feed.warm_up(self.core.market.state, self.core.journal.events.rows)
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
 
@@ -148,7 +148,7 @@ class Exchange:
     def _serve(self, ready: Callable[[], None]) -> None:
         try:
             ready()
-            with self.core.journal.on_disk():
+            with self.core.journal.disk_errors():
                 self._loop()
         except JournalError:
             raise
@@ -171,16 +171,16 @@ class Exchange:
         while not self._stopping:
             need = self._turn()
             if need == NEED_LATENCY:
-                self.inbound.depart()
+                self.inbound.delay_last_message()
             if self.lockstep is None:
                 self._execute_due()
             if need == CONTROL_MESSAGE:
-                self.control.take_pending()
+                self.control.answer_pending()
             elif need == OTHER_SOCKET_READY:
                 self._other_sockets()
             elif need not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
                 self.core.add_capacity(need)
-            if self.lockstep is not None and (self.inbound.waiting or self.lockstep.due_ns < NEVER):
+            if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
@@ -197,13 +197,13 @@ class Exchange:
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
             self.core.gateway.counter[NEXT_DUE_NS] = due_ns
-            next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.copies.next_ns)
+            next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.delayed.next_ns)
         else:
-            next_ns = self.lockstep.due_ns
+            next_ns = self.lockstep.next_ns
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         deadline_ns = time.monotonic_ns() + idle_ns
-        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
+        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
     def _execute_due(self) -> None:
         """Live and scaled clocks: commands that have arrived and what the calendar has due, in order."""
@@ -224,7 +224,7 @@ class Exchange:
     def _other_sockets(self) -> None:
         self.queries.answer()
         self.admin.answer()
-        self.feed.take_subscriptions(self.core.event_sequence)
+        self.feed.read_subscriptions(self.core.event_sequence)
 
     def _publish(self) -> None:
         """Publishes the events since the last time."""
@@ -233,11 +233,11 @@ class Exchange:
             self._segment, self._published = events, 0
         stop = int(counter[EVENTS])
         self.feed.publish(self.core.market.state, events.rows, self._published, stop)
-        self.sessions.reports.take(events.rows[self._published : stop])
+        self.sessions.reports.enqueue(events.rows[self._published : stop])
         self._published = stop
-        now_ns = END_NS if self.lockstep is not None and self.lockstep.ended else self.clock.now_ns()
-        self.feed.copies.release(now_ns)
-        self.sessions.reports.release(now_ns)
+        now_ns = END_NS if self.lockstep is not None and self.lockstep.is_finished else self.clock.now_ns()
+        self.feed.delayed.send_due(now_ns)
+        self.sessions.reports.send_due(now_ns)
 
     def _publish_time(self, time_ns: int) -> None:
         self._publish()
@@ -245,19 +245,19 @@ class Exchange:
 
     def _check_sessions(self) -> None:
         self.core.gateway.counter[SLOW_SESSIONS] = 0
-        for slot in self.sessions.check():
+        for slot in self.sessions.check_liveness():
             if self.lockstep is not None:
-                self.lockstep.leave(slot)
+                self.lockstep.remove(slot)
 
     def _close(self) -> None:
         for slot in self.sessions.live():
             self.sessions.end(slot, "shutdown", f"the exchange stops ({self._stopping or 'error'})")
         self._publish()
-        with self.core.journal.on_disk():
+        with self.core.journal.disk_errors():
             self.core.close()
 
     def _abandon(self, reason: str) -> None:
         """Ends without another command: who cancels on disconnect is cancelled for by the next start."""
         for slot in self.sessions.live():
-            self.sessions.dismiss(slot, "shutdown", reason)
+            self.sessions.close(slot, "shutdown", reason)
         self.core.journal.abandon()

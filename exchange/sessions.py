@@ -40,9 +40,9 @@ class Sessions:
         self.reports = Reports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._cancel: dict[int, bool] = {}
-        self._goodbye: list[tuple[int, bytes]] = []
+        self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
-        self._admit_again()
+        self._refresh_operators()
 
     @property
     def count(self) -> int:
@@ -65,11 +65,11 @@ class Sessions:
             return False
         return True
 
-    def refuse(self, route: int, refusal: RequestError) -> None:
+    def send_error(self, route: int, refusal: RequestError) -> None:
         """ERROR to whoever sent what cannot be taken."""
         self.send(route, pack(Kind.ERROR, refusal.code, str(refusal)))
 
-    def hello(self, route: int, message: list[Any]) -> int:
+    def log_in(self, route: int, message: list[Any]) -> int:
         """Logs a participant in: WELCOME, then what it missed. The slot; RequestError if it may not."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
@@ -92,7 +92,7 @@ class Sessions:
             )
         if participant is None:
             participant = self._new_participant(name)
-        self._occupy(int(slots[0]), route, participant, options)
+        self._open_session(int(slots[0]), route, participant, options)
         self._welcome(int(slots[0]), last_report)
         return int(slots[0])
 
@@ -115,7 +115,7 @@ class Sessions:
             self._core.market.grant_operator(number)
         return number
 
-    def _admit_again(self) -> None:
+    def _refresh_operators(self) -> None:
         """Makes operators of those who are to be now. The journal's commands were theirs who were operators then: where these are others,
         a restart is not to execute them again."""
         known = self._core.journal.participants
@@ -133,16 +133,16 @@ class Sessions:
 
     def exchange_participant(self) -> int:
         """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
-        return self.participant(EXCHANGE_NAME)
+        return self.participant_or_new(EXCHANGE_NAME)
 
-    def participant(self, name: str) -> int:
+    def participant_or_new(self, name: str) -> int:
         """The number of a participant, whether it has logged in already or not."""
         if name not in self._numbers:
             self._new_participant(name)
             self._core.journal.save_participants()
         return self._numbers[name]
 
-    def number(self, name: str) -> int:
+    def participant_number(self, name: str) -> int:
         """The number of a participant that has been here; RequestError `login` if there is none of this name."""
         if name not in self._numbers:
             raise RequestError("login", f"no participant {name[:80]!r} has logged in yet")
@@ -152,20 +152,20 @@ class Sessions:
         """Whether the participant may give an operator's commands."""
         return bool(self._core.market.state.operator[int(self._gateway.participant[slot])])
 
-    def rename(self, slot: int, rows: Rows) -> None:
+    def map_participants(self, slot: int, rows: Rows) -> None:
         """Gives the participants of a recorded day's COMMAND rows the numbers that they have here, as operators: 0 is the exchange itself,
         any other one is NAME/number, where NAME is the session's own. What was not permitted is not in such a day."""
 
         def here(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             unique, places = np.unique(numbers, return_inverse=True)
-            return np.array([self._renamed(slot, number) for number in unique.tolist()], np.int64)[places]
+            return np.array([self._mapped_participant(slot, number) for number in unique.tolist()], np.int64)[places]
 
         renumber(rows, here)
 
-    def _renamed(self, slot: int, number: int) -> int:
+    def _mapped_participant(self, slot: int, number: int) -> int:
         if number == 0:
             return self.exchange_participant()
-        here = self.participant(f"{self.name(slot)}/{number}")
+        here = self.participant_or_new(f"{self.name(slot)}/{number}")
         entry = self._core.journal.participants[here]
         if not entry["operator"]:
             entry["operator"] = True
@@ -173,7 +173,7 @@ class Sessions:
             self._core.journal.save_participants()
         return here
 
-    def _occupy(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
+    def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
         gateway = self._gateway
         now = time.monotonic_ns()
         gateway.status[slot] = LIVE
@@ -197,13 +197,13 @@ class Sessions:
         gateway = self._gateway
         participant = int(gateway.participant[slot])
         state = self._core.market.state
-        done = int(state.report[participant])
+        last_reported = int(state.report[participant])
         missed = None
-        if 0 <= last_report <= done:
+        if 0 <= last_report <= last_reported:
             missed = self._core.journal.reports(
                 participant, last_report, gateway, self._config.limits.replay_reports_max
             )
-        next_report = done + 1 if missed is None else last_report + 1
+        next_report = last_reported + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
         limits = {**self.limits, "messages_per_s_max": float(gateway.messages_per_s[slot])}
         if delays is not None:
@@ -216,13 +216,13 @@ class Sessions:
         route = int(gateway.route[slot])
         self.send(route, welcome)
         if missed is None and last_report >= 0:
-            self.refuse(route, RequestError(
-                "replay_gone", f"reports after {last_report} are not kept (there are {done}); going on at {next_report}"
+            self.send_error(route, RequestError(
+                "replay_gone", f"reports after {last_report} are not kept (there are {last_reported}); going on at {next_report}"
             ))  # fmt: skip
         if missed is None:
             missed = np.zeros(0, EVENT)
         if delays is not None:
-            self.reports.open(slot, participant, delays, missed, done)
+            self.reports.open(slot, participant, delays, missed, last_reported)
             return
         for first in range(0, len(missed), REPORTS_MAX):
             if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
@@ -253,15 +253,15 @@ class Sessions:
 
     def end(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; cancels its orders if it asked for that."""
-        self.dismiss(slot, code, text)
+        self.close(slot, code, text)
         participant = int(self._gateway.participant[slot])
         entry = self._core.journal.participants[participant]
-        if entry["cancel_on_disconnect"] and not self._inbound.follow(self._cancel_all(participant)):
-            self._core.submit(self._cancel_all(participant))
+        if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
+            self._core.submit(self._mass_cancel(participant))
             entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
             self._core.journal.save_participants()
 
-    def dismiss(self, slot: int, code: str, text: str) -> None:
+    def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay."""
         gateway = self._gateway
         participant = int(gateway.participant[slot])
@@ -273,28 +273,30 @@ class Sessions:
         gateway.promise_ns[slot] = -1
         index_sessions(gateway)
         if not self.send(route, goodbye):
-            self._goodbye.append((route, goodbye))  # its pipe is full: said as soon as there is room
+            self._unsent_goodbyes.append((route, goodbye))  # its pipe is full: said as soon as there is room
 
-    def _cancel_all(self, participant: int) -> Rows:
+    def _mass_cancel(self, participant: int) -> Rows:
         """The exchange's own mass cancel for a participant that is gone."""
         cancel = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, reason=Reason.DISCONNECT)
         cancel["time_ns"] = self._clock.now_ns()
         return cancel
 
-    def after_restart(self) -> None:
+    def cancel_after_restart(self) -> None:
         """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
         for participant, entry in enumerate(self._core.journal.participants):
             if entry["cancel_on_disconnect"]:
-                self._core.submit(self._cancel_all(participant))
+                self._core.submit(self._mass_cancel(participant))
 
-    def check(self) -> list[int]:
+    def check_liveness(self) -> list[int]:
         """Heartbeats, and the end of sessions that are slow, silent or gone; the slots that ended."""
         now = time.monotonic_ns()
         gateway = self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
         beat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         silence_s = self._config.intervals.silence_s
-        self._goodbye = [(route, text) for route, text in self._goodbye[-1000:] if not self._try(route, text)]
+        self._unsent_goodbyes = [
+            (route, text) for route, text in self._unsent_goodbyes[-1000:] if not self._send_or_drop(route, text)
+        ]
         ended = []
         for slot in np.flatnonzero(gateway.status != FREE).tolist():
             if gateway.status[slot] == SLOW:
@@ -311,7 +313,7 @@ class Sessions:
             ended.append(slot)
         return ended
 
-    def _try(self, route: int, message: bytes) -> bool:
+    def _send_or_drop(self, route: int, message: bytes) -> bool:
         """True if there is nothing left to do: sent, or nobody there."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)

@@ -21,7 +21,7 @@ from serl.exchange.records import (
     Setting,
     command,
 )  # fmt: skip
-from serl.exchange.reference_price import band, middle
+from serl.exchange.reference_price import band_around, band_midpoint
 
 CONFIGURED = [setting for setting in Setting if setting not in (Setting.SELF_TRADE, Setting.KILLED)]
 """Settings that are the configuration's alone; the others are a participant's or an operator's as well."""
@@ -56,9 +56,13 @@ def _first_band(symbol: SymbolConfig, known: NDArray[np.int64], price_ticks_max:
     if symbol.band_ppm is None:
         return symbol.band_low_ticks, symbol.band_high_ticks
     known_band = int(known[BAND_LOW]), int(known[BAND_HIGH])
-    if known_band == band(int(middle(*known[[BAND_LOW, BAND_HIGH]])), symbol.band_ppm, price_ticks_max) != (0, 0):
+    if (
+        known_band
+        == band_around(int(band_midpoint(*known[[BAND_LOW, BAND_HIGH]])), symbol.band_ppm, price_ticks_max)
+        != (0, 0)
+    ):
         return known_band
-    return band(int(known[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
+    return band_around(int(known[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
 
 
 def _rule(symbol: int, rule: Rule, value: int, from_ticks: int = 0) -> Rows:

@@ -37,13 +37,13 @@ class EventLog:
         """Makes a new file; over a leftover of the same name. It gets its name when its head is written, not before."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
-        spool = cls(temporary, first_sequence, rows)
-        write_header(spool.file, EVENT, first_sequence, len(rows))
+        log = cls(temporary, first_sequence, rows)
+        write_header(log.file, EVENT, first_sequence, len(rows))
         temporary.replace(path)
-        spool.path = path
-        spool.answers = SegmentAnswers(path)
-        spool.answers.forget()
-        return spool
+        log.path = path
+        log.answers = SegmentAnswers(path)
+        log.answers.delete_saved()
+        return log
 
     @classmethod
     def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "EventLog":
@@ -55,10 +55,10 @@ class EventLog:
             )
         rows[:keep] = found[:keep]
         os.truncate(path, HEADER_BYTES + keep * EVENT.itemsize)
-        spool = cls(path, first_sequence, rows)
-        spool.written = keep
-        spool.answers.forget()
-        return spool
+        log = cls(path, first_sequence, rows)
+        log.written = keep
+        log.answers.delete_saved()
+        return log
 
     def write(self, count: int) -> None:
         """Puts the rows up to `count` into the file, as far as they are not there yet."""

@@ -58,17 +58,17 @@ class Journal:
             self.meta = self._open_meta(symbols)
             self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
         except BaseException:
-            self.release()
+            self.unlock()
             raise
         self.commands: Segment
         self.events: EventLog
-        self._finished: list[Segment] = []
+        self._unsynced_segments: list[Segment] = []
         self._answers = AnswerIndex()
         self._unwritten: list[tuple[EventLog, int]] = []
-        self._written: list[EventLog] = []
+        self._unsynced_logs: list[EventLog] = []
         self._spare: list[Rows] = []
         self._writing = threading.Lock()
-        self._due = threading.Event()
+        self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -125,7 +125,7 @@ class Journal:
             answers = SegmentAnswers(path)
             if not answers.load():
                 rows = read_rows(path, EVENT)
-                answers.finish(rows[: _used(rows, read_header(path, EVENT)["first_sequence"])])
+                answers.finish(rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])])
                 answers.save()
             self._answers.add(answers)
 
@@ -136,7 +136,7 @@ class Journal:
         """Goes on in a new command segment; everything journaled must be executed."""
         counter = gateway.counter
         assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
-        self._finished.append(self.commands)
+        self._unsynced_segments.append(self.commands)
         self.create_commands(int(counter[NEXT_SEQUENCE]))
         counter[APPENDED] = counter[EXECUTED] = 0
 
@@ -149,7 +149,7 @@ class Journal:
         self._unwritten.append((self.events, int(counter[EVENTS])))
         self.create_events(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
-        self._due.set()
+        self._wake.set()
 
     def write_events(self, gateway: GatewayState) -> None:
         """Returns when every event so far is in its file."""
@@ -160,12 +160,12 @@ class Journal:
     def _write_finished(self) -> None:
         with self._writing:
             while self._unwritten:
-                spool, count = self._unwritten[0]
-                spool.write(count)
-                spool.answers.finish(spool.rows[:count])
-                self._answers.add(spool.answers)
-                self._spare.append(spool.rows)
-                self._written.append(spool)
+                log, count = self._unwritten[0]
+                log.write(count)
+                log.answers.finish(log.rows[:count])
+                self._answers.add(log.answers)
+                self._spare.append(log.rows)
+                self._unsynced_logs.append(log)
                 self._unwritten.pop(0)
 
     def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
@@ -188,8 +188,8 @@ class Journal:
     def _flush(self, interval_s: float) -> None:
         next_sync = time.monotonic() + interval_s
         while not self._stopping:
-            self._due.wait(max(0.0, next_sync - time.monotonic()))
-            self._due.clear()
+            self._wake.wait(max(0.0, next_sync - time.monotonic()))
+            self._wake.clear()
             self._write_finished()
             if time.monotonic() >= next_sync:
                 self._sync_finished()
@@ -202,7 +202,7 @@ class Journal:
             raise self._broken(self._failure) from self._failure
 
     @contextmanager
-    def on_disk(self) -> Iterator[None]:
+    def disk_errors(self) -> Iterator[None]:
         """Makes a JournalError of what the system says while the journal is written."""
         try:
             yield
@@ -217,12 +217,12 @@ class Journal:
         )
 
     def _sync_finished(self) -> None:
-        while self._finished:
-            self._finished.pop(0).close()
-        while self._written:
-            spool = self._written.pop(0)
-            spool.close()
-            spool.answers.save()
+        while self._unsynced_segments:
+            self._unsynced_segments.pop(0).close()
+        while self._unsynced_logs:
+            log = self._unsynced_logs.pop(0)
+            log.close()
+            log.answers.save()
 
     def close(self, gateway: GatewayState) -> None:
         """Syncs everything and cuts the last segments to what they hold."""
@@ -232,28 +232,28 @@ class Journal:
         self._sync_finished()
         self.commands.close(int(gateway.counter[APPENDED]))
         self.events.close()
-        self.release()
+        self.unlock()
 
     def abandon(self) -> None:
         """Leaves the files as they are, for a restart to recover from: after a failure, what else is written may do harm."""
         self._stop_flushing()
-        self.release()
+        self.unlock()
 
     def _stop_flushing(self) -> None:
         self._stopping = True
-        self._due.set()
+        self._wake.set()
         if self._flusher is not None:
             self._flusher.join()
 
-    def release(self) -> None:
+    def unlock(self) -> None:
         """Lets another exchange have the folder."""
         self._lock.close()
 
-    def salt(self, gateway: GatewayState) -> None:
+    def set_salt(self, gateway: GatewayState) -> None:
         """Hands the salt of the row checks to the compiled code."""
         gateway.counter[SALT] = self.meta["salt"]
 
-    def backward(self, gateway: GatewayState) -> Iterator[Rows]:
+    def newest_events(self, gateway: GatewayState) -> Iterator[Rows]:
         """The event rows, newest first, in pieces of up to `CHUNK_ROWS` (each piece oldest first)."""
         self._write_finished()
         for path in reversed(self.segments("events")):
@@ -261,24 +261,26 @@ class Journal:
                 rows: Rows = self.events.rows[: gateway.counter[EVENTS]]
             else:
                 rows = read_rows(path, EVENT)
-                rows = rows[: _used(rows, read_header(path, EVENT)["first_sequence"])]
+                rows = rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])]
             for stop in range(len(rows), 0, -CHUNK_ROWS):
                 yield rows[max(0, stop - CHUNK_ROWS) : stop]
 
-    def following(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
+    def events_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """The EVENT rows behind that one, in order, at most `limit`; None if the first of them is not kept.
 
         Fewer where a file ends. O(limit).
         """
         self._write_finished()
-        return self._following("events", self.events.path, self.events.rows[: gateway.counter[EVENTS]], sequence, limit)
+        return self._rows_after(
+            "events", self.events.path, self.events.rows[: gateway.counter[EVENTS]], sequence, limit
+        )
 
-    def commands_following(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
+    def commands_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """The executed COMMAND rows behind that one, as `following` gives events."""
         executed = self.commands.rows[: gateway.counter[EXECUTED]]
-        return self._following("commands", self.commands.path, executed, sequence, limit)
+        return self._rows_after("commands", self.commands.path, executed, sequence, limit)
 
-    def _following(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
+    def _rows_after(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
         """`newest`: the rows of the segment at `current`, which is still written."""
         for path in reversed(self.segments(kind)):
             place = sequence + 1 - int(path.stem.partition("-")[2])
@@ -286,7 +288,7 @@ class Journal:
                 if path == current:
                     return newest[place : place + limit]
                 rows = read_rows(path, newest.dtype)[place : place + limit]
-                return rows[: _used(rows, sequence + 1)] if len(rows) else None
+                return rows[: _count_written(rows, sequence + 1)] if len(rows) else None
         return None
 
     def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
@@ -296,7 +298,7 @@ class Journal:
         """
         found: list[Rows] = []
         total = 0
-        for rows in self.backward(gateway):
+        for rows in self.newest_events(gateway):
             own = rows[rows["participant"] == participant]
             newer = own[own["report"] > after]
             found.append(newer)
@@ -320,7 +322,7 @@ class Journal:
         """The last `count` trades of a symbol as EVENT rows, oldest first."""
         found: list[Rows] = []
         missing = count
-        for rows in self.backward(gateway):
+        for rows in self.newest_events(gateway):
             if missing <= 0:
                 break
             trades = rows[(rows["symbol"] == symbol) & is_trade(rows)]
@@ -336,7 +338,7 @@ def is_trade(rows: Rows) -> NDArray[np.bool_]:
     return trades
 
 
-def _used(rows: Rows, first_sequence: int) -> int:
+def _count_written(rows: Rows, first_sequence: int) -> int:
     """The number of written rows of an event segment: their sequences run on without a gap."""
     expected = first_sequence + np.arange(len(rows))
     wrong = np.flatnonzero(rows["sequence"] != expected)

@@ -11,7 +11,7 @@ from serl.clients.errors import Rejected
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule, Side, command
-from serl.exchange.reference_price import PPM, WINDOW_S, Window, band, middle, replaces
+from serl.exchange.reference_price import PPM, WINDOW_S, TradeWindow, band_around, band_midpoint, is_replaced
 from tests.exchange.clockwork import ANN, OWN, SECOND_NS, Exchange, at, entries, exchange
 from tests.exchange.test_recovery import journaled
 from tests.server_fixture import start_exchange
@@ -52,9 +52,9 @@ def moved(time_ns: int, low: int, high: int) -> list[tuple[int, int, int]]:
     ],
 )
 def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low_high: tuple[int, int]) -> None:
-    assert band(reference, ppm, most) == low_high
+    assert band_around(reference, ppm, most) == low_high
     low, high = np.array(low_high).reshape(2, 1)
-    assert middle(low, high) == [reference]
+    assert band_midpoint(low, high) == [reference]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low
     ],
 )
 def test_a_reference_is_replaced_from_one_percent_on(mean: int, reference: int, does: bool) -> None:
-    assert replaces(np.array([mean]), np.array([reference])) == [does]
+    assert is_replaced(np.array([mean]), np.array([reference])) == [does]
 
 
 def test_the_window_holds_five_minutes() -> None:
     """Against the trades themselves; each second's are of the two symbols at random, with gaps of up to 400 seconds."""
     rng = np.random.default_rng(7)
-    window = Window(2)
+    window = TradeWindow(2)
     times = np.cumsum(rng.choice([0.3, 1.0, 40.0, 400.0], 600, p=[0.6, 0.3, 0.09, 0.01]) * SECOND_NS).astype(np.int64)
     symbols, prices = rng.integers(0, 2, 600), rng.integers(900, 1100, 600)
     for start in range(0, 600, 7):

@@ -69,8 +69,8 @@ def test_a_line_keeps_the_order() -> None:
     seen: list[int] = []
     while len(seen) < 1000:
         now_ns = line.next_ns
-        assert line.take(now_ns - 1) == []
-        items = line.take(now_ns)
+        assert line.pop_due(now_ns - 1) == []
+        items = line.pop_due(now_ns)
         assert items
         assert all(times_ns[item] <= now_ns for item in items)
         seen += items

@@ -140,7 +140,7 @@ def crashed(tmp_path: Path) -> tuple[Path, str]:
     core.submit(rows)
     digest = core.market.state_hash()
     core.journal.commands.sync()
-    core.journal.release()
+    core.journal.unlock()
     return tmp_path, digest
 
 
