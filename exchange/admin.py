@@ -1,4 +1,4 @@
-"""What operators ask for over the admin socket: the clock, phases and halts, purges, kill switches, a copy of everybody's events."""
+"""The admin socket: clock, phases, halts, purges, kill switches, drop copies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,9 +27,9 @@ FLAGS_MAX = {
     CommandKind.PHASE: int(max(Phase)),
     CommandKind.UNCROSS: 0,
 }
-"""Of the commands that OPERATE gives."""
+"""The largest flags of the commands that OPERATE accepts."""
 DROP_COPY_ROWS = 16_384
-"""Events that one request for a drop copy looks at, and commands of one for those."""
+"""Events per DROP_COPY request, and commands per COMMAND_COPY request."""
 
 
 class Admin:
@@ -48,12 +48,14 @@ class Admin:
         self._login, self._socket, self._stop = login, socket, stop
 
     def answer(self) -> None:
-        """Answers everything that waits."""
+        """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
     def _reply(self, message: list[Any]) -> bytes:
         if not self._login.is_operator(message[2] if len(message) > 2 else None):
-            raise RequestError("not_permitted", "the token of an operator is due")
+            raise RequestError(
+                "not_permitted", "expected an operator's token, got none or another; use a token of login.operators"
+            )
         result = self._result(message[0], message)
         core, now_ns = self._core, self._clock.now_ns()
         return pack(message[0] + wire.REPLY, message[1], core.journal.epoch, core.event_sequence, now_ns, result)
@@ -85,7 +87,7 @@ class Admin:
         elif kind == Kind.COMMAND_COPY:
             return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
         else:
-            raise RequestError("malformed", f"kind {kind} is not an admin message; they are 160 to 168")
+            raise RequestError("malformed", f"expected an admin message (160 to 168), got kind {kind}")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
@@ -97,23 +99,23 @@ class Admin:
     def _operate(self, kind: int, symbol: int, flags: int = 0) -> None:
         if kind not in FLAGS_MAX:
             kinds = "END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21)"
-            raise RequestError("malformed", f"{kinds} is due; got {kind}")
-        most = FLAGS_MAX[CommandKind(kind)]
-        if not 0 <= flags <= most:
-            raise RequestError("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
+            raise RequestError("malformed", f"expected {kinds}, got {kind}")
+        flags_max = FLAGS_MAX[CommandKind(kind)]
+        if not 0 <= flags <= flags_max:
+            raise RequestError("malformed", f"expected flags (a phase, a reason) from 0 to {flags_max}, got {flags}")
         self._submit(kind, self._symbol(symbol), flags)
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
-        """How many orders were cancelled."""
+        """Cancels the orders of a participant. Returns their number."""
         if not 0 <= flags <= 2:
-            raise RequestError("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
-        where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
-        return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.participant_number(name))["qty_lots"])
+            raise RequestError("malformed", f"expected flags 0 (both sides), 1 (buys) or 2 (sells), got {flags}")
+        checked = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
+        return int(self._submit(CommandKind.PURGE, checked, flags, self._sessions.participant_number(name))["qty_lots"])
 
     def _kill(self, name: str, on: int) -> int:
-        """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
+        """Activates (1) or lifts (0) the kill switch of a participant. Returns the number of cancelled orders."""
         if on not in (0, 1):
-            raise RequestError("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
+            raise RequestError("malformed", f"expected on 1 (activate) or 0 (lift), got {on}")
         return int(
             self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.participant_number(name), on)[
                 "qty_lots"
@@ -121,39 +123,41 @@ class Admin:
         )
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
-        """[sequence to ask from next, EVENT rows]; of everybody without a name."""
-        rows = self._behind("event", after, self._core.event_sequence, self._core.journal.events_after)
-        upto = int(rows[-1]["sequence"]) if len(rows) else after
+        """[sequence for the next request, EVENT rows] of a participant, or of all without a name."""
+        rows = self._journal_after("event", after, self._core.event_sequence, self._core.journal.events_after)
+        next_after = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
             rows = rows[rows["participant"] == self._sessions.participant_number(name)]
-        return [upto, rows.tobytes()]
+        return [next_after, rows.tobytes()]
 
     def _command_copy(self, after: int) -> list[Any]:
-        """[COMMAND rows, names of the participants in the order of their numbers, a line each]."""
-        rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_after)
+        """[COMMAND rows, names of the participants in the order of their numbers, one per line]."""
+        rows = self._journal_after("command", after, self._core.command_sequence, self._core.journal.commands_after)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
 
-    def _behind(
+    def _journal_after(
         self, what: str, after: int, last: int, following: Callable[[int, int, GatewayState], Rows | None]
     ) -> Rows:
-        """A piece of the journal behind number `after` of its events or commands; RequestError where it has them not."""
+        """The next rows of the journal after event or command `after`. Raises RequestError if they are not stored."""
         if not 0 <= after <= last:
             raise RequestError(
-                "replay_gone", f"{what}s up to {last} are here, you ask from {after}: it is another journal"
+                "replay_gone",
+                f"expected a number up to the last {what}, {last}, got {after}; it belongs to another journal",
             )
         rows = following(after, DROP_COPY_ROWS, self._core.gateway)
         if rows is None:
-            raise RequestError("replay_gone", f"{what} {after + 1} is not kept any more; ask from a later one")
+            raise RequestError("replay_gone", f"{what} {after + 1} is no longer stored; request a later one")
         return rows
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
-            most = len(self._core.symbols) - 1
-            raise RequestError("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
+            last = len(self._core.symbols) - 1
+            raise RequestError("unknown_symbol", f"expected a symbol number from 0 to {last}, got {symbol}")
         return symbol
 
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
-        """Gives a command of the exchange itself; the event that answers it, the last of its participant. RequestError if it was rejected."""
+        """Executes a command of the exchange itself. Returns the event that answers it, the last of its participant. Raises RequestError if
+        it was rejected."""
         own, now_ns = self._sessions.exchange_participant(), self._clock.now_ns()
         row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
         row["participant"], row["time_ns"] = own, now_ns
@@ -165,9 +169,9 @@ class Admin:
         return answer
 
     def _last_event(self, participant: int) -> np.void:
-        """The newest event of a participant, which has one."""
+        """The newest event of a participant that has one."""
         for rows in self._core.journal.newest_events(self._core.gateway):
             own = rows[rows["participant"] == participant]
             if len(own):
                 return own[-1]
-        raise AssertionError("a command is answered")
+        raise AssertionError("every command is answered")

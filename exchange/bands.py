@@ -1,7 +1,7 @@
-"""Bands that follow the market (docs/orders.md): when a symbol's reference price changes, and the RULE commands that then move its band.
+"""Price bands that follow the market (docs/orders.md): when a symbol's reference price changes, and the RULE commands that move its band.
 
-Looks at every whole second, and right behind an auction; in between it costs nothing. What it needs it reads off the tape, the reference itself
-off the band in force: an exchange that starts again goes on from there.
+It checks every whole second and right after auctions; in between it costs nothing. It reads trades from the event log, and the
+reference from the band in force, so a restarted exchange continues where it stopped.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ CONTINUOUS = int(Phase.CONTINUOUS)
 
 
 class Bands:
-    """The bands of the symbols that have a band_ppm. `now_ns` tells the time, `next_arrival_ns` when the next command that is on its way arrives."""
+    """The bands of the symbols with a band_ppm. `now_ns` returns the time, `next_arrival_ns` when the next waiting command arrives."""
 
     def __init__(
         self, core: Core, config: ExchangeConfig, now_ns: Callable[[], int], next_arrival_ns: Callable[[], int]
@@ -41,15 +41,15 @@ class Bands:
         self._price_ticks_max = config.limits.price_ticks_max
         self._follows = np.array(self._ppm) > 0
         self._window = TradeWindow(len(self._ppm))
-        self._auction_prices = self._zeros()  # of the last auctions that have had no effect yet
-        self._since_ns = self._zeros()  # since when each reference holds
-        self._idle = False  # there is nothing that a look could find
+        self._auction_prices = self._zeros()  # prices of auctions that have not moved a band yet
+        self._since_ns = self._zeros()  # when each reference was set
+        self._idle = False  # no trades in the window: nothing to check
 
     def _zeros(self) -> NDArray[np.int64]:
         return np.zeros(len(self._ppm), np.int64)
 
     def start(self, time_ns: int) -> None:
-        """Goes on at a start, with the trades of the last five minutes; the auctions among them have had their effect."""
+        """Starts with the trades of the last five minutes; the auctions among them have moved the bands already."""
         self._since_ns[:] = time_ns
         self._check_ns = _second_after(time_ns)
         self._event_log, self._rows_read = self._core.journal.events, int(self._core.gateway.counter[EVENTS])
@@ -64,7 +64,7 @@ class Bands:
 
     @property
     def next_ns(self) -> int:
-        """When to look next."""
+        """When to check next."""
         if not self._follows.any():
             return NEVER
         if self._idle and self._core.event_sequence != self._last_sequence:
@@ -74,40 +74,43 @@ class Bands:
         return _second_after(self._next_arrival_ns()) if self._idle else self._check_ns
 
     def _auction_marks(self) -> NDArray[np.int64]:
-        """What is another with every auction that changes a phase or the last price; the same all through continuous trading. int64 (symbols,)."""
+        """A number per symbol that changes with every auction that changes the phase or the last price, and is -1 throughout continuous
+        trading. int64 (symbols,)."""
         symbols = self._core.market.state.symbols
         phases = symbols[:, PHASE]
         return np.where(phases == CONTINUOUS, -1, symbols[:, LAST_TICKS] * len(Phase) + phases)
 
     def rows(self, time_ns: int) -> list[Rows]:
-        """RULE rows of the references that change at that time, at which everything before it has been executed."""
+        """RULE rows of the references that change at a time; everything before it must have been executed."""
         self._read_new_events()
         self._last_marks, self._last_sequence = self._auction_marks(), self._core.event_sequence
         prices, self._auction_prices = self._auction_prices, self._zeros()
         if time_ns >= self._check_ns:
             prices = np.where(prices, prices, self._new_references(time_ns))
-            # a fast clock may be seconds ahead: they are not looked at one by one
+            # a fast clock may be several seconds ahead: they are not checked one by one
             self._check_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
         self._since_ns[prices > 0] = time_ns
-        known = self._core.market.state.symbols
+        current = self._core.market.state.symbols
         rows: list[Rows] = []
         for number in np.flatnonzero(prices).tolist():
             rows += band_rows(
-                number, known[number], band_around(int(prices[number]), self._ppm[number], self._price_ticks_max)
+                number, current[number], band_around(int(prices[number]), self._ppm[number], self._price_ticks_max)
             )
         return rows
 
     def _new_references(self, time_ns: int) -> NDArray[np.int64]:
-        """The means that come in the place of their references, 0 where none does."""
+        """The mean prices that replace their references; 0 where the reference stays."""
         self._window.advance(time_ns // SECOND_NS - 1)
         state, means = self._core.market.state, self._window.means()
         symbols = state.symbols
-        trades_on = (symbols[:, PHASE] == CONTINUOUS) & (state.halted == 0)
-        may = self._follows & trades_on & (time_ns - self._since_ns >= HOLD_NS)
-        return np.where(may & is_replaced(means, band_midpoint(symbols[:, BAND_LOW], symbols[:, BAND_HIGH])), means, 0)
+        is_trading = (symbols[:, PHASE] == CONTINUOUS) & (state.halted == 0)
+        may_change = self._follows & is_trading & (time_ns - self._since_ns >= HOLD_NS)
+        return np.where(
+            may_change & is_replaced(means, band_midpoint(symbols[:, BAND_LOW], symbols[:, BAND_HIGH])), means, 0
+        )
 
     def _read_new_events(self) -> None:
-        """Takes what is new on the tape; also before another file of it begins."""
+        """Reads new events; also called before the event log rotates."""
         if self._event_log is not self._core.journal.events:
             self._event_log, self._rows_read = self._core.journal.events, 0
         start, self._rows_read = self._rows_read, int(self._core.gateway.counter[EVENTS])
@@ -115,7 +118,7 @@ class Bands:
             self._read_rows(self._event_log.rows[start : self._rows_read])
 
     def _read_rows(self, rows: Rows) -> None:
-        """Trades into the window, which an auction empties; notes the price of a symbol's last auction."""
+        """Adds trades to the window, which an auction empties, and notes the price of each symbol's last auction."""
         phased = np.flatnonzero((rows["kind"] == EventKind.PHASED) & (rows["qty_lots"] > 0))
         phased = phased[self._follows[rows["symbol"][phased]]]
         last = np.full(len(self._ppm), -1)
@@ -130,5 +133,5 @@ class Bands:
 
 
 def _second_after(time_ns: int) -> int:
-    """The first whole second behind a time; NEVER behind that."""
+    """The first whole second after a time, at most NEVER."""
     return min(NEVER, (time_ns // SECOND_NS + 1) * SECOND_NS)

@@ -1,4 +1,4 @@
-"""What the days of the symbols have due, in order of time: phases, batch auctions, the end of the day."""
+"""The calendar of the symbols in order of time: phases, batch auctions, the end of the day."""
 
 import heapq
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ SECOND_NS = 1_000_000_000
 
 
 class ScheduledCommand(NamedTuple):
-    """A command that the exchange gives itself."""
+    """A command that the exchange issues itself."""
 
     time_ns: int
     symbol: int
@@ -47,31 +47,31 @@ class Calendar:
 
     @property
     def next_ns(self) -> int:
-        """When something is due next; NEVER if nothing is any more."""
+        """When the next command is due; NEVER if there is none."""
         return NEVER if self._next is None else self._next.time_ns
 
     def pop(self) -> ScheduledCommand:
-        """What is due next, once."""
-        assert self._next is not None, "nothing is due any more"
+        """Removes and returns the next command."""
+        assert self._next is not None, "the calendar is empty"
         due, self._next = self._next, next(self._scheduled, None)
         return due
 
     def pop_until(self, time_ns: int) -> Iterator[ScheduledCommand]:
-        """Pops everything due up to a time."""
+        """Removes and yields every command due up to a time."""
         while self.next_ns <= time_ns:
             yield self.pop()
 
 
 def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
-    """When a clock on the wall shows `of_day_ns` after midnight: yesterday, today and each day after, in nanoseconds since 1970. A time that is
-    skipped as summer time begins counts as if the clock had not been put forward yet, one that is shown twice as it ends the first time.
-    Without a zone there is one day, from 0 on, and its yesterday."""
+    """The local time `of_day_ns` after midnight in a time zone, yesterday, today and on each following day, in nanoseconds since 1970. A time
+    skipped at the start of summer time is taken in winter time; of a time repeated at its end, the first counts. Without a zone there is
+    one day, which starts at 0, and the day before it."""
     if zone is None:
         return iter([of_day_ns - DAY_NS, of_day_ns])
-    seconds, rest_ns = divmod(of_day_ns, SECOND_NS)
+    seconds, fraction_ns = divmod(of_day_ns, SECOND_NS)
     midnight = datetime.combine(datetime.fromtimestamp(now_ns // SECOND_NS, zone), time())
-    shown = (midnight + timedelta(days=day, seconds=seconds) for day in count(-1))
-    return (int(wall.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns for wall in shown)
+    local_times = (midnight + timedelta(days=day, seconds=seconds) for day in count(-1))
+    return (int(local.replace(tzinfo=zone).timestamp()) * SECOND_NS + fraction_ns for local in local_times)
 
 
 def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[ScheduledCommand]:
@@ -79,7 +79,7 @@ def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Sche
 
 
 def _day_ends(times_ns: Iterator[int]) -> Iterator[ScheduledCommand]:
-    """Behind all phases of that time: a closing auction is held before."""
+    """Sorted after the phases of the same time, so that a closing auction comes first."""
     return (ScheduledCommand(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
 
 

@@ -1,4 +1,4 @@
-"""The messages of the orders socket that the compiled loop does not take: control, duplicates and rubbish."""
+"""The orders socket's messages that the compiled loop passes to Python: control messages, duplicates, malformed ones."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from serl.exchange.wire import Kind, RequestError, pack
 
 
 class Control:
-    """Answers one message at a time, each with a reply that says what was expected and what came."""
+    """Answers one message at a time; a rejection says what was expected and what arrived."""
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound
@@ -31,7 +31,7 @@ class Control:
         self._inbound = inbound
 
     def answer_pending(self) -> None:
-        """Deals with the message that the loop left in gateway.message."""
+        """Answers the message that the loop left in gateway.message."""
         gateway = self._gateway
         size, route = int(gateway.counter[PENDING_SIZE]), int(gateway.counter[PENDING_ROUTE])
         slot = int(gateway.counter[PENDING_SESSION])
@@ -39,15 +39,17 @@ class Control:
         try:
             if size == BAD_FRAMES:
                 raise RequestError(
-                    "malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else"
+                    "malformed",
+                    "expected one non-empty frame, got another number of frames; use a DEALER socket without delimiter",
                 )
             if size == TOO_LARGE:
                 raise RequestError(
-                    "too_large", f"messages of up to {len(gateway.message)} bytes (message_bytes_max) are taken"
+                    "too_large",
+                    f"expected at most {len(gateway.message)} bytes (message_bytes_max), got more; split the message",
                 )
             self._dispatch(route, slot, gateway.message[:size].tobytes())
-        except RequestError as refusal:
-            self._sessions.send_error(route, refusal)
+        except RequestError as error:
+            self._sessions.send_error(route, error)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
         message = wire.unpack(data)
@@ -65,7 +67,7 @@ class Control:
             self._on_behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
-            self.end(slot, "bye", "you said so")
+            self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
             self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
@@ -73,17 +75,19 @@ class Control:
             (time_ns,) = wire.expect(message, "[67, time_ns]", int)
             self._promise(slot, time_ns)
         else:
-            raise RequestError("malformed", f"kind {kind} is not one of docs/protocol.md's for this socket")
+            raise RequestError(
+                "malformed", f"expected a kind of the orders socket, got {kind}; docs/protocol.md lists them"
+            )
 
     def _promise(self, slot: int, time_ns: int) -> None:
         if self._lockstep is None:
             raise RequestError(
-                "clock", f"PROMISE is for the lockstep clock; this exchange's clock is {self._clock.kind}"
+                "clock", f"PROMISE needs a lockstep clock, this exchange's is {self._clock.kind}; do not send it"
             )
         self._lockstep.promise(slot, time_ns)
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session on all sides."""
+        """Ends a session, and its promises under the lockstep clock."""
         if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
@@ -93,16 +97,16 @@ class Control:
         return int(self._core.market.state.last_command_id[int(self._gateway.participant[slot])])
 
     def _last_sent_id(self, slot: int) -> int:
-        """The last command that was taken, be it still on its way."""
+        """The last command that was accepted, including those that have not arrived yet."""
         return max(self._last_command_id(slot), int(self._gateway.last_sent_id[int(self._gateway.participant[slot])]))
 
     def _order(self, slot: int, message: list[Any], data: bytes) -> None:
-        """An order that was not taken: says why, or answers a duplicate with what was answered before."""
+        """An order that the compiled loop did not accept: rejects it with the reason, or resends the reports of a duplicate."""
         row = np.zeros(1, COMMAND)
         if not read_order(np.frombuffer(bytearray(data), np.uint8), len(data), row[0]):
             form = wire.ORDER_FORMS[message[0]]
             raise RequestError(
-                "malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}"
+                "malformed", f"expected {form} with integers in range and command_id > 0, got {str(message)[:120]}"
             )
         self._raise_error(slot, row)
 
@@ -111,26 +115,28 @@ class Control:
         staged = self._lockstep is not None or self._gateway.delayed[slot]
         if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
             raise RequestError(
-                "throttled", f"{len(self._gateway.staged)} commands (staged_rows_max) wait for their time already"
+                "throttled",
+                f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
             )
         if self._lockstep is not None:
             earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
             if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
                 raise RequestError(
                     "promise",
-                    f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
-                    "or time runs back from row to row",
+                    f"expected times from {earliest} (the promise or last command) on that never decrease, "
+                    f"got {rows['time_ns'].min()} in the message of command {command_id}",
                 )
         elif command_id <= self._last_sent_id(slot):
             self._resend_reports(slot, command_id)
             return
         rate = self._gateway.messages_per_s[slot]
         raise RequestError(
-            "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
+            "throttled",
+            f"command {command_id} was not accepted: more than {rate:g} messages per second; resend it later",
         )
 
     def _resend_reports(self, slot: int, command_id: int) -> None:
-        """Sends the stored reports of a command; nothing while they, or the command itself, are on their way."""
+        """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""
         if command_id > self._last_command_id(slot):
             return
         participant = int(self._gateway.participant[slot])
@@ -145,7 +151,9 @@ class Control:
         rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
-            raise RequestError("malformed", "command_id > 0 that grows from row to row is due")
+            raise RequestError(
+                "malformed", "expected command_id > 0, increasing from row to row; got one that does not increase"
+            )
         known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
             self._raise_error(slot, rows)
@@ -157,36 +165,41 @@ class Control:
 
     def _rows(self, data: bytes) -> Rows:
         if not data or len(data) % COMMAND.itemsize:
-            raise RequestError("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
+            raise RequestError("malformed", f"expected rows of {COMMAND.itemsize} bytes, got {len(data)} bytes")
         rows = np.frombuffer(data, COMMAND)
         limit = self._sessions.limits["bulk_rows_max"]
         if len(rows) > limit:
-            raise RequestError("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+            raise RequestError(
+                "too_large", f"expected at most {limit} rows (bulk_rows_max) per message, got {len(rows)}"
+            )
         return rows
 
     def _on_behalf(self, slot: int, message: list[Any]) -> None:
-        """A recorded day's commands of many participants, from an operator: they arrive in their order, whatever their command ids."""
+        """Commands of many participants from a recorded day, sent by an operator. They arrive in their order, whatever their command ids."""
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
-            raise RequestError("not_permitted", "commands of others are for operators (login.operators)")
+            raise RequestError(
+                "not_permitted", "only operators (login.operators) may send commands on behalf of others"
+            )
         if self._lockstep is None:
             raise RequestError(
-                "clock", f"commands of others are for the lockstep clock; this one is {self._clock.kind}"
+                "clock", f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}"
             )
         earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
         if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
             raise RequestError(
-                "promise", f"times that do not fall from {earliest} (promise or last command) on are due"
+                "promise", f"expected times from {earliest} (the promise or last command) on that never decrease"
             )
         self._sessions.map_participants(slot, rows)
         if not self._inbound.append_recorded(rows, int(self._gateway.participant[slot])):
             raise RequestError(
-                "throttled", f"{len(self._gateway.staged)} commands (staged_rows_max) wait for their time already"
+                "throttled",
+                f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
             )
         self._gateway.last_command_time_ns[slot] = rows[-1]["time_ns"]
 
     def _requeue(self, rows: Rows) -> None:
-        """Leaves the rows to the loop, as the message that it takes next."""
-        fresh = pack(Kind.BULK, rows.tobytes())
-        self._gateway.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
-        self._gateway.counter[PENDING_SIZE] = len(fresh)
+        """Passes the rows back to the compiled loop as its next message."""
+        message = pack(Kind.BULK, rows.tobytes())
+        self._gateway.message[: len(message)] = np.frombuffer(message, np.uint8)
+        self._gateway.counter[PENDING_SIZE] = len(message)

@@ -1,4 +1,4 @@
-"""Market data: from event rows to feed messages, encoded in compiled code, one message a topic and turn."""
+"""Market data: encodes event rows as feed messages in compiled code, one message per topic and iteration of the exchange loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,9 @@ CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows"
 _KINDS = tuple(CHANNELS.values())
 TIME = 117
 ITEM_BYTES_MAX = 64
-"""An encoded item (level, order, trade) is never longer."""
+"""The largest size of an encoded item (level, order, trade)."""
 L3_ITEMS_MAX = 4096
-"""Items of one l3 or trade message."""
+"""Items per l3 or trade message."""
 ADD, TRADED, REMOVED = 1, 2, 3
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
@@ -50,7 +50,7 @@ def book_action(event: Any) -> int:
 
 @njit(cache=True)
 def group_by_symbol(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
-    """Sorts event indices by symbol, stable: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
+    """Stable counting sort of event indices by symbol: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
     symbols = starts.size - 1
     starts[:] = 0
     for index in range(start, stop):
@@ -68,7 +68,7 @@ def group_by_symbol(events: Any, start: int, stop: int, starts: Any, order: Any)
 
 @njit(cache=True)
 def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
-    """The items of an l3 message: (bytes, items)."""
+    """Encodes the items of an l3 message: (bytes, items)."""
     at = items = 0
     for index in order:
         event = events[index]
@@ -86,7 +86,7 @@ def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
 
 @njit(cache=True)
 def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
-    """The items of a trade message: (bytes, items). A trade is is_status by its resting side, or by a PRINT."""
+    """Encodes the items of a trade message: (bytes, items). A trade is the fill of a resting order, or a PRINT."""
     at = items = 0
     for index in order:
         event = events[index]
@@ -104,7 +104,7 @@ def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
 
 @njit(cache=True)
 def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body: Any) -> tuple[int, int]:
-    """The levels that changed, as they stand now: (bytes, items). keys: int64 scratch, a power of two >= 2 events."""
+    """Encodes the current state of the levels that changed: (bytes, items). keys: int64 hash table, a power of two >= 2 events."""
     mask = keys.size - 1
     keys[:] = -1
     at = items = 0
@@ -113,12 +113,12 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body:
         if book_action(event) == 0:
             continue
         key = event.price_ticks * 2 + np.int64(event.side)
-        place = (key * 0x9E3779B1) & mask
-        while keys[place] != -1 and keys[place] != key:
-            place = (place + 1) & mask
-        if keys[place] == key:
+        slot = (key * 0x9E3779B1) & mask
+        while keys[slot] != -1 and keys[slot] != key:
+            slot = (slot + 1) & mask
+        if keys[slot] == key:
             continue
-        keys[place] = key
+        keys[slot] = key
         qty, orders = level_at(state, symbol, np.int64(event.side), event.price_ticks)
         at = write_array(body, at, 4)
         at = write_int(body, at, np.int64(event.side))
@@ -131,7 +131,7 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body:
 
 @njit(cache=True)
 def copy_public_rows(events: Any, order: Any, out: Any) -> int:
-    """DelayedFeed what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
+    """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows."""
     count = 0
     for index in order:
         event = events[index]
@@ -148,7 +148,7 @@ def copy_public_rows(events: Any, order: Any, out: Any) -> int:
 
 
 class Feed:
-    """Publishes what the event rows say to those who subscribed; encodes nothing that nobody wants."""
+    """Publishes event rows on the subscribed topics; encodes nothing without a subscriber."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Feed:
         self._prefixes: dict[bytes, int] = {}
         self._subscribed: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
-        self._published_auctions: dict[int, list[int]] = {}  # the items that channel auction had last, by symbol
+        self._published_auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
         self._starts = np.zeros(len(names) + 1, np.int64)
         self._allocate(1024)
@@ -173,13 +173,13 @@ class Feed:
         self.messages = 0
 
     def warm_up(self, state: Any, events: Rows) -> None:
-        """Compiles or loads what the first message will need, so that it does not wait."""
-        nothing = self._order[:0]
+        """Compiles or loads the functions that publish, so that the first message does not wait for them."""
+        no_events = self._order[:0]
         group_by_symbol(events, 0, 0, self._starts, self._order)
-        encode_l2(state, 0, events, nothing, self._keys, self._body)
+        encode_l2(state, 0, events, no_events, self._keys, self._body)
         for encode in (encode_l3, encode_trades):
-            encode(events, nothing, self._body)
-        copy_public_rows(events, nothing, self._rows)
+            encode(events, no_events, self._body)
+        copy_public_rows(events, no_events, self._rows)
         _best_quotes(state, 0)
         write_array(np.zeros(5, np.uint8), 0, 0)
 
@@ -191,11 +191,11 @@ class Feed:
         self._body = np.zeros(size // 2 * ITEM_BYTES_MAX, np.uint8)
 
     def read_subscriptions(self, sequence: int) -> None:
-        """Reads the subscriptions that came in; a topic's chain of sequences begins anew where it was not wanted."""
+        """Reads new subscriptions; a topic without subscribers before restarts its chain of sequences."""
         while self._socket.poll(0):
             message = self._socket.recv()
-            prefix, more = message[1:], message[:1] == b"\x01"
-            count = self._prefixes.get(prefix, 0) + (1 if more else -1)
+            prefix, subscribes = message[1:], message[:1] == b"\x01"
+            count = self._prefixes.get(prefix, 0) + (1 if subscribes else -1)
             self._prefixes[prefix] = count
             if count <= 0:
                 del self._prefixes[prefix]
@@ -210,7 +210,7 @@ class Feed:
         self.has_subscribers = bool(self._prefixes)
 
     def publish(self, state: Any, events: Rows, start: int, stop: int) -> None:
-        """Publishes event rows start..stop; state is the market after the last of them."""
+        """Publishes event rows start..stop; `state` is the market after the last of them."""
         if stop <= start or not self.has_subscribers:
             return
         if stop - start > len(self._order):
@@ -226,9 +226,8 @@ class Feed:
             if wanted[1]:
                 size = 1 << (2 * len(order)).bit_length()
                 if (events["flags"][order] & EventFlag.AUCTION)[events["kind"][order] == EventKind.FILL].any():
-                    self._previous[1, symbol] = (
-                        sequence - 1
-                    )  # a gap: whoever follows asks for the book that the auction left
+                    # a gap on purpose: subscribers request the book again after an auction
+                    self._previous[1, symbol] = sequence - 1
                     self._send(1, symbol, sequence, time_ns, msgpack.packb([]))
                 else:
                     encoded = encode_l2(state, symbol, events, order, self._keys[:size], self._body)
@@ -265,7 +264,7 @@ class Feed:
                 self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), msgpack.packb(items))
 
     def _publish_auction(self, state: Any, symbol: int, sequence: int, time_ns: int) -> None:
-        """What an auction would trade now, where that is not what was said last; [] once nothing is collected any more."""
+        """Publishes the indicative auction if it changed; [] when the symbol stops collecting orders."""
         items = list(indicative_now(state, symbol) or ())
         if items != self._published_auctions.get(symbol):
             self._published_auctions[symbol] = items
@@ -289,13 +288,13 @@ class Feed:
         self.messages += 1
 
     def publish_time(self, sequence: int, time_ns: int) -> None:
-        """Says on `time/` that everything up to event `sequence` is published."""
+        """Publishes on `time/` that the feed is complete up to event `sequence`."""
         if self.has_subscribers:
             self._socket.send_multipart([b"time/", msgpack.packb([TIME, self._epoch, sequence, sequence, time_ns, []])])
 
 
 def symbol_status(state: Any, symbol: int) -> list[int]:
-    """[halted, phase, HaltReason] of a symbol; the reason of an interruption by the band is VOLATILITY."""
+    """[halted, phase, HaltReason] of a symbol; the reason is VOLATILITY while a price band interrupts trading."""
     halted, phase, reason = (
         int(value) for value in (state.halted[symbol], *state.symbols[symbol, [PHASE, HALT_REASON]])
     )

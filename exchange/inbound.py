@@ -1,4 +1,4 @@
-"""Commands that wait for the time of their arrival: all in lockstep, those of participants with a latency on every clock."""
+"""Commands that wait for their arrival time: all commands in lockstep; under every clock, those of participants with a latency."""
 
 import numpy as np
 
@@ -19,13 +19,13 @@ class Inbound:
         self._clock = clock
         self._delays: dict[int, Delays] = {}
         self._last_arrival_ns: dict[int, int] = {}
-        #: what the exchange itself sends for a participant whose session is over: it has room where the staged rows have none
+        #: commands that the exchange sends for disconnected participants; kept apart because the staged rows may be full
         self._exchange_rows = np.zeros(0, COMMAND)
-        #: a recorded day's commands of many, in their order, and the participant among whose commands they come
+        #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
         self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
-        """The commands of a new session take these delays from now on."""
+        """Applies these delays to the commands of a new session."""
         self._gateway.delayed[slot] = delays is not None
         if delays is None:
             self._delays.pop(participant, None)
@@ -33,25 +33,25 @@ class Inbound:
             self._delays[participant] = delays
 
     def delay_last_message(self) -> None:
-        """Adds its latency to the message that was staged last; it arrives behind everything its participant sent before."""
-        staged, fresh = int(self._gateway.counter[STAGED]), int(self._gateway.counter[UNDELAYED])
+        """Adds the latency to the last staged message, which arrives after everything that its participant sent before."""
+        staged, undelayed = int(self._gateway.counter[STAGED]), int(self._gateway.counter[UNDELAYED])
         self._gateway.counter[UNDELAYED] = 0
-        self._delay(self._gateway.staged[staged - fresh : staged])
+        self._delay(self._gateway.staged[staged - undelayed : staged])
 
     def append_for_exchange(self, row: Rows) -> bool:
-        """Sends a row of the exchange behind the commands of its participant; False if that has no latency: then nothing was done."""
+        """Delays the exchange's command for a participant until after the participant's own commands. Returns False, and does nothing,
+        if the participant has no latency."""
         participant = int(row[0]["participant"])
         if participant not in self._delays:
             return False
-        self._last_arrival_ns[participant] = (
-            self._last_arrival_ns.get(participant, 0) + 1
-        )  # it has no id to come last by
+        # one ns later, because the row has no command id that would sort it last
+        self._last_arrival_ns[participant] = self._last_arrival_ns.get(participant, 0) + 1
         self._delay(row)
         self._exchange_rows = np.append(self._exchange_rows, row)
         return True
 
     def append_recorded(self, rows: Rows, sender: int) -> bool:
-        """Adds commands of many participants that arrive in this order, as if `sender` sent them; False where they have no room."""
+        """Adds commands of many participants, which arrive in this order as if `sender` sent them. Returns False if they do not fit."""
         if len(self._recorded) + len(rows) > len(self._gateway.staged):
             return False
         self._recorded, self._recorded_by = np.append(self._recorded, rows), sender
@@ -70,24 +70,24 @@ class Inbound:
 
     @property
     def has_commands(self) -> bool:
-        """Whether anything does."""
+        """Whether any command waits."""
         return bool(self._gateway.counter[STAGED]) or len(self._exchange_rows) > 0 or len(self._recorded) > 0
 
     @property
     def next_ns(self) -> int:
-        """When the next command arrives; NEVER if none is on its way. O(has_commands)."""
+        """Arrival time of the next command, NEVER if none waits. O(waiting commands)."""
         if not self.has_commands:
             return NEVER
         parts = (self._staged(), self._exchange_rows, self._recorded)
         return min(int(part["time_ns"].min(initial=NEVER)) for part in parts)
 
     def last_ns(self, initial_ns: int) -> int:
-        """When the last command arrives, not before initial_ns."""
+        """Arrival time of the last command, at least initial_ns."""
         parts = (self._staged(), self._exchange_rows, self._recorded)
         return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
     def execute(self, until_ns: int, earliest_ns: int) -> None:
-        """Executes what arrives before until_ns; what arrived before earliest_ns counts as arriving then."""
+        """Executes the commands that arrive before until_ns; arrival times before earliest_ns are raised to it."""
         if not self.has_commands:
             return
         rows = self._staged()
@@ -104,6 +104,6 @@ class Inbound:
         self._exchange_rows = self._exchange_rows[~exchange_due]
         self._recorded = self._recorded[len(recorded) :]
         participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()
-        if len(recorded):  # they keep their order whatever their ids are
+        if len(recorded):  # these keep their order, whatever their command ids
             participants[-len(recorded) :], command_ids[-len(recorded) :] = self._recorded_by, np.arange(len(recorded))
         self._core.submit(ready[np.lexsort((command_ids, participants, ready["time_ns"]))])

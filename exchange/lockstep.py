@@ -1,8 +1,8 @@
-"""The lockstep clock: time goes as far as every participant promises that nothing of theirs arrives before.
+"""The lockstep clock: time advances to the smallest promise, before which no participant sends anything.
 
-Conservative parallel discrete-event simulation (Chandy and Misra): commands wait until they arrive (`Inbound`) and are
-executed in their order up to the smallest promise, so that the tape does not depend on which process was faster. Where the clock has a pace
-they wait for that too: it decides when something is executed, never what.
+Conservative parallel discrete-event simulation (Chandy and Misra): commands wait in `Inbound` and are executed in the order of their
+arrival times up to the smallest promise, so the tape does not depend on the speed of the processes. A pace, if the clock has one,
+delays the execution further, but changes neither commands nor order.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ from serl.exchange.schedule import Schedule
 from serl.exchange.wire import Kind, RequestError, pack
 
 END_NS = 1 << 62
-"""A promise that nothing comes any more."""
+"""The promise of a participant that sends nothing more."""
 
 
 class Lockstep:
-    """Promises in, grants out. Sessions that never promise do not hold the time; their commands arrive at once."""
+    """Collects promises and sends grants. Sessions that never promise do not hold back time; their commands arrive at once."""
 
     def __init__(
         self,
@@ -42,25 +42,26 @@ class Lockstep:
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
         self.schedule: Schedule | None = None
-        #: nobody promised anything but the end: what is on its way out is there
+        #: every participant promised END_NS: delayed reports are sent at once
         self.is_finished = False
-        #: promised, but the pace of the clock is not there yet; NEVER if time waits for no pace
+        #: the promised time that the clock's pace has not reached yet; NEVER if the pace holds nothing back
         self.next_ns = NEVER
-        #: participants that must have promised before time moves at all
+        #: number of participants that must have promised before time starts
         self._missing = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
-        """A session's next promise; RequestError `promise` if it goes back."""
-        before = max(int(self._gateway.promise_ns[slot]), self.time_ns)
-        if not before <= time_ns <= END_NS:
+        """Takes a session's next promise. Raises RequestError `promise` if it is before the last one."""
+        earliest_ns = max(int(self._gateway.promise_ns[slot]), self.time_ns)
+        if not earliest_ns <= time_ns <= END_NS:
             raise RequestError(
-                "promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}"
+                "promise",
+                f"expected a promise from {earliest_ns} on (the last promise, or the exchange's time), got {time_ns}",
             )
         self._gateway.promise_ns[slot] = time_ns
         self.advance()
 
     def remove(self, slot: int) -> None:
-        """A session is gone: time goes on without it."""
+        """Removes a session that ended; time advances without it."""
         self._granted.pop(slot, None)
         self.advance()
 
@@ -69,7 +70,7 @@ class Lockstep:
         return [int(slot) for slot in np.flatnonzero((gateway.status == LIVE) & (gateway.promise_ns >= 0))]
 
     def advance(self) -> None:
-        """Executes what arrives before the smallest promise, publishes, and gives the next participants their turn."""
+        """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
         slots = self._promised()
         if len(slots) < self._missing:
             return
@@ -86,7 +87,7 @@ class Lockstep:
             self._grant(turns)
 
     def _limit_to_pace(self, promised_ns: int) -> int:
-        """How far time may go now; `due_ns` is where it goes later."""
+        """How far time may advance now; sets `next_ns` if the pace holds it back."""
         self.next_ns = NEVER
         pace = self._clock.pace
         if pace is None:
@@ -100,7 +101,7 @@ class Lockstep:
         return max(reached_ns, self.time_ns)
 
     def _execute_until(self, until_ns: int) -> None:
-        """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""
+        """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
         if self.schedule is not None:
             self.schedule.run(last_ns, self._execute_commands)

@@ -1,4 +1,4 @@
-"""Reports and market data on their way to participants with a latency; what everybody else hears does not pass here."""
+"""Delayed reports and market data for participants with a latency."""
 
 import dataclasses
 from collections import deque
@@ -15,13 +15,13 @@ from serl.exchange.latency import Delays
 from serl.exchange.records import Rows
 
 REPORTS_MAX = 512
-"""Events of one message."""
+"""Events per message."""
 NUMBER_DIGITS_MAX = 5
-"""No participant has a longer number."""
+"""Digits of the largest participant number."""
 
 
 class DelayQueue:
-    """What goes in comes out in order, each after its delay and none before what went in earlier."""
+    """A first-in-first-out queue: each item becomes due after its own delay, but not before an earlier item."""
 
     def __init__(self, delays: Delays) -> None:
         self._delays = delays
@@ -29,7 +29,7 @@ class DelayQueue:
         self._last_ns = 0
 
     def put(self, time_ns: NDArray[np.int64], sequences: NDArray[np.int64], items: Iterable[Any]) -> None:
-        """Items of events that happened at time_ns (at least one); their sequences key the draws."""
+        """Adds items (at least one) of events at time_ns; the events' sequences determine their delays."""
         due_ns = time_ns + self._delays.draw_ns(sequences)
         due_ns[0] = max(due_ns[0], self._last_ns)
         due_ns = np.maximum.accumulate(due_ns)
@@ -37,7 +37,7 @@ class DelayQueue:
         self._waiting.extend(zip(due_ns.tolist(), items, strict=True))
 
     def pop_due(self, now_ns: int) -> list[Any]:
-        """What is there at a time."""
+        """Removes and returns the items that are due."""
         items = []
         while self._waiting and self._waiting[0][0] <= now_ns:
             items.append(self._waiting.popleft()[1])
@@ -45,13 +45,13 @@ class DelayQueue:
 
     @property
     def next_ns(self) -> int:
-        """When the next item is there; NEVER if none is on its way."""
+        """When the next item is due; NEVER if the queue is empty."""
         return self._waiting[0][0] if self._waiting else NEVER
 
 
 @dataclasses.dataclass
 class DelayedSession:
-    """A session whose reports take their time, and its last report that is in the queue and that was sent."""
+    """A session with delayed reports, and the numbers of the last reports that were queued and sent."""
 
     slot: int
     queue: DelayQueue
@@ -59,8 +59,8 @@ class DelayedSession:
     last_sent: int
 
 
-class Reports:
-    """The reports of sessions with a latency: last_queued from the events, sent when they are due."""
+class DelayedReports:
+    """The reports of sessions with a latency: queued as the events happen, sent when they are due."""
 
     def __init__(self, gateway: GatewayState, send: Callable[[int, bytes], bool]) -> None:
         self._gateway = gateway
@@ -68,27 +68,27 @@ class Reports:
         self._sessions: dict[int, DelayedSession] = {}
 
     def open(self, slot: int, participant: int, delays: Delays, missed: Rows, last_reported: int) -> None:
-        """A session that is to hear again what it missed, its last reports up to `last_reported`, and then what `take` brings."""
-        last_heard = last_reported - len(missed)
-        self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_heard, last_heard)
+        """Starts a session with the reports that it missed, the last ones up to number `last_reported`; `enqueue` adds the following."""
+        last_sent = last_reported - len(missed)
+        self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
         _enqueue(session, missed)
 
     def close(self, participant: int) -> None:
-        """A session is over; what was on its way is sent again when the participant comes back."""
+        """Ends a session; its queued reports are sent again after the participant's next login."""
         self._sessions.pop(participant, None)
 
     def is_sent(self, participant: int, report: int) -> bool:
-        """Whether a report has been sent."""
+        """Whether a report of the participant has been sent; true for participants without latency."""
         session = self._sessions.get(participant)
         return session is None or report <= session.last_sent
 
     def enqueue(self, events: Rows) -> None:
-        """Puts the events of such participants into their queues."""
+        """Queues the events of the sessions' participants."""
         for participant, session in self._sessions.items():
             _enqueue(session, events[events["participant"] == participant])
 
     def send_due(self, now_ns: int) -> None:
-        """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
+        """Sends the reports that are due. Marks a session whose pipe is full or gone SLOW, as the compiled loop does."""
         gateway = self._gateway
         for session in self._sessions.values():
             items = session.queue.pop_due(now_ns)
@@ -116,7 +116,7 @@ def _enqueue(session: DelayedSession, own: Rows) -> None:
 
 
 class DelayedFeed:
-    """The feed once more for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
+    """A delayed copy of the feed for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
 
     def __init__(self, publish: Callable[[list[bytes]], object], delays: Callable[[int], Delays | None]) -> None:
         self._publish = publish
@@ -124,14 +124,14 @@ class DelayedFeed:
         self._queues: dict[int, DelayQueue] = {}
 
     def set_subscriptions(self, prefixes: Iterable[bytes]) -> list[bytes]:
-        """Notes who subscribed. The prefixes as they would be without a latency; those of nobody's are left out."""
+        """Notes the participants that subscribe. Returns the prefixes without participant numbers, except those of unknown participants."""
         topics, numbers = [], set()
         for prefix in prefixes:
-            number, _, rest = prefix.partition(b"/")
+            number, _, topic = prefix.partition(b"/")
             if not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
                 topics.append(prefix)
             elif self._open(int(number)):
-                topics.append(rest)
+                topics.append(topic)
                 numbers.add(int(number))
         self._queues = {number: queue for number, queue in self._queues.items() if number in numbers}
         return topics
@@ -143,12 +143,12 @@ class DelayedFeed:
         return delays is not None
 
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
-        """Sends a message of the feed on its ways."""
+        """Queues a message of the feed for each participant."""
         for number, queue in self._queues.items():
             queue.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
 
     def send_due(self, now_ns: int) -> None:
-        """Publishes what is due."""
+        """Publishes the messages that are due."""
         for queue in self._queues.values():
             for message in queue.pop_due(now_ns):
                 self._publish(message)

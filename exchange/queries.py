@@ -1,4 +1,4 @@
-"""Questions about the market: snapshots, last trades, statistics. Answered between two turns of the orders loop."""
+"""The queries socket: snapshots, last trades, statistics. Answered between two runs of the compiled loop."""
 
 import contextlib
 import time
@@ -33,7 +33,7 @@ class Queries:
         self._started = time.monotonic()
 
     def answer(self) -> None:
-        """Answers everything that waits."""
+        """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
     def _reply(self, message: list[Any]) -> bytes:
@@ -58,7 +58,7 @@ class Queries:
         if kind == Kind.ACCOUNT:
             return self._account(*wire.expect(message, "[136, request, token, name]", int, str, str)[1:])
         if kind not in forms:
-            raise RequestError("malformed", f"kind {kind} is not a query; they are 128 to 136")
+            raise RequestError("malformed", f"expected a query (128 to 136), got kind {kind}")
         form = forms[Kind(kind)]
         wire.expect(message, form, *[int] * form.count(","))
         if kind == Kind.INFO:
@@ -84,7 +84,9 @@ class Queries:
     def _account(self, token: str, name: str) -> list[list[int]]:
         """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
         if not self._login.may_see(name, token):
-            raise RequestError("login", f"no participant {name[:80]!r} with this token; an operator's does, too")
+            raise RequestError(
+                "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
+            )
         state = self._core.market.state
         balances = state.balances[self._sessions.participant_number(name)]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
@@ -102,12 +104,12 @@ class Queries:
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
             raise RequestError(
-                "unknown_symbol", f"a symbol number from 0 to {len(self._core.symbols) - 1} is due; got {symbol}"
+                "unknown_symbol", f"expected a symbol number from 0 to {len(self._core.symbols) - 1}, got {symbol}"
             )
         return symbol
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the beginning of the journal, and of this process."""
+        """Counts since the start of the journal, and of this process."""
         return {
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
@@ -119,7 +121,7 @@ class Queries:
 
 
 def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes]) -> None:
-    """Receives until empty; `reply` makes the answer or raises RequestError."""
+    """Answers requests until none waits; `reply` encodes the answer or raises RequestError."""
     while True:
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)
@@ -129,14 +131,16 @@ def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes])
         try:
             if len(frames) != 2:
                 raise RequestError(
-                    "malformed", f"one frame is due (a DEALER socket, no delimiter); got {len(frames) - 1}"
+                    "malformed", f"expected one frame, got {len(frames) - 1}; use a DEALER socket without delimiter"
                 )
             message = wire.unpack(frames[1])
             if len(message) < 2 or not wire.is_int(message[1]):
-                raise RequestError("malformed", "[kind, request, ...] with an integer request is due")
+                raise RequestError(
+                    "malformed", "expected [kind, request, ...] with an integer request, got something else"
+                )
             request = message[1]
             answer = reply(message)
-        except RequestError as refusal:
-            answer = pack(Kind.ERROR, refusal.code, str(refusal), request)
-        with contextlib.suppress(zmq.ZMQError):  # the one who asked is gone or does not read: its answer goes with it
+        except RequestError as error:
+            answer = pack(Kind.ERROR, error.code, str(error), request)
+        with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
             socket.send_multipart([frames[0], answer], zmq.NOBLOCK)

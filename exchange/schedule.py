@@ -1,8 +1,8 @@
-"""The exchange's exchange_participant clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, the end of the day,
-orders that expire, bands that follow the market.
+"""What the exchange does on schedule: phases from each symbol's calendar, the end of volatility interruptions, batch auctions, the end of
+the day, order expiries, price bands that follow the market.
 
-Its commands carry the time at which they were due, so that a day has the same tape whatever its speed. A phase that would begin with
-an auction waits while the symbol is halted, and begins behind its RESUME.
+Its commands carry the time at which they were due, so a day has the same tape at any speed. While a symbol is halted, a phase that
+would begin with an auction waits for the RESUME.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from serl.exchange.settings import account_rows, rule_rows
 
 
 class Schedule:
-    """What is due when, of all symbols. `exchange_participant` gives the participant whose commands these are, `now_ns` the time, `next_arrival_ns` when the
-    next command that is on its way arrives."""
+    """The scheduled commands of all symbols. `exchange_participant` returns the participant that issues them, `now_ns` the time,
+    `next_arrival_ns` when the next waiting command arrives."""
 
     def __init__(
         self,
@@ -35,14 +35,16 @@ class Schedule:
         self._calendar = Calendar(config, now_ns())
         self._bands = Bands(core, config, now_ns, next_arrival_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
-        self._calendar_phase = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
-        self._last_start_ns = self._now_ns  # the last that was done before this start
-        self._interruption_ends_ns: dict[int, int] = {}  # of interruptions by the band, by symbol
+        self._calendar_phase = np.full(
+            len(config.symbols), Phase.CONTINUOUS
+        )  # each symbol's phase according to the calendar
+        self._last_start_ns = self._now_ns  # exchange time of the last command before this start
+        self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
     def start(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
-        """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
-        was stopped."""
+        """Applies the configured rules, accounts and current phases where they differ, and ends the day if its end passed while the
+        exchange was stopped."""
         self._bands.start(now_ns)
         rows: list[Rows] = []
         market = self._core.market
@@ -52,7 +54,9 @@ class Schedule:
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.pop_until(now_ns))
         ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._last_start_ns for due in past)
-        if ended and market.state.counter[ORDERS_OPEN]:  # before a phase may hold an auction: that day trades no more
+        if (
+            ended and market.state.counter[ORDERS_OPEN]
+        ):  # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
@@ -65,7 +69,7 @@ class Schedule:
 
     @property
     def _now_ns(self) -> int:
-        """When the last command was executed."""
+        """Exchange time of the last command."""
         return int(self._core.gateway.counter[LAST_COMMAND_NS])
 
     def _send(self, rows: list[Rows], time_ns: int) -> None:
@@ -76,7 +80,7 @@ class Schedule:
 
     @property
     def next_ns(self) -> int:
-        """When something is due next."""
+        """When the next scheduled command is due."""
         self._update_interruptions()
         if self._resumed_symbols():
             return self._now_ns
@@ -84,10 +88,10 @@ class Schedule:
         return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
-        """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
+        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time."""
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
-            # what came before has made an end of what was due, as the cancel of a GTT order does, or something due earlier
+            # `before` may have removed what was due (the cancel of a GTT order), or added something earlier
             if self.next_ns > time_ns:
                 continue
             time_ns = self.next_ns
@@ -118,25 +122,25 @@ class Schedule:
         self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
 
     def _must_wait(self, number: int, phase: int) -> bool:
-        """Whether a phase would begin with an auction of a halted symbol, which is rejected."""
+        """Whether a phase must wait: it would begin with an auction of a halted symbol, which is rejected."""
         state = self._core.market.state
         collects = state.symbols[number, PHASE] in COLLECTING
         return bool(state.halted[number] and collects and phase not in COLLECTING)
 
     def _resumed_symbols(self) -> list[int]:
-        """Symbols whose phase has waited for the end of their halt, which is there."""
+        """Symbols with a waiting phase whose halt has ended."""
         return [number for number in self._phase_after_halt if not self._core.market.state.halted[number]]
 
     def _end_interruptions(self, time_ns: int) -> list[Rows]:
-        """PHASE rows of the symbols whose interruption is over; forgotten here, since what follows may be the next interruption."""
+        """PHASE rows of the symbols whose interruption is over. Removes the interruptions first, because the rows can cause new ones."""
         over = [number for number, end_ns in self._interruption_ends_ns.items() if end_ns <= time_ns]
         for number in over:
             del self._interruption_ends_ns[number]
         return [command(CommandKind.PHASE, symbol=number, flags=Phase.CONTINUOUS) for number in over]
 
     def _update_interruptions(self) -> None:
-        """A band has stopped a symbol: it goes on after its time, unless the calendar or an operator has another phase for it before.
-        A halt ends that, and its end begins it anew."""
+        """Sets the end of new interruptions by price bands, and removes those that the calendar, an operator or a halt ended. The end
+        of a halt restarts the interruption."""
         state = self._core.market.state
         stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._calendar_phase != Phase.VOLATILITY)
         self._interruption_ends_ns = {

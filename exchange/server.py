@@ -1,4 +1,4 @@
-"""The exchange process: sockets around the core, one loop, everything in its turn."""
+"""The exchange process: the sockets around the core, served by one loop."""
 
 import signal
 import tempfile
@@ -36,7 +36,7 @@ from serl.exchange.sessions import Sessions
 
 
 class PortTaken(SerlError, RuntimeError):
-    """An endpoint that cannot be bound."""
+    """An endpoint is in use."""
 
 
 class Exchange:
@@ -45,7 +45,7 @@ class Exchange:
     def __init__(self, config: ExchangeConfig) -> None:
         if not AVAILABLE:
             raise ConfigError(
-                "pyzmq brings no libzmq of its own here; install its wheel: pip install --only-binary pyzmq pyzmq"
+                "expected a pyzmq with its bundled libzmq, got one without; install the wheel: pip install --only-binary pyzmq pyzmq"
             )
         self.config = config
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -79,6 +79,7 @@ class Exchange:
         self._segment = self.core.journal.events
         self._poll_sockets()
         self._stopping = ""
+        self._messages_received = 0
         zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
         self.sessions.cancel_after_restart()
         self.core.warm_up()
@@ -113,8 +114,8 @@ class Exchange:
                 self._context.destroy(0)
                 owner = listening_process(int(endpoint.rpartition(":")[2]))
                 raise PortTaken(
-                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
-                    f"or choose another port, as --endpoint tcp://127.0.0.1:{free_port()}, which is free"
+                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
+                    f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
             if kinds[name] == zmq.ROUTER:
                 assign_routing_ids(socket)
@@ -127,9 +128,9 @@ class Exchange:
             item["events"] = POLL_IN
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
-        """Serves until it is told to stop; why it stopped. Closes everything, also on an error.
+        """Serves until a stop is requested, then closes everything, also on an error. Returns why it stopped.
 
-        JournalError where the disk failed: then nothing more is journaled or acknowledged, and the journal stays as it is.
+        Raises JournalError if the disk failed: nothing more is journaled or acknowledged, and the journal stays as it is.
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -159,7 +160,7 @@ class Exchange:
             self._close()
 
     def stop(self, reason: str) -> None:
-        """Ends `run` at the next turn."""
+        """Ends `run` after the current iteration of its loop."""
         self._stopping = reason
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -169,17 +170,17 @@ class Exchange:
         intervals = self.config.intervals
         next_check = next_time = 0.0
         while not self._stopping:
-            need = self._turn()
-            if need == NEED_LATENCY:
+            reason = self._run_loop()
+            if reason == NEED_LATENCY:
                 self.inbound.delay_last_message()
             if self.lockstep is None:
                 self._execute_due()
-            if need == CONTROL_MESSAGE:
+            if reason == CONTROL_MESSAGE:
                 self.control.answer_pending()
-            elif need == OTHER_SOCKET_READY:
+            elif reason == OTHER_SOCKET_READY:
                 self._other_sockets()
-            elif need not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
-                self.core.add_capacity(need)
+            elif reason not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
+                self.core.add_capacity(reason)
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
@@ -191,8 +192,8 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
 
-    def _turn(self) -> int:
-        """One call of the compiled loop."""
+    def _run_loop(self) -> int:
+        """Runs the compiled loop once. Returns why it came back."""
         idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
@@ -206,7 +207,7 @@ class Exchange:
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
     def _execute_due(self) -> None:
-        """Live and scaled clocks: commands that have arrived and what the calendar has due, in order."""
+        """Live and scaled clocks: executes arrived and scheduled commands in the order of their times."""
         now_ns = self.clock.now_ns()
         self.schedule.run(now_ns, self._execute_commands)
         self._execute_commands(now_ns + 1)
@@ -215,10 +216,10 @@ class Exchange:
         self.inbound.execute(until_ns, self.core.time_ns)
 
     def _busy(self) -> bool:
-        """Whether messages came since the last turn."""
-        seen = int(self.core.gateway.counter[MESSAGES_RECEIVED])
-        busy = seen != getattr(self, "_seen", 0)
-        self._seen = seen
+        """Whether messages arrived since the last call."""
+        received = int(self.core.gateway.counter[MESSAGES_RECEIVED])
+        busy = received != self._messages_received
+        self._messages_received = received
         return busy
 
     def _other_sockets(self) -> None:
@@ -227,7 +228,7 @@ class Exchange:
         self.feed.read_subscriptions(self.core.event_sequence)
 
     def _publish(self) -> None:
-        """Publishes the events since the last time."""
+        """Publishes the events since the last call."""
         counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0
@@ -251,13 +252,13 @@ class Exchange:
 
     def _close(self) -> None:
         for slot in self.sessions.live():
-            self.sessions.end(slot, "shutdown", f"the exchange stops ({self._stopping or 'error'})")
+            self.sessions.end(slot, "shutdown", f"the exchange is stopping ({self._stopping or 'error'})")
         self._publish()
         with self.core.journal.disk_errors():
             self.core.close()
 
     def _abandon(self, reason: str) -> None:
-        """Ends without another command: who cancels on disconnect is cancelled for by the next start."""
+        """Ends without executing another command; the next start executes the cancels on disconnect."""
         for slot in self.sessions.live():
             self.sessions.close(slot, "shutdown", reason)
         self.core.journal.abandon()

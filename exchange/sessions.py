@@ -1,4 +1,4 @@
-"""Who is connected: login, reports sent again, heartbeats, the end of a session."""
+"""Sessions: login, replay of missed reports, heartbeats, logout."""
 
 import time
 from typing import Any
@@ -14,7 +14,7 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
-from serl.exchange.outbound import REPORTS_MAX, Reports
+from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.renumber import renumber
 from serl.exchange.wire import Kind, RequestError, pack
@@ -25,7 +25,7 @@ EXCHANGE_NAME = "\u0000exchange"
 
 
 class Sessions:
-    """The sessions of one exchange, in the gateway's arrays; slots are found by ZeroMQ routing number."""
+    """The sessions of one exchange, stored in the gateway's arrays and found by ZeroMQ routing number."""
 
     def __init__(
         self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]", inbound: Inbound
@@ -37,7 +37,7 @@ class Sessions:
         self._socket = socket
         self._inbound = inbound
         self._latencies = Latencies(config.latency, config.latencies)
-        self.reports = Reports(core.gateway, self.send)
+        self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._cancel: dict[int, bool] = {}
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
@@ -46,7 +46,7 @@ class Sessions:
 
     @property
     def count(self) -> int:
-        """Live sessions."""
+        """The number of sessions that have not ended."""
         return int(np.count_nonzero(self._gateway.status))
 
     def live(self) -> list[int]:
@@ -58,37 +58,40 @@ class Sessions:
         return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number; False if its pipe is full or gone."""
+        """Sends to a routing number. Returns False if its pipe is full or gone."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.ZMQError:
             return False
         return True
 
-    def send_error(self, route: int, refusal: RequestError) -> None:
-        """ERROR to whoever sent what cannot be taken."""
-        self.send(route, pack(Kind.ERROR, refusal.code, str(refusal)))
+    def send_error(self, route: int, error: RequestError) -> None:
+        """Answers a rejected message with ERROR."""
+        self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
     def log_in(self, route: int, message: list[Any]) -> int:
-        """Logs a participant in: WELCOME, then what it missed. The slot; RequestError if it may not."""
+        """Logs a participant in: sends WELCOME, then missed reports. Returns the slot. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
-            raise RequestError("version", f"this exchange speaks version {wire.VERSION}; you offer {low} to {high}")
+            raise RequestError(
+                "version",
+                f"expected a range with protocol version {wire.VERSION}, got {low} to {high}; use a client of that version",
+            )
         if self._slot_of_route(route) >= 0:
-            raise RequestError("duplicate_login", "this connection is logged in already; say BYE first")
+            raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
         self._check_login(name, token)
         participant = self._numbers.get(name)
         current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
         if current >= 0:
             if options.get("replace") is not True:
                 raise RequestError(
-                    "duplicate_login", f"{name!r} has a live session; end it, or say so with the option replace = true"
+                    "duplicate_login", f"{name!r} has a live session; end it, or log in with the option replace = true"
                 )
-            self.end(current, "replaced", "another session of yours took over")
+            self.end(current, "replaced", "a new session of this participant replaced this one")
         slots = np.flatnonzero(self._gateway.status == FREE)
         if not len(slots):
             raise RequestError(
-                "login", f"all {len(self._gateway.status)} sessions (sessions_max) are taken; try again later"
+                "login", f"all {len(self._gateway.status)} sessions (sessions_max) are in use; try again later"
             )
         if participant is None:
             participant = self._new_participant(name)
@@ -98,15 +101,15 @@ class Sessions:
 
     def _check_login(self, name: str, token: str) -> None:
         if not 1 <= len(name.encode()) <= 64 or not name.isprintable():
-            raise RequestError("login", f"a name of 1 to 64 printable bytes is due; got {name[:80]!r}")
+            raise RequestError("login", f"expected a name of 1 to 64 printable bytes, got {name[:80]!r}")
         if not self._config.login.may_log_in(name, token):
-            raise RequestError("login", f"no participant {name!r} with this token")
+            raise RequestError("login", f"participant {name!r} does not exist or has another token")
 
     def _new_participant(self, name: str) -> int:
         number = len(self._numbers)
         if number >= len(self._gateway.live_session):
             raise RequestError(
-                "login", f"all {number} participants (participants_max) exist; log in under a known name"
+                "login", f"all {number} participants (participants_max) exist; log in under an existing name"
             )
         self._numbers[name] = number
         operator = self._may_operate(name)
@@ -116,8 +119,8 @@ class Sessions:
         return number
 
     def _refresh_operators(self) -> None:
-        """Makes operators of those who are to be now. The journal's commands were theirs who were operators then: where these are others,
-        a restart is not to execute them again."""
+        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
+        changed, a snapshot is written: a restart must not execute those commands again."""
         known = self._core.journal.participants
         operators = [self._may_operate(entry["name"]) for entry in known]
         self._core.market.state.operator[: len(known)] = operators
@@ -132,46 +135,46 @@ class Sessions:
         return name == EXCHANGE_NAME or name in login.operators or not login.tokens
 
     def exchange_participant(self) -> int:
-        """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
+        """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
         return self.participant_or_new(EXCHANGE_NAME)
 
     def participant_or_new(self, name: str) -> int:
-        """The number of a participant, whether it has logged in already or not."""
+        """The number of a participant, which is created if it has never logged in."""
         if name not in self._numbers:
             self._new_participant(name)
             self._core.journal.save_participants()
         return self._numbers[name]
 
     def participant_number(self, name: str) -> int:
-        """The number of a participant that has been here; RequestError `login` if there is none of this name."""
+        """The number of an existing participant. Raises RequestError `login` if no participant has this name."""
         if name not in self._numbers:
             raise RequestError("login", f"no participant {name[:80]!r} has logged in yet")
         return self._numbers[name]
 
     def is_operator(self, slot: int) -> bool:
-        """Whether the participant may give an operator's commands."""
+        """Whether the participant may send operator commands."""
         return bool(self._core.market.state.operator[int(self._gateway.participant[slot])])
 
     def map_participants(self, slot: int, rows: Rows) -> None:
-        """Gives the participants of a recorded day's COMMAND rows the numbers that they have here, as operators: 0 is the exchange itself,
-        any other one is NAME/number, where NAME is the session's own. What was not permitted is not in such a day."""
+        """Replaces the participants of a recorded day's COMMAND rows by this exchange's numbers, as operators: 0 is the exchange itself,
+        n is the participant NAME/n, where NAME is the session's. All become operators because a recorded day has only permitted commands."""
 
-        def here(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-            unique, places = np.unique(numbers, return_inverse=True)
-            return np.array([self._mapped_participant(slot, number) for number in unique.tolist()], np.int64)[places]
+        def mapped(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            unique, inverse = np.unique(numbers, return_inverse=True)
+            return np.array([self._mapped_participant(slot, number) for number in unique.tolist()], np.int64)[inverse]
 
-        renumber(rows, here)
+        renumber(rows, mapped)
 
     def _mapped_participant(self, slot: int, number: int) -> int:
         if number == 0:
             return self.exchange_participant()
-        here = self.participant_or_new(f"{self.name(slot)}/{number}")
-        entry = self._core.journal.participants[here]
+        participant = self.participant_or_new(f"{self.name(slot)}/{number}")
+        entry = self._core.journal.participants[participant]
         if not entry["operator"]:
             entry["operator"] = True
-            self._core.market.grant_operator(here)
+            self._core.market.grant_operator(participant)
             self._core.journal.save_participants()
-        return here
+        return participant
 
     def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
         gateway = self._gateway
@@ -217,7 +220,7 @@ class Sessions:
         self.send(route, welcome)
         if missed is None and last_report >= 0:
             self.send_error(route, RequestError(
-                "replay_gone", f"reports after {last_report} are not kept (there are {last_reported}); going on at {next_report}"
+                "replay_gone", f"reports after {last_report} are no longer stored (the last is {last_reported}); the session starts at {next_report}"
             ))  # fmt: skip
         if missed is None:
             missed = np.zeros(0, EVENT)
@@ -226,13 +229,13 @@ class Sessions:
             return
         for first in range(0, len(missed), REPORTS_MAX):
             if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
-                gateway.status[slot] = SLOW  # ended at the next check; it goes on from there when it comes again
+                gateway.status[slot] = SLOW  # the next check ends the session; it can resume with a new login
                 gateway.counter[SLOW_SESSIONS] += 1
                 break
         gateway.live_session[participant] = slot
 
     def feed_delays(self, participant: int) -> Delays | None:
-        """What reports and the feed take to a participant; None if they are there at once, or there is no such participant."""
+        """The latency of reports and feed to a participant; None without latency or for an unknown participant."""
         known = self._core.journal.participants
         return self._latencies.feed(known[participant]["name"]) if participant < len(known) else None
 
@@ -247,22 +250,24 @@ class Sessions:
         return self._slot_where(self._gateway.route == route)
 
     def _slot_where(self, matches: NDArray[np.bool_]) -> int:
-        """The session of which this holds, -1 if it holds of none."""
+        """The first session that matches, -1 if none does."""
         slots = np.flatnonzero(matches & (self._gateway.status != FREE))
         return int(slots[0]) if len(slots) else -1
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session with GOODBYE; cancels its orders if it asked for that."""
+        """Ends a session with GOODBYE, and cancels its orders if it logged in with cancel_on_disconnect."""
         self.close(slot, code, text)
         participant = int(self._gateway.participant[slot])
         entry = self._core.journal.participants[participant]
         if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
-            entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
+            entry["cancel_on_disconnect"] = (
+                False  # stays true for a delayed cancel: if the exchange stops before, the next start cancels
+            )
             self._core.journal.save_participants()
 
     def close(self, slot: int, code: str, text: str) -> None:
-        """Ends a session with GOODBYE; its orders stay."""
+        """Ends a session with GOODBYE; its orders stay open."""
         gateway = self._gateway
         participant = int(gateway.participant[slot])
         route = int(gateway.route[slot])
@@ -273,22 +278,22 @@ class Sessions:
         gateway.promise_ns[slot] = -1
         index_sessions(gateway)
         if not self.send(route, goodbye):
-            self._unsent_goodbyes.append((route, goodbye))  # its pipe is full: said as soon as there is room
+            self._unsent_goodbyes.append((route, goodbye))  # the pipe is full: sent as soon as it has room
 
     def _mass_cancel(self, participant: int) -> Rows:
-        """The exchange's own mass cancel for a participant that is gone."""
+        """The exchange's mass cancel for a disconnected participant."""
         cancel = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, reason=Reason.DISCONNECT)
         cancel["time_ns"] = self._clock.now_ns()
         return cancel
 
     def cancel_after_restart(self) -> None:
-        """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
+        """Cancels the orders of participants with cancel_on_disconnect, because a restart ends all sessions."""
         for participant, entry in enumerate(self._core.journal.participants):
             if entry["cancel_on_disconnect"]:
                 self._core.submit(self._mass_cancel(participant))
 
     def check_liveness(self) -> list[int]:
-        """Heartbeats, and the end of sessions that are slow, silent or gone; the slots that ended."""
+        """Sends heartbeats and ends slow, silent and disconnected sessions. Returns the slots that ended."""
         now = time.monotonic_ns()
         gateway = self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
@@ -302,19 +307,19 @@ class Sessions:
             if gateway.status[slot] == SLOW:
                 self.end(slot, "slow_consumer", f"more than {self.limits['outbound_messages_max']} messages unread")
             elif now - gateway.last_in_ns[slot] > silence_s * 1e9:
-                self.end(slot, "silence", f"nothing heard for {silence_s} s (silence_s); send PING when idle")
+                self.end(slot, "silence", f"no message for {silence_s} s (silence_s); send PING when idle")
             elif now - gateway.last_out_ns[slot] < beat_ns:
                 continue
             elif self.send(int(gateway.route[slot]), heartbeat):
                 gateway.last_out_ns[slot] = now
                 continue
             else:
-                self.end(slot, "slow_consumer", "does not read, or is gone")
+                self.end(slot, "slow_consumer", "the client does not read or is gone")
             ended.append(slot)
         return ended
 
     def _send_or_drop(self, route: int, message: bytes) -> bool:
-        """True if there is nothing left to do: sent, or nobody there."""
+        """Returns True if the message is sent or its connection is gone; False if it must be tried again."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.Again:

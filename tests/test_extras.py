@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from serl.cli import serl
-from serl.extras import MissingPackageError, extras_of, missing_package, require
+from serl.extras import MissingPackageError, extras_providing, missing_package, require
 from serl.researcher.outer import run
 from serl.researcher.outer.config import load_config
 
@@ -169,11 +169,11 @@ def importing() -> list[str]:
 
 
 def test_extras_are_those_that_bring_a_package() -> None:
-    assert extras_of(["torch"]) == ["learning"], "the smallest of those that have it"
-    assert extras_of(["torch"], preferred="researcher") == ["researcher"]
-    assert extras_of(["torch", "databento_dbn", "ray"]) == ["history", "learning", "ray"]
-    assert extras_of(["numpy"]) == [""]
-    assert extras_of(["torch", "nosuchpackage"]) == []
+    assert extras_providing(["torch"]) == ["learning"], "the smallest of those that have it"
+    assert extras_providing(["torch"], preferred="researcher") == ["researcher"]
+    assert extras_providing(["torch", "databento_dbn", "ray"]) == ["history", "learning", "ray"]
+    assert extras_providing(["numpy"]) == [""]
+    assert extras_providing(["torch", "nosuchpackage"]) == []
 
 
 def test_imports_that_no_extra_mends_stay_errors_of_ours() -> None:

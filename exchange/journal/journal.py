@@ -1,10 +1,10 @@
-"""The journal folder: command segments, event segments, snapshots, and who the participants are.
+"""The journal folder: command segments, event segments, snapshots, and the participants.
 
-meta.json                      symbols, salt of the row checks, epoch
-participants.json              names in the order of their numbers, who is an operator, who asked for cancel-on-disconnect
-commands-000000000001.rows     COMMAND rows from that sequence on: the truth
-events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
-events-....answers.npy         which commands the events of a finished segment answer (answers.py): made anew where it is missing
+meta.json                      symbols, salt of the row checksums, epoch
+participants.json              names in the order of their numbers, operators, cancel_on_disconnect
+commands-000000000001.rows     COMMAND rows from that sequence on: the source of truth
+events-000000000001.rows       EVENT rows; regenerated from the commands where missing
+events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
 snapshot-000000000000.npz      the market after that command: where a restart begins
 """
 
@@ -40,10 +40,10 @@ from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FORMAT = 1
 CHUNK_ROWS = 65_536
-"""Event rows that are looked through at a time."""
+"""Event rows per chunk of a scan."""
 
 UNWRITTEN_MAX = 4
-"""Full event segments in memory; beyond, the market waits until they are in their files."""
+"""Full event segments held in memory; beyond that, the market waits until they are written."""
 
 
 class Journal:
@@ -78,12 +78,14 @@ class Journal:
         fresh = {"format": FORMAT, "symbols": symbols, "salt": secrets.randbits(62), "epoch": 0}
         meta: dict[str, Any] = _read_json(path, fresh)
         if meta["format"] != FORMAT:
-            raise JournalError(f"{path}: format {meta['format']}, this version reads {FORMAT}")
+            raise JournalError(
+                f"{path}: expected format {FORMAT}, got {meta['format']}; use the version of serl that wrote it"
+            )
         if meta["symbols"] != symbols:
             names = [symbol["name"] for symbol in meta["symbols"]]
             raise JournalError(
-                f"{self.folder} was written with the symbols {names} and their tick sizes, asked for are "
-                f"{[symbol['name'] for symbol in symbols]}: start with the same ones or with another folder"
+                f"{self.folder}: expected the symbols {names} and tick sizes that it was written with, got "
+                f"{[symbol['name'] for symbol in symbols]}; start with the same symbols or with another folder"
             )
         meta["epoch"] += 1
         write_json(path, meta, indent=1)
@@ -95,7 +97,7 @@ class Journal:
         return int(self.meta["epoch"])
 
     def save_participants(self) -> None:
-        """Makes the participants outlive the process; before their first command is journaled."""
+        """Saves the participants. Must run before their first command is journaled."""
         write_json(self.folder / "participants.json", self.participants, indent=1)
 
     def segments(self, kind: str) -> list[Path]:
@@ -103,22 +105,22 @@ class Journal:
         return sorted(self.folder.glob(f"{kind}-*.rows"))
 
     def create_commands(self, first_sequence: int) -> None:
-        """Goes on in a new command segment that starts with this sequence."""
+        """Creates the current command segment, which starts with this sequence."""
         path = self.folder / f"commands-{first_sequence:012d}.rows"
         self.commands = Segment.create(path, COMMAND, first_sequence, self.segment_rows)
 
     def create_events(self, first_sequence: int) -> None:
-        """Goes on in a new event file that starts with this sequence."""
+        """Creates the current event log, which starts with this sequence."""
         path = self.folder / f"events-{first_sequence:012d}.rows"
         self.events = EventLog.create(path, first_sequence, self._event_rows())
 
     def open_events(self, path: Path, first_sequence: int, keep: int) -> None:
-        """Goes on behind the first `keep` rows of an event file."""
+        """Opens an existing event log as the current one, to append after its first `keep` rows."""
         rows = np.zeros(max(keep, self.segment_rows), EVENT)
         self.events = EventLog.open(path, first_sequence, rows, keep)
 
     def index_answers(self) -> None:
-        """Takes in which commands the event segments before the current one answer."""
+        """Builds or loads the answer index of the event segments before the current one."""
         for path in self.segments("events"):
             if path >= self.events.path:
                 break
@@ -133,26 +135,26 @@ class Journal:
         return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
 
     def rotate_commands(self, gateway: GatewayState) -> None:
-        """Goes on in a new command segment; everything journaled must be executed."""
+        """Starts a new command segment; every journaled command must be executed."""
         counter = gateway.counter
-        assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
+        assert counter[EXECUTED] == counter[APPENDED], "the segment has commands that are not executed"
         self._unsynced_segments.append(self.commands)
         self.create_commands(int(counter[NEXT_SEQUENCE]))
         counter[APPENDED] = counter[EXECUTED] = 0
 
     def rotate_events(self, gateway: GatewayState, next_sequence: int) -> None:
-        """Goes on in a new event segment; every event must be reported (and published)."""
+        """Starts a new event log; every event must be reported and published."""
         counter = gateway.counter
-        assert counter[REPORTED] == counter[EVENTS], "a segment with events that wait cannot be left"
+        assert counter[REPORTED] == counter[EVENTS], "the event log has events that are not reported"
         if len(self._unwritten) >= UNWRITTEN_MAX:
-            self.write_events(gateway)  # the disk does not keep up: the market waits for it
+            self.write_events(gateway)  # the disk is too slow: the market waits for it
         self._unwritten.append((self.events, int(counter[EVENTS])))
         self.create_events(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
         self._wake.set()
 
     def write_events(self, gateway: GatewayState) -> None:
-        """Returns when every event so far is in its file."""
+        """Writes every event so far to its file."""
         self._write_finished()
         with self._writing:
             self.events.write(int(gateway.counter[EVENTS]))
@@ -169,16 +171,16 @@ class Journal:
                 self._unwritten.pop(0)
 
     def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
-        """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own.
+        """Starts a thread that writes event logs and syncs to the disk every `interval_s`.
 
-        Where that fails, once, the compiled loop takes no message and sends no report any more: what a failed sync left
-        unwritten is unknown, and a later one that succeeds would not say (the system forgets which pages were dirty).
+        After one failure, the compiled loop accepts no message and sends no report: what a failed sync left unwritten is unknown, and
+        a later success would not prove anything, because the kernel marks the pages clean after a failed sync.
         """
 
         def flush() -> None:
             try:
                 self._flush(interval_s)
-            except BaseException as error:  # whatever ended this thread, nothing reaches the disk any more
+            except BaseException as error:  # whatever ended this thread, nothing more reaches the disk
                 self._failure = error
                 gateway.counter[JOURNAL_FAILED] = 1
 
@@ -197,13 +199,13 @@ class Journal:
                 next_sync = time.monotonic() + interval_s
 
     def check(self) -> None:
-        """JournalError if the journal does not reach the disk any more."""
+        """Raises JournalError if the journal no longer reaches the disk."""
         if self._failure is not None:
             raise self._broken(self._failure) from self._failure
 
     @contextmanager
     def disk_errors(self) -> Iterator[None]:
-        """Makes a JournalError of what the system says while the journal is written."""
+        """Turns an OSError while the journal is written into a JournalError."""
         try:
             yield
         except OSError as error:
@@ -225,7 +227,7 @@ class Journal:
             log.answers.save()
 
     def close(self, gateway: GatewayState) -> None:
-        """Syncs everything and cuts the last segments to what they hold."""
+        """Syncs everything and truncates the last segments to their rows."""
         self._stop_flushing()
         self.check()
         self.write_events(gateway)
@@ -235,7 +237,7 @@ class Journal:
         self.unlock()
 
     def abandon(self) -> None:
-        """Leaves the files as they are, for a restart to recover from: after a failure, what else is written may do harm."""
+        """Closes without writing: after a failure more writes could do harm. A restart recovers from the files as they are."""
         self._stop_flushing()
         self.unlock()
 
@@ -246,15 +248,15 @@ class Journal:
             self._flusher.join()
 
     def unlock(self) -> None:
-        """Lets another exchange have the folder."""
+        """Releases the lock on the folder."""
         self._lock.close()
 
     def set_salt(self, gateway: GatewayState) -> None:
-        """Hands the salt of the row checks to the compiled code."""
+        """Passes the salt of the row checksums to the compiled code."""
         gateway.counter[SALT] = self.meta["salt"]
 
     def newest_events(self, gateway: GatewayState) -> Iterator[Rows]:
-        """The event rows, newest first, in pieces of up to `CHUNK_ROWS` (each piece oldest first)."""
+        """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
         self._write_finished()
         for path in reversed(self.segments("events")):
             if path == self.events.path:
@@ -266,9 +268,9 @@ class Journal:
                 yield rows[max(0, stop - CHUNK_ROWS) : stop]
 
     def events_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
-        """The EVENT rows behind that one, in order, at most `limit`; None if the first of them is not kept.
+        """Up to `limit` EVENT rows after a sequence number, in order; None if the first of them is no longer stored.
 
-        Fewer where a file ends. O(limit).
+        Returns fewer at the end of a file. O(limit).
         """
         self._write_finished()
         return self._rows_after(
@@ -276,23 +278,23 @@ class Journal:
         )
 
     def commands_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
-        """The executed COMMAND rows behind that one, as `following` gives events."""
+        """The executed COMMAND rows after a sequence number, like `events_after`."""
         executed = self.commands.rows[: gateway.counter[EXECUTED]]
         return self._rows_after("commands", self.commands.path, executed, sequence, limit)
 
     def _rows_after(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
-        """`newest`: the rows of the segment at `current`, which is still written."""
+        """`newest`: the rows of the segment at `current`, which is still being written."""
         for path in reversed(self.segments(kind)):
-            place = sequence + 1 - int(path.stem.partition("-")[2])
-            if place >= 0:
+            index = sequence + 1 - int(path.stem.partition("-")[2])
+            if index >= 0:
                 if path == current:
-                    return newest[place : place + limit]
-                rows = read_rows(path, newest.dtype)[place : place + limit]
+                    return newest[index : index + limit]
+                rows = read_rows(path, newest.dtype)[index : index + limit]
                 return rows[: _count_written(rows, sequence + 1)] if len(rows) else None
         return None
 
     def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
-        """The participant's EVENT rows with report > after, in order; None if they are more than `limit`.
+        """The participant's EVENT rows with report > after, in order; None if there are more than `limit`.
 
         O(events since report `after`).
         """
@@ -310,7 +312,7 @@ class Journal:
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
-        """The events that answered a command of the participant, in order; none if it never came or they are not kept.
+        """The events that answered a command of the participant, in order; none if it never arrived or they are no longer stored.
 
         O(log events + events of the answer).
         """
@@ -339,7 +341,7 @@ def is_trade(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _count_written(rows: Rows, first_sequence: int) -> int:
-    """The number of written rows of an event segment: their sequences run on without a gap."""
+    """The number of written rows of an event segment, whose sequences have no gap."""
     expected = first_sequence + np.arange(len(rows))
     wrong = np.flatnonzero(rows["sequence"] != expected)
     return int(wrong[0]) if len(wrong) else len(rows)
@@ -351,9 +353,7 @@ def _lock(folder: Path) -> BinaryIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise JournalError(
-            f"{folder}: another exchange writes this journal; stop it or choose another folder"
-        ) from None
+        raise JournalError(f"{folder}: another exchange uses this journal; stop it or choose another folder") from None
     return file
 
 
@@ -363,4 +363,4 @@ def _read_json(path: Path, default: Any) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise JournalError(f"{path}: not JSON ({error}); restore it from a copy") from None
+        raise JournalError(f"{path}: expected JSON, got something else ({error}); restore it from a copy") from None

@@ -203,7 +203,9 @@ def test_everybody_is_told_why_trading_is_halted(served: Served, alice: Exchange
     assert status_of_feed(alice) == [1, Phase.CONTINUOUS, HaltReason.NEWS]
     ask(served, "admin", Kind.OPERATE, "key", RESUME, 1)
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
-    assert "--reason is for halt" in serl(served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news")
+    assert "expected --reason only with halt" in serl(
+        served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news"
+    )
 
 
 def test_an_interruption_has_its_reason(served: Served) -> None:

@@ -185,7 +185,7 @@ def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) ->
     with path.open("r+b") as file:
         file.seek(HEADER_BYTES + 100 * COMMAND.itemsize)
         file.write(b"\xff" * 8)
-    with pytest.raises(JournalError, match="command 101 is broken but later ones are whole"):
+    with pytest.raises(JournalError, match="command 101 is corrupt but later ones are valid"):
         start(crashed[0])
 
 
