@@ -11,7 +11,7 @@ from serl.researcher.sandbox import bubblewrap
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.tuning.base import dequantised_folder
 from tests.doc_blocks import BLOCK, DOCS, NOT_RUN, PAGES, ROOT, blocks
-from tests.doc_fixtures import SUPPLIED
+from tests.doc_fixtures import FILES
 from tests.doc_session import Session
 
 DATA = ROOT.parent / "shared" / "data"
@@ -49,8 +49,8 @@ def test_comments_are_directives_of_console_blocks() -> None:
     for page in PAGES:
         text = page.read_text()
         found = re.findall(BLOCK, text, re.DOTALL | re.MULTILINE)
-        assert text.count("<!--") == sum(bool(less) for less, *_ in found), page
-        assert all(language == "console" for less, language, _ in found if less), page
+        assert text.count("<!--") == sum(bool(options) for options, *_ in found), page
+        assert all(language == "console" for options, language, _ in found if options), page
 
 
 def test_every_console_block_is_run_or_has_a_reason() -> None:
@@ -66,15 +66,15 @@ def test_every_console_block_is_run_or_has_a_reason() -> None:
 )
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
     """Of runs of the researcher at several endpoints one goes to its end; the budget of the others (--tokens 1) ends them before they ask."""
-    text = "".join(block.less + block.text for block in RUN[page])
+    text = "".join(block.run_options + block.text for block in RUN[page])
     for name, path in REAL.items():
         if re.search(rf"\b{re.escape(name)}\b", text):
             if not (DATA / path).exists():
                 pytest.skip(f"{path} is not in ../shared/data")
             (tmp_path / name).symlink_to(DATA / path)
-    for name, supply in SUPPLIED.items():
+    for name, create in FILES.items():
         if re.search(rf"\b{re.escape(name)}\b", text):
-            supply(tmp_path / name)
+            create(tmp_path / name)
     for command, modules in NEEDED.items():
         if re.search(rf"^(\$ )?{command}", text, re.MULTILINE):
             for module in modules:

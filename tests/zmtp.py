@@ -28,10 +28,10 @@ class Zmtp:
         flags, ready = self._frame()
         assert flags & COMMAND and ready.startswith(b"\x05READY"), ready
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         self._send(0, msgpack.packb(message))
 
-    def hear(self, timeout_s: float = 20) -> list[Any]:
+    def receive(self, timeout_s: float = 20) -> list[Any]:
         """The next message but HEARTBEAT; TimeoutError, ConnectionError."""
         self._connection.settimeout(timeout_s)
         while True:

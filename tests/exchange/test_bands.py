@@ -12,7 +12,7 @@ from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule, Side, command
 from serl.exchange.reference_price import PPM, WINDOW_S, TradeWindow, band_around, band_midpoint, is_replaced
-from tests.exchange.clockwork import ANN, OWN, SECOND_NS, Exchange, at, entries, exchange
+from tests.exchange.offline_exchange import ANN, EXCHANGE, SECOND_NS, OfflineExchange, at, entries, exchange
 from tests.exchange.test_recovery import journaled
 from tests.server_fixture import start_exchange
 
@@ -20,12 +20,12 @@ FIVE_PERCENT: dict[str, object] = {"band_ppm": 50_000, "reference_ticks": 1000}
 AROUND_1000 = (950, 1050)
 
 
-def known_band(served: Exchange, symbol: int = 0) -> tuple[int, int]:
+def known_band(served: OfflineExchange, symbol: int = 0) -> tuple[int, int]:
     low, high = served.core.market.state.symbols[symbol, [BAND_LOW, BAND_HIGH]].tolist()
     return low, high
 
 
-def bands(served: Exchange) -> list[tuple[int, int, int]]:
+def bands(served: OfflineExchange) -> list[tuple[int, int, int]]:
     """(time_ns, rule, price_ticks) of each that was sent for symbol 0."""
     rows = served.sent(CommandKind.RULE)
     return [
@@ -161,9 +161,9 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
 def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         time_ns = at("10:00:07") + 5
-        served.send(CommandKind.PHASE, time_ns, OWN, flags=Phase.INTRADAY)
+        served.send(CommandKind.PHASE, time_ns, EXCHANGE, flags=Phase.INTRADAY)
         served.trade(time_ns, 1050)
-        served.send(CommandKind.UNCROSS, time_ns + 1, OWN)
+        served.send(CommandKind.UNCROSS, time_ns + 1, EXCHANGE)
         assert served.schedule.next_ns == time_ns + 1
         served.schedule.run(time_ns + 1)
         assert bands(served)[2:] == moved(time_ns + 1, 997, 1103)

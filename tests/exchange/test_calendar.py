@@ -10,7 +10,19 @@ import pytest
 from serl.exchange.calendar import days_ns
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce
-from tests.exchange.clockwork import ANN, BAND, BOB, DAY_NS, MONDAY_NS, OWN, SECOND_NS, Exchange, at, entries, exchange
+from tests.exchange.offline_exchange import (
+    ANN,
+    BAND,
+    BOB,
+    DAY_NS,
+    EXCHANGE,
+    MONDAY_NS,
+    SECOND_NS,
+    OfflineExchange,
+    at,
+    entries,
+    exchange,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -51,7 +63,7 @@ def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> Non
     with exchange(tmp_path, at("10:00"), BAND) as served:
         served.trade(at("11:00"), 106)
         served.schedule.run(at("11:01"))
-        served.send(CommandKind.PHASE, at("11:02"), OWN, flags=Phase.CLOSED)
+        served.send(CommandKind.PHASE, at("11:02"), EXCHANGE, flags=Phase.CLOSED)
         served.schedule.run(at("12:00"))
         assert served.phase() == Phase.CLOSED
 
@@ -116,7 +128,7 @@ def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str
         assert served.phase() == phase and not served.phases()
 
 
-def rest(served: Exchange, time_ns: int) -> None:
+def rest(served: OfflineExchange, time_ns: int) -> None:
     """An order of each time in force that a day ends, and one that stays, in both symbols."""
     for symbol in range(2):
         for time_in_force in (TimeInForce.DAY, TimeInForce.AT_CLOSE, TimeInForce.GTC):
@@ -125,7 +137,7 @@ def rest(served: Exchange, time_ns: int) -> None:
             )
 
 
-def left(served: Exchange) -> list[int]:
+def left(served: OfflineExchange) -> list[int]:
     market = served.core.market
     return sorted([*market.orders()["time_in_force"].tolist(), *market.specials()["time_in_force"].tolist()])
 

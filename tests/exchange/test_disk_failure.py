@@ -10,7 +10,7 @@ import pytest
 
 from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind
-from tests.server_fixture import WAIT_MS, Raw, launch
+from tests.server_fixture import WAIT_MS, RawClient, launch
 
 NOTICED_NS = 1_000_000_000
 """Within this the exchange has noticed, however busy the machine is."""
@@ -43,7 +43,7 @@ def test_an_exchange_whose_disk_fails_stops(tmp_path: Path, name: str, error: st
     config.write_text("journal: {segment_rows: 8192, flush_s: 0.02}\n")
     options = ("--symbols", "A", "--journal", str(tmp_path / "journal"), "--config", str(config))
     served = launch(*options, prelude=FAILS_ONCE.format(folder=str(tmp_path), name=name, error=error))
-    with Raw(served.endpoint) as raw:
+    with RawClient(served.endpoint) as raw:
         raw.login("ann", cancel_on_disconnect=True)
         heard, goodbye = trade_until_goodbye(raw, tmp_path)
     output, _ = served.process.communicate(timeout=30)
@@ -52,18 +52,18 @@ def test_an_exchange_whose_disk_fails_stops(tmp_path: Path, name: str, error: st
     assert "exchange stopped (" not in output, "as if all was well"
     again = launch(*options)
     try:
-        with Raw(again.endpoint) as raw:
+        with RawClient(again.endpoint) as raw:
             welcome = raw.login("ann", last_report=0)
             assert welcome[5] >= heard[-1][2], "an acknowledged command is gone"
             repeated: list[Any] = []
             while len(repeated) < len(heard):
-                repeated += raw.hear(Kind.REPORTS)[2]
+                repeated += raw.receive(Kind.REPORTS)[2]
             assert repeated[: len(heard)] == heard
     finally:
         again.stop()
 
 
-def trade_until_goodbye(raw: Raw, folder: Path) -> tuple[list[Any], list[Any]]:
+def trade_until_goodbye(raw: RawClient, folder: Path) -> tuple[list[Any], list[Any]]:
     """Sends orders without end, after the first answers with a disk that fails: (the events that were heard, GOODBYE)."""
     heard: list[Any] = []
     first_id = 1
@@ -71,7 +71,7 @@ def trade_until_goodbye(raw: Raw, folder: Path) -> tuple[list[Any], list[Any]]:
         raw.socket.send(msgpack.packb([Kind.BULK, orders(first_id, 64).tobytes()]))
         first_id += 64
         while True:
-            message = raw.hear(Kind.REPORTS, Kind.GOODBYE)
+            message = raw.receive(Kind.REPORTS, Kind.GOODBYE)
             if message[0] == Kind.GOODBYE:
                 assert not raw.socket.poll(200), "something after the goodbye"
                 return heard, message

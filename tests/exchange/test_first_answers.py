@@ -8,7 +8,7 @@ import numpy as np
 from serl.clients.blocking import Exchange, connect
 from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, start_exchange
+from tests.server_fixture import RawClient, start_exchange
 
 PROMPT_S = 1.0
 SAID = "[cache] data "
@@ -32,8 +32,8 @@ def test_first_answers_do_not_wait_for_the_compiler() -> None:
     with start_exchange(environment={"NUMBA_DEBUG_CACHE": "1"}) as served:
         with (
             connect(served.endpoint, "first", cancel_on_disconnect=True) as client,
-            Raw(served.endpoint) as raw,
-            Raw(served.endpoint, "admin") as admin,
+            RawClient(served.endpoint) as raw,
+            RawClient(served.endpoint, "admin") as admin,
         ):
             for name, ask in ANSWERS.items():
                 assert seconds(ask, client) < PROMPT_S, name
@@ -44,26 +44,26 @@ def test_first_answers_do_not_wait_for_the_compiler() -> None:
         assert SAID not in served.stop()
 
 
-def duplicates(raw: Raw) -> None:
+def duplicates(raw: RawClient) -> None:
     """An order again, then as the first row of a bulk message; more orders than the first pool holds; and malformed ones."""
     raw.login("again")
     for _ in range(2):
-        raw.say(1, 1, 1, 0, 1, 5, 1, 0, 0)
-    raw.hear(Kind.DUPLICATE)
+        raw.send(1, 1, 1, 0, 1, 5, 1, 0, 0)
+    raw.receive(Kind.DUPLICATE)
     rows = np.zeros(6 * 1000, COMMAND)
     rows["command_id"], rows["kind"], rows["symbol"] = np.arange(1, 6001), CommandKind.NEW, 1
     rows["qty_lots"], rows["price_ticks"], rows["time_in_force"] = 1, 1 + np.arange(6000) * 50, 1
     for first in range(0, 6000, 1000):
-        raw.say(Kind.BULK, rows[first : first + 1000].tobytes())
-    while raw.hear(Kind.REPORTS)[2][-1][2] != 6000:
+        raw.send(Kind.BULK, rows[first : first + 1000].tobytes())
+    while raw.receive(Kind.REPORTS)[2][-1][2] != 6000:
         pass
-    raw.say(1, 6001)
-    assert raw.hear(Kind.ERROR)[1] == "malformed"
+    raw.send(1, 6001)
+    assert raw.receive(Kind.ERROR)[1] == "malformed"
 
 
-def operate(admin: Raw, *message: object) -> None:
-    admin.say(*message)
-    assert admin.hear()[0] != Kind.ERROR
+def operate(admin: RawClient, *message: object) -> None:
+    admin.send(*message)
+    assert admin.receive()[0] != Kind.ERROR
 
 
 def seconds(call: Callable[..., object], *arguments: object) -> float:

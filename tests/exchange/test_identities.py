@@ -29,8 +29,8 @@ def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_nobody_goes_on_with_the_session_of_a_broken_connection(exchange: Served) -> None:
     with Zmtp(exchange.endpoint) as victim:
-        victim.say(64, 1, 1, "victim", "", -1, {})
-        assert victim.hear()[0] == 96
+        victim.send(64, 1, 1, "victim", "", -1, {})
+        assert victim.receive()[0] == 96
     for number in range(FIRST, FIRST + GUESSES):
         assert ping(exchange, identity(number))[:2] == [97, "not_logged_in"]
 
@@ -39,9 +39,9 @@ def ping(exchange: Served, chosen: bytes) -> list[object]:
     """What PING is answered. libzmq answers nobody whose identity is another's, until the other is gone."""
     for _ in range(100):
         with Zmtp(exchange.endpoint, identity=chosen) as thief:
-            thief.say(66, 1)
+            thief.send(66, 1)
             try:
-                return thief.hear(timeout_s=0.2)
+                return thief.receive(timeout_s=0.2)
             except TimeoutError:
                 continue
     raise AssertionError(f"{chosen!r} is not answered")
@@ -52,17 +52,17 @@ def ping(exchange: Served, chosen: bytes) -> list[object]:
 def test_two_clients_of_one_identity_are_two(exchange: Served, name: str, chosen: bytes) -> None:
     with Zmtp(exchange.endpoint, name, chosen) as one, Zmtp(exchange.endpoint, name, chosen) as two:
         for client in (one, two):
-            client.say(200, 1)
-            assert client.hear()[0] == 97
+            client.send(200, 1)
+            assert client.receive()[0] == 97
 
 
 def test_an_identity_that_libzmq_is_about_to_give_away_stops_nothing(exchange: Served) -> None:
     with ExitStack() as stack:
         for number in range(FIRST, FIRST + 4 * GUESSES):
             squatter = stack.enter_context(Zmtp(exchange.endpoint, identity=identity(number)))
-            squatter.say(66, 1)
-            squatter.hear()
+            squatter.send(66, 1)
+            squatter.receive()
         with Zmtp(exchange.endpoint) as newcomer:
-            newcomer.say(64, 1, 1, "newcomer", "", -1, {})
-            assert newcomer.hear()[0] == 96
+            newcomer.send(64, 1, 1, "newcomer", "", -1, {})
+            assert newcomer.receive()[0] == 96
     assert exchange.process.poll() is None

@@ -33,7 +33,7 @@ from serl.exchange.records import (
     TimeInForce,
 )
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 TOKENS = {"tokens": {"alice": "secret", "bob": "word", "root": "key"}, "operators": ["root"]}
 FEES = {"maker_ppm": -20, "taker_ppm": 50, "taker_microticks": 3}
@@ -60,9 +60,9 @@ def alice(served: Served) -> Iterator[Exchange]:
 
 
 def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
-    with Raw(served.endpoint, socket) as raw:
-        raw.say(kind, 1, *values)
-        return raw.hear()
+    with RawClient(served.endpoint, socket) as raw:
+        raw.send(kind, 1, *values)
+        return raw.receive()
 
 
 def serl(served: Served, *words: str) -> str:
@@ -186,12 +186,12 @@ def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
 
 def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange) -> None:
     alice.buy("GOOG", 1, 50)
-    with Raw(served.endpoint) as root:
-        root.say(64, 1, 1, "root", "key", -1, {})
-        welcome = root.hear(96)
+    with RawClient(served.endpoint) as root:
+        root.send(64, 1, 1, "root", "key", -1, {})
+        welcome = root.receive(96)
         number = number_of(served, "alice")
-        root.say(25, welcome[5] + 1, number, ALL_SYMBOLS, 0, 0)
-        (event,) = root.hear(80)[2]
+        root.send(25, welcome[5] + 1, number, ALL_SYMBOLS, 0, 0)
+        (event,) = root.receive(80)[2]
     assert (event[0], event[3], event[7]) == (EventKind.MASS_CANCELLED, number, 1)
 
 
@@ -292,11 +292,11 @@ def test_a_drop_copy_goes_on_behind_files_and_restarts(tmp_path: Path) -> None:
     config: dict[str, object] = {"journal": {"segment_rows": 8192}}
     count = DROP_COPY_ROWS + 5000
     with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
-        with Raw(exchange.endpoint) as raw:
+        with RawClient(exchange.endpoint) as raw:
             raw.login("ann")
             for first in range(1, count, 1000):
-                raw.say(Kind.BULK, orders(first, 1000).tobytes())
-                while raw.hear(80)[2][-1][2] < first + 999:
+                raw.send(Kind.BULK, orders(first, 1000).tobytes())
+                while raw.receive(80)[2][-1][2] < first + 999:
                     pass
         before = everything(exchange.endpoint)
         assert len(before) >= count

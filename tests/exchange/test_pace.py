@@ -18,7 +18,7 @@ from serl.exchange.pace import CATCH_UP_NS, Pace
 from serl.exchange.records import EVENT, Rows
 from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 SECOND_NS = 1_000_000_000
 OPEN_NS = time_of_day_ns("09:30")
@@ -68,8 +68,8 @@ def paced(folder: Path, clock: str, **more: object) -> Iterator[Served]:
 
 
 @contextmanager
-def two(served: Served) -> Iterator[tuple[Raw, Raw]]:
-    with Raw(served.endpoint) as a, Raw(served.endpoint) as b:
+def two(served: Served) -> Iterator[tuple[RawClient, RawClient]]:
+    with RawClient(served.endpoint) as a, RawClient(served.endpoint) as b:
         a.login("a")
         b.login("b")
         yield a, b
@@ -80,18 +80,18 @@ def market_ns(served: Served) -> int:
         return int(ask(Kind.INFO)[4])
 
 
-def play(a: Raw, b: Raw, turns: int) -> None:
+def play(a: RawClient, b: RawClient, turns: int) -> None:
     """Buys meet sells, once in a tenth of a second; a sends long before its orders arrive, b just in time."""
     times = [OPEN_NS + number * SECOND_NS // 10 for number in range(1, turns + 1)]
     for number, time_ns in enumerate(times, 1):
-        a.say(1, number, 0, 0, 3, 100 + number % 3, 1, 0, time_ns)
-    a.say(67, times[-1] + SECOND_NS)
-    b.say(67, times[0])
+        a.send(1, number, 0, 0, 3, 100 + number % 3, 1, 0, time_ns)
+    a.send(67, times[-1] + SECOND_NS)
+    b.send(67, times[0])
     for number, time_ns in enumerate(times, 1):
-        assert b.hear(101)[1] == time_ns
-        b.say(1, number, 0, 1, 2, 100 + number % 2, 1, 0, time_ns + 5)
-        b.say(67, time_ns + SECOND_NS // 10)
-    b.hear(101)
+        assert b.receive(101)[1] == time_ns
+        b.send(1, number, 0, 1, 2, 100 + number % 2, 1, 0, time_ns + 5)
+        b.send(67, time_ns + SECOND_NS // 10)
+    b.receive(101)
 
 
 def events(folder: Path) -> Rows:
@@ -120,7 +120,7 @@ def test_the_tape_is_that_of_a_clock_without_a_pace_and_takes_its_time(tmp_path:
 def test_between_two_turns_time_goes_on_evenly(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep:10") as served, two(served) as (a, b):
         for one in (a, b):
-            one.say(67, OPEN_NS + 3600 * SECOND_NS)
+            one.send(67, OPEN_NS + 3600 * SECOND_NS)
         time.sleep(0.5)
         first_ns, began_s = market_ns(served), time.monotonic()
         time.sleep(1.5)
@@ -131,7 +131,7 @@ def test_between_two_turns_time_goes_on_evenly(tmp_path: Path) -> None:
 def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep:10", held=True) as served, two(served) as (a, b):
         for one in (a, b):
-            one.say(67, OPEN_NS + 3600 * SECOND_NS)
+            one.send(67, OPEN_NS + 3600 * SECOND_NS)
         time.sleep(0.3)
         assert market_ns(served) == OPEN_NS
         set_clock(served.endpoint, "", SAME_TIME, run=True)
@@ -148,7 +148,7 @@ def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Pa
         with request_socket(served.endpoint, "admin") as ask:
             ask(Kind.SPEED, "", 100_000 * 1_000_000)
         set_clock(served.endpoint, "", SAME_TIME, run=True)
-        assert a.hear(101)[1] == OPEN_NS + 3600 * SECOND_NS
+        assert a.receive(101)[1] == OPEN_NS + 3600 * SECOND_NS
         with pytest.raises(SerlError, match="time cannot go back"):
             set_clock(served.endpoint, "", OPEN_NS, run=True)
 

@@ -15,7 +15,7 @@ from serl.exchange.journal.segment import HEADER_BYTES, read_rows
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, launch
+from tests.server_fixture import RawClient, Served, launch
 
 OPTIONS = ("--symbols", "A,B")
 
@@ -97,9 +97,9 @@ def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
     served = start_with("ann")
     with connect(served.endpoint, "ann", token="a") as ann:
         ann.words.say(ann.session.rows(command(CommandKind.HALT, symbol=1, command_id=1)))
-        with Raw(served.endpoint, "admin") as admin:
-            admin.say(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
-            assert admin.hear()[0] != Kind.ERROR
+        with RawClient(served.endpoint, "admin") as admin:
+            admin.send(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
+            assert admin.receive()[0] != Kind.ERROR
         assert is_halted(served.endpoint, 0) and is_halted(served.endpoint, 1)
         hashed = ann.ask(Kind.HASH)[5]
     for operators in ("ann", "bob", "bob"):

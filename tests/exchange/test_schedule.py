@@ -17,7 +17,7 @@ from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
 from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 OPENING = [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]
 HOUR_NS = 3600 * 10**9
@@ -109,9 +109,9 @@ def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
 
 
 def operate(served: Served, kind: CommandKind) -> None:
-    with Raw(served.endpoint, "admin") as admin:
-        admin.say(Kind.OPERATE, 1, "", int(kind), 0)
-        assert admin.hear()[0] != Kind.ERROR
+    with RawClient(served.endpoint, "admin") as admin:
+        admin.send(Kind.OPERATE, 1, "", int(kind), 0)
+        assert admin.receive()[0] != Kind.ERROR
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from serl.exchange.records import (
     Setting,
     Side,
 )
-from tests.exchange.clockwork import ANN, BAND, BOB, OWN, at, exchange
+from tests.exchange.offline_exchange import ANN, BAND, BOB, EXCHANGE, at, exchange
 
 RULED: dict[str, object] = {
     "tick_table": {0: 2, 100: 5},
@@ -36,7 +36,7 @@ def test_what_the_configuration_says_no_more_is_no_more(tmp_path: Path) -> None:
         state = served.core.market.state
         ruled = state.symbols[0].copy()
         assert state.accounts[ANN].any() and state.accounts[BOB].any() and len(served.sent(CommandKind.RULE)) == 9
-        served.send(CommandKind.ACCOUNT, at("10:00"), OWN, order_id=BOB, flags=Setting.KILLED, price_ticks=1)
+        served.send(CommandKind.ACCOUNT, at("10:00"), EXCHANGE, order_id=BOB, flags=Setting.KILLED, price_ticks=1)
     with exchange(tmp_path, at("11:00"), RULED, accounts=accounts) as served:
         assert not len(served.sent(CommandKind.RULE)) and not len(served.sent(CommandKind.ACCOUNT)), "as it was"
     with exchange(tmp_path, at("12:00"), {}, accounts={"ann": {"collar_ticks": 8}}) as served:
@@ -47,8 +47,8 @@ def test_what_the_configuration_says_no_more_is_no_more(tmp_path: Path) -> None:
         assert not state.symbols[0, TICKS:].any()
         served.trade(at("12:00"), 107)
         assert served.core.market.account(BOB).position_lots == 0, "killed"
-        served.send(CommandKind.NEW, at("12:00"), OWN, side=Side.BUY, qty_lots=1, price_ticks=107)
-        assert served.core.market.account(OWN).position_lots == 1, "no lots, no ticks, no band"
+        served.send(CommandKind.NEW, at("12:00"), EXCHANGE, side=Side.BUY, qty_lots=1, price_ticks=107)
+        assert served.core.market.account(EXCHANGE).position_lots == 1, "no lots, no ticks, no band"
     with exchange(tmp_path, at("13:00"), RULED) as served:
         known = served.core.market.state.symbols[0].copy()
         known[LAST_TICKS], known[HIGH_TICKS], known[LOW_TICKS] = ruled[[LAST_TICKS, HIGH_TICKS, LOW_TICKS]]

@@ -12,7 +12,7 @@ from serl.exchange.core import Core
 from serl.exchange.journal.answers import CHUNK_ROWS, is_answer
 from serl.exchange.records import COMMAND, CommandKind, EventKind, Rows
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, launch
+from tests.server_fixture import RawClient, Served, launch
 
 SEGMENT_ROWS = 8192
 PARTICIPANTS = 5
@@ -150,20 +150,20 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(("name", "last_id"), [("old", 2000), ("busy", 1_000_000)])
 def test_old_ids_do_not_hold_the_exchange_up(long: Served, name: str, last_id: int) -> None:
     """A scan took 1.2 s for 64 of the one's, 4.5 s for 64 of the other's; a client's decoding is in it."""
-    with Raw(long.endpoint) as raw:
+    with RawClient(long.endpoint) as raw:
         raw.login(name)
         for count, seconds_max in ((64, 0.2), (1024, 1.0)):
             assert min(answer_seconds(raw, last_id, count) for _ in range(3)) < seconds_max
 
 
-def answer_seconds(raw: Raw, last_id: int, count: int) -> float:
+def answer_seconds(raw: RawClient, last_id: int, count: int) -> float:
     """How long `count` ids sent again in one message take, from all over what was sent."""
     rows = np.zeros(count, COMMAND)
     rows["command_id"] = np.linspace(1, last_id, count).astype(np.int64)
     rows["kind"] = CommandKind.NEW
     began = time.perf_counter()
-    raw.say(Kind.BULK, rows.tobytes())
-    answers = [raw.hear(Kind.DUPLICATE) for _ in range(count)]
+    raw.send(Kind.BULK, rows.tobytes())
+    answers = [raw.receive(Kind.DUPLICATE) for _ in range(count)]
     seconds = time.perf_counter() - began
     assert [answer[1] for answer in answers] == rows["command_id"].tolist()
     assert all(event[2] == answer[1] for answer in answers for event in answer[3])
