@@ -63,7 +63,7 @@ def commands(block: Block) -> list[str]:
     return [line.split(" # ")[0].strip() for line in commands if line]
 
 
-def answers(block: Block) -> list[list[str]]:
+def outputs(block: Block) -> list[list[str]]:
     """The output shown below each command of a console block, as lines."""
     parts = re.split(r"^\$ .*\n", block.text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     return [part.splitlines() for part in parts] or [[] for _ in commands(block)]

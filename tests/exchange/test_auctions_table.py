@@ -16,7 +16,7 @@ AUCTIONS: list[Case] = [
         p2 ACCEPTED c1 o1 #2 s0 sell 3@100 leaves 3 RESTING
         p2 REPLACED c2 o1 #2 s0 sell 3@100 leaves 3
         p2 RESTED c2 o1 #3 s0 sell 3@99 leaves 3"""),
-    ("buys and sells in pairs at one price; the sell is told first", CROSSED, "p9 c2 PHASE", """
+    ("buys and sells in pairs at one price; the sell is reported first", CROSSED, "p9 c2 PHASE", """
         p3 FILL c0 o1 #3 s0 sell 4@100 leaves 0 MAKER AUCTION m1
         p1 FILL c0 o1 #1 s0 buy 4@100 leaves 1 AUCTION m1
         p4 FILL c0 o1 #4 s0 sell 1@100 leaves 5 MAKER AUCTION m2
@@ -254,7 +254,7 @@ def test_no_order_in_any_phase_while_halted(market: AnyMarket, words: str, phase
 
 @pytest.mark.parametrize("phase", [phase.name for phase in Phase])
 def test_while_halted_a_phase_begins_without_an_auction_or_not_at_all(market: AnyMarket, phase: str) -> None:
-    """Whatever is crossed stays, until the symbol is resumed: then the auction can be held."""
+    """Crossed orders stay until the symbol is resumed; then the auction can be held."""
     before = f"p9 c1 PHASE {phase}; p1 c1 NEW buy 5@102; p2 c1 NEW sell 5@99; p9 c2 HALT NEWS"
     collected = len(market.submit(parse_all(before))) == 4 and phase not in ("CONTINUOUS", "CLOSED")
     for number, after in enumerate(["CONTINUOUS", "CLOSED", "CLOSING"]):

@@ -1,4 +1,4 @@
-"""Bands that follow the market: the rule of the reference, and the exchange that goes by it."""
+"""Bands that follow the market: the rule of the reference price, and the exchange that applies it."""
 
 import time
 from pathlib import Path
@@ -26,7 +26,7 @@ def known_band(served: OfflineExchange, symbol: int = 0) -> tuple[int, int]:
 
 
 def bands(served: OfflineExchange) -> list[tuple[int, int, int]]:
-    """(time_ns, rule, price_ticks) of each that was sent for symbol 0."""
+    """(time_ns, rule, price_ticks) of each RULE sent for symbol 0."""
     rows = served.sent(CommandKind.RULE)
     return [
         (int(row["time_ns"]), int(row["flags"]), int(row["price_ticks"]))
@@ -71,12 +71,12 @@ def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low
         (0, 0, False),
     ],
 )
-def test_a_reference_is_replaced_from_one_percent_on(mean: int, reference: int, does: bool) -> None:
+def test_a_reference_is_replaced_from_one_percent(mean: int, reference: int, does: bool) -> None:
     assert is_replaced(np.array([mean]), np.array([reference])) == [does]
 
 
 def test_the_window_holds_five_minutes() -> None:
-    """Against the trades themselves; each second's are of the two symbols at random, with gaps of up to 400 seconds."""
+    """Compared with the trades themselves: random trades of two symbols, with gaps of up to 400 seconds."""
     rng = np.random.default_rng(7)
     window = TradeWindow(2)
     times = np.cumsum(rng.choice([0.3, 1.0, 40.0, 400.0], 600, p=[0.6, 0.3, 0.09, 0.01]) * SECOND_NS).astype(np.int64)
@@ -118,7 +118,7 @@ def test_the_band_follows_the_mean_of_the_trades(tmp_path: Path) -> None:
         assert not len(served.core.market.orders())
 
 
-def test_without_a_reference_there_is_no_band_until_there_are_trades(tmp_path: Path) -> None:
+def test_without_a_reference_the_band_starts_with_the_first_trades(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"band_ppm": 50_000}, {}) as served:
         served.schedule.run(at("11:00"))
         served.trade(at("11:00"), 500)
@@ -128,7 +128,7 @@ def test_without_a_reference_there_is_no_band_until_there_are_trades(tmp_path: P
 
 
 def test_an_auction_is_the_next_reference(tmp_path: Path) -> None:
-    """At once, also if it is less than 1 % away; the mean is then of the trades since."""
+    """At once, even if it is less than 1 % away; then the mean counts only later trades."""
     symbol = FIVE_PERCENT | {"day": entries("09:30 pre_open", "10:00 continuous", "16:00 closed")}
     with exchange(tmp_path, at("09:50"), symbol) as served:
         served.trade(at("09:59"), 1004)
@@ -158,7 +158,7 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
         assert served.phase() == Phase.VOLATILITY
 
 
-def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> None:
+def test_an_operators_auction_moves_the_band_at_once(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         time_ns = at("10:00:07") + 5
         served.send(CommandKind.PHASE, time_ns, EXCHANGE, flags=Phase.INTRADAY)
@@ -169,7 +169,7 @@ def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> N
         assert bands(served)[2:] == moved(time_ns + 1, 997, 1103)
 
 
-def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
+def test_a_restart_continues_with_reference_and_window(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         served.trade(at("10:00:01"), 1040)
         served.schedule.run(at("10:00:40"))
@@ -183,12 +183,12 @@ def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
             "the mean is 1065, and at a start a reference holds for 30 seconds"
         )
     with exchange(tmp_path, at("10:04"), FIVE_PERCENT | {"band_ppm": 100_000}) as served:
-        assert known_band(served) == (981, 1199), "of another width, around the last trade"
+        assert known_band(served) == (981, 1199), "a band of another width starts around the last trade"
     with exchange(tmp_path, at("10:05"), {}) as served:
         assert known_band(served) == (0, 0)
 
 
-def test_looks_where_nothing_happens_are_left_out(tmp_path: Path) -> None:
+def test_idle_seconds_are_not_checked(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         served.schedule.run(at("10:00:02"))
         assert served.schedule.next_ns > at("23:00")
@@ -208,14 +208,14 @@ def test_looks_where_nothing_happens_are_left_out(tmp_path: Path) -> None:
         ({"band_ppm": 50_000, "reference_ticks": 1 << 50}, "price_ticks_max"),
     ],
 )
-def test_bad_bands_are_told(symbol: dict[str, object], word: str) -> None:
+def test_invalid_bands_are_errors(symbol: dict[str, object], word: str) -> None:
     with pytest.raises(ConfigError, match=f"symbols.*{word}"):
         load_config(None, {"symbols": [{"name": "AMZN", **symbol}]})
 
 
 @pytest.mark.parametrize("step_s", [1, 77, 240])
-def test_in_lockstep_the_band_moves_at_its_time_whatever_the_steps(tmp_path: Path, step_s: int) -> None:
-    """Also in between commands that are on their way, all of them in one step."""
+def test_in_lockstep_the_band_moves_on_time_for_any_step_size(tmp_path: Path, step_s: int) -> None:
+    """Also between waiting commands that are all executed in one step."""
     config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", **FIVE_PERCENT}]}
     journal = tmp_path / "journal"
     trades = [(100 * SECOND_NS + 1, 1020), (120 * SECOND_NS, 1060), (131 * SECOND_NS, 985), (131 * SECOND_NS, 1092)]
@@ -269,4 +269,4 @@ def test_a_served_band_follows_the_market_across_a_crash(tmp_path: Path) -> None
         bob.sell("AMZN", 1, 1092)
         with pytest.raises(Rejected, match="OUTSIDE_BAND"):
             bob.sell("AMZN", 1, 1093)
-    assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "none was given twice"
+    assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "no RULE was sent twice"

@@ -1,4 +1,4 @@
-"""Orders that stand outside a band, and what incoming ones make of them, case by case."""
+"""Resting orders outside a band, and how incoming orders trade with them, case by case."""
 
 from tests.exchange.tables import AnyMarket, Case, assert_case, cases
 

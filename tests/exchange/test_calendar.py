@@ -1,4 +1,4 @@
-"""The calendar beside interruptions by the band, across days, restarts and summer time."""
+"""The calendar together with interruptions by price bands, across days, restarts and summer time."""
 
 from datetime import UTC, datetime
 from itertools import islice
@@ -27,7 +27,7 @@ from tests.exchange.offline_exchange import (
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_path: Path) -> None:
+def test_the_end_of_an_interruption_does_not_shorten_the_closing_auction(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "15:55 closing", "16:00 closed")
     with exchange(tmp_path, at("10:00"), {"day": day, **BAND}) as served:
         served.trade(at("15:53"), 106)
@@ -37,7 +37,7 @@ def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_
         assert served.phases()[-2:] == [(at("15:55"), Phase.CLOSING), (at("16:00"), Phase.CLOSED)]
 
 
-def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) -> None:
+def test_an_interruption_ends_after_its_duration_and_can_recur(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous"), **BAND}) as served:
         for began in ("11:00", "12:00"):
             served.trade(at(began), 106)
@@ -48,7 +48,7 @@ def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) 
             assert served.phase() == Phase.CONTINUOUS
 
 
-def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_path: Path) -> None:
+def test_cancelling_a_gtt_order_removes_its_expiry(tmp_path: Path) -> None:
     with exchange(tmp_path, 0, {}) as served:
         served.send(CommandKind.TERM, 1, ANN, flags=Term.EXPIRE_NS, price_ticks=500)
         gtt = {"qty_lots": 1, "price_ticks": 100, "time_in_force": TimeInForce.GTT, "flags": int(CommandFlag.TERMS)}
@@ -59,7 +59,7 @@ def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_pat
         assert not len(served.sent(CommandKind.TIME)), "it was cancelled, and did not expire"
 
 
-def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> None:
+def test_an_operator_can_end_an_interruption_early(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), BAND) as served:
         served.trade(at("11:00"), 106)
         served.schedule.run(at("11:01"))
@@ -68,7 +68,7 @@ def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> Non
         assert served.phase() == Phase.CLOSED
 
 
-def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says(tmp_path: Path) -> None:
+def test_a_volatility_phase_of_the_calendar_lasts_until_its_next_entry(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     with exchange(tmp_path, at("11:00"), {"day": day}) as served:
         served.schedule.run(at("12:15"))
@@ -79,7 +79,7 @@ def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says
         assert not served.phases()
 
 
-def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_path: Path) -> None:
+def test_a_restart_does_not_end_a_volatility_phase_of_the_calendar(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     for start in ("12:00", "12:10"):
         with exchange(tmp_path, at(start), {"day": day}) as served:
@@ -87,7 +87,7 @@ def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_p
             assert served.phase() == Phase.VOLATILITY
 
 
-def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path) -> None:
+def test_every_entry_repeats_daily_despite_interruptions(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("10:00", MONDAY_NS), {"day": day, **BAND}, clock={"kind": "live"}) as served:
         served.schedule.run(at("12:28", MONDAY_NS))
@@ -106,9 +106,7 @@ def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path
 
 
 @pytest.mark.parametrize(("clock", "midnight_ns"), [("scaled", 0), ("lockstep", 0), ("live", MONDAY_NS)])
-def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
-    tmp_path: Path, clock: str, midnight_ns: int
-) -> None:
+def test_a_day_starts_in_the_last_phase_of_the_previous_day(tmp_path: Path, clock: str, midnight_ns: int) -> None:
     day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
     with exchange(
         tmp_path, at("08:00", midnight_ns), {"day": day}, {"day": day[:2]}, {}, clock={"kind": clock}
@@ -119,7 +117,7 @@ def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
 
 
 @pytest.mark.parametrize("now", ["09:26", "09:30", "12:00", "17:00"])
-def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str) -> None:
+def test_a_restart_during_a_day_applies_the_current_phase(tmp_path: Path, now: str) -> None:
     day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("08:00"), {"day": day}) as served:
         served.schedule.run(at(now))
@@ -129,7 +127,7 @@ def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str
 
 
 def rest(served: OfflineExchange, time_ns: int) -> None:
-    """An order of each time in force that a day ends, and one that stays, in both symbols."""
+    """Orders with each time in force that ends with the day, and one that stays, in both symbols."""
     for symbol in range(2):
         for time_in_force in (TimeInForce.DAY, TimeInForce.AT_CLOSE, TimeInForce.GTC):
             served.send(
@@ -185,7 +183,7 @@ def test_a_day_that_ended_while_the_exchange_was_stopped_ends_at_the_start(tmp_p
         assert len(left(served)) == 8
 
 
-def test_no_closing_auction_is_held_a_day_late(tmp_path: Path) -> None:
+def test_no_closing_auction_is_held_after_its_day(tmp_path: Path) -> None:
     live, symbol = {"kind": "live"}, {"day": entries("09:30 continuous", "15:55 closing", "16:00 closed")}
     with exchange(tmp_path, at("15:57", MONDAY_NS), symbol, clock=live) as served:
         served.trade(at("15:57", MONDAY_NS), 100)
@@ -194,7 +192,7 @@ def test_no_closing_auction_is_held_a_day_late(tmp_path: Path) -> None:
         assert not left(served)
 
 
-def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
+def test_without_a_closing_the_day_does_not_end(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous")}, {}) as served:
         rest(served, at("10:00"))
         served.schedule.run(at("23:59"))
@@ -211,7 +209,7 @@ def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
         (datetime(2026, 10, 31, 15), "01:30", [5, 5, 6]),  # on 1 November there are two
     ],
 )
-def test_summer_time_moves_no_phase_on_the_wall(eve: datetime, text: str, hours_of_utc: list[int]) -> None:
+def test_summer_time_keeps_phases_at_their_local_time(eve: datetime, text: str, hours_of_utc: list[int]) -> None:
     eve_ns = int(eve.replace(tzinfo=UTC).timestamp()) * SECOND_NS
     times = [
         datetime.fromtimestamp(time_ns / SECOND_NS, UTC)

@@ -53,10 +53,10 @@ ICEBERG: list[Case] = [
     ("REDUCE of the displayed part only where the reserve is gone", "p1 c10 NEW sell 10@100 display=4", "p1 c11 REDUCE o10 6@0; p1 c12 REDUCE o10 1@0", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 HIDDEN
         p1 REDUCED c12 o10 #1 s0 sell 1@100 leaves 3"""),
-    ("CANCEL tells its reserve first", "p1 c10 NEW sell 10@100 display=4", "p1 c11 CANCEL o10", """
+    ("CANCEL reports the reserve first", "p1 c10 NEW sell 10@100 display=4", "p1 c11 CANCEL o10", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 REQUESTED HIDDEN
         p1 CANCELLED c11 o10 #1 s0 sell 4@100 leaves 0 REQUESTED RESTING"""),
-    ("MASS_CANCEL tells its reserve first; it counts one order", "p1 c10 NEW sell 10@100 display=4", "p1 c11 MASS_CANCEL s0", """
+    ("MASS_CANCEL reports the reserve first and counts one order", "p1 c10 NEW sell 10@100 display=4", "p1 c11 MASS_CANCEL s0", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 MASS_CANCEL HIDDEN
         p1 CANCELLED c11 o10 #1 s0 sell 4@100 leaves 0 MASS_CANCEL RESTING
         p1 MASS_CANCELLED c11 o0 #0 s0 buy 1@0 leaves 0"""),

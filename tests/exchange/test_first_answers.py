@@ -1,4 +1,4 @@
-"""An exchange that says that it is ready has nothing left to compile."""
+"""An exchange that reports ready has nothing left to compile."""
 
 import time
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from serl.exchange.wire import Kind
 from tests.server_fixture import RawClient, start_exchange
 
 PROMPT_S = 1.0
-SAID = "[cache] data "
-"""How a line begins with which numba says that a compiled function was loaded or saved."""
+CACHE_LINE = "[cache] data "
+"""The start of numba's debug line when it loads or saves a compiled function."""
 
 ANSWERS: dict[str, Callable[[Exchange], object]] = {
     "book": lambda client: client.book("AMZN"),
@@ -28,7 +28,7 @@ ANSWERS: dict[str, Callable[[Exchange], object]] = {
 
 
 def test_first_answers_do_not_wait_for_the_compiler() -> None:
-    """numba says of every function when it takes it from its cache or compiles it into it: all before the exchange is ready."""
+    """numba logs every function that it loads from or saves to its cache: all of them before the exchange is ready."""
     with start_exchange(environment={"NUMBA_DEBUG_CACHE": "1"}) as served:
         with (
             connect(served.endpoint, "first", cancel_on_disconnect=True) as client,
@@ -40,12 +40,12 @@ def test_first_answers_do_not_wait_for_the_compiler() -> None:
             assert seconds(duplicates, raw) < PROMPT_S
             assert seconds(operate, admin, Kind.OPERATE, 1, "", int(CommandKind.HALT), 0) < PROMPT_S
             assert seconds(operate, admin, Kind.SNAPSHOT, 2, "") < PROMPT_S
-        assert SAID in "\n".join(served.banner)
-        assert SAID not in served.stop()
+        assert CACHE_LINE in "\n".join(served.banner)
+        assert CACHE_LINE not in served.stop()
 
 
 def duplicates(raw: RawClient) -> None:
-    """An order again, then as the first row of a bulk message; more orders than the first pool holds; and malformed ones."""
+    """A duplicate order, alone and as the first row of a bulk message; more orders than the initial pool holds; a malformed one."""
     raw.login("again")
     for _ in range(2):
         raw.send(1, 1, 1, 0, 1, 5, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""Latencies on a served exchange: who is nearer comes first, nothing overtakes its own, nobody hears what has not reached him."""
+"""Latencies on a served exchange: lower latency arrives first, a participant's messages keep their order, and nothing is delivered early."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ ACCOUNTS = {
 
 @contextmanager
 def held(folder: Path, journal: Path | None = None, **more: object) -> Iterator[Served]:
-    """An exchange whose clock stands at START_NS until it is set."""
+    """An exchange whose clock is held at START_NS until it is set."""
     clock = {"kind": "scaled", "start": "10:00", "held": True}
     config = {"clock": clock, "symbols": [{"name": "AMZN"}], "accounts": ACCOUNTS, **more}
     with start_exchange(symbols="", clock="", config=config, folder=folder, journal=journal) as served:
@@ -46,7 +46,7 @@ def held(folder: Path, journal: Path | None = None, **more: object) -> Iterator[
 
 @contextmanager
 def raws(served: Served, *names: str, **options: bool) -> Iterator[list[RawClient]]:
-    """Sessions of these names."""
+    """Raw clients that are logged in under these names."""
     clients = [RawClient(served.endpoint) for _ in names]
     try:
         for client, name in zip(clients, names, strict=True):
@@ -58,14 +58,14 @@ def raws(served: Served, *names: str, **options: bool) -> Iterator[list[RawClien
 
 
 def set_time(served: Served, after_us: float) -> None:
-    """Sets the clock, which stays where it is set."""
+    """Sets the held clock."""
     with RawClient(served.endpoint, "admin") as admin:
         admin.send(161, 1, "", START_NS + round(after_us * US), 0)
         assert admin.receive()[0] == 177
 
 
 def depth(served: Served) -> list[Any]:
-    """[bids, asks] as they are."""
+    """[bids, asks] of the book now."""
     with RawClient(served.endpoint, "queries") as queries:
         queries.send(129, 1, 0, 0)
         found: list[Any] = queries.receive()[5]
@@ -73,7 +73,7 @@ def depth(served: Served) -> list[Any]:
 
 
 def silent(client: RawClient) -> bool:
-    """Whether nothing but heartbeats comes before the answer to a PING."""
+    """Whether the client receives nothing but heartbeats before the reply to a PING."""
     client.send(66, 5)
     return bool(client.receive()[0] == 98)
 
@@ -86,7 +86,7 @@ def after_us(event: list[int]) -> float:
     return (event[1] - START_NS) / US
 
 
-def test_who_is_nearer_comes_first(tmp_path: Path) -> None:
+def test_lower_latency_arrives_first(tmp_path: Path) -> None:
     with held(tmp_path) as served, raws(served, "far", "near", "plain") as (far, near, plain):
         buy(far, 1, 100)
         assert silent(far)
@@ -101,10 +101,10 @@ def test_who_is_nearer_comes_first(tmp_path: Path) -> None:
         buy(plain, 1, 100)
         first, second = far.receive(80)[2][0], plain.receive(80)[2][0]
         assert (after_us(first), after_us(second)) == (500, 500)
-        assert first[13] < second[13], "what is due at a time comes before what arrives at it"
+        assert first[13] < second[13], "a scheduled command comes before one that arrives at the same time"
 
 
-def test_a_message_of_rows_takes_as_long_as_single_ones_and_keeps_its_order(tmp_path: Path) -> None:
+def test_a_bulk_message_has_the_delays_of_single_ones_and_keeps_its_order(tmp_path: Path) -> None:
     rows = np.zeros(40, COMMAND)
     rows["command_id"], rows["kind"], rows["qty_lots"], rows["price_ticks"] = np.arange(1, 41), 1, 1, 100
     delays = Delays(Lognormal.model_validate(SPREAD), 0, "orders", "spread").draw_ns(rows["command_id"])
@@ -125,10 +125,10 @@ def test_a_message_of_rows_takes_as_long_as_single_ones_and_keeps_its_order(tmp_
                 events += spread.receive(80)[2]
             streams.append([(event[1] - START_NS, event[2]) for event in events])
     assert streams[0] == streams[1] == list(zip(expected, range(1, 41), strict=True))
-    assert (np.diff(delays) < 0).any(), "some would have overtaken others"
+    assert (np.diff(delays) < 0).any(), "without the order some would have overtaken others"
 
 
-def test_a_command_sent_again_on_its_way_is_answered_once(tmp_path: Path) -> None:
+def test_a_command_resent_before_its_arrival_is_answered_once(tmp_path: Path) -> None:
     with held(tmp_path) as served, raws(served, "far") as (far,):
         buy(far, 1, 100)
         buy(far, 1, 100)
@@ -144,7 +144,7 @@ def test_a_command_sent_again_on_its_way_is_answered_once(tmp_path: Path) -> Non
         assert far.receive()[:2] == [82, 1]
 
 
-def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_what_was_on_its_way(tmp_path: Path) -> None:
+def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_delayed_orders(tmp_path: Path) -> None:
     with held(tmp_path) as served:
         with raws(served, "far", cancel_on_disconnect=True) as (far,):
             buy(far, 1, 100)
@@ -164,7 +164,7 @@ def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_what_was_on_it
         assert depth(served)[0] == []
 
 
-def test_a_crash_loses_what_is_on_its_way_and_a_start_cancels_for_those_who_left(tmp_path: Path) -> None:
+def test_a_crash_loses_delayed_commands_and_the_next_start_cancels_on_disconnect(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     with held(tmp_path, journal) as served, raws(served, "far", cancel_on_disconnect=True) as (far,):
         buy(far, 1, 100)
@@ -182,14 +182,14 @@ def test_a_crash_loses_what_is_on_its_way_and_a_start_cancels_for_those_who_left
         assert depth(served)[0] == []
         far.send(65)
         far.receive(100)
-        assert far.login("far")[5] == 1, "command 2 never came"
+        assert far.login("far")[5] == 1, "command 2 never arrived"
         buy(far, 2, 101)
         assert silent(far)
         set_time(served, 3000)
         assert far.receive(80)[2][0][2] == 2
 
 
-def test_what_waits_has_a_limit(tmp_path: Path) -> None:
+def test_delayed_commands_are_limited(tmp_path: Path) -> None:
     with (
         held(tmp_path, limits={"staged_rows_max": 1024, "bulk_rows_max": 1024}) as served,
         raws(served, "far") as (far,),
@@ -209,13 +209,13 @@ def test_what_waits_has_a_limit(tmp_path: Path) -> None:
         assert far.receive(80)[2][0][2] == 1025
 
 
-def test_reports_take_their_time_and_a_new_login_is_no_way_around(tmp_path: Path) -> None:
+def test_reports_are_delayed_and_a_new_login_does_not_shorten_that(tmp_path: Path) -> None:
     with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
         buy(listener, 1, 100)
         assert silent(listener)
-        assert depth(served)[0] == [[100, 1, 1]], "the order itself was there at once"
+        assert depth(served)[0] == [[100, 1, 1]], "the order itself arrived at once"
         buy(listener, 1, 100)
-        assert silent(listener), "no answer to a second sending before the first"
+        assert silent(listener), "the duplicate is not answered before the original"
         set_time(served, 100)
         plain.send(1, 1, 0, 1, 1, 100, 1, 0, 0)
         plain.receive(80)
@@ -233,7 +233,7 @@ def test_reports_take_their_time_and_a_new_login_is_no_way_around(tmp_path: Path
         assert (first, [event[0] for event in events], after_us(events[0])) == (2, [3], 100)
 
 
-def test_the_feed_takes_its_time(tmp_path: Path) -> None:
+def test_the_feed_is_delayed(tmp_path: Path) -> None:
     with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
         listener.send(65)
         listener.receive(100)
@@ -248,7 +248,7 @@ def test_the_feed_takes_its_time(tmp_path: Path) -> None:
         heard: list[tuple[str, int]] = []
 
         def listen(count: int) -> None:
-            """Until so many messages came in all, and no more."""
+            """Receives messages until there are `count` in total, and asserts that no more follow."""
             while feed.poll(200 if len(heard) >= count else WAIT_MS):
                 topic, data = feed.recv_multipart()
                 if topic != b"time/":
@@ -271,7 +271,7 @@ def test_the_feed_takes_its_time(tmp_path: Path) -> None:
         context.destroy(0)
 
 
-def test_the_client_follows_its_own_feed(tmp_path: Path) -> None:
+def test_the_client_follows_its_delayed_feed(tmp_path: Path) -> None:
     with (
         held(tmp_path) as served,
         connect(served.endpoint, "listener") as listener,
@@ -290,7 +290,7 @@ def test_the_client_follows_its_own_feed(tmp_path: Path) -> None:
         assert listener.book("AMZN") == ([(100, 2, 1)], [])
 
 
-def test_on_the_machines_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -> None:
+def test_under_a_live_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -> None:
     config: dict[str, object] = {"latency": {"orders": SPREAD}, "accounts": {"plain": {"latency": {}}}}
     with start_exchange(config=config, folder=tmp_path) as served, raws(served, "slow", "plain") as (slow, plain):
         slow.send(66, 1)
@@ -312,7 +312,7 @@ def test_on_the_machines_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -
     assert all(arrived >= before_ns + drawn)
 
 
-def test_on_a_live_clock_an_order_is_answered_when_it_was_there_and_back(tmp_path: Path) -> None:
+def test_under_a_live_clock_an_order_is_answered_after_the_round_trip(tmp_path: Path) -> None:
     config: dict[str, object] = {"latency": {"orders": constant(20_000), "feed": constant(30_000)}}
     with start_exchange(config=config, folder=tmp_path) as served, connect(served.endpoint, "ann") as ann:
         began = time.monotonic()
@@ -322,7 +322,7 @@ def test_on_a_live_clock_an_order_is_answered_when_it_was_there_and_back(tmp_pat
 
 
 def lockstep_streams(folder: Path, order: tuple[int, int, int], pause_s: float) -> list[list[Any]]:
-    """What three participants hear, message by message but for how reports are grouped, when they speak in this order."""
+    """The messages that three participants receive when they send in this order, with the grouping of reports removed."""
     config: dict[str, object] = {"clock": {"participants": 3}, "latency": {"seed": 5, "orders": SPREAD, "feed": SPREAD}}
     streams: list[list[Any]] = [[], [], []]
     with (
@@ -352,7 +352,7 @@ def lockstep_streams(folder: Path, order: tuple[int, int, int], pause_s: float) 
 
 
 @pytest.mark.parametrize(("order", "pause_s"), [((2, 0, 1), 0.0), ((1, 2, 0), 0.003)])
-def test_in_lockstep_everybody_hears_the_same_whoever_is_quicker(
+def test_in_lockstep_all_streams_are_independent_of_process_speed(
     order: tuple[int, int, int], pause_s: float, tmp_path: Path
 ) -> None:
     streams = lockstep_streams(tmp_path, (0, 1, 2), 0.0)
@@ -362,5 +362,5 @@ def test_in_lockstep_everybody_hears_the_same_whoever_is_quicker(
         assert [stream[place][1] for place in grants] == [turn * 1_000_000 for turn in range(1, 12)]
         for place, each in enumerate(stream[: grants[-1]]):
             granted = next(stream[grant][1] for grant in grants if grant >= place)
-            assert each[1] <= granted, "nothing is heard before it happened"
+            assert each[1] <= granted, "no event is delivered before its time"
         assert {each[2] for each in stream if len(each) == 14} >= set(range(1, 73))

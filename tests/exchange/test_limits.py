@@ -1,4 +1,4 @@
-"""Limits of a served exchange, over real sockets: who does not read, says too much or nothing; and what operators may."""
+"""Limits of a served exchange over real sockets: slow consumers, message rates, silence; and permissions of operators."""
 
 import time
 from collections.abc import Iterator
@@ -20,20 +20,20 @@ from serl.exchange.records import COMMAND, CommandKind, EventKind, Reason, TimeI
 from tests.server_fixture import RawClient, Served, start_exchange
 
 PROMPT_S = 1.0
-"""Within this an exchange answers, whatever others do to it."""
+"""Time within which an exchange answers, whatever its other clients do."""
 KIND, COMMAND_ID, REASON = 0, 2, 10
 HALT, RESUME, END_DAY = int(CommandKind.HALT), int(CommandKind.RESUME), int(CommandKind.END_DAY)
 
 
 @contextmanager
 def limited(folder: Path, clock: str = "live", **config: Any) -> Iterator[Served]:
-    """An exchange with these sections of its settings."""
+    """An exchange with these sections of its configuration."""
     with start_exchange(config=config, folder=folder, clock=clock) as served:
         yield served
 
 
 def bulk(first_id: int, count: int, price_ticks: Any, symbol: int = 0) -> bytes:
-    """NEW GTC buys of a lot each, as one message."""
+    """One-lot NEW GTC buys in one bulk message."""
     rows = np.zeros(count, COMMAND)
     rows["kind"], rows["time_in_force"], rows["qty_lots"], rows["price_ticks"] = CommandKind.NEW, 1, 1, price_ticks
     rows["command_id"], rows["symbol"] = first_id + np.arange(count), symbol
@@ -41,21 +41,21 @@ def bulk(first_id: int, count: int, price_ticks: Any, symbol: int = 0) -> bytes:
 
 
 def timed_order(client: Exchange) -> float:
-    """Seconds from an order to its acknowledgement, and to that of its cancel."""
+    """Seconds until an order and its cancel are both acknowledged."""
     began = time.perf_counter()
     client.cancel(client.buy("GOOG", 1, 10))
     return time.perf_counter() - began
 
 
 def read_to_goodbye(client: RawClient) -> tuple[list[Any], list[Any]]:
-    """(events of the reports, GOODBYE): everything that was sent before the session ended."""
+    """(events, GOODBYE): everything received until the session ended."""
     events: list[Any] = []
     while (message := client.receive(80, 100))[0] == 80:
         events += message[2]
     return events, message
 
 
-def test_who_does_not_read_is_cut_and_nobody_else_waits(tmp_path: Path) -> None:
+def test_a_slow_consumer_is_disconnected_and_delays_nobody(tmp_path: Path) -> None:
     limits, intervals = {"outbound_messages_max": 16}, {"heartbeat_s": 0.2}
     with (
         limited(tmp_path, limits=limits, intervals=intervals) as served,
@@ -87,7 +87,7 @@ def test_who_does_not_read_is_cut_and_nobody_else_waits(tmp_path: Path) -> None:
 
 
 def missed_reports(served: Served, name: str, last_report: int) -> list[Any]:
-    """Every report after `last_report`, without a gap, over as many sessions as that takes."""
+    """Every report after `last_report`, without a gap, over as many sessions as needed."""
     events: list[Any] = []
     ended = True
     while ended:
@@ -108,7 +108,7 @@ def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
         return raw.receive()
 
 
-def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Path) -> None:
+def test_a_slow_subscriber_delays_nobody_and_recovers(tmp_path: Path) -> None:
     with (
         limited(tmp_path, limits={"outbound_messages_max": 16}) as served,
         connect(served.endpoint, "other") as other,
@@ -128,7 +128,7 @@ def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Pa
             slowest = max(slowest, timed_order(other))
         assert slowest < PROMPT_S
         apply_all(feed, book)
-        timed_order(other)  # should the last messages be those that were dropped
+        timed_order(other)  # in case the last messages were dropped
         apply_all(feed, book)
         assert (book.gaps, book.needs_snapshot) == (1, True)
         book.apply_snapshot(other.ask(129, 1, 0))
@@ -140,7 +140,7 @@ def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Pa
 
 @contextmanager
 def l2_subscriber(served: Served, symbol: str) -> Iterator["zmq.Socket[bytes]"]:
-    """A bare SUB that takes in next to nothing before it is read."""
+    """A SUB socket with minimal receive buffers."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     feed = context.socket(zmq.SUB)
     feed.rcvhwm, feed.rcvbuf = 1, 4096
@@ -153,7 +153,7 @@ def l2_subscriber(served: Served, symbol: str) -> Iterator["zmq.Socket[bytes]"]:
 
 
 def apply_all(feed: "zmq.Socket[bytes]", book: L2Book) -> None:
-    """Applies everything that comes within 0.3 s of the one before."""
+    """Applies messages until none arrives for 0.3 s."""
     while feed.poll(300):
         book.apply(msgpack.unpackb(feed.recv_multipart()[1]))
 
@@ -171,7 +171,7 @@ def hear_answers(raw: RawClient, count: int) -> tuple[list[Any], list[Any]]:
     return events, errors
 
 
-def test_too_many_messages_are_throttled_and_cancels_are_free(tmp_path: Path) -> None:
+def test_too_many_messages_are_throttled_and_cancels_do_not_count(tmp_path: Path) -> None:
     with limited(tmp_path, limits={"messages_per_s_max": 5}) as served, RawClient(served.endpoint) as raw:
         raw.login("hasty")
         for command_id in range(1, 9):
@@ -181,7 +181,7 @@ def test_too_many_messages_are_throttled_and_cancels_are_free(tmp_path: Path) ->
         assert [refusal[1] for refusal in refused] == ["throttled"] * 3
         assert "command 6" in refused[0][2]
         began = time.perf_counter()
-        raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)  # the same id, until it is taken
+        raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)  # the same id, until it is accepted
         while raw.receive(80, 97)[0] == 97:
             time.sleep(0.02)
             raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)
@@ -193,7 +193,7 @@ def test_too_many_messages_are_throttled_and_cancels_are_free(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("name", "rate", "taken"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)])
-def test_an_account_may_have_a_message_rate_of_its_own(rates: Served, name: str, rate: float, taken: int) -> None:
+def test_an_account_can_have_its_own_message_rate(rates: Served, name: str, rate: float, taken: int) -> None:
     with RawClient(rates.endpoint) as raw:
         welcome = raw.login(name)
         assert welcome[8]["messages_per_s_max"] == rate
@@ -206,14 +206,14 @@ def test_an_account_may_have_a_message_rate_of_its_own(rates: Served, name: str,
 
 @pytest.fixture(scope="module")
 def rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Five messages a second for those who have no rate of their own."""
+    """An exchange with a default rate of five messages per second."""
     accounts = {"quick": 20, "slow": 2, "free": 0}
     own = {name: {"messages_per_s_max": rate} for name, rate in accounts.items()}
     with limited(tmp_path_factory.mktemp("rates"), limits={"messages_per_s_max": 5}, accounts=own) as served:
         yield served
 
 
-def test_cancels_do_not_use_up_what_orders_may(tmp_path: Path) -> None:
+def test_cancels_do_not_consume_the_rate_limit(tmp_path: Path) -> None:
     with limited(tmp_path, limits={"messages_per_s_max": 0.5}) as served, RawClient(served.endpoint) as raw:
         raw.login("busy")
         raw.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
@@ -228,7 +228,7 @@ def test_cancels_do_not_use_up_what_orders_may(tmp_path: Path) -> None:
         assert raw.receive(80, 97)[0] == 80
 
 
-def test_under_the_lockstep_clock_throttled_is_throttled(tmp_path: Path) -> None:
+def test_throttling_works_in_lockstep(tmp_path: Path) -> None:
     with (
         limited(tmp_path, clock="lockstep", limits={"messages_per_s_max": 1}) as served,
         RawClient(served.endpoint) as raw,
@@ -257,7 +257,7 @@ def test_silence_ends_a_session_and_ping_keeps_it(tmp_path: Path) -> None:
         assert silent.receive(97)[1] == "not_logged_in"
 
 
-def test_what_has_no_room_to_wait_under_the_lockstep_clock_is_refused(tmp_path: Path) -> None:
+def test_lockstep_rejects_commands_beyond_staged_rows_max(tmp_path: Path) -> None:
     with (
         limited(tmp_path, clock="lockstep", limits={"staged_rows_max": 1024}) as served,
         RawClient(served.endpoint) as raw,
@@ -305,7 +305,7 @@ def operate(served: Served, token: str, kind: int) -> None:
 
 
 def next_status(client: Exchange) -> list[int]:
-    """The items of the next message of the status channel."""
+    """The items of the next status message."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         item = client.wait(1)
@@ -315,7 +315,7 @@ def next_status(client: Exchange) -> list[int]:
 
 
 def follow_status(client: Exchange, served: Served, token: str) -> None:
-    """Subscribes, and waits until that has arrived."""
+    """Subscribes, and waits until the subscription is active."""
     client.subscribe("status", "AMZN")
     while not isinstance(client.wait(0.05), tuple):
         operate(served, token, RESUME)
@@ -325,7 +325,7 @@ def follow_status(client: Exchange, served: Served, token: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "secret", "no such", None, 5, ["key"]])
 @pytest.mark.parametrize("message", [[160], [161, 0, 1], [162], [163, HALT, 0]])
-def test_without_an_operators_token_nothing_is_done(guarded: Served, message: list[int], token: Any) -> None:
+def test_without_an_operators_token_nothing_happens(guarded: Served, message: list[int], token: Any) -> None:
     assert ask(guarded, "admin", message[0], token, *message[1:])[:2] == [97, "not_permitted"]
     assert ask(guarded, "queries", 132)[5]["commands"] == 0
 
@@ -348,7 +348,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ([199, "key"], "malformed"),
     ],
 )
-def test_admin_messages_that_cannot_be(guarded: Served, message: list[Any], code: str) -> None:
+def test_invalid_admin_messages(guarded: Served, message: list[Any], code: str) -> None:
     assert ask(guarded, "admin", *message)[:2] == [97, code]
 
 

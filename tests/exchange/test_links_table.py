@@ -181,7 +181,7 @@ SELF_TRADE: list[Case] = [
         p1 ACCEPTED c20 o20 #0 s0 buy 4@100 leaves 4
         p1 CANCELLED c0 o10 #1 s0 sell 4@100 leaves 0 SELF_TRADE RESTING
         p1 RESTED c20 o20 #2 s0 buy 4@100 leaves 4"""),
-    ("of others nothing is cancelled", ASKS + "; p3 c1 ACCOUNT o3 SELF_TRADE 1", "p3 c2 NEW buy 4@100", """
+    ("orders of others are not cancelled", ASKS + "; p3 c1 ACCOUNT o3 SELF_TRADE 1", "p3 c2 NEW buy 4@100", """
         p3 ACCEPTED c2 o2 #0 s0 buy 4@100 leaves 4
         p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER m1
         p3 FILL c2 o2 #0 s0 buy 4@100 leaves 0 m1"""),
@@ -205,12 +205,12 @@ SELF_TRADE: list[Case] = [
         p2 FILL c20 o20 #0 s0 buy 4@100 leaves 0 m1"""),
     ("post-only would trade with an order of its own", ASKS, "p1 c10 NEW buy 5@100 post stp=oldest",
         "p1 REJECTED c10 o10 #0 s0 buy 5@100 leaves 0 WOULD_CROSS"),
-    ("a conditional order takes care as well", "p1 c10 NEW buy 5@100 min=5 stp=newest; p1 c11 NEW sell 4@100", "p2 c1 NEW sell 1@100; p2 c2 NEW sell 5@100", """
+    ("a conditional order prevents self-trades too", "p1 c10 NEW buy 5@100 min=5 stp=newest; p1 c11 NEW sell 4@100", "p2 c1 NEW sell 1@100; p2 c2 NEW sell 5@100", """
         p2 ACCEPTED c1 o1 #3 s0 sell 1@100 leaves 1 RESTING
         p2 ACCEPTED c2 o2 #0 s0 sell 5@100 leaves 5
         p1 FILL c0 o10 #1 s0 buy 5@100 leaves 0 MAKER HIDDEN m1
         p2 FILL c2 o2 #0 s0 sell 5@100 leaves 0 m1"""),
-    ("in an auction all trade with all", "p9 c1 PHASE OPENING; p1 c1 ACCOUNT o1 SELF_TRADE 1; p1 c2 NEW buy 4@101; p1 c3 NEW sell 4@100", "p9 c2 UNCROSS", """
+    ("self-trade prevention is off in auctions", "p9 c1 PHASE OPENING; p1 c1 ACCOUNT o1 SELF_TRADE 1; p1 c2 NEW buy 4@101; p1 c3 NEW sell 4@100", "p9 c2 UNCROSS", """
         p1 FILL c0 o3 #2 s0 sell 4@100 leaves 0 MAKER AUCTION m1
         p1 FILL c0 o2 #1 s0 buy 4@100 leaves 0 AUCTION m1
         p9 PHASED c2 o0 #0 s0 buy 4@100 leaves 0 OPENING"""),

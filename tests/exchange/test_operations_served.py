@@ -1,4 +1,4 @@
-"""Accounts, purges, halts with a reason and drop copies on a served exchange: over its sockets and by the command line."""
+"""Accounts, purges, halts with a reason and drop copies on a served exchange, over its sockets and the command line."""
 
 import json
 import signal
@@ -43,7 +43,7 @@ HALT, RESUME = int(CommandKind.HALT), int(CommandKind.RESUME)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Alice has bought 5 AMZN at 100 from a resting order of Bob's."""
+    """An exchange on which Alice has bought 5 AMZN at 100 from a resting order of Bob."""
     config: dict[str, Any] = {"login": TOKENS, "symbols": SYMBOLS}
     with start_exchange(symbols="", config=config, folder=tmp_path_factory.mktemp("operations")) as exchange:
         with connect(exchange.endpoint, "bob", "word") as bob, connect(exchange.endpoint, "alice", "secret") as alice:
@@ -66,7 +66,7 @@ def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
 
 
 def serl(served: Served, *words: str) -> str:
-    """What a command of the command line says."""
+    """The output of a serl command."""
     done = subprocess.run(
         [sys.executable, "-m", "serl", *words, "--connect", served.endpoint, "--token", "key"],
         capture_output=True, text=True, check=False, timeout=60,
@@ -88,12 +88,12 @@ def test_an_account_has_its_fees(served: Served) -> None:
 @pytest.mark.parametrize(
     ("token", "name"), [("", "alice"), ("word", "alice"), ("secret", "nobody"), ("", "root"), ("key", "nobody")]
 )
-def test_accounts_are_for_their_owner_and_operators(served: Served, token: str, name: str) -> None:
+def test_only_the_owner_and_operators_can_query_an_account(served: Served, token: str, name: str) -> None:
     assert ask(served, "queries", Kind.ACCOUNT, token, name)[:2] == [97, "login"]
 
 
 @pytest.mark.parametrize("values", [[], ["key"], ["key", 1], [1, "alice"], [None, "alice"], ["key", "alice", 0]])
-def test_a_question_for_an_account_has_two_texts(served: Served, values: list[Any]) -> None:
+def test_an_account_query_takes_two_strings(served: Served, values: list[Any]) -> None:
     assert ask(served, "queries", Kind.ACCOUNT, *values)[:2] == [97, "malformed"]
 
 
@@ -102,7 +102,7 @@ def test_the_command_line_prints_an_account(served: Served) -> None:
     assert line.split() == ["AMZN", "5", "-500", "0", "0", "0.025015"]
 
 
-def test_fees_that_could_overflow_are_no_configuration() -> None:
+def test_fees_that_could_overflow_are_a_configuration_error() -> None:
     most = 2**62 // 1_000_000
     good = load_config(overrides={"symbols": [{"name": "A", "fees": {"auction_microticks": -most}}]})
     assert good.needs_full_rule_book
@@ -113,7 +113,7 @@ def test_fees_that_could_overflow_are_no_configuration() -> None:
             load_config(overrides={"symbols": [{"name": "A"}], "accounts": {"a": {"fees": fees}}})
 
 
-def test_an_empty_token_is_no_configuration() -> None:
+def test_an_empty_token_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"login\.tokens\.alice: .* at least 1 character"):
         load_config(overrides={"symbols": [{"name": "A"}], "login": {"tokens": {"alice": ""}}})
 
@@ -121,7 +121,7 @@ def test_an_empty_token_is_no_configuration() -> None:
 # -- purges and halts ---------------------------------------------------------------------------------------------
 
 
-def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
+def test_a_purge_cancels_the_named_orders(served: Served, alice: Exchange) -> None:
     alice.buy("AMZN", 1, 50)
     alice.sell("AMZN", 1, 150)
     alice.buy("GOOG", 1, 50)
@@ -148,11 +148,11 @@ def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
         (["key", "alice", 0], "malformed"),
     ],
 )
-def test_purges_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_purges(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.PURGE, *values)[:2] == [97, code]
 
 
-def test_a_kill_switch_is_pressed_and_lifted(served: Served, alice: Exchange) -> None:
+def test_a_kill_switch_is_activated_and_lifted(served: Served, alice: Exchange) -> None:
     orders = [alice.buy("AMZN", 1, 50), alice.sell("GOOG", 1, 150)]
     assert serl(served, "exchange", "kill", "alice") == "alice is killed: 2 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
@@ -168,11 +168,11 @@ def test_a_kill_switch_is_pressed_and_lifted(served: Served, alice: Exchange) ->
     ("values", "code"),
     [(["secret", "alice", 1], "not_permitted"), (["key", "nobody", 1], "login"), (["key", "alice", 2], "malformed")],
 )
-def test_kills_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_kills(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.KILL, *values)[:2] == [97, code]
 
 
-def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
+def test_a_kill_switch_survives_a_restart(tmp_path: Path) -> None:
     config: dict[str, Any] = {"accounts": {"ann": {"order_lots_max": 5}}}
     options: dict[str, Any] = {"journal": tmp_path / "journal", "config": config, "folder": tmp_path}
     with start_exchange(**options) as exchange, connect(exchange.endpoint, "ann"):
@@ -184,7 +184,7 @@ def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
         assert ann.buy("AMZN", 1, 50).state == "open"
 
 
-def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange) -> None:
+def test_an_operator_purges_over_its_session(served: Served, alice: Exchange) -> None:
     alice.buy("GOOG", 1, 50)
     with RawClient(served.endpoint) as root:
         root.send(64, 1, 1, "root", "key", -1, {})
@@ -195,7 +195,7 @@ def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange
     assert (event[0], event[3], event[7]) == (EventKind.MASS_CANCELLED, number, 1)
 
 
-def test_everybody_is_told_why_trading_is_halted(served: Served, alice: Exchange) -> None:
+def test_the_halt_reason_is_published(served: Served, alice: Exchange) -> None:
     alice.subscribe("status", "GOOG")
     assert serl(served, "exchange", "operate", "halt", "--symbol", "1", "--reason", "news") == "halt: done\n"
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
@@ -216,7 +216,7 @@ def test_an_interruption_has_its_reason(served: Served) -> None:
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
 
 
-def test_an_operation_that_is_rejected_is_refused(served: Served) -> None:
+def test_a_rejected_operation_is_an_error(served: Served) -> None:
     ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.PHASE), 1, int(Phase.PRE_OPEN))
     ask(served, "admin", Kind.OPERATE, "key", HALT, 1)
     refused = ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.UNCROSS), 1)
@@ -227,7 +227,7 @@ def test_an_operation_that_is_rejected_is_refused(served: Served) -> None:
 
 
 @pytest.mark.parametrize("values", [[HALT, 0, 6], [HALT, 0, -1], [RESUME, 0, 1], [16, 0, 1]])
-def test_flags_that_an_operation_does_not_have(served: Served, values: list[int]) -> None:
+def test_invalid_flags_of_an_operation(served: Served, values: list[int]) -> None:
     assert ask(served, "admin", Kind.OPERATE, "key", *values)[:2] == [97, "malformed"]
 
 
@@ -275,7 +275,7 @@ def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
         (["key", ""], "malformed"),
     ],
 )
-def test_drop_copies_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_drop_copies(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.DROP_COPY, *values)[:2] == [97, code]
 
 
@@ -286,8 +286,8 @@ def orders(first_id: int, count: int) -> Rows:
     return rows
 
 
-def test_a_drop_copy_goes_on_behind_files_and_restarts(tmp_path: Path) -> None:
-    """More events than one answer has and one file of the journal holds; a file that is gone is said to be."""
+def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> None:
+    """With more events than one reply or one journal file contains; a deleted file is an error."""
     journal = tmp_path / "journal"
     config: dict[str, object] = {"journal": {"segment_rows": 8192}}
     count = DROP_COPY_ROWS + 5000
@@ -312,13 +312,11 @@ def test_a_drop_copy_goes_on_behind_files_and_restarts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
-def test_the_command_line_goes_on_where_its_file_ends(
-    served: Served, alice: Exchange, tmp_path: Path, name: str
-) -> None:
+def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert "events more" in serl(served, "drop-copy", "--once", "-o", str(path))
     whole = path.read_bytes()
-    path.write_bytes(whole[:-7])  # it was killed in the middle of a line
+    path.write_bytes(whole[:-7])  # as if killed while writing a line
     alice.buy("GOOG", 1, 41)
     serl(served, "drop-copy", "--once", "-o", str(path))
     assert path.read_bytes().startswith(whole)
@@ -329,13 +327,13 @@ def test_the_command_line_goes_on_where_its_file_ends(
 
 def sequences(path: Path) -> list[int]:
     text = path.read_text()
-    lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half there
+    lines = text[: text.rfind("\n") + 1].splitlines()  # the last line may be incomplete
     if path.suffix == ".csv":
         return [int(line.split(",")[FIELDS.index("sequence")]) for line in lines[1:]]
     return [json.loads(line)["sequence"] for line in lines]
 
 
-def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exchange, tmp_path: Path) -> None:
+def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange, tmp_path: Path) -> None:
     path = tmp_path / "alice.jsonl"
     words = ["drop-copy", "--participant", "alice", "--every-s", "0.05", "-o", str(path), "--connect", served.endpoint]
     following = subprocess.Popen(
@@ -345,7 +343,7 @@ def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exc
     due = everything(served.endpoint, participant="alice")["sequence"].tolist()
     deadline = time.monotonic() + 30
     while not path.exists() or sequences(path)[-1:] != due[-1:]:
-        assert time.monotonic() < deadline, "it does not follow"
+        assert time.monotonic() < deadline, "the drop copy does not follow"
         time.sleep(0.05)
     following.send_signal(signal.SIGINT)
     assert f"{len(due)} events more, up to {due[-1]}" in following.communicate(timeout=20)[0]
@@ -355,7 +353,7 @@ def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exc
 
 @pytest.mark.parametrize("text", ["an essay\n", "an essay", "{}\n", "a,b\n1,2\n", "[1]\n", "1\n"])
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_with_other_content_is_not_changed(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(NotEvents, match="choose another file"):

@@ -1,4 +1,4 @@
-"""Plain orders, a row a case: trading, changing, operating, and the order of the checks."""
+"""Plain orders, case by case: trading, changes, operator commands, and the order of the checks."""
 
 import pytest
 
@@ -335,7 +335,7 @@ def test_first_check_that_fails_gives_the_reason_and_changes_nothing(
     ("command", "reason"),
     [("p1 c33 NEW sell 1@20 post", Reason.WOULD_CROSS), ("p1 c33 NEW sell 1@40 post", Reason.BOOK_FULL)],
 )
-def test_full_is_the_last_check(market: AnyMarket, command: str, reason: Reason) -> None:
+def test_book_full_is_the_last_check(market: AnyMarket, command: str, reason: Reason) -> None:
     market.submit(parse_all(FULL))
     assert Reason(market.submit(parse_all(command))[0]["reason"]) == reason
 

@@ -1,4 +1,4 @@
-"""A lockstep clock that goes no faster than its pace."""
+"""A lockstep clock with a pace, which limits its speed."""
 
 import math
 import time
@@ -26,13 +26,13 @@ OPEN_NS = time_of_day_ns("09:30")
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The machine's clock, which stands until it is set."""
+    """The monotonic clock, which stands still until the test sets it."""
     now = [7 * SECOND_NS]
     monkeypatch.setattr("serl.exchange.pace.time.monotonic_ns", lambda: now[0])
     return now
 
 
-def test_it_goes_at_its_speed_and_can_be_held_and_made_quicker(machine: list[int]) -> None:
+def test_pace_follows_speed_hold_and_speed_changes(machine: list[int]) -> None:
     pace = Pace(OPEN_NS, 30.0, held=False)
     machine[0] += SECOND_NS
     assert pace.limit_ns() == OPEN_NS + 30 * SECOND_NS
@@ -47,17 +47,17 @@ def test_it_goes_at_its_speed_and_can_be_held_and_made_quicker(machine: list[int
     assert pace.wall_ns_until(OPEN_NS) == 0
 
 
-def test_a_long_delay_is_not_made_up_for(machine: list[int]) -> None:
+def test_only_a_short_lag_is_recovered(machine: list[int]) -> None:
     pace = Pace(OPEN_NS, 30.0, held=False)
     machine[0] += CATCH_UP_NS // 2
     pace.limit_catch_up(OPEN_NS)
-    assert pace.limit_ns() == OPEN_NS + 15 * CATCH_UP_NS, "a short one is"
+    assert pace.limit_ns() == OPEN_NS + 15 * CATCH_UP_NS, "a short lag is recovered"
     machine[0] += 60 * SECOND_NS
     pace.limit_catch_up(OPEN_NS)
     assert pace.limit_ns() == OPEN_NS + 30 * CATCH_UP_NS
     pace.set(OPEN_NS + 3600 * SECOND_NS, run=True)
     pace.limit_catch_up(OPEN_NS)
-    assert pace.limit_ns() == OPEN_NS + 3600 * SECOND_NS, "on the way to where it was set to there is no delay"
+    assert pace.limit_ns() == OPEN_NS + 3600 * SECOND_NS, "before the time that it was set to there is no lag"
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def market_ns(served: Served) -> int:
 
 
 def play(a: RawClient, b: RawClient, turns: int) -> None:
-    """Buys meet sells, once in a tenth of a second; a sends long before its orders arrive, b just in time."""
+    """Buys trade with sells ten times per second; a sends long before its orders arrive, b just in time."""
     times = [OPEN_NS + number * SECOND_NS // 10 for number in range(1, turns + 1)]
     for number, time_ns in enumerate(times, 1):
         a.send(1, number, 0, 0, 3, 100 + number % 3, 1, 0, time_ns)
@@ -99,7 +99,7 @@ def events(folder: Path) -> Rows:
     return rows[rows["sequence"] > 0]
 
 
-def test_the_tape_is_that_of_a_clock_without_a_pace_and_takes_its_time(tmp_path: Path) -> None:
+def test_a_pace_changes_the_duration_but_not_the_tape(tmp_path: Path) -> None:
     tapes, took_s = [], []
     for clock in ("lockstep", "lockstep:2"):
         folder = tmp_path / clock.replace(":", "-")
@@ -117,7 +117,7 @@ def test_the_tape_is_that_of_a_clock_without_a_pace_and_takes_its_time(tmp_path:
     assert least_s < took_s[1] < least_s + 2, "2.1 s of the market at twice the speed"
 
 
-def test_between_two_turns_time_goes_on_evenly(tmp_path: Path) -> None:
+def test_time_advances_evenly_between_two_grants(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep:10") as served, two(served) as (a, b):
         for one in (a, b):
             one.send(67, OPEN_NS + 3600 * SECOND_NS)
@@ -128,7 +128,7 @@ def test_between_two_turns_time_goes_on_evenly(tmp_path: Path) -> None:
         assert speed == pytest.approx(10, rel=0.2)
 
 
-def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Path) -> None:
+def test_a_paced_clock_is_held_resumed_sped_up_and_set(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep:10", held=True) as served, two(served) as (a, b):
         for one in (a, b):
             one.send(67, OPEN_NS + 3600 * SECOND_NS)
@@ -153,7 +153,7 @@ def test_it_is_held_runs_on_changes_its_speed_and_goes_on_to_a_time(tmp_path: Pa
             set_clock(served.endpoint, "", OPEN_NS, run=True)
 
 
-def test_without_a_pace_it_can_be_neither_held_nor_set(tmp_path: Path) -> None:
+def test_a_lockstep_clock_without_a_pace_can_be_neither_held_nor_set(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep") as served, pytest.raises(SerlError, match="a lockstep clock with a speed"):
         set_clock(served.endpoint, "", SAME_TIME, run=False)
     with pytest.raises(ConfigError, match="lockstep:30"):

@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost and nothing is applied twice, however the exchange dies."""
+"""However the exchange dies, nothing acknowledged is lost and nothing is executed twice."""
 
 import hashlib
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
         client = connect(served.endpoint, "load", rows=True)
         client.close()
         client = _return(served.endpoint, last_report)
-        assert client.session.next_command_id > acknowledged, "an acknowledged command is gone"
+        assert client.session.next_command_id > acknowledged, "an acknowledged command is lost"
         wanted = last_report + int(rng.integers(2000, 12_000))
         while last_report < wanted:
             client.words.say(client.session.rows(load(rng, client.session.next_command_id, 256)))
@@ -75,15 +75,15 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
     client.close()
     assert "stopped" in served.stop()
     commands = journaled(journal)
-    assert commands["sequence"].tolist() == list(range(1, len(commands) + 1)), "a command is missing or there twice"
+    assert commands["sequence"].tolist() == list(range(1, len(commands) + 1)), "a command is missing or duplicated"
     market = Market(["A", "B"], limits=MarketLimits(participants_max=1024))
     market.submit(commands)
     assert market.state_hash() == digest
     market.validate()
 
 
-def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
-    """Neither what the exchange itself commanded; also not where another start has other operators."""
+def test_a_crash_does_not_undo_operator_commands(tmp_path: Path) -> None:
+    """Nor commands of the exchange itself; also if the next start has other operators."""
     journal, config = tmp_path / "journal", tmp_path / "exchange.yaml"
 
     def start_with(operators: str) -> Served:
@@ -114,7 +114,7 @@ def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
 
 
 def _return(endpoint: str, last_report: int) -> Any:
-    """The client `load` as one that already has reports up to last_report."""
+    """Logs in as the client `load` that already has the reports up to last_report."""
     from serl.clients.blocking import Exchange
     from serl.clients.core import Words
     from serl.clients.session import Session
@@ -133,7 +133,7 @@ def start(folder: Path) -> Core:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> tuple[Path, str]:
-    """A journal of 300 commands whose exchange was never stopped, and the market's hash."""
+    """A journal of 300 commands whose exchange crashed, and the hash of its market."""
     core = start(tmp_path)
     rows = load(np.random.default_rng(1), 1, 300)
     rows["symbol"] = 0
@@ -159,7 +159,7 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
     again.close()
 
 
-def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[Path, str]) -> None:
+def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -> None:
     start(crashed[0]).close()
     newest = max(crashed[0].glob("snapshot-*.npz"))
     values = dict(np.load(newest))
@@ -170,7 +170,7 @@ def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[
     core.close()
 
 
-def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:
+def test_a_truncated_journal_stops_at_the_last_complete_row(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
         file.truncate(HEADER_BYTES + 200 * COMMAND.itemsize + 20)
@@ -180,7 +180,7 @@ def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, st
     core.close()
 
 
-def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) -> None:
+def test_a_gap_in_the_journal_is_an_error(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
         file.seek(HEADER_BYTES + 100 * COMMAND.itemsize)
@@ -189,7 +189,7 @@ def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) ->
         start(crashed[0])
 
 
-def test_other_symbols_are_refused(crashed: tuple[Path, str]) -> None:
+def test_other_symbols_are_rejected(crashed: tuple[Path, str]) -> None:
     overrides: dict[str, Any] = {
         "symbols": [{"name": "B"}],
         "journal": {"folder": str(crashed[0]), "segment_rows": 8192},
@@ -198,7 +198,7 @@ def test_other_symbols_are_refused(crashed: tuple[Path, str]) -> None:
         Core(load_config(None, overrides), crashed[0])
 
 
-def test_one_exchange_a_folder(tmp_path: Path) -> None:
+def test_one_exchange_per_folder(tmp_path: Path) -> None:
     core = start(tmp_path)
     with pytest.raises(JournalError, match="another exchange"):
         start(tmp_path)

@@ -1,4 +1,4 @@
-"""A real exchange process, spoken to over real sockets: bad input, sessions, feed, lockstep."""
+"""A real exchange process over real sockets: malformed input, sessions, feed, lockstep."""
 
 import subprocess
 import sys
@@ -50,7 +50,7 @@ def nested(depth: int) -> bytes:
         (msgpack.packb([999]), "not_logged_in"),
     ],
 )
-def test_rubbish_before_login_gets_a_typed_error(raw: RawClient, data: bytes, code: str) -> None:
+def test_malformed_messages_before_login_get_a_typed_error(raw: RawClient, data: bytes, code: str) -> None:
     raw.socket.send(data)
     assert raw.receive(97)[1] == code
 
@@ -70,7 +70,7 @@ def test_rubbish_before_login_gets_a_typed_error(raw: RawClient, data: bytes, co
         ([200], "malformed"),
     ],
 )
-def test_rubbish_after_login_changes_nothing(raw: RawClient, message: list[Any], code: str) -> None:
+def test_malformed_messages_after_login_change_nothing(raw: RawClient, message: list[Any], code: str) -> None:
     welcome = raw.login("rubbish", replace=True)
     raw.send(*message)
     assert raw.receive(97)[1] == code
@@ -80,7 +80,7 @@ def test_rubbish_after_login_changes_nothing(raw: RawClient, message: list[Any],
     raw.send(65)
 
 
-def test_several_frames_cannot_pass_for_somebody_else(raw: RawClient) -> None:
+def test_extra_frames_cannot_impersonate_another_client(raw: RawClient) -> None:
     raw.socket.send_multipart([msgpack.packb([66, 1]), b"\0abcd", msgpack.packb([66, 2])])
     assert raw.receive(97)[1] == "malformed"
 
@@ -96,14 +96,14 @@ def test_several_frames_cannot_pass_for_somebody_else(raw: RawClient) -> None:
         ([0, 7, 1, 5], 3),
     ],
 )
-def test_orders_that_cannot_be_are_rejected_with_a_reason(raw: RawClient, order: list[int], reason: int) -> None:
+def test_invalid_orders_are_rejected_with_a_reason(raw: RawClient, order: list[int], reason: int) -> None:
     first = raw.login("wrong", replace=True)[5] + 1
     raw.send(1, first, *order, 1, 0, 0)
     event = raw.receive(80)[2][0]
     assert (event[0], event[2], event[10]) == (2, first, reason)
 
 
-def test_a_foreign_order_is_unknown(exchange: Served) -> None:
+def test_an_order_of_another_participant_is_unknown(exchange: Served) -> None:
     with connect(exchange.endpoint, "owner") as owner, connect(exchange.endpoint, "thief") as thief:
         order = owner.buy("GOOG", 5, 50)
         thief.session.next_command_id += order.order_id
@@ -112,7 +112,7 @@ def test_a_foreign_order_is_unknown(exchange: Served) -> None:
         owner.cancel(order)
 
 
-def test_duplicate_login_is_refused_and_replace_takes_over(exchange: Served) -> None:
+def test_a_duplicate_login_is_refused_unless_it_replaces(exchange: Served) -> None:
     one, two = RawClient(exchange.endpoint), RawClient(exchange.endpoint)
     one.login("twin")
     assert two.login("twin")[1] == "duplicate_login"
@@ -122,7 +122,7 @@ def test_duplicate_login_is_refused_and_replace_takes_over(exchange: Served) -> 
     two.close()
 
 
-def test_a_command_sent_twice_is_answered_again_and_done_once(raw: RawClient, exchange: Served) -> None:
+def test_a_duplicate_command_is_answered_twice_and_executed_once(raw: RawClient, exchange: Served) -> None:
     first = raw.login("twice", replace=True)[5] + 1
     raw.send(1, first, 1, 0, 7, 60, 1, 0, 0)
     answer = raw.receive(80)
@@ -138,7 +138,7 @@ def test_a_command_sent_twice_is_answered_again_and_done_once(raw: RawClient, ex
         assert (60, 7, 1) not in looker.book("GOOG", 0)[0]
 
 
-def test_reports_that_were_missed_come_after_reconnecting(exchange: Served) -> None:
+def test_missed_reports_are_resent_after_reconnecting(exchange: Served) -> None:
     one = RawClient(exchange.endpoint)
     first = one.login("returns")[5] + 1
     one.send(1, first, 1, 0, 7, 61, 1, 0, 0)
@@ -177,12 +177,12 @@ def test_a_followed_book_equals_the_snapshot(exchange: Served) -> None:
         maker.mass_cancel()
 
 
-def test_tokens_are_asked_for(tmp_path: Path) -> None:
+def test_tokens_are_required(tmp_path: Path) -> None:
     config: dict[str, object] = {"login": {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root", "boss"]}}
     with start_exchange(config=config, folder=tmp_path) as served:
         raw = RawClient(served.endpoint)
         assert raw.login("alice")[1] == "login"
-        for name in ("stranger", "boss"):  # without a token there is none to guess
+        for name in ("stranger", "boss"):  # participants without a token cannot log in
             for token in ("", "\0"):
                 raw.send(64, 1, 1, name, token, -1, {})
                 assert raw.receive(96, 97)[1] == "login"
@@ -215,13 +215,13 @@ def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
 
 
 def serl(served: Served, command: str, *words: str) -> str:
-    """What `serl exchange` says to a command."""
+    """The output of a `serl exchange` command."""
     line = [sys.executable, "-m", "serl", "exchange", command, *words, "--connect", served.endpoint]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
 
 
-def test_a_port_that_is_taken_is_named(exchange: Served) -> None:
+def test_a_port_in_use_is_named(exchange: Served) -> None:
     with pytest.raises(
         AssertionError,
         match=r"cannot be bound: .* by \w+ \(process \d+\); .*--endpoint tcp://127.0.0.1:\d{5}, which is free",
@@ -235,7 +235,7 @@ def test_a_public_address_needs_keys() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_lockstep_executes_by_arrival_time_whoever_sends_first(first: int, tmp_path: Path) -> None:
+def test_lockstep_executes_by_arrival_time_not_by_sending_order(first: int, tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"participants": 2}}
     with start_exchange(clock="lockstep", config=config, folder=tmp_path) as served:
         a, b = RawClient(served.endpoint), RawClient(served.endpoint)

@@ -1,4 +1,4 @@
-"""A command sent again gets the stored reply, however long ago it was executed, and without a scan of the journal."""
+"""A duplicate command gets the stored reply without a scan of the journal, however old it is."""
 
 import time
 from pathlib import Path
@@ -27,7 +27,7 @@ def start(folder: Path) -> Core:
 
 
 def orders(rng: np.random.Generator, command_ids: Any, participants: Any) -> Rows:
-    """Orders about one price, cancels and replaces."""
+    """Orders around one price, cancels and replaces."""
     count = len(command_ids)
     rows = np.zeros(count, COMMAND)
     rows["command_id"], rows["participant"] = command_ids, participants
@@ -39,7 +39,7 @@ def orders(rng: np.random.Generator, command_ids: Any, participants: Any) -> Row
 
 
 def mixed(rng: np.random.Generator, first_id: int, count: int) -> Rows:
-    """Orders of many, one of them rare, with gaps in their ids, and now and then a stale id."""
+    """Orders of many participants, one of which is rare, with gaps in their ids and occasional stale ids."""
     participants = rng.choice(PARTICIPANTS, count, p=[0.4, 0.3, 0.2, 0.0999, 0.0001])
     command_ids = first_id + 3 * np.arange(count)
     stale = rng.random(count) < 0.01
@@ -54,7 +54,7 @@ def scanned(core: Core) -> Rows:
 
 
 def assert_answers(core: Core, rng: np.random.Generator) -> None:
-    """Answers are what a scan of all events finds."""
+    """Asserts that answers equal those found by a scan of all events."""
     events = scanned(core)
     for participant in range(PARTICIPANTS):
         own = events[(events["participant"] == participant) & is_answer(events)]
@@ -65,7 +65,7 @@ def assert_answers(core: Core, rng: np.random.Generator) -> None:
             assert np.array_equal(core.journal.answers(participant, command_id, core.gateway), expected)
 
 
-def test_answers_are_found_all_over_the_journal(tmp_path: Path) -> None:
+def test_answers_are_found_throughout_the_journal(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     core = start(tmp_path)
     sent = 0
@@ -78,7 +78,7 @@ def test_answers_are_found_all_over_the_journal(tmp_path: Path) -> None:
     assert_answers(core, rng)
     core.submit(mixed(rng, 1 + 3 * sent, 10_000))
     assert_answers(core, rng)
-    core.journal.unlock()  # and it crashes
+    core.journal.unlock()  # simulates a crash
     lost = sorted(tmp_path.glob("events-*.rows"))
     lost[-1].unlink()
     core = start(tmp_path)
@@ -102,7 +102,7 @@ def test_an_older_journal_is_indexed_at_its_first_start(tmp_path: Path) -> None:
     core.close()
 
 
-def test_an_answer_that_fills_segments_is_whole(tmp_path: Path) -> None:
+def test_an_answer_across_segments_is_complete(tmp_path: Path) -> None:
     core = start(tmp_path)
     count = 3 * SEGMENT_ROWS
     rows = orders(np.random.default_rng(5), 1 + np.arange(count), 0)
@@ -131,7 +131,7 @@ def test_events_that_are_gone_have_no_answers(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """An exchange with a million commands behind it; `old` sent the first of them, `busy` all others."""
+    """An exchange that has executed a million commands; `old` sent the first ones, `busy` all others."""
     folder = tmp_path_factory.mktemp("journal")
     rng = np.random.default_rng(7)
     core = Core(load_config(None, {"symbols": [{"name": "A"}], "journal": {"folder": str(folder)}}), folder)
@@ -148,8 +148,8 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize(("name", "last_id"), [("old", 2000), ("busy", 1_000_000)])
-def test_old_ids_do_not_hold_the_exchange_up(long: Served, name: str, last_id: int) -> None:
-    """A scan took 1.2 s for 64 of the one's, 4.5 s for 64 of the other's; a client's decoding is in it."""
+def test_resending_old_ids_does_not_slow_the_exchange(long: Served, name: str, last_id: int) -> None:
+    """A scan took 1.2 s for 64 ids of one participant and 4.5 s for 64 of the other, including the client's decoding."""
     with RawClient(long.endpoint) as raw:
         raw.login(name)
         for count, seconds_max in ((64, 0.2), (1024, 1.0)):
@@ -157,7 +157,7 @@ def test_old_ids_do_not_hold_the_exchange_up(long: Served, name: str, last_id: i
 
 
 def answer_seconds(raw: RawClient, last_id: int, count: int) -> float:
-    """How long `count` ids sent again in one message take, from all over what was sent."""
+    """Seconds until `count` ids, spread over everything sent and resent in one message, are answered."""
     rows = np.zeros(count, COMMAND)
     rows["command_id"] = np.linspace(1, last_id, count).astype(np.int64)
     rows["kind"] = CommandKind.NEW

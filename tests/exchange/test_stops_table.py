@@ -14,7 +14,7 @@ STOPS: list[Case] = [
         p3 TRIGGERED c0 o10 #3 s0 sell 2@98 leaves 2 HIDDEN
         p1 FILL c0 o2 #2 s0 buy 2@99 leaves 7 MAKER m2
         p3 FILL c0 o10 #0 s0 sell 2@99 leaves 0 m2"""),
-    ("without any trade nothing is due", "p1 c1 NEW sell 9@101", "p3 c10 NEW sell 2@98 stop=101",
+    ("before the first trade no stop is triggered", "p1 c1 NEW sell 9@101", "p3 c10 NEW sell 2@98 stop=101",
         "p3 ACCEPTED c10 o10 #2 s0 sell 2@98 leaves 2 RESTING HIDDEN"),
     ("a stop-limit order that does not trade rests when it is triggered", TOUCH + "; p3 c10 NEW buy 2@100 stop=102; p1 c3 NEW sell 1@102", "p2 c2 NEW buy 9@102", """
         p2 ACCEPTED c2 o2 #0 s0 buy 9@102 leaves 9
