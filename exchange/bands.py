@@ -54,8 +54,8 @@ class Bands:
         self._check_ns = _second_after(time_ns)
         self._event_log, self._rows_read = self._core.journal.events, int(self._core.gateway.counter[EVENTS])
         if self._follows.any():
-            pieces = self._core.journal.newest_events(self._core.gateway)
-            recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, pieces))
+            chunks = self._core.journal.newest_events(self._core.gateway)
+            recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, chunks))
             for rows in reversed(recent):
                 self._read_rows(rows)
             self._auction_prices = self._zeros()
@@ -121,15 +121,15 @@ class Bands:
         """Adds trades to the window, which an auction empties, and notes the price of each symbol's last auction."""
         phased = np.flatnonzero((rows["kind"] == EventKind.PHASED) & (rows["qty_lots"] > 0))
         phased = phased[self._follows[rows["symbol"][phased]]]
-        last = np.full(len(self._ppm), -1)
-        last[rows["symbol"][phased]] = phased
+        last_auction = np.full(len(self._ppm), -1)
+        last_auction[rows["symbol"][phased]] = phased
         self._auction_prices[rows["symbol"][phased]] = rows["price_ticks"][phased]
-        self._window.clear(np.flatnonzero(last >= 0))
+        self._window.clear(np.flatnonzero(last_auction >= 0))
         continuous = np.flatnonzero(is_trade(rows) & (rows["flags"] & EventFlag.AUCTION == 0))
         symbols = rows["symbol"][continuous].astype(np.int64)
-        wanted = self._follows[symbols] & (continuous > last[symbols])
-        trades = rows[continuous[wanted]]
-        self._window.add(symbols[wanted], trades["time_ns"], trades["price_ticks"])
+        counts = self._follows[symbols] & (continuous > last_auction[symbols])
+        trades = rows[continuous[counts]]
+        self._window.add(symbols[counts], trades["time_ns"], trades["price_ticks"])
 
 
 def _second_after(time_ns: int) -> int:

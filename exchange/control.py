@@ -40,7 +40,7 @@ class Control:
             if size == BAD_FRAMES:
                 raise RequestError(
                     "malformed",
-                    "expected one non-empty frame, got another number of frames; use a DEALER socket without delimiter",
+                    "expected one non-empty frame, got an empty one or several; use a DEALER socket without delimiter",
                 )
             if size == TOO_LARGE:
                 raise RequestError(

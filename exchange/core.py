@@ -202,9 +202,8 @@ class Core:
                     f"{path}: expected command {counter[NEXT_SEQUENCE]} first, got {segment.first_sequence}: "
                     "a file of the journal is missing; restore it"
                 )
-            if (
-                valid < skip
-            ):  # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
+            if valid < skip:
+                # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
                 segment.close(valid)
                 self.journal.create_commands(snapshot_sequence + 1)
                 self.map_segments()

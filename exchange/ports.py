@@ -33,9 +33,8 @@ def free_port() -> int:
 def port_is_free(port: int) -> bool:
     """Whether an exchange could be started on 127.0.0.1:port."""
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: connections in TIME_WAIT do not count
+        # as servers do: connections in TIME_WAIT do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

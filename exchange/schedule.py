@@ -35,10 +35,8 @@ class Schedule:
         self._calendar = Calendar(config, now_ns())
         self._bands = Bands(core, config, now_ns, next_arrival_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
-        self._calendar_phase = np.full(
-            len(config.symbols), Phase.CONTINUOUS
-        )  # each symbol's phase according to the calendar
-        self._last_start_ns = self._now_ns  # exchange time of the last command before this start
+        self._calendar_phase = np.full(len(config.symbols), Phase.CONTINUOUS)  # by symbol, according to the calendar
+        self._stopped_ns = self._now_ns  # exchange time of the last command before this start
         self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
         self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
@@ -53,10 +51,9 @@ class Schedule:
         accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.pop_until(now_ns))
-        ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._last_start_ns for due in past)
-        if (
-            ended and market.state.counter[ORDERS_OPEN]
-        ):  # before any phase can hold an auction: that day's orders no longer trade
+        ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
+        if ended and market.state.counter[ORDERS_OPEN]:
+            # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():

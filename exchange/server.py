@@ -77,7 +77,7 @@ class Exchange:
         self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
         self._published = int(self.core.gateway.counter[EVENTS])
         self._segment = self.core.journal.events
-        self._poll_sockets()
+        self._set_poll_items()
         self._stopping = ""
         self._messages_received = 0
         zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
@@ -122,7 +122,7 @@ class Exchange:
             sockets[name] = socket
         return sockets
 
-    def _poll_sockets(self) -> None:
+    def _set_poll_items(self) -> None:
         for item, name in zip(self.core.poll, ("orders", "queries", "admin", "feed"), strict=True):
             item["socket"] = self._sockets[name].underlying
             item["events"] = POLL_IN

@@ -39,7 +39,7 @@ class Sessions:
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-        self._cancel: dict[int, bool] = {}
+
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
         self._refresh_operators()
@@ -121,12 +121,12 @@ class Sessions:
     def _refresh_operators(self) -> None:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
         changed, a snapshot is written: a restart must not execute those commands again."""
-        known = self._core.journal.participants
-        operators = [self._may_operate(entry["name"]) for entry in known]
-        self._core.market.state.operator[: len(known)] = operators
-        if operators != [entry.get("operator") for entry in known]:
+        participants = self._core.journal.participants
+        operators = [self._may_operate(entry["name"]) for entry in participants]
+        self._core.market.state.operator[: len(participants)] = operators
+        if operators != [entry.get("operator") for entry in participants]:
             self._core.save_snapshot()
-            for entry, operator in zip(known, operators, strict=True):
+            for entry, operator in zip(participants, operators, strict=True):
                 entry["operator"] = operator
             self._core.journal.save_participants()
 
@@ -236,8 +236,8 @@ class Sessions:
 
     def feed_delays(self, participant: int) -> Delays | None:
         """The latency of reports and feed to a participant; None without latency or for an unknown participant."""
-        known = self._core.journal.participants
-        return self._latencies.feed(known[participant]["name"]) if participant < len(known) else None
+        participants = self._core.journal.participants
+        return self._latencies.feed(participants[participant]["name"]) if participant < len(participants) else None
 
     def symbols(self) -> list[list[Any]]:
         """The `symbols` of WELCOME and INFO."""
@@ -261,9 +261,8 @@ class Sessions:
         entry = self._core.journal.participants[participant]
         if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
-            entry["cancel_on_disconnect"] = (
-                False  # stays true for a delayed cancel: if the exchange stops before, the next start cancels
-            )
+            # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
+            entry["cancel_on_disconnect"] = False
             self._core.journal.save_participants()
 
     def close(self, slot: int, code: str, text: str) -> None:
@@ -297,7 +296,7 @@ class Sessions:
         now = time.monotonic_ns()
         gateway = self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
-        beat_ns = int(self._config.intervals.heartbeat_s * 1e9)
+        heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         silence_s = self._config.intervals.silence_s
         self._unsent_goodbyes = [
             (route, text) for route, text in self._unsent_goodbyes[-1000:] if not self._send_or_drop(route, text)
@@ -308,7 +307,7 @@ class Sessions:
                 self.end(slot, "slow_consumer", f"more than {self.limits['outbound_messages_max']} messages unread")
             elif now - gateway.last_in_ns[slot] > silence_s * 1e9:
                 self.end(slot, "silence", f"no message for {silence_s} s (silence_s); send PING when idle")
-            elif now - gateway.last_out_ns[slot] < beat_ns:
+            elif now - gateway.last_out_ns[slot] < heartbeat_ns:
                 continue
             elif self.send(int(gateway.route[slot]), heartbeat):
                 gateway.last_out_ns[slot] = now

@@ -38,9 +38,8 @@ def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], pri
     rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
     rows += band_rows(number, current, _first_band(symbol, current, price_ticks_max))
     current_entries = dict(current[TICKS:].reshape(-1, 2)[current[TICKS + 1 :: 2] != 0].tolist())
-    entries = (
-        dict.fromkeys(sorted(current_entries), 0) | symbol.tick_table
-    )  # 0 removes an entry; removals go first, because the table is small
+    # 0 removes an entry; removals go first, because the table is small
+    entries = dict.fromkeys(sorted(current_entries), 0) | symbol.tick_table
     return rows + [
         _rule(number, Rule.TICK, value, start)
         for start, value in entries.items()

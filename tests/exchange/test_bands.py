@@ -199,11 +199,11 @@ def test_idle_seconds_are_not_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("symbol", "word"),
     [
-        ({"band_ppm": 50_000, "band_high_ticks": 1100}, "band_low_ticks and band_high_ticks that stay"),
+        ({"band_ppm": 50_000, "band_high_ticks": 1100}, "fixed band_low_ticks and band_high_ticks"),
         ({"band_ppm": 0}, "greater than 0"),
         ({"band_ppm": -1}, "greater than 0"),
         ({"band_ppm": 1_000_001}, "1000000"),
-        ({"reference_ticks": 1000}, "only a band_ppm has a reference"),
+        ({"reference_ticks": 1000}, "expected a band_ppm"),
         ({"band_ppm": 50_000, "reference_ticks": 0}, "greater than 0"),
         ({"band_ppm": 50_000, "reference_ticks": 1 << 50}, "price_ticks_max"),
     ],

@@ -118,7 +118,7 @@ def test_invalid_models_are_errors(model: dict[str, object], word: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("", "is empty"), ("5\nnan\n", ":2:.*'nan'"), ("5\n6\n-1\n", ":3:.*'-1'"), ("5\n\n6\n", ":2:.*''"), ("fast\n", ":1:.*'fast'"), ("inf\n", ":1:")],
+    [("", "got an empty file"), ("5\nnan\n", ":2:.*'nan'"), ("5\n6\n-1\n", ":3:.*'-1'"), ("5\n\n6\n", ":2:.*''"), ("fast\n", ":1:.*'fast'"), ("inf\n", ":1:")],
 )  # fmt: skip
 def test_invalid_lines_are_reported_by_number(text: str, word: str, tmp_path: Path) -> None:
     file = tmp_path / "delays.txt"

@@ -194,7 +194,7 @@ def test_other_symbols_are_rejected(crashed: tuple[Path, str]) -> None:
         "symbols": [{"name": "B"}],
         "journal": {"folder": str(crashed[0]), "segment_rows": 8192},
     }
-    with pytest.raises(JournalError, match="same ones or with another folder"):
+    with pytest.raises(JournalError, match="same symbols or with another folder"):
         Core(load_config(None, overrides), crashed[0])
 
 

@@ -211,9 +211,8 @@ def test_terms_over_the_sockets(tmp_path: Path) -> None:
         stop = ann.sell("AMZN", 5, 90, terms=Terms(stop_ticks=109))
         target = ann.sell("AMZN", 5, 120, terms=Terms(link=stop.order_id))
         bob.buy("AMZN", 15, 110)
-        until(
-            lambda: target.state == "done", ann
-        )  # the hidden lots trade at 109: the stop is triggered, its partner goes
+        # the hidden lots trade at 109, which triggers the stop and cancels its linked order
+        until(lambda: target.state == "done", ann)
         assert sum(fill.qty_lots for fill in bob.fills()) == 15
         until(lambda: bob.book("AMZN")[1] == [(90, 5, 1), (110, 10, 1)], bob)
 
