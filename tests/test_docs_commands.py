@@ -42,7 +42,7 @@ def test_every_block_has_a_test() -> None:
     for page in PAGES:
         for block in blocks(str(page)):
             found.setdefault(block.language, set()).add(os.path.relpath(page, DOCS))
-    assert set(found) == {"python", "yaml", "console", "text"}, "say what a block is: ```console, ```text, ..."
+    assert set(found) == {"python", "yaml", "console", "text"}, "name the language of a block: ```console, ```text, ..."
     assert found["python"] == PYTHON and found["yaml"] == YAML
 
 

@@ -118,16 +118,16 @@ def test_fees_of_more_than_the_notional_are_refused(market: AnyMarket, rule: str
 
 def test_a_restart_keeps_balances_and_fees(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 RULE TAKER_PPM 33;" + trades((1, 2, 2, 33), (1, 2, 1, 34))))
-    taken = market.snapshot()
-    for again in (Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)):
+    snapshot = market.snapshot()
+    for again in (Market.restore(snapshot, 2, limits=LIMITS), ReferenceMarket.restore(snapshot, 2, limits=LIMITS)):
         again.submit(parse_all("p3 c1 NEW buy 1@50; p1 c90 NEW sell 1@50"))
         assert again.account(1) == Account(2, -50, 67, (100 + 50) * 33)
 
 
 def test_a_restart_keeps_the_fees_of_an_account_and_the_plain_rules(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 ACCOUNT o1 OWN_FEES 1; p9 c2 ACCOUNT o1 MAKER_PPM 3; p9 c3 ACCOUNT o1 TAKER_PPM 50"))
-    taken = market.snapshot()
-    again = Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)
+    snapshot = market.snapshot()
+    again = Market.restore(snapshot, 2, limits=LIMITS), ReferenceMarket.restore(snapshot, 2, limits=LIMITS)
     for restored in again:
         restored.submit(
             parse_all("p1 c1 NEW sell 4@100; p2 c1 NEW buy 4@100; p1 c2 NEW sell 1@100; p2 c2 NEW buy 1@100 ioc")

@@ -135,7 +135,7 @@ def rest(served: OfflineExchange, time_ns: int) -> None:
             )
 
 
-def left(served: OfflineExchange) -> list[int]:
+def open_orders(served: OfflineExchange) -> list[int]:
     market = served.core.market
     return sorted([*market.orders()["time_in_force"].tolist(), *market.specials()["time_in_force"].tolist()])
 
@@ -151,9 +151,9 @@ def test_the_day_ends_when_the_last_symbol_closes(tmp_path: Path, clock: str, mi
     with exchange(tmp_path, at("10:00", midnight_ns), *SESSIONS, clock={"kind": clock}) as served:
         rest(served, at("10:00", midnight_ns))
         served.schedule.run(at("15:59", midnight_ns))
-        assert len(left(served)) == 6
+        assert len(open_orders(served)) == 6
         served.schedule.run(at("16:01", midnight_ns))
-        assert left(served) == 2 * [TimeInForce.GTC]
+        assert open_orders(served) == 2 * [TimeInForce.GTC]
         assert served.sent(CommandKind.END_DAY)["time_ns"].tolist() == [at("16:00", midnight_ns)]
 
 
@@ -175,12 +175,12 @@ def test_a_day_that_ended_while_the_exchange_was_stopped_ends_at_the_start(tmp_p
     with exchange(tmp_path, at("14:00", MONDAY_NS), *SESSIONS, clock=live) as served:
         rest(served, at("14:00", MONDAY_NS))
     with exchange(tmp_path, at("15:00", MONDAY_NS), *SESSIONS, clock=live) as served:
-        assert len(left(served)) == 6
+        assert len(open_orders(served)) == 6
     with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
-        assert left(served) == 2 * [TimeInForce.GTC]
+        assert open_orders(served) == 2 * [TimeInForce.GTC]
         rest(served, at("10:00", MONDAY_NS + DAY_NS))
     with exchange(tmp_path, at("11:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
-        assert len(left(served)) == 8
+        assert len(open_orders(served)) == 8
 
 
 def test_no_closing_auction_is_held_after_its_day(tmp_path: Path) -> None:
@@ -189,14 +189,14 @@ def test_no_closing_auction_is_held_after_its_day(tmp_path: Path) -> None:
         served.trade(at("15:57", MONDAY_NS), 100)
     with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), symbol, clock=live) as served:
         assert served.phase() == Phase.CONTINUOUS and served.core.market.account(BOB).position_lots == 0
-        assert not left(served)
+        assert not open_orders(served)
 
 
 def test_without_a_closing_the_day_does_not_end(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous")}, {}) as served:
         rest(served, at("10:00"))
         served.schedule.run(at("23:59"))
-        assert len(left(served)) == 6
+        assert len(open_orders(served)) == 6
 
 
 @pytest.mark.parametrize(

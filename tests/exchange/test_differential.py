@@ -61,10 +61,10 @@ def markets_with_fees(profile: str) -> tuple[Market, ReferenceMarket]:
         value = 1 if setting == Setting.OWN_FEES else (-1) ** setting * 811 * (participant + setting)
         values = {"order_id": participant, "flags": setting, "price_ticks": value}
         market.submit(command(CommandKind.ACCOUNT, participant=OPERATOR, **values))
-    taken = market.snapshot()
-    assert taken.symbols[:, HAS_FEES].all() and taken.accounts[:, Setting.OWN_FEES].sum() == len(OWN_FEES_OF)
+    snapshot = market.snapshot()
+    assert snapshot.symbols[:, HAS_FEES].all() and snapshot.accounts[:, Setting.OWN_FEES].sum() == len(OWN_FEES_OF)
     return with_operator(
-        Market.restore(taken, SYMBOLS, limits=limits), ReferenceMarket.restore(taken, SYMBOLS, limits=limits)
+        Market.restore(snapshot, SYMBOLS, limits=limits), ReferenceMarket.restore(snapshot, SYMBOLS, limits=limits)
     )
 
 
@@ -152,15 +152,15 @@ def test_restored_markets_continue_identically(profile: str) -> None:
     for _ in range(4):
         commands, events = send_to_reference(reference, generator, 2000)
         assert_equal_events(compiled.submit(commands), events, commands, reference.command_sequence - len(commands) + 1)
-        taken = compiled.snapshot(), reference.snapshot()
+        snapshot = compiled.snapshot(), reference.snapshot()
         limits = compiled.limits
         compiled, reference = (
-            Market.restore(taken[1], SYMBOLS, limits=limits),
-            ReferenceMarket.restore(taken[0], SYMBOLS, limits=limits),
+            Market.restore(snapshot[1], SYMBOLS, limits=limits),
+            ReferenceMarket.restore(snapshot[0], SYMBOLS, limits=limits),
         )
         for market in with_operator(compiled, reference):
             market.validate()
-            assert market.state_hash() == taken[0].digest() == taken[1].digest()
+            assert market.state_hash() == snapshot[0].digest() == snapshot[1].digest()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -197,12 +197,14 @@ def test_odd_values_in_any_field_give_the_same_events(seed: int) -> None:
     reference.validate()
 
 
-@pytest.mark.parametrize(("reason", "told"), [(0, 36), (37, 37), (255, 255), (256, 36), (293, 37), (2**32 - 1, 255)])
-def test_the_reason_of_a_mass_cancel_has_eight_bits(reason: int, told: int) -> None:
+@pytest.mark.parametrize(
+    ("reason", "reported"), [(0, 36), (37, 37), (255, 255), (256, 36), (293, 37), (2**32 - 1, 255)]
+)
+def test_the_reason_of_a_mass_cancel_has_eight_bits(reason: int, reported: int) -> None:
     for market in markets_of("thin"):
         market.submit(command(CommandKind.NEW, command_id=1, qty_lots=1, price_ticks=10))
         events = market.submit(command(CommandKind.MASS_CANCEL, command_id=2, symbol=ALL_SYMBOLS, reason=reason))
-        assert events["reason"].tolist() == [told, 0]
+        assert events["reason"].tolist() == [reported, 0]
 
 
 def test_the_generator_is_a_function_of_its_seed() -> None:

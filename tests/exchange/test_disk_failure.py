@@ -45,7 +45,7 @@ def test_an_exchange_whose_disk_fails_stops(tmp_path: Path, name: str, error: st
     served = launch(*options, prelude=FAILS_ONCE.format(folder=str(tmp_path), name=name, error=error))
     with RawClient(served.endpoint) as raw:
         raw.login("ann", cancel_on_disconnect=True)
-        heard, goodbye = trade_until_goodbye(raw, tmp_path)
+        events, goodbye = trade_until_goodbye(raw, tmp_path)
     output, _ = served.process.communicate(timeout=30)
     assert (served.process.returncode, goodbye[1]) == (2, "shutdown")
     assert reason in output and reason in goodbye[2] and "Traceback" not in output, output
@@ -54,18 +54,18 @@ def test_an_exchange_whose_disk_fails_stops(tmp_path: Path, name: str, error: st
     try:
         with RawClient(again.endpoint) as raw:
             welcome = raw.login("ann", last_report=0)
-            assert welcome[5] >= heard[-1][2], "an acknowledged command is lost"
+            assert welcome[5] >= events[-1][2], "an acknowledged command is lost"
             repeated: list[Any] = []
-            while len(repeated) < len(heard):
+            while len(repeated) < len(events):
                 repeated += raw.receive(Kind.REPORTS)[2]
-            assert repeated[: len(heard)] == heard
+            assert repeated[: len(events)] == events
     finally:
         again.stop()
 
 
 def trade_until_goodbye(raw: RawClient, folder: Path) -> tuple[list[Any], list[Any]]:
     """Sends orders until GOODBYE; the disk fails after the first answers. Returns (events received, GOODBYE)."""
-    heard: list[Any] = []
+    events: list[Any] = []
     first_id = 1
     while True:
         raw.socket.send(msgpack.packb([Kind.BULK, orders(first_id, 64).tobytes()]))
@@ -74,14 +74,14 @@ def trade_until_goodbye(raw: RawClient, folder: Path) -> tuple[list[Any], list[A
             message = raw.receive(Kind.REPORTS, Kind.GOODBYE)
             if message[0] == Kind.GOODBYE:
                 assert not raw.socket.poll(200), "a message follows GOODBYE"
-                return heard, message
-            heard += message[2]
-            if heard[-1][2] == first_id - 1:
+                return events, message
+            events += message[2]
+            if events[-1][2] == first_id - 1:
                 break
         if first_id == 65:
             (folder / "fail").touch()
         failed = folder / "failed"
-        assert not failed.exists() or heard[-1][1] < int(failed.read_text()) + NOTICED_NS, (
+        assert not failed.exists() or events[-1][1] < int(failed.read_text()) + NOTICED_NS, (
             "the exchange acknowledges after the failure"
         )
 

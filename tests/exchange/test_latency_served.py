@@ -45,7 +45,7 @@ def held(folder: Path, journal: Path | None = None, **more: object) -> Iterator[
 
 
 @contextmanager
-def raws(served: Served, *names: str, **options: bool) -> Iterator[list[RawClient]]:
+def raw_clients(served: Served, *names: str, **options: bool) -> Iterator[list[RawClient]]:
     """Raw clients that are logged in under these names."""
     clients = [RawClient(served.endpoint) for _ in names]
     try:
@@ -57,10 +57,10 @@ def raws(served: Served, *names: str, **options: bool) -> Iterator[list[RawClien
             client.close()
 
 
-def set_time(served: Served, after_us: float) -> None:
+def set_time(served: Served, elapsed_us: float) -> None:
     """Sets the held clock."""
     with RawClient(served.endpoint, "admin") as admin:
-        admin.send(161, 1, "", START_NS + round(after_us * US), 0)
+        admin.send(161, 1, "", START_NS + round(elapsed_us * US), 0)
         assert admin.receive()[0] == 177
 
 
@@ -82,12 +82,12 @@ def buy(client: RawClient, command_id: int, price_ticks: int, time_ns: int = 0) 
     client.send(1, command_id, 0, 0, 1, price_ticks, 1, 0, time_ns)
 
 
-def after_us(event: list[int]) -> float:
+def elapsed_us(event: list[int]) -> float:
     return (event[1] - START_NS) / US
 
 
 def test_lower_latency_arrives_first(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "far", "near", "plain") as (far, near, plain):
+    with held(tmp_path) as served, raw_clients(served, "far", "near", "plain") as (far, near, plain):
         buy(far, 1, 100)
         assert silent(far)
         buy(near, 1, 100)
@@ -95,12 +95,12 @@ def test_lower_latency_arrives_first(tmp_path: Path) -> None:
         set_time(served, 99)
         assert silent(near)
         set_time(served, 499)
-        assert after_us(near.receive(80)[2][0]) == 100
+        assert elapsed_us(near.receive(80)[2][0]) == 100
         assert silent(far)
         set_time(served, 500)
         buy(plain, 1, 100)
         first, second = far.receive(80)[2][0], plain.receive(80)[2][0]
-        assert (after_us(first), after_us(second)) == (500, 500)
+        assert (elapsed_us(first), elapsed_us(second)) == (500, 500)
         assert first[13] < second[13], "a scheduled command comes before one that arrives at the same time"
 
 
@@ -112,7 +112,7 @@ def test_a_bulk_message_has_the_delays_of_single_ones_and_keeps_its_order(tmp_pa
     streams = []
     for bulk in (False, True):
         accounts = {"spread": {"latency": {"orders": SPREAD}}}
-        with held(tmp_path, accounts=accounts) as served, raws(served, "spread") as (spread,):
+        with held(tmp_path, accounts=accounts) as served, raw_clients(served, "spread") as (spread,):
             if bulk:
                 spread.send(32, rows.tobytes())
             else:
@@ -129,7 +129,7 @@ def test_a_bulk_message_has_the_delays_of_single_ones_and_keeps_its_order(tmp_pa
 
 
 def test_a_command_resent_before_its_arrival_is_answered_once(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "far") as (far,):
+    with held(tmp_path) as served, raw_clients(served, "far") as (far,):
         buy(far, 1, 100)
         buy(far, 1, 100)
         rows = np.zeros(2, COMMAND)
@@ -146,7 +146,7 @@ def test_a_command_resent_before_its_arrival_is_answered_once(tmp_path: Path) ->
 
 def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_delayed_orders(tmp_path: Path) -> None:
     with held(tmp_path) as served:
-        with raws(served, "far", cancel_on_disconnect=True) as (far,):
+        with raw_clients(served, "far", cancel_on_disconnect=True) as (far,):
             buy(far, 1, 100)
             far.send(5, 2, 65535, 0)
             buy(far, 3, 101)
@@ -166,7 +166,7 @@ def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_delayed_orders
 
 def test_a_crash_loses_delayed_commands_and_the_next_start_cancels_on_disconnect(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with held(tmp_path, journal) as served, raws(served, "far", cancel_on_disconnect=True) as (far,):
+    with held(tmp_path, journal) as served, raw_clients(served, "far", cancel_on_disconnect=True) as (far,):
         buy(far, 1, 100)
         assert silent(far)
         set_time(served, 500)
@@ -175,7 +175,7 @@ def test_a_crash_loses_delayed_commands_and_the_next_start_cancels_on_disconnect
         far.send(65)
         far.receive(100)
         served.kill()
-    with held(tmp_path, journal) as served, raws(served, "far") as (far,):
+    with held(tmp_path, journal) as served, raw_clients(served, "far") as (far,):
         assert depth(served)[0] == []
         set_time(served, 2000)
         assert silent(far)
@@ -192,7 +192,7 @@ def test_a_crash_loses_delayed_commands_and_the_next_start_cancels_on_disconnect
 def test_delayed_commands_are_limited(tmp_path: Path) -> None:
     with (
         held(tmp_path, limits={"staged_rows_max": 1024, "bulk_rows_max": 1024}) as served,
-        raws(served, "far") as (far,),
+        raw_clients(served, "far") as (far,),
     ):
         rows = np.zeros(1024, COMMAND)
         rows["command_id"], rows["kind"], rows["qty_lots"], rows["price_ticks"] = np.arange(1, 1025), 1, 1, 100
@@ -210,7 +210,7 @@ def test_delayed_commands_are_limited(tmp_path: Path) -> None:
 
 
 def test_reports_are_delayed_and_a_new_login_does_not_shorten_that(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
+    with held(tmp_path) as served, raw_clients(served, "listener", "plain") as (listener, plain):
         buy(listener, 1, 100)
         assert silent(listener)
         assert depth(served)[0] == [[100, 1, 1]], "the order itself arrived at once"
@@ -230,11 +230,11 @@ def test_reports_are_delayed_and_a_new_login_does_not_shorten_that(tmp_path: Pat
         assert silent(listener)
         set_time(served, 500)
         first, events = listener.receive(80)[1:]
-        assert (first, [event[0] for event in events], after_us(events[0])) == (2, [3], 100)
+        assert (first, [event[0] for event in events], elapsed_us(events[0])) == (2, [3], 100)
 
 
 def test_the_feed_is_delayed(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
+    with held(tmp_path) as served, raw_clients(served, "listener", "plain") as (listener, plain):
         listener.send(65)
         listener.receive(100)
         number = listener.login("listener")[3]
@@ -245,14 +245,14 @@ def test_the_feed_is_delayed(tmp_path: Path) -> None:
             feed.subscribe(topic.encode())
         while feed.recv_multipart()[0] != b"time/":
             pass
-        heard: list[tuple[str, int]] = []
+        received: list[tuple[str, int]] = []
 
         def listen(count: int) -> None:
             """Receives messages until there are `count` in total, and asserts that no more follow."""
-            while feed.poll(200 if len(heard) >= count else WAIT_MS):
+            while feed.poll(200 if len(received) >= count else WAIT_MS):
                 topic, data = feed.recv_multipart()
                 if topic != b"time/":
-                    heard.append((topic.decode(), msgpack.unpackb(data)[5][0]))
+                    received.append((topic.decode(), msgpack.unpackb(data)[5][0]))
 
         buy(plain, 1, 100)
         plain.receive(80)
@@ -261,13 +261,13 @@ def test_the_feed_is_delayed(tmp_path: Path) -> None:
         buy(plain, 2, 101)
         plain.receive(80)
         listen(2)
-        assert heard == [("l1/AMZN/", 100), ("l1/AMZN/", 101)]
+        assert received == [("l1/AMZN/", 100), ("l1/AMZN/", 101)]
         set_time(served, 400)
         listen(3)
-        assert heard[2:] == [(f"{number}/l1/AMZN/", 100)]
+        assert received[2:] == [(f"{number}/l1/AMZN/", 100)]
         set_time(served, 799)
         listen(4)
-        assert heard[3:] == [(f"{number}/l1/AMZN/", 101)]
+        assert received[3:] == [(f"{number}/l1/AMZN/", 101)]
         context.destroy(0)
 
 
@@ -292,7 +292,10 @@ def test_the_client_follows_its_delayed_feed(tmp_path: Path) -> None:
 
 def test_under_a_live_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -> None:
     config: dict[str, object] = {"latency": {"orders": SPREAD}, "accounts": {"plain": {"latency": {}}}}
-    with start_exchange(config=config, folder=tmp_path) as served, raws(served, "slow", "plain") as (slow, plain):
+    with (
+        start_exchange(config=config, folder=tmp_path) as served,
+        raw_clients(served, "slow", "plain") as (slow, plain),
+    ):
         slow.send(66, 1)
         before_ns = slow.receive(98)[2]
         for command_id in range(1, 301):
@@ -327,7 +330,7 @@ def lockstep_streams(folder: Path, order: tuple[int, int, int], pause_s: float) 
     streams: list[list[Any]] = [[], [], []]
     with (
         start_exchange(clock="lockstep", config=config, folder=folder) as served,
-        raws(served, "a", "b", "c") as clients,
+        raw_clients(served, "a", "b", "c") as clients,
     ):
         for turn in range(12):
             for index in order:

@@ -47,7 +47,7 @@ def timed_order(client: Exchange) -> float:
     return time.perf_counter() - began
 
 
-def read_to_goodbye(client: RawClient) -> tuple[list[Any], list[Any]]:
+def receive_until_goodbye(client: RawClient) -> tuple[list[Any], list[Any]]:
     """(events, GOODBYE): everything received until the session ended."""
     events: list[Any] = []
     while (message := client.receive(80, 100))[0] == 80:
@@ -76,12 +76,12 @@ def test_a_slow_consumer_is_disconnected_and_delays_nobody(tmp_path: Path) -> No
         while other.book("AMZN", 1) != ([], []):  # it asked for cancel_on_disconnect
             other.wait(0.01)
 
-        seen, goodbye = read_to_goodbye(slow)
+        seen, goodbye = receive_until_goodbye(slow)
         assert goodbye[1] == "slow_consumer"
         missed = missed_reports(served, "slow", len(seen))
         ended = [event[KIND] for event in missed].count(EventKind.CANCELLED)
-        taken = [event for event in seen + missed if event[KIND] == EventKind.ACCEPTED]
-        assert [event[COMMAND_ID] for event in taken] == list(range(1, ended + 1))
+        accepted = [event for event in seen + missed if event[KIND] == EventKind.ACCEPTED]
+        assert [event[COMMAND_ID] for event in accepted] == list(range(1, ended + 1))
         assert {event[REASON] for event in missed if event[KIND] == EventKind.CANCELLED} == {Reason.DISCONNECT}
         assert missed[-1][KIND] == EventKind.MASS_CANCELLED
 
@@ -158,7 +158,7 @@ def apply_all(feed: "zmq.Socket[bytes]", book: L2Book) -> None:
         book.apply(msgpack.unpackb(feed.recv_multipart()[1]))
 
 
-def hear_answers(raw: RawClient, count: int) -> tuple[list[Any], list[Any]]:
+def receive_answers(raw: RawClient, count: int) -> tuple[list[Any], list[Any]]:
     """(events, ERRORs): `count` of them, for commands with one answer each."""
     events: list[Any] = []
     errors: list[Any] = []
@@ -176,10 +176,10 @@ def test_too_many_messages_are_throttled_and_cancels_do_not_count(tmp_path: Path
         raw.login("hasty")
         for command_id in range(1, 9):
             raw.send(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
-        taken, refused = hear_answers(raw, 8)
-        assert [event[COMMAND_ID] for event in taken] == [1, 2, 3, 4, 5]
-        assert [refusal[1] for refusal in refused] == ["throttled"] * 3
-        assert "command 6" in refused[0][2]
+        accepted, rejected = receive_answers(raw, 8)
+        assert [event[COMMAND_ID] for event in accepted] == [1, 2, 3, 4, 5]
+        assert [refusal[1] for refusal in rejected] == ["throttled"] * 3
+        assert "command 6" in rejected[0][2]
         began = time.perf_counter()
         raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)  # the same id, until it is accepted
         while raw.receive(80, 97)[0] == 97:
@@ -188,20 +188,22 @@ def test_too_many_messages_are_throttled_and_cancels_do_not_count(tmp_path: Path
         assert time.perf_counter() - began < PROMPT_S
         for command_id, order_id in zip(range(7, 13), range(1, 7), strict=True):
             raw.send(2, command_id, order_id, 0)
-        taken, refused = hear_answers(raw, 6)
-        assert [event[KIND] for event in taken] == [EventKind.CANCELLED] * 6
+        accepted, rejected = receive_answers(raw, 6)
+        assert [event[KIND] for event in accepted] == [EventKind.CANCELLED] * 6
 
 
-@pytest.mark.parametrize(("name", "rate", "taken"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)])
-def test_an_account_can_have_its_own_message_rate(rates: Served, name: str, rate: float, taken: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "rate", "accepted"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)]
+)
+def test_an_account_can_have_its_own_message_rate(rates: Served, name: str, rate: float, accepted: int) -> None:
     with RawClient(rates.endpoint) as raw:
         welcome = raw.login(name)
         assert welcome[8]["messages_per_s_max"] == rate
         for command_id in range(1, 9):
             raw.send(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
-        events, refused = hear_answers(raw, 8)
-        assert (len(events), len(refused)) == (taken, 8 - taken)
-        assert all(refusal[1] == "throttled" and f"more than {rate:g} messages" in refusal[2] for refusal in refused)
+        events, rejected = receive_answers(raw, 8)
+        assert (len(events), len(rejected)) == (accepted, 8 - accepted)
+        assert all(refusal[1] == "throttled" and f"more than {rate:g} messages" in refusal[2] for refusal in rejected)
 
 
 @pytest.fixture(scope="module")

@@ -132,8 +132,8 @@ def test_a_purge_cancels_the_named_orders(served: Served, alice: Exchange) -> No
     assert serl(served, "exchange", "purge", "alice", "--symbol", "0") == "1 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
     with drop_copy(served.endpoint, token="key", participant="alice") as copy:
-        told = np.concatenate(list(copy.pieces()))
-    assert told["reason"][-3:].tolist() == [Reason.PURGED] * 3
+        events = np.concatenate(list(copy.pieces()))
+    assert events["reason"][-3:].tolist() == [Reason.PURGED] * 3
     assert "no participant 'nobody'" in serl(served, "exchange", "purge", "nobody")
 
 
@@ -242,22 +242,22 @@ def status_of_feed(client: Exchange) -> list[int]:
 # -- drop copies --------------------------------------------------------------------------------------------------
 
 
-def everything(endpoint: str, after: int = 0, **options: Any) -> Rows:
+def full_drop_copy(endpoint: str, after: int = 0, **options: Any) -> Rows:
     with drop_copy(endpoint, token="key", after=after, **options) as copy:
         return np.concatenate([np.zeros(0, EVENT), *copy.pieces()])
 
 
 def number_of(served: Served, name: str) -> int:
-    return int(everything(served.endpoint, participant=name)["participant"][0])
+    return int(full_drop_copy(served.endpoint, participant=name)["participant"][0])
 
 
 def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
-    everybody = everything(served.endpoint)
-    assert everybody["sequence"].tolist() == list(range(1, len(everybody) + 1))
-    own = everything(served.endpoint, participant="alice")
-    assert len(own) and (own == everybody[everybody["participant"] == number_of(served, "alice")]).all()
+    all_events = full_drop_copy(served.endpoint)
+    assert all_events["sequence"].tolist() == list(range(1, len(all_events) + 1))
+    own = full_drop_copy(served.endpoint, participant="alice")
+    assert len(own) and (own == all_events[all_events["participant"] == number_of(served, "alice")]).all()
     assert own["report"].tolist() == list(range(1, len(own) + 1))
-    with drop_copy(served.endpoint, token="key", participant="alice", after=len(everybody)) as copy:
+    with drop_copy(served.endpoint, token="key", participant="alice", after=len(all_events)) as copy:
         assert list(copy.pieces()) == []
         alice.buy("GOOG", 1, 40)
         ((event,),) = copy.pieces()
@@ -298,14 +298,14 @@ def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> N
                 raw.send(Kind.BULK, orders(first, 1000).tobytes())
                 while raw.receive(80)[2][-1][2] < first + 999:
                     pass
-        before = everything(exchange.endpoint)
+        before = full_drop_copy(exchange.endpoint)
         assert len(before) >= count
     with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
-        after = everything(exchange.endpoint, after=100)
+        after = full_drop_copy(exchange.endpoint, after=100)
         assert (after[: len(before) - 100] == before[100:]).all()
         sorted(journal.glob("events-*.rows"))[0].unlink()
         with pytest.raises(Refused, match="no longer stored"):
-            everything(exchange.endpoint)
+            full_drop_copy(exchange.endpoint)
 
 
 # -- in a file ----------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, t
     alice.buy("GOOG", 1, 41)
     serl(served, "drop-copy", "--once", "-o", str(path))
     assert path.read_bytes().startswith(whole)
-    rows = everything(served.endpoint)
+    rows = full_drop_copy(served.endpoint)
     assert sequences(path) == rows["sequence"].tolist()
     assert len(path.read_text().splitlines()) == len(rows) + (path.suffix == ".csv")
 
@@ -340,7 +340,7 @@ def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange
         [sys.executable, "-m", "serl", *words, "--token", "key"], stdout=subprocess.PIPE, text=True
     )
     alice.buy("GOOG", 1, 42)
-    due = everything(served.endpoint, participant="alice")["sequence"].tolist()
+    due = full_drop_copy(served.endpoint, participant="alice")["sequence"].tolist()
     deadline = time.monotonic() + 30
     while not path.exists() or sequences(path)[-1:] != due[-1:]:
         assert time.monotonic() < deadline, "the drop copy does not follow"

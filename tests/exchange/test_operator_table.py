@@ -7,7 +7,7 @@ from tests.exchange.notation import parse_all
 from tests.exchange.tables import AnyMarket, Case, assert_case, cases, last_reason
 
 PURGES: list[Case] = [
-    ("of one side, of every symbol and queue, of none that are left", "p1 c1 NEW buy 1@99; p1 c2 NEW sell 1@105 hidden; p1 c3 NEW buy 1@98 s1; p2 c1 NEW buy 1@97",
+    ("of one side, of every symbol and queue, without open orders", "p1 c1 NEW buy 1@99; p1 c2 NEW sell 1@105 hidden; p1 c3 NEW buy 1@98 s1; p2 c1 NEW buy 1@97",
         "p9 c1 PURGE o1 flags=1; p9 c2 PURGE o1 s65535; p9 c3 PURGE o1; p1 c4 NEW buy 1@99", """
         p1 CANCELLED c0 o1 #1 s0 buy 1@99 leaves 0 PURGED RESTING
         p9 MASS_CANCELLED c1 o1 #0 s0 buy 1@0 leaves 0

@@ -25,34 +25,34 @@ OPEN_NS = time_of_day_ns("09:30")
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The monotonic clock, which stands still until the test sets it."""
     now = [7 * SECOND_NS]
     monkeypatch.setattr("serl.exchange.pace.time.monotonic_ns", lambda: now[0])
     return now
 
 
-def test_pace_follows_speed_hold_and_speed_changes(machine: list[int]) -> None:
+def test_pace_follows_speed_hold_and_speed_changes(monotonic_clock: list[int]) -> None:
     pace = Pace(OPEN_NS, 30.0, held=False)
-    machine[0] += SECOND_NS
+    monotonic_clock[0] += SECOND_NS
     assert pace.limit_ns() == OPEN_NS + 30 * SECOND_NS
     assert pace.wall_ns_until(OPEN_NS + 60 * SECOND_NS) == SECOND_NS
     pace.set_speed(2.0)
-    machine[0] += SECOND_NS
+    monotonic_clock[0] += SECOND_NS
     assert pace.limit_ns() == OPEN_NS + 32 * SECOND_NS
     pace.set(OPEN_NS + 32 * SECOND_NS, run=False)
-    machine[0] += SECOND_NS
+    monotonic_clock[0] += SECOND_NS
     assert pace.limit_ns() == OPEN_NS + 32 * SECOND_NS
     assert pace.wall_ns_until(OPEN_NS + 33 * SECOND_NS) == math.inf
     assert pace.wall_ns_until(OPEN_NS) == 0
 
 
-def test_only_a_short_lag_is_recovered(machine: list[int]) -> None:
+def test_only_a_short_lag_is_recovered(monotonic_clock: list[int]) -> None:
     pace = Pace(OPEN_NS, 30.0, held=False)
-    machine[0] += CATCH_UP_NS // 2
+    monotonic_clock[0] += CATCH_UP_NS // 2
     pace.limit_catch_up(OPEN_NS)
     assert pace.limit_ns() == OPEN_NS + 15 * CATCH_UP_NS, "a short lag is recovered"
-    machine[0] += 60 * SECOND_NS
+    monotonic_clock[0] += 60 * SECOND_NS
     pace.limit_catch_up(OPEN_NS)
     assert pace.limit_ns() == OPEN_NS + 30 * CATCH_UP_NS
     pace.set(OPEN_NS + 3600 * SECOND_NS, run=True)
@@ -100,21 +100,21 @@ def events(folder: Path) -> Rows:
 
 
 def test_a_pace_changes_the_duration_but_not_the_tape(tmp_path: Path) -> None:
-    tapes, took_s = [], []
+    tapes, elapsed_s = [], []
     for clock in ("lockstep", "lockstep:2"):
         folder = tmp_path / clock.replace(":", "-")
         folder.mkdir()
         with paced(folder, clock) as served, two(served) as (a, b):
             began = time.monotonic()
             play(a, b, 20)
-            took_s.append(time.monotonic() - began)
+            elapsed_s.append(time.monotonic() - began)
             served.stop()
         tapes.append(events(folder))
     assert len(tapes[0]) > 60
     np.testing.assert_array_equal(tapes[0], tapes[1])
-    assert took_s[0] < 0.7
-    least_s = 2.1 / 2 - CATCH_UP_NS * 1e-9
-    assert least_s < took_s[1] < least_s + 2, "2.1 s of the market at twice the speed"
+    assert elapsed_s[0] < 0.7
+    min_s = 2.1 / 2 - CATCH_UP_NS * 1e-9
+    assert min_s < elapsed_s[1] < min_s + 2, "2.1 s of the market at twice the speed"
 
 
 def test_time_advances_evenly_between_two_grants(tmp_path: Path) -> None:

@@ -71,12 +71,12 @@ def test_malformed_messages_before_login_get_a_typed_error(raw: RawClient, data:
     ],
 )
 def test_malformed_messages_after_login_change_nothing(raw: RawClient, message: list[Any], code: str) -> None:
-    welcome = raw.login("rubbish", replace=True)
+    welcome = raw.login("malformed", replace=True)
     raw.send(*message)
     assert raw.receive(97)[1] == code
     raw.send(65)
     raw.receive(100)
-    assert raw.login("rubbish")[4:6] == welcome[4:6]
+    assert raw.login("malformed")[4:6] == welcome[4:6]
     raw.send(65)
 
 

@@ -233,7 +233,7 @@ PEGS: list[Case] = [
         p2 FILL c2 o2 #0 s0 sell 1@97 leaves 1 m1
         p3 FILL c0 o10 #6 s0 buy 1@97 leaves 3 MAKER HIDDEN m2
         p2 FILL c2 o2 #0 s0 sell 1@97 leaves 0 m2"""),
-    ("a moved peg is behind the others of its new price", QUOTES + "; p3 c10 NEW buy 1@0 peg=primary; p4 c1 NEW buy 1@99 hidden", "p1 c3 NEW buy 1@99; p2 c1 NEW sell 3@99", """
+    ("a moved peg queues after the others at its new price", QUOTES + "; p3 c10 NEW buy 1@0 peg=primary; p4 c1 NEW buy 1@99 hidden", "p1 c3 NEW buy 1@99; p2 c1 NEW sell 3@99", """
         p1 ACCEPTED c3 o3 #5 s0 buy 1@99 leaves 1 RESTING
         p2 ACCEPTED c1 o1 #0 s0 sell 3@99 leaves 3
         p1 FILL c0 o3 #5 s0 buy 1@99 leaves 0 MAKER m1
