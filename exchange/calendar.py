@@ -33,7 +33,7 @@ class Calendar:
         streams = []
         for number, symbol in enumerate(config.symbols):
             for entry in symbol.day:
-                times = days_ns(now_ns, time_of_day_ns(entry.at), zone)
+                times = daily_times_ns(now_ns, time_of_day_ns(entry.at), zone)
                 streams.append(_phases(times, number, Phase[entry.phase.upper()]))
             if symbol.auction_every_s:
                 streams.append(_auctions(now_ns, round(symbol.auction_every_s * SECOND_NS), number))
@@ -41,7 +41,7 @@ class Calendar:
             time_of_day_ns(entry.at) for symbol in config.symbols for entry in symbol.day if entry.phase == "closed"
         ]
         if closings:
-            streams.append(_day_ends(days_ns(now_ns, max(closings), zone)))
+            streams.append(_day_ends(daily_times_ns(now_ns, max(closings), zone)))
         self._scheduled = heapq.merge(*streams)
         self._next = next(self._scheduled, None)
 
@@ -62,7 +62,7 @@ class Calendar:
             yield self.pop()
 
 
-def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
+def daily_times_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
     """The local time `of_day_ns` after midnight in a time zone, yesterday, today and on each following day, in nanoseconds since 1970. A time
     skipped at the start of summer time is taken in winter time; of a time repeated at its end, the first counts. Without a zone there is
     one day, which starts at 0, and the day before it."""

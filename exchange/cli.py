@@ -127,7 +127,7 @@ def start(config: Path | None, **options: Any) -> None:
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
 def compile_ahead() -> None:
-    """Precompiles everything that exchanges run, including every order type, for example in an image. Later starts load it from the cache."""
+    """Precompiles everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
     from serl.exchange.config import load_config
     from serl.exchange.ports import free_port

@@ -158,17 +158,17 @@ class LoginConfig(_Section):
 
     def may_log_in(self, name: str, token: object) -> bool:
         """Whether the token is the participant's; any token is accepted on an exchange without tokens."""
-        return not self.tokens or self._is_of(name, token)
+        return not self.tokens or self._token_matches(name, token)
 
     def is_operator(self, token: object) -> bool:
         """Whether the token is an operator's; any token is accepted on an exchange without tokens."""
-        return not self.tokens or any(self._is_of(name, token) for name in self.operators)
+        return not self.tokens or any(self._token_matches(name, token) for name in self.operators)
 
-    def may_see(self, name: str, token: object) -> bool:
+    def may_read_account(self, name: str, token: object) -> bool:
         """Whether the token is the participant's or an operator's."""
-        return self._is_of(name, token) or self.is_operator(token)
+        return self._token_matches(name, token) or self.is_operator(token)
 
-    def _is_of(self, name: str, token: object) -> bool:
+    def _token_matches(self, name: str, token: object) -> bool:
         own = self.tokens.get(name)
         return own is not None and isinstance(token, str) and hmac.compare_digest(own.encode(), token.encode())
 
@@ -305,7 +305,7 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {first['msg']} (got {first['input']!r})") from None
-    _check(config)
+    _check_consistency(config)
     return config
 
 
@@ -317,7 +317,7 @@ def _overlay(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _check(config: ExchangeConfig) -> None:
+def _check_consistency(config: ExchangeConfig) -> None:
     names = [symbol.name for symbol in config.symbols]
     duplicates = {name for name in names if names.count(name) > 1}
     if duplicates:

@@ -117,7 +117,7 @@ class Core:
             )
         )
         if reason == JOURNAL_FAILURE:
-            self.journal.check()
+            self.journal.raise_if_failed()
         return reason
 
     def warm_up(self) -> None:
@@ -219,7 +219,7 @@ class Core:
         if not paths:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
-        self._drop_later_events()
+        self._delete_later_events()
         assert self.event_sequence >= first_event - 1
         return Recovery(snapshot_sequence, executed, dropped)
 
@@ -287,7 +287,7 @@ class Core:
         rest[:] = 0
         return valid, dropped
 
-    def _drop_later_events(self) -> None:
+    def _delete_later_events(self) -> None:
         """Deletes event segments after the current one: their commands are no longer in the journal."""
         for path in self.journal.segments("events"):
             if path > self.journal.events.path:

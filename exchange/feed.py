@@ -202,11 +202,11 @@ class Feed:
         prefixes = self.delayed.set_subscriptions(self._prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):
-                wanted = any(topic.startswith(prefix) for prefix in prefixes)
-                if wanted and not self._subscribed[channel, symbol]:
+                subscribed = any(topic.startswith(prefix) for prefix in prefixes)
+                if subscribed and not self._subscribed[channel, symbol]:
                     self._previous[channel, symbol] = sequence
                     self._published_auctions.pop(symbol, None)
-                self._subscribed[channel, symbol] = wanted
+                self._subscribed[channel, symbol] = subscribed
         self.has_subscribers = bool(self._prefixes)
 
     def publish(self, state: Any, events: Rows, start: int, stop: int) -> None:
@@ -220,10 +220,10 @@ class Feed:
         time_ns = int(events[stop - 1]["time_ns"])
         for symbol in np.flatnonzero(np.diff(self._starts)):
             order = self._order[self._starts[symbol] : self._starts[symbol + 1]]
-            wanted = self._subscribed[:, symbol]
-            if wanted[0]:
+            subscribed = self._subscribed[:, symbol]
+            if subscribed[0]:
                 self._send(0, symbol, sequence, time_ns, _best_quotes(state, symbol))
-            if wanted[1]:
+            if subscribed[1]:
                 size = 1 << (2 * len(order)).bit_length()
                 if (events["flags"][order] & EventFlag.AUCTION)[events["kind"][order] == EventKind.FILL].any():
                     # a gap on purpose: subscribers request the book again after an auction
@@ -233,13 +233,13 @@ class Feed:
                     encoded = encode_l2(state, symbol, events, order, self._keys[:size], self._body)
                     self._send_items(1, symbol, sequence, time_ns, encoded)
             for channel, encode in ((2, encode_l3), (3, encode_trades)):
-                if wanted[channel]:
+                if subscribed[channel]:
                     self._publish_each(channel, symbol, encode, events, order)
-            if wanted[4]:
+            if subscribed[4]:
                 self._publish_status(state, int(symbol), events, order)
-            if wanted[5]:
+            if subscribed[5]:
                 self._publish_rows(symbol, events, order)
-            if wanted[6] and (events["kind"][order] != EventKind.REJECTED).any():
+            if subscribed[6] and (events["kind"][order] != EventKind.REJECTED).any():
                 self._publish_auction(state, int(symbol), sequence, time_ns)
 
     def _publish_each(self, channel: int, symbol: Any, encode: Any, events: Rows, order: NDArray[np.int64]) -> None:

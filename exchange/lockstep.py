@@ -47,7 +47,7 @@ class Lockstep:
         #: the promised time that the clock's pace has not reached yet; NEVER if the pace holds nothing back
         self.next_ns = NEVER
         #: number of participants that must have promised before time starts
-        self._missing = participants
+        self._participants_required = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
         """Takes a session's next promise. Raises RequestError `promise` if it is before the last one."""
@@ -72,9 +72,9 @@ class Lockstep:
     def advance(self) -> None:
         """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
         slots = self._promised()
-        if len(slots) < self._missing:
+        if len(slots) < self._participants_required:
             return
-        self._missing = 0
+        self._participants_required = 0
         until_ns = self._limit_to_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
         self.is_finished = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:

@@ -83,7 +83,7 @@ class Queries:
 
     def _account(self, token: str, name: str) -> list[list[int]]:
         """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
-        if not self._login.may_see(name, token):
+        if not self._login.may_read_account(name, token):
             raise RequestError(
                 "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
             )

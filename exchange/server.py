@@ -35,7 +35,7 @@ from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 
 
-class PortTaken(SerlError, RuntimeError):
+class PortInUse(SerlError, RuntimeError):
     """An endpoint is in use."""
 
 
@@ -113,7 +113,7 @@ class Exchange:
             except zmq.ZMQError as error:
                 self._context.destroy(0)
                 owner = listening_process(int(endpoint.rpartition(":")[2]))
-                raise PortTaken(
+                raise PortInUse(
                     f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
                     f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
@@ -170,7 +170,7 @@ class Exchange:
         intervals = self.config.intervals
         next_check = next_time = 0.0
         while not self._stopping:
-            reason = self._run_loop()
+            reason = self._serve_orders()
             if reason == NEED_LATENCY:
                 self.inbound.delay_last_message()
             if self.lockstep is None:
@@ -178,7 +178,7 @@ class Exchange:
             if reason == CONTROL_MESSAGE:
                 self.control.answer_pending()
             elif reason == OTHER_SOCKET_READY:
-                self._other_sockets()
+                self._serve_other_sockets()
             elif reason not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
                 self.core.add_capacity(reason)
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
@@ -192,9 +192,9 @@ class Exchange:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
 
-    def _run_loop(self) -> int:
+    def _serve_orders(self) -> int:
         """Runs the compiled loop once. Returns why it came back."""
-        idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
+        idle_ns = (self.config.intervals.turn_ms if self._has_new_messages() else 100) * 1_000_000
         if self.lockstep is None:
             due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
             self.core.gateway.counter[NEXT_DUE_NS] = due_ns
@@ -215,14 +215,14 @@ class Exchange:
     def _execute_commands(self, until_ns: int) -> None:
         self.inbound.execute(until_ns, self.core.time_ns)
 
-    def _busy(self) -> bool:
+    def _has_new_messages(self) -> bool:
         """Whether messages arrived since the last call."""
         received = int(self.core.gateway.counter[MESSAGES_RECEIVED])
         busy = received != self._messages_received
         self._messages_received = received
         return busy
 
-    def _other_sockets(self) -> None:
+    def _serve_other_sockets(self) -> None:
         self.queries.answer()
         self.admin.answer()
         self.feed.read_subscriptions(self.core.event_sequence)
@@ -251,7 +251,7 @@ class Exchange:
                 self.lockstep.remove(slot)
 
     def _close(self) -> None:
-        for slot in self.sessions.live():
+        for slot in self.sessions.live_slots():
             self.sessions.end(slot, "shutdown", f"the exchange is stopping ({self._stopping or 'error'})")
         self._publish()
         with self.core.journal.disk_errors():
@@ -259,6 +259,6 @@ class Exchange:
 
     def _abandon(self, reason: str) -> None:
         """Ends without executing another command; the next start executes the cancels on disconnect."""
-        for slot in self.sessions.live():
+        for slot in self.sessions.live_slots():
             self.sessions.close(slot, "shutdown", reason)
         self.core.journal.abandon()

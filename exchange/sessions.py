@@ -49,7 +49,7 @@ class Sessions:
         """The number of sessions that have not ended."""
         return int(np.count_nonzero(self._gateway.status))
 
-    def live(self) -> list[int]:
+    def live_slots(self) -> list[int]:
         """The slots of live sessions."""
         return [int(slot) for slot in np.flatnonzero(self._gateway.status == LIVE)]
 

@@ -36,7 +36,7 @@ def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], pri
     ]  # fmt: skip
     wanted += [(rule, MAKER_FEE + offset, value) for offset, (rule, value) in enumerate(symbol.fees.rules())]
     rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
-    rows += band_rows(number, current, _first_band(symbol, current, price_ticks_max))
+    rows += band_rows(number, current, _band_at_start(symbol, current, price_ticks_max))
     current_entries = dict(current[TICKS:].reshape(-1, 2)[current[TICKS + 1 :: 2] != 0].tolist())
     # 0 removes an entry; removals go first, because the table is small
     entries = dict.fromkeys(sorted(current_entries), 0) | symbol.tick_table
@@ -53,7 +53,7 @@ def band_rows(number: int, current: NDArray[np.int64], band_ticks: tuple[int, in
     return [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
 
 
-def _first_band(symbol: SymbolConfig, current: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
+def _band_at_start(symbol: SymbolConfig, current: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
     """The band at a start. A band that follows the market is kept if it has the configured width; else its reference is the last
     trade, or the configured one."""
     if symbol.band_ppm is None:

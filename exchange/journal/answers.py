@@ -101,7 +101,7 @@ class AnswerIndex:
     def __init__(self) -> None:
         self._segments: list[SegmentAnswers] = []
         self._last: list[Ids] = []
-        self._opened: Callable[[SegmentAnswers], tuple[Rows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(_opened)
+        self._map_segment: Callable[[SegmentAnswers], tuple[Rows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(_map_segment)
 
     def add(self, segment: SegmentAnswers) -> None:
         """Adds a finished segment."""
@@ -124,13 +124,13 @@ class AnswerIndex:
 
     def _chunks_from(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Iterator[Rows]:
         """The rows of the chunks from the first one on that may contain the command."""
-        first = _find(self._last, participant, command_id)
+        first = _first_reaching(self._last, participant, command_id)
         for index in range(first, len(self._segments) + 1):
             if index == len(self._segments):
                 rows, chunks = newest, current.extend(newest)
             else:
-                rows, chunks = self._opened(self._segments[index])
-            first_chunk = _find(chunks, participant, command_id) if index == first else 0
+                rows, chunks = self._map_segment(self._segments[index])
+            first_chunk = _first_reaching(chunks, participant, command_id) if index == first else 0
             for start in range(first_chunk * CHUNK_ROWS, len(rows), CHUNK_ROWS):
                 yield rows[start : start + CHUNK_ROWS]
 
@@ -155,12 +155,12 @@ def _merged(before: Ids, later: Ids) -> Ids:
     return merged
 
 
-def _find(lasts: Sequence[Ids], participant: int, command_id: int) -> int:
+def _first_reaching(lasts: Sequence[Ids], participant: int, command_id: int) -> int:
     """The first index at which the participant's last id is at least command_id."""
     return bisect_left(lasts, command_id, key=lambda last: int(last[participant]) if participant < len(last) else 0)
 
 
-def _opened(segment: SegmentAnswers) -> tuple[Rows, Sequence[Ids]]:
+def _map_segment(segment: SegmentAnswers) -> tuple[Rows, Sequence[Ids]]:
     """The mapped rows of a finished segment and its index; no rows if the file is gone."""
     if not segment.path.exists():
         return np.zeros(0, EVENT), []

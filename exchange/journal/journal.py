@@ -66,7 +66,7 @@ class Journal:
         self._answers = AnswerIndex()
         self._unwritten: list[tuple[EventLog, int]] = []
         self._unsynced_logs: list[EventLog] = []
-        self._spare: list[Rows] = []
+        self._free_buffers: list[Rows] = []
         self._writing = threading.Lock()
         self._wake = threading.Event()
         self._stopping = False
@@ -132,7 +132,7 @@ class Journal:
             self._answers.add(answers)
 
     def _event_rows(self) -> Rows:
-        return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
+        return self._free_buffers.pop() if self._free_buffers else np.zeros(self.segment_rows, EVENT)
 
     def rotate_commands(self, gateway: GatewayState) -> None:
         """Starts a new command segment; every journaled command must be executed."""
@@ -166,7 +166,7 @@ class Journal:
                 log.write(count)
                 log.answers.finish(log.rows[:count])
                 self._answers.add(log.answers)
-                self._spare.append(log.rows)
+                self._free_buffers.append(log.rows)
                 self._unsynced_logs.append(log)
                 self._unwritten.pop(0)
 
@@ -198,10 +198,10 @@ class Journal:
                 self.commands.sync()
                 next_sync = time.monotonic() + interval_s
 
-    def check(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raises JournalError if the journal no longer reaches the disk."""
         if self._failure is not None:
-            raise self._broken(self._failure) from self._failure
+            raise self._disk_error(self._failure) from self._failure
 
     @contextmanager
     def disk_errors(self) -> Iterator[None]:
@@ -209,9 +209,9 @@ class Journal:
         try:
             yield
         except OSError as error:
-            raise self._broken(error) from error
+            raise self._disk_error(error) from error
 
-    def _broken(self, error: BaseException) -> JournalError:
+    def _disk_error(self, error: BaseException) -> JournalError:
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         return JournalError(
             f"{self.folder}: expected the journal to reach the disk, got {reason}; the exchange stops and acknowledges nothing more. "
@@ -229,7 +229,7 @@ class Journal:
     def close(self, gateway: GatewayState) -> None:
         """Syncs everything and truncates the last segments to their rows."""
         self._stop_flushing()
-        self.check()
+        self.raise_if_failed()
         self.write_events(gateway)
         self._sync_finished()
         self.commands.close(int(gateway.counter[APPENDED]))

@@ -28,13 +28,13 @@ def require(purpose: str, *modules: str) -> None:
 def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageError | None:
     """The error for a failed import; None if no extra provides the module, or if it is installed and the import is wrong."""
     name = (error.name or "").partition(".")[0]
-    extras = extras_providing([name], _importer(error))
+    extras = extras_providing([name], _importing_extra(error))
     if not extras or find_spec(name) is not None:
         return None
     return MissingPackageError(_text([name], purpose, extras))
 
 
-def _importer(error: ModuleNotFoundError) -> str:
+def _importing_extra(error: ModuleNotFoundError) -> str:
     """The extra with the same name as the package that imported, like serl.researcher; else "". It provides the other imports of that
     package too."""
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from serl.exchange.calendar import days_ns
+from serl.exchange.calendar import daily_times_ns
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce
 from tests.exchange.offline_exchange import (
@@ -213,7 +213,7 @@ def test_summer_time_keeps_phases_at_their_local_time(eve: datetime, text: str, 
     eve_ns = int(eve.replace(tzinfo=UTC).timestamp()) * SECOND_NS
     times = [
         datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
-        for time_ns in islice(days_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 1, 4)
+        for time_ns in islice(daily_times_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 1, 4)
     ]
     assert [(time.day, time.hour, time.minute) for time in times] == [
         ((eve.day + later - 1) % 31 + 1, hour, 30) for later, hour in enumerate(hours_of_utc)
