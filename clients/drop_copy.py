@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from serl.exchange.records import EVENT, Rows
-from serl.exchange.request import Ask, asking
+from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 
 
 class DropCopy:
     """Follows the journal of one exchange. `sequence` is the last event looked at: kept, it is where another one goes on."""
 
-    def __init__(self, ask: Ask, token: str = "", participant: str = "", after: int = 0) -> None:
+    def __init__(self, ask: Request, token: str = "", participant: str = "", after: int = 0) -> None:
         self._ask, self._token, self._participant, self.sequence = ask, token, participant, after
 
     def next(self) -> Rows:
@@ -42,5 +42,5 @@ def drop_copy(
     endpoint: str, *, token: str = "", participant: str = "", after: int = 0, curve: Path | None = None
 ) -> Iterator[DropCopy]:
     """A `DropCopy` for the time of a `with`: of a participant, or of everybody; events behind number `after`."""
-    with asking(endpoint, "admin", curve) as ask:
+    with request_socket(endpoint, "admin", curve) as ask:
         yield DropCopy(ask, token, participant, after)

@@ -13,7 +13,7 @@ import numpy as np
 from serl.clients.drop_copy import DropCopy
 from serl.clients.errors import ExchangeAway, Refused
 from serl.exchange.records import COMMAND, EVENT, Rows
-from serl.exchange.request import Ask, asking
+from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
 from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, from_midnight, kept, renumbered
 from serl.history.day import DayWriter, Reference, SymbolReference
@@ -28,7 +28,7 @@ UNKNOWN = 1 << 16
 class AccountsRecorder:
     """Copies the journal from its first command on; `finish` ends the file. `accounts_recorder` makes it."""
 
-    def __init__(self, endpoint: str, ask: Ask, info: list[Any], writer: DayWriter, token: str) -> None:
+    def __init__(self, endpoint: str, ask: Request, info: list[Any], writer: DayWriter, token: str) -> None:
         _, symbols, clock, limits = info
         self.endpoint = endpoint
         self.tape = AccountsTape()
@@ -129,7 +129,7 @@ def accounts_recorder(
     endpoint: str, writer: DayWriter, token: str = "", curve: Path | None = None
 ) -> Iterator[AccountsRecorder]:
     """An `AccountsRecorder` for the time of a `with`; `writer` is one for accounts. ExchangeAway if nobody answers."""
-    with asking(endpoint, "queries", curve) as query:
+    with request_socket(endpoint, "queries", curve) as query:
         info = query(Kind.INFO)[5]
-    with asking(endpoint, "admin", curve) as ask:
+    with request_socket(endpoint, "admin", curve) as ask:
         yield AccountsRecorder(endpoint, ask, info, writer, token)

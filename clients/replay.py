@@ -15,7 +15,7 @@ from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, Rows
-from serl.exchange.request import asking
+from serl.exchange.request import request_socket
 from serl.exchange.wire import Kind
 from serl.history.day import Day
 
@@ -240,6 +240,6 @@ class Replayer:
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
     """Sets a scaled or paced clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
-    with asking(endpoint, "admin") as ask:
+    with request_socket(endpoint, "admin") as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

@@ -52,7 +52,7 @@ class AccountsReplayer(Replayer):
         return True
 
     def _say(self, rows: Rows) -> None:
-        self.client.words.say(msgpack.packb([Kind.BEHALF, rows.tobytes()]))
+        self.client.words.say(msgpack.packb([Kind.ON_BEHALF, rows.tobytes()]))
 
     def _unanswered(self) -> int:
         """Of those only that arrive before the next one: those that arrive with it are executed with it."""

@@ -133,7 +133,7 @@ class Session:
         flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if market else 0) | terms.flags
         plain = market and terms.stop_ticks is None and terms.trail_ticks is None
         tif = TimeInForce.IOC if plain and time_in_force < TimeInForce.IOC else time_in_force
-        said = [self.command(CommandKind.TERM, term, value) for term, value in terms.given()]
+        said = [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), int(flags))
         command_id, message = self.command(CommandKind.NEW, *values)
         self.terms_of[command_id] = [term_id for term_id, _ in said]

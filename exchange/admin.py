@@ -1,4 +1,4 @@
-"""What operators ask for over the admin socket: the clock, phases and halts, purges, kill switches, a copy of everybody's events."""
+"""The admin socket: clock, phases, halts, purges, kill switches, drop copies."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
-from serl.exchange.gateway.state import Gate
+from serl.exchange.gateway.state import GatewayState
 from serl.exchange.queries import answer_all
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 OPERATE_FORM = (
     "[163, request, token, kind, symbol] or, with a phase or reason, [163, request, token, kind, symbol, flags]"
@@ -27,9 +27,9 @@ FLAGS_MAX = {
     CommandKind.PHASE: int(max(Phase)),
     CommandKind.UNCROSS: 0,
 }
-"""Of the commands that OPERATE gives."""
+"""The largest flags of the commands that OPERATE accepts."""
 DROP_COPY_ROWS = 16_384
-"""Events that one request for a drop copy looks at, and commands of one for those."""
+"""Events per DROP_COPY request, and commands per COMMAND_COPY request."""
 
 
 class Admin:
@@ -48,12 +48,14 @@ class Admin:
         self._login, self._socket, self._stop = login, socket, stop
 
     def answer(self) -> None:
-        """Answers everything that waits."""
+        """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
     def _reply(self, message: list[Any]) -> bytes:
         if not self._login.is_operator(message[2] if len(message) > 2 else None):
-            raise Refusal("not_permitted", "the token of an operator is due")
+            raise RequestError(
+                "not_permitted", "expected an operator's token, got none or another; use a token of login.operators"
+            )
         result = self._result(message[0], message)
         core, now_ns = self._core, self._clock.now_ns()
         return pack(message[0] + wire.REPLY, message[1], core.journal.epoch, core.event_sequence, now_ns, result)
@@ -85,81 +87,91 @@ class Admin:
         elif kind == Kind.COMMAND_COPY:
             return self._command_copy(*wire.expect(message, "[168, request, token, after]", int, str, int)[2:])
         else:
-            raise Refusal("malformed", f"kind {kind} is not an admin message; they are 160 to 168")
+            raise RequestError("malformed", f"expected an admin message (160 to 168), got kind {kind}")
         return 1
 
     def _set_clock(self, change: Callable[[], None]) -> None:
         try:
             change()
         except ConfigError as error:
-            raise Refusal("clock", str(error)) from None
+            raise RequestError("clock", str(error)) from None
 
     def _operate(self, kind: int, symbol: int, flags: int = 0) -> None:
         if kind not in FLAGS_MAX:
             kinds = "END_DAY (16), HALT (17), RESUME (18), PHASE (20) or UNCROSS (21)"
-            raise Refusal("malformed", f"{kinds} is due; got {kind}")
-        most = FLAGS_MAX[CommandKind(kind)]
-        if not 0 <= flags <= most:
-            raise Refusal("malformed", f"flags (a phase, a reason) from 0 to {most} are due; got {flags}")
+            raise RequestError("malformed", f"expected {kinds}, got {kind}")
+        flags_max = FLAGS_MAX[CommandKind(kind)]
+        if not 0 <= flags <= flags_max:
+            raise RequestError("malformed", f"expected flags (a phase, a reason) from 0 to {flags_max}, got {flags}")
         self._submit(kind, self._symbol(symbol), flags)
 
     def _purge(self, name: str, symbol: int, flags: int) -> int:
-        """How many orders were cancelled."""
+        """Cancels the orders of a participant. Returns their number."""
         if not 0 <= flags <= 2:
-            raise Refusal("malformed", f"flags 0 (both sides), 1 (buys) or 2 (sells) are due; got {flags}")
-        where = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
-        return int(self._submit(CommandKind.PURGE, where, flags, self._sessions.number(name))["qty_lots"])
+            raise RequestError("malformed", f"expected flags 0 (both sides), 1 (buys) or 2 (sells), got {flags}")
+        checked = symbol if symbol == ALL_SYMBOLS else self._symbol(symbol)
+        return int(self._submit(CommandKind.PURGE, checked, flags, self._sessions.participant_number(name))["qty_lots"])
 
     def _kill(self, name: str, on: int) -> int:
-        """Presses (1) or lifts (0) the kill switch of a participant; how many orders were cancelled."""
+        """Activates (1) or lifts (0) the kill switch of a participant. Returns the number of cancelled orders."""
         if on not in (0, 1):
-            raise Refusal("malformed", f"on 1 (no orders of this participant any more) or 0 is due; got {on}")
-        return int(self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.number(name), on)["qty_lots"])
+            raise RequestError("malformed", f"expected on 1 (activate) or 0 (lift), got {on}")
+        return int(
+            self._submit(CommandKind.ACCOUNT, 0, Setting.KILLED, self._sessions.participant_number(name), on)[
+                "qty_lots"
+            ]
+        )
 
     def _drop_copy(self, name: str, after: int) -> list[Any]:
-        """[sequence to ask from next, EVENT rows]; of everybody without a name."""
-        rows = self._behind("event", after, self._core.event_sequence, self._core.journal.following)
-        upto = int(rows[-1]["sequence"]) if len(rows) else after
+        """[sequence for the next request, EVENT rows] of a participant, or of all without a name."""
+        rows = self._journal_after("event", after, self._core.event_sequence, self._core.journal.events_after)
+        next_after = int(rows[-1]["sequence"]) if len(rows) else after
         if name:
-            rows = rows[rows["participant"] == self._sessions.number(name)]
-        return [upto, rows.tobytes()]
+            rows = rows[rows["participant"] == self._sessions.participant_number(name)]
+        return [next_after, rows.tobytes()]
 
     def _command_copy(self, after: int) -> list[Any]:
-        """[COMMAND rows, names of the participants in the order of their numbers, a line each]."""
-        rows = self._behind("command", after, self._core.command_sequence, self._core.journal.commands_following)
+        """[COMMAND rows, names of the participants in the order of their numbers, one per line]."""
+        rows = self._journal_after("command", after, self._core.command_sequence, self._core.journal.commands_after)
         return [rows.tobytes(), "\n".join(entry["name"] for entry in self._core.journal.participants)]
 
-    def _behind(self, what: str, after: int, last: int, following: Callable[[int, int, Gate], Rows | None]) -> Rows:
-        """A piece of the journal behind number `after` of its events or commands; Refusal where it has them not."""
+    def _journal_after(
+        self, what: str, after: int, last: int, following: Callable[[int, int, GatewayState], Rows | None]
+    ) -> Rows:
+        """The next rows of the journal after event or command `after`. Raises RequestError if they are not stored."""
         if not 0 <= after <= last:
-            raise Refusal("replay_gone", f"{what}s up to {last} are here, you ask from {after}: it is another journal")
-        rows = following(after, DROP_COPY_ROWS, self._core.gate)
+            raise RequestError(
+                "replay_gone",
+                f"expected a number up to the last {what}, {last}, got {after}; it belongs to another journal",
+            )
+        rows = following(after, DROP_COPY_ROWS, self._core.gateway)
         if rows is None:
-            raise Refusal("replay_gone", f"{what} {after + 1} is not kept any more; ask from a later one")
+            raise RequestError("replay_gone", f"{what} {after + 1} is no longer stored; request a later one")
         return rows
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
-            most = len(self._core.symbols) - 1
-            raise Refusal("unknown_symbol", f"a symbol number from 0 to {most} is due; got {symbol}")
+            last = len(self._core.symbols) - 1
+            raise RequestError("unknown_symbol", f"expected a symbol number from 0 to {last}, got {symbol}")
         return symbol
 
     def _submit(self, kind: int, symbol: int, flags: int, order_id: int = 0, price_ticks: int = 0) -> np.void:
-        """Gives a command of the exchange itself; the event that answers it, the last of its participant. Refusal if it was rejected."""
-        own, now_ns = self._sessions.own_participant(), self._clock.now_ns()
+        """Executes a command of the exchange itself. Returns the event that answers it, the last of its participant. Raises RequestError if
+        it was rejected."""
+        own, now_ns = self._sessions.exchange_participant(), self._clock.now_ns()
         row = command(kind, symbol=symbol, flags=flags, order_id=order_id, price_ticks=price_ticks)
         row["participant"], row["time_ns"] = own, now_ns
         self._core.submit(row)
         answer = self._last_event(own)
         if answer["kind"] == EventKind.REJECTED:
             name = CommandKind(kind).name
-            raise Refusal("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
+            raise RequestError("rejected", f"{name} of symbol {symbol} was rejected: {Reason(answer['reason']).name}")
         return answer
 
     def _last_event(self, participant: int) -> np.void:
-        """The newest event of a participant, which has one."""
-        for rows in self._core.journal.backward(self._core.gate):
+        """The newest event of a participant that has one."""
+        for rows in self._core.journal.newest_events(self._core.gateway):
             own = rows[rows["participant"] == participant]
             if len(own):
                 return own[-1]
-        raise AssertionError("a command is answered")
+        raise AssertionError("every command is answered")

@@ -14,10 +14,9 @@ import numpy as np
 from serl.exchange.compiling import is_kept
 from serl.exchange.config import LimitsConfig
 from serl.exchange.feed import warm_encoders
-from serl.exchange.gateway.build import new_gate
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import journal_rows, serve
-from serl.exchange.gateway.state import index_sessions
+from serl.exchange.gateway.state import index_sessions, new_gateway
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.growth import full_rule_book, plain_rule_book
 from serl.exchange.kernel.dump import list_orders, list_specials
@@ -34,15 +33,15 @@ WORDS = COMMAND.itemsize // 8
 def warm_loop() -> None:
     """Compiles or loads all that an exchange calls but its order books: with a market in which nothing can happen."""
     limits = LimitsConfig()
-    gate, state = new_gate(limits), bound(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
+    gateway, state = new_gateway(limits), bound(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
     rows, events = np.zeros(1, COMMAND), np.zeros(1, EVENT)
     words, row_bytes = rows.view(np.int64).reshape(1, WORDS), rows.view(np.uint8)
     arrays = rows, words, row_bytes, events, events.view(np.uint8).reshape(1, EVENT.itemsize)
-    serve(gate, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, False)
-    journal_rows(gate, rows, words, rows[:0])
-    index_sessions(gate)
-    clock_now_ns(gate)
-    read_order(gate.message, 0, rows[0])
+    serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, False)
+    journal_rows(gateway, rows, words, rows[:0])
+    index_sessions(gateway)
+    clock_now_ns(gateway)
+    read_order(gateway.message, 0, rows[0])
     levels(state, 0, 0, np.zeros(0, LEVEL))
     list_orders(state, -1, np.zeros(0, ORDER))
     index_all(state)

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all: written under a temporary name, synced, then renamed."""
+"""Atomic file writes: a temporary file is written, synced and renamed, so a file is complete or absent."""
 
 import json
 import os
@@ -13,7 +13,8 @@ from serl.exchange.errors import UnwritableFileError
 
 @contextmanager
 def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
-    """A file to write to. It gets its name when the block ends; if the block raises, nothing stays. UnwritableFileError without a folder."""
+    """Yields a file that gets its name when the block ends. If the block raises, the file is removed. Raises UnwritableFileError if the
+    file cannot be created."""
     path = Path(path)
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -34,7 +35,7 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, value: Any, indent: int | None = None) -> None:
-    """Writes plain values as JSON, atomically."""
+    """Writes a value as JSON, atomically."""
     with atomic_file(path) as file:
         file.write(json.dumps(value, indent=indent).encode())
 

@@ -1,7 +1,7 @@
-"""Bands that follow the market (docs/orders.md): when a symbol's reference price changes, and the RULE commands that then move its band.
+"""Price bands that follow the market (docs/orders.md): when a symbol's reference price changes, and the RULE commands that move its band.
 
-Looks at every whole second, and right behind an auction; in between it costs nothing. What it needs it reads off the tape, the reference itself
-off the band in force: an exchange that starts again goes on from there.
+It checks every whole second and right after auctions; in between it costs nothing. It reads trades from the event log, and the
+reference from the band in force, so a restarted exchange continues where it stopped.
 """
 
 from collections.abc import Callable
@@ -16,111 +16,122 @@ from serl.exchange.gateway.state import EVENTS
 from serl.exchange.journal.journal import is_trade
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import BAND_HIGH, BAND_LOW, LAST_TICKS, PHASE, EventFlag, EventKind, Phase, Rows
-from serl.exchange.reference_price import HOLD_NS, SECOND_NS, WINDOW_S, Window, band, middle, replaces
+from serl.exchange.reference_price import (
+    HOLD_NS,
+    SECOND_NS,
+    WINDOW_S,
+    TradeWindow,
+    band_around,
+    band_midpoint,
+    is_replaced,
+)
 from serl.exchange.settings import band_rows
 
 CONTINUOUS = int(Phase.CONTINUOUS)
 
 
 class Bands:
-    """The bands of the symbols that have a band_ppm. `now_ns` tells the time, `arrives_ns` when the next command that is on its way arrives."""
+    """The bands of the symbols with a band_ppm. `now_ns` returns the time, `next_arrival_ns` when the next waiting command arrives."""
 
     def __init__(
-        self, core: Core, config: ExchangeConfig, now_ns: Callable[[], int], arrives_ns: Callable[[], int]
+        self, core: Core, config: ExchangeConfig, now_ns: Callable[[], int], next_arrival_ns: Callable[[], int]
     ) -> None:
-        self._core, self._now_ns, self._arrives_ns = core, now_ns, arrives_ns
+        self._core, self._now_ns, self._next_arrival_ns = core, now_ns, next_arrival_ns
         self._ppm = [symbol.band_ppm or 0 for symbol in config.symbols]
         self._price_ticks_max = config.limits.price_ticks_max
         self._follows = np.array(self._ppm) > 0
-        self._window = Window(len(self._ppm))
-        self._auctions = self._no_prices()  # of the last auctions that have had no effect yet
-        self._since_ns = self._no_prices()  # since when each reference holds
-        self._idle = False  # there is nothing that a look could find
+        self._window = TradeWindow(len(self._ppm))
+        self._auction_prices = self._zeros()  # prices of auctions that have not moved a band yet
+        self._since_ns = self._zeros()  # when each reference was set
+        self._idle = False  # no trades in the window: nothing to check
 
-    def _no_prices(self) -> NDArray[np.int64]:
+    def _zeros(self) -> NDArray[np.int64]:
         return np.zeros(len(self._ppm), np.int64)
 
-    def begin(self, time_ns: int) -> None:
-        """Goes on at a start, with the trades of the last five minutes; the auctions among them have had their effect."""
+    def start(self, time_ns: int) -> None:
+        """Starts with the trades of the last five minutes; the auctions among them have moved the bands already."""
         self._since_ns[:] = time_ns
-        self._look_ns = _second_after(time_ns)
-        self._spool, self._read = self._core.journal.events, int(self._core.gate.counter[EVENTS])
+        self._check_ns = _second_after(time_ns)
+        self._event_log, self._rows_read = self._core.journal.events, int(self._core.gateway.counter[EVENTS])
         if self._follows.any():
-            pieces = self._core.journal.backward(self._core.gate)
-            recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, pieces))
+            chunks = self._core.journal.newest_events(self._core.gateway)
+            recent = list(takewhile(lambda rows: rows[-1]["time_ns"] >= time_ns - WINDOW_S * SECOND_NS, chunks))
             for rows in reversed(recent):
-                self._take(rows)
-            self._auctions = self._no_prices()
-            self._core.before_rotation.append(self._read_on)
-        self._auctioned, self._seen = self._where_auctioned(), self._core.event_sequence
+                self._read_rows(rows)
+            self._auction_prices = self._zeros()
+            self._core.before_event_rotation.append(self._read_new_events)
+        self._last_marks, self._last_sequence = self._auction_marks(), self._core.event_sequence
 
     @property
     def next_ns(self) -> int:
-        """When to look next."""
+        """When to check next."""
         if not self._follows.any():
             return NEVER
-        if self._idle and self._core.event_sequence != self._seen:
-            self._idle, self._look_ns = False, _second_after(self._core.time_ns)
-        if not np.array_equal(self._where_auctioned(), self._auctioned):
+        if self._idle and self._core.event_sequence != self._last_sequence:
+            self._idle, self._check_ns = False, _second_after(self._core.time_ns)
+        if not np.array_equal(self._auction_marks(), self._last_marks):
             return self._core.time_ns
-        return _second_after(self._arrives_ns()) if self._idle else self._look_ns
+        return _second_after(self._next_arrival_ns()) if self._idle else self._check_ns
 
-    def _where_auctioned(self) -> NDArray[np.int64]:
-        """What is another with every auction that changes a phase or the last price; the same all through continuous trading. int64 (symbols,)."""
+    def _auction_marks(self) -> NDArray[np.int64]:
+        """A number per symbol that changes with every auction that changes the phase or the last price, and is -1 throughout continuous
+        trading. int64 (symbols,)."""
         symbols = self._core.market.state.symbols
         phases = symbols[:, PHASE]
         return np.where(phases == CONTINUOUS, -1, symbols[:, LAST_TICKS] * len(Phase) + phases)
 
     def rows(self, time_ns: int) -> list[Rows]:
-        """RULE rows of the references that change at that time, at which everything before it has been executed."""
-        self._read_on()
-        self._auctioned, self._seen = self._where_auctioned(), self._core.event_sequence
-        prices, self._auctions = self._auctions, self._no_prices()
-        if time_ns >= self._look_ns:
-            prices = np.where(prices, prices, self._means(time_ns))
-            # a fast clock may be seconds ahead: they are not looked at one by one
-            self._look_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
+        """RULE rows of the references that change at a time; everything before it must have been executed."""
+        self._read_new_events()
+        self._last_marks, self._last_sequence = self._auction_marks(), self._core.event_sequence
+        prices, self._auction_prices = self._auction_prices, self._zeros()
+        if time_ns >= self._check_ns:
+            prices = np.where(prices, prices, self._new_references(time_ns))
+            # a fast clock may be several seconds ahead: they are not checked one by one
+            self._check_ns, self._idle = _second_after(max(time_ns, self._now_ns())), self._window.is_empty
         self._since_ns[prices > 0] = time_ns
-        known = self._core.market.state.symbols
+        current = self._core.market.state.symbols
         rows: list[Rows] = []
         for number in np.flatnonzero(prices).tolist():
             rows += band_rows(
-                number, known[number], band(int(prices[number]), self._ppm[number], self._price_ticks_max)
+                number, current[number], band_around(int(prices[number]), self._ppm[number], self._price_ticks_max)
             )
         return rows
 
-    def _means(self, time_ns: int) -> NDArray[np.int64]:
-        """The means that come in the place of their references, 0 where none does."""
+    def _new_references(self, time_ns: int) -> NDArray[np.int64]:
+        """The mean prices that replace their references; 0 where the reference stays."""
         self._window.advance(time_ns // SECOND_NS - 1)
         state, means = self._core.market.state, self._window.means()
         symbols = state.symbols
-        trades_on = (symbols[:, PHASE] == CONTINUOUS) & (state.halted == 0)
-        may = self._follows & trades_on & (time_ns - self._since_ns >= HOLD_NS)
-        return np.where(may & replaces(means, middle(symbols[:, BAND_LOW], symbols[:, BAND_HIGH])), means, 0)
+        is_trading = (symbols[:, PHASE] == CONTINUOUS) & (state.halted == 0)
+        may_change = self._follows & is_trading & (time_ns - self._since_ns >= HOLD_NS)
+        return np.where(
+            may_change & is_replaced(means, band_midpoint(symbols[:, BAND_LOW], symbols[:, BAND_HIGH])), means, 0
+        )
 
-    def _read_on(self) -> None:
-        """Takes what is new on the tape; also before another file of it begins."""
-        if self._spool is not self._core.journal.events:
-            self._spool, self._read = self._core.journal.events, 0
-        start, self._read = self._read, int(self._core.gate.counter[EVENTS])
-        if self._read > start:
-            self._take(self._spool.rows[start : self._read])
+    def _read_new_events(self) -> None:
+        """Reads new events; also called before the event log rotates."""
+        if self._event_log is not self._core.journal.events:
+            self._event_log, self._rows_read = self._core.journal.events, 0
+        start, self._rows_read = self._rows_read, int(self._core.gateway.counter[EVENTS])
+        if self._rows_read > start:
+            self._read_rows(self._event_log.rows[start : self._rows_read])
 
-    def _take(self, rows: Rows) -> None:
-        """Trades into the window, which an auction empties; notes the price of a symbol's last auction."""
+    def _read_rows(self, rows: Rows) -> None:
+        """Adds trades to the window, which an auction empties, and notes the price of each symbol's last auction."""
         phased = np.flatnonzero((rows["kind"] == EventKind.PHASED) & (rows["qty_lots"] > 0))
         phased = phased[self._follows[rows["symbol"][phased]]]
-        last = np.full(len(self._ppm), -1)
-        last[rows["symbol"][phased]] = phased
-        self._auctions[rows["symbol"][phased]] = rows["price_ticks"][phased]
-        self._window.clear(np.flatnonzero(last >= 0))
+        last_auction = np.full(len(self._ppm), -1)
+        last_auction[rows["symbol"][phased]] = phased
+        self._auction_prices[rows["symbol"][phased]] = rows["price_ticks"][phased]
+        self._window.clear(np.flatnonzero(last_auction >= 0))
         continuous = np.flatnonzero(is_trade(rows) & (rows["flags"] & EventFlag.AUCTION == 0))
         symbols = rows["symbol"][continuous].astype(np.int64)
-        wanted = self._follows[symbols] & (continuous > last[symbols])
-        trades = rows[continuous[wanted]]
-        self._window.add(symbols[wanted], trades["time_ns"], trades["price_ticks"])
+        counts = self._follows[symbols] & (continuous > last_auction[symbols])
+        trades = rows[continuous[counts]]
+        self._window.add(symbols[counts], trades["time_ns"], trades["price_ticks"])
 
 
 def _second_after(time_ns: int) -> int:
-    """The first whole second behind a time; NEVER behind that."""
+    """The first whole second after a time, at most NEVER."""
     return min(NEVER, (time_ns // SECOND_NS + 1) * SECOND_NS)

@@ -1,4 +1,4 @@
-"""What the days of the symbols have due, in order of time: phases, batch auctions, the end of the day."""
+"""The calendar of the symbols in order of time: phases, batch auctions, the end of the day."""
 
 import heapq
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from serl.exchange.records import ALL_SYMBOLS, CommandKind, Phase
 SECOND_NS = 1_000_000_000
 
 
-class Due(NamedTuple):
-    """A command that the exchange gives itself."""
+class ScheduledCommand(NamedTuple):
+    """A command that the exchange issues itself."""
 
     time_ns: int
     symbol: int
@@ -26,14 +26,14 @@ class Due(NamedTuple):
 
 class Calendar:
     """Every entry of each symbol's day: on a live clock each day again, else once. It begins yesterday: the phase in which that day ended
-    is this one's until its first entry."""
+    is this one's pop_until its first entry."""
 
     def __init__(self, config: ExchangeConfig, now_ns: int) -> None:
         zone = ZoneInfo(config.time_zone) if config.clock.kind == "live" else None
         streams = []
         for number, symbol in enumerate(config.symbols):
             for entry in symbol.day:
-                times = days_ns(now_ns, time_of_day_ns(entry.at), zone)
+                times = daily_times_ns(now_ns, time_of_day_ns(entry.at), zone)
                 streams.append(_phases(times, number, Phase[entry.phase.upper()]))
             if symbol.auction_every_s:
                 streams.append(_auctions(now_ns, round(symbol.auction_every_s * SECOND_NS), number))
@@ -41,49 +41,50 @@ class Calendar:
             time_of_day_ns(entry.at) for symbol in config.symbols for entry in symbol.day if entry.phase == "closed"
         ]
         if closings:
-            streams.append(_day_ends(days_ns(now_ns, max(closings), zone)))
-        self._coming = heapq.merge(*streams)
-        self._next = next(self._coming, None)
+            streams.append(_day_ends(daily_times_ns(now_ns, max(closings), zone)))
+        self._scheduled = heapq.merge(*streams)
+        self._next = next(self._scheduled, None)
 
     @property
     def next_ns(self) -> int:
-        """When something is due next; NEVER if nothing is any more."""
+        """When the next command is due; NEVER if there is none."""
         return NEVER if self._next is None else self._next.time_ns
 
-    def pop(self) -> Due:
-        """What is due next, once."""
-        assert self._next is not None, "nothing is due any more"
-        due, self._next = self._next, next(self._coming, None)
+    def pop(self) -> ScheduledCommand:
+        """Removes and returns the next command."""
+        assert self._next is not None, "the calendar is empty"
+        due, self._next = self._next, next(self._scheduled, None)
         return due
 
-    def until(self, time_ns: int) -> Iterator[Due]:
-        """Pops everything due up to a time."""
+    def pop_until(self, time_ns: int) -> Iterator[ScheduledCommand]:
+        """Removes and yields every command due up to a time."""
         while self.next_ns <= time_ns:
             yield self.pop()
 
 
-def days_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
-    """When a clock on the wall shows `of_day_ns` after midnight: yesterday, today and each day after, in nanoseconds since 1970. A time that is
-    skipped as summer time begins counts as if the clock had not been put forward yet, one that is shown twice as it ends the first time.
-    Without a zone there is one day, from 0 on, and its yesterday."""
+def daily_times_ns(now_ns: int, of_day_ns: int, zone: ZoneInfo | None) -> Iterator[int]:
+    """The local time `of_day_ns` after midnight in a time zone, yesterday, today and on each following day, in nanoseconds since 1970. A time
+    skipped at the start of summer time is taken in winter time; of a time repeated at its end, the first counts. Without a zone there is
+    one day, which starts at 0, and the day before it."""
     if zone is None:
         return iter([of_day_ns - DAY_NS, of_day_ns])
-    seconds, rest_ns = divmod(of_day_ns, SECOND_NS)
+    seconds, fraction_ns = divmod(of_day_ns, SECOND_NS)
     midnight = datetime.combine(datetime.fromtimestamp(now_ns // SECOND_NS, zone), time())
-    shown = (midnight + timedelta(days=day, seconds=seconds) for day in count(-1))
-    return (int(wall.replace(tzinfo=zone).timestamp()) * SECOND_NS + rest_ns for wall in shown)
+    local_times = (midnight + timedelta(days=day, seconds=seconds) for day in count(-1))
+    return (int(local.replace(tzinfo=zone).timestamp()) * SECOND_NS + fraction_ns for local in local_times)
 
 
-def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[Due]:
-    return (Due(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
+def _phases(times_ns: Iterator[int], symbol: int, phase: Phase) -> Iterator[ScheduledCommand]:
+    return (ScheduledCommand(time_ns, symbol, CommandKind.PHASE, phase) for time_ns in times_ns)
 
 
-def _day_ends(times_ns: Iterator[int]) -> Iterator[Due]:
-    """Behind all phases of that time: a closing auction is held before."""
-    return (Due(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
+def _day_ends(times_ns: Iterator[int]) -> Iterator[ScheduledCommand]:
+    """Sorted after the phases of the same time, so that a closing auction comes first."""
+    return (ScheduledCommand(time_ns, ALL_SYMBOLS, CommandKind.END_DAY) for time_ns in times_ns)
 
 
-def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[Due]:
+def _auctions(now_ns: int, every_ns: int, symbol: int) -> Iterator[ScheduledCommand]:
     return (
-        Due(time_ns, symbol, CommandKind.UNCROSS) for time_ns in count((now_ns // every_ns + 1) * every_ns, every_ns)
+        ScheduledCommand(time_ns, symbol, CommandKind.UNCROSS)
+        for time_ns in count((now_ns // every_ns + 1) * every_ns, every_ns)
     )

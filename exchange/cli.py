@@ -1,4 +1,4 @@
-"""`serl exchange`: start one, ask it, stop it."""
+"""`serl exchange`: start, query, operate and stop an exchange. `serl keys`: CURVE keys."""
 
 import contextlib
 import functools
@@ -15,9 +15,10 @@ import click
 
 from serl.exchange.errors import ConfigError
 
-DEFAULT = "tcp://127.0.0.1:5570"
+DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
 SLOW_START_S = 3.0
+"""A start that takes longer prints that it is compiling."""
 
 
 @click.group(epilog="Example: serl exchange start --symbols AMZN,GOOG")
@@ -31,64 +32,71 @@ def _clock_overrides(text: str) -> dict[str, Any]:
         try:
             return {"kind": kind, "speed": float(speed)}
         except ValueError:
-            raise ConfigError(f"--clock {kind}:K with a number K is due, like {kind}:60; got {text!r}") from None
+            raise ConfigError(f"expected --clock {kind}:K with a number K, like {kind}:60, got {text!r}") from None
     if speed or kind not in ("live", "scaled", "lockstep"):
-        raise ConfigError(f"--clock live, scaled:K, lockstep or lockstep:K is due; got {text!r}")
+        raise ConfigError(f"expected --clock live, scaled:K, lockstep or lockstep:K, got {text!r}")
     return {"kind": kind}
 
 
-def _times(speed: float) -> str:
-    """A clock's speed behind its kind; nothing where it is real time or has no pace."""
+def _speed_text(speed: float) -> str:
+    """A clock's speed, to print after its kind; empty for real time and for lockstep without a pace."""
     return f" x {speed:g}" if speed not in (0, 1) else ""
 
 
-def _overrides(**given: Any) -> dict[str, Any]:
+def _overrides(**options: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    if given["symbols"]:
-        parts = [text.strip().partition("=") for text in given["symbols"].split(",")]
+    if options["symbols"]:
+        parts = [text.strip().partition("=") for text in options["symbols"].split(",")]
         values["symbols"] = [{"name": name, "tick_size": tick or "0.01"} for name, _, tick in parts]
-    if given["endpoint"]:
-        values["endpoint"] = given["endpoint"]
-    if given["journal"]:
-        values["journal"] = {"folder": str(given["journal"])}
-    clock = _clock_overrides(given["clock"]) if given["clock"] else {}
-    if given["clock_start"]:
-        clock["start"] = given["clock_start"]
-    if given["hold"]:
+    if options["endpoint"]:
+        values["endpoint"] = options["endpoint"]
+    if options["journal"]:
+        values["journal"] = {"folder": str(options["journal"])}
+    clock = _clock_overrides(options["clock"]) if options["clock"] else {}
+    if options["clock_start"]:
+        clock["start"] = options["clock_start"]
+    if options["hold"]:
         clock["held"] = True
-    if given["participants"]:
-        clock["participants"] = given["participants"]
+    if options["participants"]:
+        clock["participants"] = options["participants"]
     if clock:
         values["clock"] = clock
-    if given["curve"]:
-        values["login"] = {"curve_keys": str(given["curve"])}
+    if options["curve"]:
+        values["login"] = {"curve_keys": str(options["curve"])}
     return values
 
 
 @exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")
+@click.option("--config", type=click.Path(path_type=Path), help="YAML settings that override configs/exchange.yaml.")
+@click.option("--symbols", help="Symbol names; add =TICK for a tick size other than 0.01: AMZN,BTC=0.5")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="YAML settings over the defaults of configs/exchange.yaml."
-)
-@click.option("--symbols", help="Names, each with =TICK where it is not 0.01: AMZN,BTC=0.5")
-@click.option("--endpoint", help=f"Of the orders socket; the others take the next three ports. [{DEFAULT}]")
-@click.option(
-    "--journal", type=click.Path(path_type=Path), help="Folder to keep; without it nothing outlives the process."
+    "--endpoint",
+    help=f"Orders socket; the feed, query and admin sockets use the next three ports. [{DEFAULT_ENDPOINT}]",
 )
 @click.option(
-    "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (K times at most)."
+    "--journal",
+    type=click.Path(path_type=Path),
+    help="Folder for the journal. Without it nothing survives the process.",
 )
-@click.option("--clock-start", help="Time of day at which a scaled or lockstep clock begins, like 09:30.")
 @click.option(
-    "--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set (serl replay does that)."
+    "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (at most K times real time)."
 )
-@click.option("--participants", type=int, help="A lockstep clock stands still until this many have promised.")
-@click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`: encrypted, any address.")
-def start(config: Path | None, **given: Any) -> None:
+@click.option("--clock-start", help="Time of day at which a scaled or lockstep clock starts, like 09:30.")
+@click.option(
+    "--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set, which serl replay does."
+)
+@click.option("--participants", type=int, help="Lockstep: wait until this many participants are connected and ready.")
+@click.option(
+    "--curve",
+    type=click.Path(path_type=Path),
+    help="Key folder of `serl keys new`: encrypts all sockets and permits any address.",
+)
+def start(config: Path | None, **options: Any) -> None:
     """Starts an exchange and serves until Ctrl-C."""
     began = time.perf_counter()
     from serl.exchange.config import load_config
 
-    settings = load_config(config, _overrides(**given))
+    settings = load_config(config, _overrides(**options))
     from serl.exchange.ahead import compiled_beside
     from serl.exchange.server import Exchange
 
@@ -108,16 +116,16 @@ def start(config: Path | None, **given: Any) -> None:
         names = ", ".join(symbol.name for symbol in settings.symbols[:8]) + (
             " ..." if len(settings.symbols) > 8 else ""
         )
-        where = settings.journal.folder or "temporary (goes with the process; keep it with --journal DIR)"
+        folder = settings.journal.folder or "temporary (deleted at the end; keep it with --journal DIR)"
         click.echo(f"exchange ready in {time.perf_counter() - began:.2f} s, epoch {server.core.journal.epoch}: {names}")
         for name, endpoint in settings.endpoints.items():
             click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
-        click.echo(f"  clock    {settings.clock.kind}{_times(server.clock.speed)}")
-        click.echo(f"  journal  {where}")
+        click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
+        click.echo(f"  journal  {folder}")
         if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
             click.echo(
-                f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands behind it; "
-                f"dropped {recovery.dropped_bytes} bytes of an unfinished row"
+                f"  restored snapshot at command {recovery.snapshot_sequence:,} and {recovery.commands:,} commands after it; "
+                f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
             )
         sys.stdout.flush()
 
@@ -128,7 +136,7 @@ def start(config: Path | None, **given: Any) -> None:
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
 def compile_ahead() -> None:
-    """Compiles all that exchanges run, every order type too, and the library, and keeps it: once on a machine, so that nobody waits for it later."""
+    """Precompiles everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
     from serl.exchange.ahead import compiled_beside, warm_loop
     from serl.exchange.config import load_config
@@ -136,118 +144,118 @@ def compile_ahead() -> None:
     from serl.exchange.ports import free_port
     from serl.exchange.server import Exchange
 
-    click.echo("compiling what this machine has not yet: the first time that takes about a minute", err=True)
-    gc.disable()  # a compiler makes much that lives long
+    click.echo("compiling what is not in the cache yet; the first time takes about a minute", err=True)
+    gc.disable()  # the compiler creates many long-lived objects
     with compiled_beside("rulebook", "book") as processes:
         warm_loop()
         for process in processes:
             process.wait()
     settings = {"endpoint": f"tcp://127.0.0.1:{free_port()}", "full_rule_book": True}
     server = Exchange(load_config(None, settings))
-    server.run(lambda: server.stop("all is compiled"))
-    Market().buy(1, 1)  # the library's own way into the book, which no server takes
+    server.run(lambda: server.stop("everything is compiled"))
+    Market().buy(1, 1)  # the library's entry, which no server uses
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 
-def _ask(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> list[Any]:
-    """What the exchange answers to a `Kind`, by its name, on one of its sockets; `curve`: a key folder."""
-    from serl.exchange.request import asking
+def _send_request(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> list[Any]:
+    """Sends one request, a `Kind` by its name, on a socket of the exchange. Returns the reply. `curve`: a key folder."""
+    from serl.exchange.request import request_socket
     from serl.exchange.wire import Kind
 
-    with asking(endpoint, socket, curve) as ask:
-        return ask(Kind[kind], *arguments)
+    with request_socket(endpoint, socket, curve) as request:
+        return request(Kind[kind], *arguments)
 
 
-Asking = Callable[..., Any]
-"""`ask(socket, kind, *arguments)` of the exchange that the options of a command name."""
+Request = Callable[..., Any]
+"""`request(socket, kind, *arguments)` to the exchange that a command's options name."""
 
 
-def _asking(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that say which exchange it asks, and `ask` in their place."""
+def _exchange_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options --connect and --curve to a command, which receives a `request` function instead of them."""
 
-    @click.option("--connect", default=DEFAULT, show_default=True, help="Orders endpoint of the exchange.")
-    @click.option("--curve", type=click.Path(path_type=Path), help="Key folder, where the exchange has keys.")
+    @click.option("--connect", default=DEFAULT_ENDPOINT, show_default=True, help="Orders endpoint of the exchange.")
+    @click.option("--curve", type=click.Path(path_type=Path), help="Key folder, if the exchange has keys.")
     @functools.wraps(command)
-    def asking(connect: str, curve: Path | None, **given: Any) -> None:
-        command(ask=functools.partial(_ask, connect, curve), **given)
+    def with_request(connect: str, curve: Path | None, **options: Any) -> None:
+        command(request=functools.partial(_send_request, connect, curve), **options)
 
-    return asking
+    return with_request
 
 
 @exchange.command(epilog="Example: serl exchange status --connect tcp://127.0.0.1:5570")
-@_asking
-def status(ask: Asking) -> None:
-    """Prints symbols, clock and counts of a running exchange."""
-    info = ask("queries", "INFO")
-    counts = ask("queries", "STATISTICS")[5]
+@_exchange_options
+def status(request: Request) -> None:
+    """Prints symbols, clock and statistics of a running exchange."""
+    info = request("queries", "INFO")
+    counts = request("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
-    click.echo(f"epoch {info[2]}, clock {clock[0]}{_times(clock[1])} at {clock[2]} ns")
+    click.echo(f"epoch {info[2]}, clock {clock[0]}{_speed_text(clock[1])} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
     for name, value in counts.items():
         click.echo(f"{name:12} {value:,}")
 
 
 @exchange.command(epilog="Example: serl exchange stop")
-@_asking
-@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def stop(ask: Asking, token: str) -> None:
+@_exchange_options
+@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
+def stop(request: Request, token: str) -> None:
     """Stops a running exchange cleanly."""
-    ask("admin", "STOP", token)
+    request("admin", "STOP", token)
     click.echo("stopping")
 
 
 OPERATIONS = ["end-day", "halt", "resume", "uncross"]
-"""Names of a CommandKind; as all names here in small letters, and looked up when a command runs: `--help` loads nothing."""
+"""Names of CommandKind, in lower case. The commands look the values up when they run, so that `--help` imports no compiler."""
 PHASES = ["continuous", "pre-open", "opening", "intraday", "volatility", "closing", "closed"]
-"""Names of a Phase."""
+"""Names of Phase."""
 HALT_REASONS = ["operator", "news", "volatility", "technical", "regulatory"]
-"""Names of a HaltReason."""
+"""Names of HaltReason."""
 
 
-def _number(names: Any, name: str) -> int:
-    return int(names[name.upper().replace("-", "_")])
+def _enum_value(enum: Any, name: str) -> int:
+    return int(enum[name.upper().replace("-", "_")])
 
 
 @exchange.command("operate", epilog="Example: serl exchange operate halt --symbol 0")
-@click.argument("what", type=click.Choice([*OPERATIONS, *PHASES]))
+@click.argument("operation", type=click.Choice([*OPERATIONS, *PHASES]))
 @click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
-@_asking
-@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-@click.option("--reason", type=click.Choice(HALT_REASONS), help="Of a halt: everybody is told.")
-def operate(what: str, symbol: int, ask: Asking, token: str, reason: str | None) -> None:
-    """Ends the day (cancels DAY orders), halts or resumes a symbol, brings it into a phase of the day, or holds an auction now."""
+@_exchange_options
+@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
+@click.option("--reason", type=click.Choice(HALT_REASONS), help="Reason of a halt, which is published.")
+def operate(operation: str, symbol: int, request: Request, token: str, reason: str | None) -> None:
+    """Ends the day (cancels DAY orders), halts or resumes a symbol, changes its phase, or holds an auction now."""
     from serl.exchange.records import CommandKind, HaltReason, Phase
 
-    if reason is not None and what != "halt":
-        raise ConfigError(f"--reason is for halt; got {what}")
-    flags = _number(Phase, what) if what in PHASES else _number(HaltReason, reason or "none")
-    kind = CommandKind.PHASE if what in PHASES else _number(CommandKind, what)
-    ask("admin", "OPERATE", token, int(kind), symbol, flags)
-    click.echo(f"{what}: done")
+    if reason is not None and operation != "halt":
+        raise ConfigError(f"expected --reason only with halt, got it with {operation}; leave it out")
+    flags = _enum_value(Phase, operation) if operation in PHASES else _enum_value(HaltReason, reason or "none")
+    kind = CommandKind.PHASE if operation in PHASES else _enum_value(CommandKind, operation)
+    request("admin", "OPERATE", token, int(kind), symbol, flags)
+    click.echo(f"{operation}: done")
 
 
 @exchange.command("purge", epilog="Example: serl exchange purge alice --side sell")
 @click.argument("participant")
 @click.option("--symbol", type=int, help="Symbol number. [all]")
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="[both]")
-@_asking
-@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def purge(participant: str, symbol: int | None, side: str | None, ask: Asking, token: str) -> None:
+@_exchange_options
+@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
+def purge(participant: str, symbol: int | None, side: str | None, request: Request, token: str) -> None:
     """Cancels the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
-    where, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
-    click.echo(f"{ask('admin', 'PURGE', token, participant, where, flags)[5]} orders cancelled")
+    number, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
+    click.echo(f"{request('admin', 'PURGE', token, participant, number, flags)[5]} orders cancelled")
 
 
 @exchange.command("kill", epilog="Example: serl exchange kill alice")
 @click.argument("participant")
 @click.option("--off", is_flag=True, help="Lets the participant send orders again.")
-@_asking
-@click.option("--token", default="", help="An operator's token, where the exchange has tokens.")
-def kill(participant: str, off: bool, ask: Asking, token: str) -> None:
-    """Presses the kill switch of a participant: cancels its open orders and takes no new ones, until --off. It outlives restarts."""
-    cancelled = ask("admin", "KILL", token, participant, int(not off))[5]
+@_exchange_options
+@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
+def kill(participant: str, off: bool, request: Request, token: str) -> None:
+    """Activates the kill switch of a participant: cancels its open orders and rejects new ones until --off. It survives restarts."""
+    cancelled = request("admin", "KILL", token, participant, int(not off))[5]
     click.echo(
         f"{participant} may send orders again" if off else f"{participant} is killed: {cancelled} orders cancelled"
     )
@@ -255,19 +263,36 @@ def kill(participant: str, off: bool, ask: Asking, token: str) -> None:
 
 @exchange.command("account", epilog="Example: serl exchange account alice")
 @click.argument("participant")
-@_asking
-@click.option("--token", default="", help="The participant's token or an operator's, where the exchange has tokens.")
-def account(participant: str, ask: Asking, token: str) -> None:
-    """Prints what a participant holds and has made, by symbol, in ticks x lots; open positions are worth the last trade."""
+@_exchange_options
+@click.option("--token", default="", help="The participant's token or an operator's, if the exchange has tokens.")
+def account(participant: str, request: Request, token: str) -> None:
+    """Prints the position and profit of a participant per symbol, in ticks x lots, with open positions valued at the last trade."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
-    names = {number: name for number, name, *_ in ask("queries", "INFO")[5][1]}
+    names = {number: name for number, name, *_ in request("queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
-    for symbol, last_ticks, *balances in ask("queries", "ACCOUNT", token, participant)[5]:
-        held = Account.of(balances)
-        fees = Decimal(held.fees_microticks) / MICRO
+    for symbol, last_ticks, *balances in request("queries", "ACCOUNT", token, participant)[5]:
+        balance = Account.of(balances)
+        fees = Decimal(balance.fees_microticks) / MICRO
         click.echo(
-            f"{names[symbol]:12}{held.position_lots:14,}{held.cash_ticks:20,}{held.realised_ticks:20,}"
-            f"{held.unrealised_ticks(last_ticks):20,}{fees:20,}"
+            f"{names[symbol]:12}{balance.position_lots:14,}{balance.cash_ticks:20,}{balance.realised_ticks:20,}"
+            f"{balance.unrealised_ticks(last_ticks):20,}{fees:20,}"
         )
+
+
+@click.group(epilog="Example: serl keys new ./keys")
+def keys() -> None:
+    """CURVE keys for exchanges that other machines can reach."""
+
+
+@keys.command(
+    epilog="Example: serl keys new ./keys && serl exchange start --endpoint tcp://0.0.0.0:5570 --curve ./keys"
+)
+@click.argument("folder", type=click.Path(path_type=Path), default=Path("keys"))
+def new(folder: Path) -> None:
+    """Creates a server and a client key pair in FOLDER. Give clients all files except server.key."""
+    from serl.exchange.keys import new_keys
+
+    new_keys(folder)
+    click.echo(f"wrote 4 files to {folder}; keep server.key on the server, copy the other three to clients")

@@ -1,9 +1,9 @@
 """The exchange's clocks, as the compiled loop reads them.
 
-live      nanoseconds since 1970, the machine's clock
-scaled    nanoseconds after midnight, `speed` times as fast as the machine's; can be held and set
-lockstep  nanoseconds after midnight, as far as the participants' promises reach; with a speed not faster than that, and then it can be
-          held and set too
+live      nanoseconds since 1970, the system clock
+scaled    nanoseconds after midnight, `speed` times as fast as real time; can be held and set
+lockstep  nanoseconds after midnight, advances to the smallest promise of the participants; with a speed also limited by that pace, and
+          then it can be held and set too
 """
 
 import math
@@ -15,13 +15,13 @@ from serl.exchange.gateway.state import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
     CLOCK_KIND,
-    CLOCK_REAL_NS,
+    CLOCK_MONOTONIC_NS,
     CLOCK_SPEED_MICRO,
+    LAST_COMMAND_NS,
     LIVE_CLOCK,
     LOCKSTEP_CLOCK,
-    NOW,
     SCALED_CLOCK,
-    Gate,
+    GatewayState,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.pace import Pace
@@ -29,84 +29,87 @@ from serl.exchange.pace import Pace
 KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
 DAY_NS = 86_400_000_000_000
 TIME_MAX_NS = 1 << 62
-"""Half of what 64 bits hold: a clock that is set to it can still run on for a century."""
+"""The latest time that a clock can be set to. It leaves a century before 64 bits overflow."""
 SAME_TIME = -1
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 
 
 class Clock:
-    """Reads and sets the clock that lives in the gate's arrays."""
+    """Reads and sets the clock in the gateway's arrays."""
 
-    def __init__(self, gate: Gate, config: ClockConfig) -> None:
-        self._gate = gate
+    def __init__(self, gateway: GatewayState, config: ClockConfig) -> None:
+        self._gateway = gateway
         self.kind = config.kind
-        #: exchange seconds a second; 0 of a lockstep clock without a pace
-        self.speed = config.speed_or_own
-        gate.clock[CLOCK_KIND] = KINDS[config.kind]
-        gate.clock[CLOCK_SPEED_MICRO] = round(self.speed * 1_000_000)
-        start_ns = max(config.start_ns, int(gate.counter[NOW]))
-        gate.clock[CLOCK_BASE_NS] = start_ns
-        gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
-        gate.clock[CLOCK_HELD] = config.held
-        #: of a lockstep clock, if it has one
+        #: exchange seconds per second; 0 for a lockstep clock without a pace
+        self.speed = config.effective_speed
+        gateway.clock[CLOCK_KIND] = KINDS[config.kind]
+        gateway.clock[CLOCK_SPEED_MICRO] = round(self.speed * 1_000_000)
+        start_ns = max(config.start_ns, int(gateway.counter[LAST_COMMAND_NS]))
+        gateway.clock[CLOCK_BASE_NS] = start_ns
+        gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
+        gateway.clock[CLOCK_HELD] = config.held
+        #: the pace of a lockstep clock with a speed
         self.pace = Pace(start_ns, self.speed, config.held) if config.kind == "lockstep" and self.speed else None
 
-    def begin(self) -> None:
-        """A scaled clock runs from here on: what loading took, on a first start minutes, is not of the day."""
-        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
+    def start(self) -> None:
+        """Starts a scaled clock. The time that loading and compiling took does not count."""
+        self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
 
     def now_ns(self) -> int:
         """Exchange time."""
-        return int(clock_now_ns(self._gate))
+        return int(clock_now_ns(self._gateway))
 
-    def machine_ns_until(self, time_ns: int) -> float:
-        """Nanoseconds of the machine until a time of the exchange, not below 0; infinite while the clock is held."""
+    def wall_ns_until(self, time_ns: int) -> float:
+        """Nanoseconds of real time until an exchange time, at least 0; infinite while the clock is held."""
         if self.pace is not None:
-            return self.pace.machine_ns_until(time_ns)
-        left_ns = max(0, time_ns - self.now_ns())
-        return math.inf if self._gate.clock[CLOCK_HELD] and left_ns else left_ns / self.speed
+            return self.pace.wall_ns_until(time_ns)
+        remaining_ns = max(0, time_ns - self.now_ns())
+        return math.inf if self._gateway.clock[CLOCK_HELD] and remaining_ns else remaining_ns / self.speed
 
     def set(self, time_ns: int, run: bool) -> None:
-        """Sets a scaled or paced clock (SAME_TIME: it stays where it is) and lets it run or holds it; ConfigError if it is another clock
-        or would go back. A paced one goes to that time as fast as the participants let it."""
+        """Sets the time of a scaled or paced clock (SAME_TIME: unchanged), and runs or holds it. A paced clock advances to that time as
+        fast as the participants allow. Raises ConfigError for another clock or a time in the past."""
         self._check_paced()
         if time_ns == SAME_TIME:
             time_ns = self.now_ns()
-        earliest = int(self._gate.counter[NOW]) if self.pace is None else self.now_ns()
+        earliest = int(self._gateway.counter[LAST_COMMAND_NS]) if self.pace is None else self.now_ns()
         if not earliest <= time_ns <= TIME_MAX_NS:
-            raise ConfigError(f"a time from {earliest} (time does not go back) to {TIME_MAX_NS} is due; got {time_ns}")
+            raise ConfigError(
+                f"expected a time from {earliest} (now) to {TIME_MAX_NS}, got {time_ns}; time cannot go back"
+            )
         if self.pace is not None:
             self.pace.set(time_ns, run)
             return
-        self._gate.clock[CLOCK_BASE_NS] = time_ns
-        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
-        self._gate.clock[CLOCK_HELD] = not run
+        self._gateway.clock[CLOCK_BASE_NS] = time_ns
+        self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
+        self._gateway.clock[CLOCK_HELD] = not run
 
     def set_speed(self, speed: float) -> None:
-        """Exchange seconds a second of a scaled or paced clock from now on; ConfigError if it is another clock or no such speed."""
+        """Changes the speed of a scaled or paced clock, in exchange seconds per second. Raises ConfigError for another clock or a speed out of
+        range."""
         self._check_paced()
         if not SPEED_MIN <= speed <= SPEED_MAX:
-            raise ConfigError(f"a speed from {SPEED_MIN:g} to {SPEED_MAX:g} is due; got {speed:g}")
+            raise ConfigError(f"expected a speed from {SPEED_MIN:g} to {SPEED_MAX:g}, got {speed:g}")
         self.speed = speed
         if self.pace is not None:
             self.pace.set_speed(speed)
             return
-        self._gate.clock[CLOCK_BASE_NS] = self.now_ns()
-        self._gate.clock[CLOCK_REAL_NS] = time.monotonic_ns()
-        self._gate.clock[CLOCK_SPEED_MICRO] = round(speed * 1_000_000)
+        self._gateway.clock[CLOCK_BASE_NS] = self.now_ns()
+        self._gateway.clock[CLOCK_MONOTONIC_NS] = time.monotonic_ns()
+        self._gateway.clock[CLOCK_SPEED_MICRO] = round(speed * 1_000_000)
 
     def _check_paced(self) -> None:
         if self.kind != "scaled" and self.pace is None:
             raise ConfigError(
-                f"only a scaled clock, or a lockstep clock with a speed, can be set; this one is {self.kind}"
+                f"expected a scaled clock, or a lockstep clock with a speed, got {self.kind}; start the exchange with --clock scaled:K"
             )
 
-    def step(self, time_ns: int) -> None:
-        """Moves a lockstep clock on."""
-        self._gate.clock[CLOCK_BASE_NS] = time_ns
+    def advance_to(self, time_ns: int) -> None:
+        """Advances a lockstep clock."""
+        self._gateway.clock[CLOCK_BASE_NS] = time_ns
 
     def describe(self) -> list[object]:
-        """The `clock` of WELCOME: [kind, speed, time_ns, midnight_ns]; speed 0: lockstep without a pace."""
+        """The `clock` of WELCOME: [kind, speed, time_ns, midnight_ns]; speed is 0 for lockstep without a pace."""
         now = self.now_ns()
         midnight = now - now % DAY_NS if self.kind == "live" else 0
         return [self.kind, self.speed, now, midnight]

@@ -1,4 +1,4 @@
-"""Settings of the exchange: configs/exchange.yaml, overlaid by the user's file and the command line."""
+"""Configuration of the exchange: configs/exchange.yaml, overridden by the user's file and the command line."""
 
 import hmac
 import ipaddress
@@ -31,7 +31,7 @@ class PhaseConfig(_Section):
 
     @field_validator("at")
     @classmethod
-    def _a_time(cls, value: str) -> str:
+    def _is_time_of_day(cls, value: str) -> str:
         try:
             time_of_day_ns(value)
         except ConfigError as error:
@@ -40,7 +40,7 @@ class PhaseConfig(_Section):
 
 
 class FeesConfig(_Section):
-    """Of a fill: microticks a lot and millionths of the notional; below 0: rebates. docs/orders.md, Fees."""
+    """Fees of a fill in microticks per lot plus millionths of the notional; negative fees are rebates. docs/orders.md, Fees."""
 
     maker_microticks: int = 0
     maker_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
@@ -50,7 +50,7 @@ class FeesConfig(_Section):
     auction_ppm: int = Field(0, ge=-FEE_PPM_MAX, le=FEE_PPM_MAX)
 
     def rules(self) -> list[tuple[Rule, int]]:
-        """As RULE commands take them."""
+        """The rules and values of the RULE commands that set them."""
         return [(Rule[name.upper()], value) for name, value in self]
 
 
@@ -75,23 +75,23 @@ class SymbolConfig(_Section):
 
     @property
     def reference(self) -> dict[str, str]:
-        """What names the symbol in a journal."""
+        """The reference data that a journal stores."""
         return {"name": self.name, "tick_size": self.tick_size, "lot_size": self.lot_size}
 
     @field_validator("tick_size", "lot_size")
     @classmethod
-    def _positive(cls, value: str) -> str:
+    def _is_positive(cls, value: str) -> str:
         try:
             if Decimal(value) > 0:
                 return value
         except InvalidOperation:
             pass
-        raise ValueError(f"a positive decimal number is due, like '0.01'; got {value!r}")
+        raise ValueError(f"expected a positive decimal number like '0.01', got {value!r}")
 
 
 class AccountConfig(_Section):
-    """Limits of a participant, by its name; 0 is none (docs/orders.md, Accounts). Its latency and message rate instead of everybody's, its
-    fees instead of the symbols'."""
+    """Limits of a participant, 0 = none (docs/orders.md, Accounts). Its latency, message rate and fees replace the exchange's and the
+    symbols'."""
 
     latency: LatencyConfig | None = None
     messages_per_s_max: float | None = Field(None, ge=0)
@@ -106,12 +106,12 @@ class AccountConfig(_Section):
 
     @property
     def has_limits(self) -> bool:
-        """Whether it says more than a latency and a message rate, which the order book knows nothing of."""
-        said = self.model_fields_set
-        return not said or not said <= {"latency", "messages_per_s_max"}
+        """Whether it sets more than a latency and a message rate, which do not concern the order book."""
+        fields = self.model_fields_set
+        return not fields or not fields <= {"latency", "messages_per_s_max"}
 
     def settings(self) -> list[tuple[Setting, int]]:
-        """As ACCOUNT commands take them; none where has_limits is not."""
+        """The settings and values of the ACCOUNT commands that apply it; none without limits."""
         if not self.has_limits:
             return []
         values = self.model_dump() | (self.fees or FeesConfig()).model_dump()
@@ -120,7 +120,7 @@ class AccountConfig(_Section):
 
 
 class ClockConfig(_Section):
-    """Which time the exchange lives in."""
+    """The clock of the exchange."""
 
     kind: Literal["live", "scaled", "lockstep"] = "live"
     speed: float | None = Field(None, gt=0, le=1e6)
@@ -130,19 +130,19 @@ class ClockConfig(_Section):
 
     @property
     def start_ns(self) -> int:
-        """Nanoseconds after midnight; a live clock has no start of its own."""
+        """The start in nanoseconds after midnight; 0 for a live clock, which cannot be set."""
         return 0 if self.kind == "live" else time_of_day_ns(self.start)
 
     @property
-    def speed_or_own(self) -> float:
-        """Exchange seconds a second; 0: as fast as the participants of a lockstep clock let it."""
+    def effective_speed(self) -> float:
+        """Exchange seconds per second; 0: as fast as the participants of a lockstep clock allow."""
         if self.kind == "live" or self.speed is None:
             return 0.0 if self.kind == "lockstep" else 1.0
         return self.speed
 
 
 class JournalConfig(_Section):
-    """Where commands are kept."""
+    """The journal of the exchange."""
 
     folder: Path | None = None
     segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
@@ -157,24 +157,24 @@ class LoginConfig(_Section):
     curve_keys: Path | None = None
 
     def may_log_in(self, name: str, token: object) -> bool:
-        """Whether it was the participant's own token; any will do where there are no tokens."""
-        return not self.tokens or self._is_of(name, token)
+        """Whether the token is the participant's; any token is accepted on an exchange without tokens."""
+        return not self.tokens or self._token_matches(name, token)
 
     def is_operator(self, token: object) -> bool:
-        """Whether an operator's token was given; any will do where there are no tokens."""
-        return not self.tokens or any(self._is_of(name, token) for name in self.operators)
+        """Whether the token is an operator's; any token is accepted on an exchange without tokens."""
+        return not self.tokens or any(self._token_matches(name, token) for name in self.operators)
 
-    def may_see(self, name: str, token: object) -> bool:
-        """Whether it was the participant's own token, or an operator's."""
-        return self._is_of(name, token) or self.is_operator(token)
+    def may_read_account(self, name: str, token: object) -> bool:
+        """Whether the token is the participant's or an operator's."""
+        return self._token_matches(name, token) or self.is_operator(token)
 
-    def _is_of(self, name: str, token: object) -> bool:
+    def _token_matches(self, name: str, token: object) -> bool:
         own = self.tokens.get(name)
         return own is not None and isinstance(token, str) and hmac.compare_digest(own.encode(), token.encode())
 
 
 class LimitsConfig(_Section):
-    """Every queue, message and table has its limit here."""
+    """Limits of every queue, message and table."""
 
     sessions_max: int = Field(256, ge=1, le=65_536)
     participants_max: int = Field(1024, ge=1, le=65_534)
@@ -195,7 +195,7 @@ class LimitsConfig(_Section):
 
 
 class IntervalsConfig(_Section):
-    """How often, how long."""
+    """Intervals and timeouts."""
 
     heartbeat_s: float = Field(1.0, gt=0)
     silence_s: float = Field(30.0, gt=0)
@@ -205,7 +205,7 @@ class IntervalsConfig(_Section):
 
 
 class ExchangeConfig(_Section):
-    """Everything `serl exchange start` needs to know."""
+    """The whole configuration of `serl exchange start`."""
 
     symbols: list[SymbolConfig] = Field(min_length=1, max_length=65_534)
     accounts: dict[str, AccountConfig] = {}
@@ -221,27 +221,27 @@ class ExchangeConfig(_Section):
 
     @property
     def needs_full_rule_book(self) -> bool:
-        """Whether it is to be loaded at the start, rather than by the first order that needs it."""
-        plain = all(symbol == SymbolConfig(**symbol.reference) for symbol in self.symbols)
+        """Whether the full rule book is loaded at the start, rather than by the first order that needs it."""
+        default_rules = all(symbol == SymbolConfig(**symbol.reference) for symbol in self.symbols)
         limited = any(account.has_limits for account in self.accounts.values())
-        return self.full_rule_book or limited or not plain
+        return self.full_rule_book or limited or not default_rules
 
     @property
     def latencies(self) -> dict[str, LatencyConfig]:
-        """The latencies of participants that have one of their own, by name."""
+        """The latencies of participants that have their own, by name."""
         return {name: account.latency for name, account in self.accounts.items() if account.latency is not None}
 
     def messages_per_s_max(self, name: str) -> float:
-        """The message rate that a participant's sessions are held to; 0 is none."""
+        """The message rate limit of a participant's sessions; 0 is none."""
         account = self.accounts.get(name)
         own = None if account is None else account.messages_per_s_max
         return self.limits.messages_per_s_max if own is None else own
 
     @field_validator("time_zone")
     @classmethod
-    def _known_zone(cls, value: str) -> str:
+    def _is_time_zone(cls, value: str) -> str:
         if value not in available_timezones():
-            raise ValueError(f"a time zone like UTC or America/New_York is due; got {value!r}")
+            raise ValueError(f"expected a time zone like UTC or America/New_York, got {value!r}")
         return value
 
     @property
@@ -251,29 +251,29 @@ class ExchangeConfig(_Section):
 
 
 def time_of_day_ns(text: str) -> int:
-    """'10:30' or '10:30:15' as nanoseconds after midnight; ConfigError if it is neither."""
+    """'10:30' or '10:30:15' in nanoseconds after midnight. Raises ConfigError for anything else."""
     match = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
     if not match or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
-        raise ConfigError(f"a time of day like 10:30 or 10:30:15 is due, got {text!r}")
+        raise ConfigError(f"expected a time of day like 10:30 or 10:30:15, got {text!r}")
     return (int(match[1]) * 3600 + int(match[2]) * 60 + int(match[3] or 0)) * 1_000_000_000
 
 
 def time_of_day_text(time_ns: int) -> str:
-    """The reverse, to the second: nanoseconds after midnight as 10:30:15."""
+    """Nanoseconds after midnight as text, to the second: 10:30:15."""
     seconds = time_ns // 1_000_000_000
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def socket_endpoints(orders: str) -> dict[str, str]:
-    """The four endpoints that belong to an orders endpoint `tcp://HOST:PORT`: the next three ports."""
+    """The endpoints of the four sockets, from the orders endpoint `tcp://HOST:PORT`; the others use the next three ports."""
     match = re.fullmatch(r"tcp://(.+):(\d+)", orders)
     if not match or not 0 < int(match[2]) <= 65_532:
-        raise ConfigError(f"an endpoint like tcp://127.0.0.1:5570 (port up to 65532) is due, got {orders!r}")
+        raise ConfigError(f"expected an endpoint like tcp://127.0.0.1:5570 (port up to 65532), got {orders!r}")
     return {name: f"tcp://{match[1]}:{int(match[2]) + offset}" for offset, name in enumerate(SOCKETS)}
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether an endpoint can be reached from this machine only."""
+    """Whether only this machine can reach an endpoint."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True
@@ -284,20 +284,20 @@ def is_loopback(endpoint: str) -> bool:
 
 
 def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> ExchangeConfig:
-    """The defaults, overlaid by the file at `path`, overlaid by `overrides` (nested); ConfigError names what is wrong."""
+    """The defaults, overridden by the file at `path`, then by `overrides` (nested). Raises ConfigError with the invalid setting."""
     values = yaml.safe_load((files("serl.configs") / "exchange.yaml").read_text())
     if path is not None:
         try:
-            given = yaml.safe_load(path.read_text()) or {}
+            file_values = yaml.safe_load(path.read_text()) or {}
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
         except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not YAML ({error})") from None
-        if not isinstance(given, dict):
+            raise ConfigError(f"{path}: expected YAML, got something else ({error})") from None
+        if not isinstance(file_values, dict):
             raise ConfigError(
-                f"{path}: a map of settings is due, like configs/exchange.yaml; got {type(given).__name__}"
+                f"{path}: expected a map of settings like configs/exchange.yaml, got {type(file_values).__name__}"
             )
-        values = _overlay(values, given)
+        values = _overlay(values, file_values)
     values = _overlay(values, overrides or {})
     try:
         config = ExchangeConfig.model_validate(values)
@@ -305,55 +305,57 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {first['msg']} (got {first['input']!r})") from None
-    _check(config)
+    _check_consistency(config)
     return config
 
 
-def _overlay(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+def _overlay(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "tokens"
-        merged[key] = _overlay(base[key], value) if both else value
+    for key, value in overrides.items():
+        merges = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "tokens"
+        merged[key] = _overlay(base[key], value) if merges else value
     return merged
 
 
-def _check(config: ExchangeConfig) -> None:
+def _check_consistency(config: ExchangeConfig) -> None:
     names = [symbol.name for symbol in config.symbols]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ConfigError(f"symbols: each name once, got {sorted(twice)} more than once")
+    duplicates = {name for name in names if names.count(name) > 1}
+    if duplicates:
+        raise ConfigError(f"symbols: expected each name once, got {sorted(duplicates)} more than once")
     for endpoint in config.endpoints.values():
         if not is_loopback(endpoint) and config.login.curve_keys is None:
             raise ConfigError(
-                f"endpoint: {endpoint} can be reached from other machines and login.curve_keys is not set; "
-                "use a loopback address (tcp://127.0.0.1:5570) or make keys with `serl keys new` and set it"
+                f"endpoint: expected a loopback address without login.curve_keys, got {endpoint}, which other machines can reach; "
+                "use tcp://127.0.0.1:5570, or create keys with `serl keys new` and set login.curve_keys"
             )
     if config.clock.kind == "lockstep" and config.clock.held and config.clock.speed is None:
-        raise ConfigError("clock.held: a lockstep clock can be held if it has a speed, like --clock lockstep:30")
+        raise ConfigError(
+            "clock.held: expected a lockstep clock with a speed, got one without; use --clock lockstep:30 for example"
+        )
     window = config.limits.window_ticks
     if window & (window - 1):
-        raise ConfigError(f"limits.window_ticks: a power of two is due, got {window}")
+        raise ConfigError(f"limits.window_ticks: expected a power of two, got {window}")
     largest = config.limits.qty_lots_max * config.limits.price_ticks_max
     if largest > CASH_MAX:
         raise ConfigError(
-            f"limits: qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
+            f"limits: expected qty_lots_max x price_ticks_max of at most 2^53, so that cash in ticks x lots cannot overflow, got {largest}"
         )
     for symbol in config.symbols:
         _check_band(symbol, config.limits.price_ticks_max)
-    most = FEE_LOTS_MAX // config.limits.qty_lots_max
+    fee_max = FEE_LOTS_MAX // config.limits.qty_lots_max
     schedules = {f"symbols.{symbol.name}": symbol.fees for symbol in config.symbols}
     schedules |= {f"accounts.{name}": account.fees for name, account in config.accounts.items() if account.fees}
     for owner, fees in schedules.items():
         for rule, value in fees.rules():
-            if abs(value) > most:
+            if abs(value) > fee_max:
                 raise ConfigError(
-                    f"{owner}.fees.{rule.name.lower()}: -{most} to {most} (2^62 / qty_lots_max) is due, so that a fee "
-                    f"cannot overflow; got {value}"
+                    f"{owner}.fees.{rule.name.lower()}: expected -{fee_max} to {fee_max} (2^62 / qty_lots_max), so that a fee "
+                    f"cannot overflow, got {value}"
                 )
     if config.limits.bulk_rows_max * 64 + 16 > config.limits.message_bytes_max:
         raise ConfigError(
-            f"limits.message_bytes_max: {config.limits.bulk_rows_max} bulk rows need "
-            f"{config.limits.bulk_rows_max * 64 + 16} bytes, got {config.limits.message_bytes_max}"
+            f"limits.message_bytes_max: expected at least {config.limits.bulk_rows_max * 64 + 16} bytes for "
+            f"{config.limits.bulk_rows_max} bulk rows (bulk_rows_max), got {config.limits.message_bytes_max}"
         )
 
 
@@ -361,13 +363,13 @@ def _check_band(symbol: SymbolConfig, price_ticks_max: int) -> None:
     where = f"symbols.{symbol.name}"
     if symbol.band_ppm is not None and (symbol.band_low_ticks or symbol.band_high_ticks):
         raise ConfigError(
-            f"{where}.band_ppm: a band that follows the market, or band_low_ticks and band_high_ticks that stay, is due; got both"
+            f"{where}.band_ppm: expected a band that follows the market, or fixed band_low_ticks and band_high_ticks, got both; remove one"
         )
     if symbol.reference_ticks is not None and symbol.band_ppm is None:
         raise ConfigError(
-            f"{where}.reference_ticks: only a band_ppm has a reference, and there is none; say it as well"
+            f"{where}.reference_ticks: expected a band_ppm, which the reference belongs to, got none; set it too"
         )
     if (symbol.reference_ticks or 0) >= price_ticks_max:
         raise ConfigError(
-            f"{where}.reference_ticks: a price below limits.price_ticks_max ({price_ticks_max}) is due, got {symbol.reference_ticks}"
+            f"{where}.reference_ticks: expected a price below limits.price_ticks_max ({price_ticks_max}), got {symbol.reference_ticks}"
         )

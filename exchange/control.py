@@ -1,4 +1,4 @@
-"""The messages of the orders socket that the compiled loop does not take: control, duplicates and rubbish."""
+"""The orders socket's messages that the compiled loop passes to Python: control messages, duplicates, malformed ones."""
 
 from typing import Any
 
@@ -14,56 +14,60 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 
 class Control:
-    """Answers one message at a time, each with a reply that says what was expected and what came."""
+    """Answers one message at a time; a rejection says what was expected and what arrived."""
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, lockstep: Lockstep | None, inbound: Inbound
     ) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._sessions = sessions
         self._lockstep = lockstep
         self._inbound = inbound
 
-    def take_pending(self) -> None:
-        """Deals with the message that the loop left in gate.message."""
-        gate = self._gate
-        size, route = int(gate.counter[PENDING_SIZE]), int(gate.counter[PENDING_ROUTE])
-        slot = int(gate.counter[PENDING_SESSION])
-        gate.counter[PENDING_SIZE] = 0
+    def answer_pending(self) -> None:
+        """Answers the message that the loop left in gateway.message."""
+        gateway = self._gateway
+        size, route = int(gateway.counter[PENDING_SIZE]), int(gateway.counter[PENDING_ROUTE])
+        slot = int(gateway.counter[PENDING_SESSION])
+        gateway.counter[PENDING_SIZE] = 0
         try:
             if size == BAD_FRAMES:
-                raise Refusal(
-                    "malformed", "one non-empty frame is due (a DEALER socket, no delimiter); got something else"
+                raise RequestError(
+                    "malformed",
+                    "expected one non-empty frame, got an empty one or several; use a DEALER socket without delimiter",
                 )
             if size == TOO_LARGE:
-                raise Refusal("too_large", f"messages of up to {len(gate.message)} bytes (message_bytes_max) are taken")
-            self._dispatch(route, slot, gate.message[:size].tobytes())
-        except Refusal as refusal:
-            self._sessions.refuse(route, refusal)
+                raise RequestError(
+                    "too_large",
+                    f"expected at most {len(gateway.message)} bytes (message_bytes_max), got more; split the message",
+                )
+            self._dispatch(route, slot, gateway.message[:size].tobytes())
+        except RequestError as error:
+            self._sessions.send_error(route, error)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
         message = wire.unpack(data)
         kind = message[0]
         if kind == Kind.HELLO:
-            self._sessions.hello(route, message)
+            self._sessions.log_in(route, message)
             return
-        if slot < 0 or self._gate.status[slot] != LIVE:
-            raise Refusal("not_logged_in", "this connection is not logged in; send HELLO first")
+        if slot < 0 or self._gateway.status[slot] != LIVE:
+            raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
         if kind in wire.ORDER_FORMS:
             self._order(slot, message, data)
         elif kind == Kind.BULK:
             self._bulk(slot, message)
-        elif kind == Kind.BEHALF:
-            self._behalf(slot, message)
+        elif kind == Kind.ON_BEHALF:
+            self._on_behalf(slot, message)
         elif kind == Kind.BYE:
             wire.expect(message, "[65]")
-            self.end(slot, "bye", "you said so")
+            self.end(slot, "bye", "the client sent BYE")
         elif kind == Kind.PING:
             (number,) = wire.expect(message, "[66, n]", int)
             self._sessions.send(route, pack(Kind.PONG, number, self._clock.now_ns()))
@@ -71,114 +75,131 @@ class Control:
             (time_ns,) = wire.expect(message, "[67, time_ns]", int)
             self._promise(slot, time_ns)
         else:
-            raise Refusal("malformed", f"kind {kind} is not one of docs/protocol.md's for this socket")
+            raise RequestError(
+                "malformed", f"expected a kind of the orders socket, got {kind}; docs/protocol.md lists them"
+            )
 
     def _promise(self, slot: int, time_ns: int) -> None:
         if self._lockstep is None:
-            raise Refusal("clock", f"PROMISE is for the lockstep clock; this exchange's clock is {self._clock.kind}")
+            raise RequestError(
+                "clock", f"PROMISE needs a lockstep clock, this exchange's is {self._clock.kind}; do not send it"
+            )
         self._lockstep.promise(slot, time_ns)
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session on all sides."""
-        if self._gate.status[slot] != FREE:
+        """Ends a session, and its promises under the lockstep clock."""
+        if self._gateway.status[slot] != FREE:
             self._sessions.end(slot, code, text)
         if self._lockstep is not None:
-            self._lockstep.leave(slot)
+            self._lockstep.remove(slot)
 
     def _last_command_id(self, slot: int) -> int:
-        return int(self._core.market.state.last_command_id[int(self._gate.participant[slot])])
+        return int(self._core.market.state.last_command_id[int(self._gateway.participant[slot])])
 
-    def _sent_id(self, slot: int) -> int:
-        """The last command that was taken, be it still on its way."""
-        return max(self._last_command_id(slot), int(self._gate.sent_id[int(self._gate.participant[slot])]))
+    def _last_sent_id(self, slot: int) -> int:
+        """The last command that was accepted, including those that have not arrived yet."""
+        return max(self._last_command_id(slot), int(self._gateway.last_sent_id[int(self._gateway.participant[slot])]))
 
     def _order(self, slot: int, message: list[Any], data: bytes) -> None:
-        """An order that was not taken: says why, or answers a duplicate with what was answered before."""
+        """An order that the compiled loop did not accept: rejects it with the reason, or resends the reports of a duplicate."""
         row = np.zeros(1, COMMAND)
         if not read_order(np.frombuffer(bytearray(data), np.uint8), len(data), row[0]):
             form = wire.ORDER_FORMS[message[0]]
-            raise Refusal(
-                "malformed", f"{form} is due, all integers in range and command_id > 0; got {str(message)[:120]}"
+            raise RequestError(
+                "malformed", f"expected {form} with integers in range and command_id > 0, got {str(message)[:120]}"
             )
-        self._explain(slot, row)
+        self._raise_error(slot, row)
 
-    def _explain(self, slot: int, rows: Rows) -> None:
+    def _raise_error(self, slot: int, rows: Rows) -> None:
         command_id = int(rows[0]["command_id"])
-        staged = self._lockstep is not None or self._gate.delayed[slot]
-        if staged and self._gate.counter[STAGED] + len(rows) > len(self._gate.staged):
-            raise Refusal(
-                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+        staged = self._lockstep is not None or self._gateway.delayed[slot]
+        if staged and self._gateway.counter[STAGED] + len(rows) > len(self._gateway.staged):
+            raise RequestError(
+                "throttled",
+                f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
             )
         if self._lockstep is not None:
-            earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
+            earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
             if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-                raise Refusal(
+                raise RequestError(
                     "promise",
-                    f"command {command_id} arrives at {rows['time_ns'].min()}, before {earliest} (promise or last command), "
-                    "or time runs back from row to row",
+                    f"expected times from {earliest} (the promise or last command) on that never decrease, "
+                    f"got {rows['time_ns'].min()} in the message of command {command_id}",
                 )
-        elif command_id <= self._sent_id(slot):
-            self._answer_again(slot, command_id)
+        elif command_id <= self._last_sent_id(slot):
+            self._resend_reports(slot, command_id)
             return
-        rate = self._gate.rate[slot]
-        raise Refusal(
-            "throttled", f"command {command_id}: more than {rate:g} messages a second; it was not taken, send it again"
+        rate = self._gateway.messages_per_s[slot]
+        raise RequestError(
+            "throttled",
+            f"command {command_id} was not accepted: more than {rate:g} messages per second; resend it later",
         )
 
-    def _answer_again(self, slot: int, command_id: int) -> None:
-        """Sends the stored reports of a command; nothing while they, or the command itself, are on their way."""
+    def _resend_reports(self, slot: int, command_id: int) -> None:
+        """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""
         if command_id > self._last_command_id(slot):
             return
-        participant = int(self._gate.participant[slot])
-        rows = self._core.journal.answers(participant, command_id, self._gate)
+        participant = int(self._gateway.participant[slot])
+        rows = self._core.journal.answers(participant, command_id, self._gateway)
         first = int(rows[0]["report"]) if len(rows) else 0
-        if not self._sessions.reports.heard(participant, first):
+        if not self._sessions.reports.is_sent(participant, first):
             return
         message = pack(Kind.DUPLICATE, command_id, first, wire.event_lists(rows))
-        self._sessions.send(int(self._gate.route[slot]), message)
+        self._sessions.send(int(self._gateway.route[slot]), message)
 
     def _bulk(self, slot: int, message: list[Any]) -> None:
         rows = self._rows(*wire.expect(message, "[32, rows]", bytes))
         ids = rows["command_id"]
         if ids[0] <= 0 or np.any(np.diff(ids) <= 0):
-            raise Refusal("malformed", "command_id > 0 that grows from row to row is due")
-        known = int(np.searchsorted(ids, self._sent_id(slot), side="right"))
+            raise RequestError(
+                "malformed", "expected command_id > 0, increasing from row to row; got one that does not increase"
+            )
+        known = int(np.searchsorted(ids, self._last_sent_id(slot), side="right"))
         if self._lockstep is not None or not known:
-            self._explain(slot, rows)
+            self._raise_error(slot, rows)
             return
         for command_id in ids[:known].tolist():
-            self._answer_again(slot, command_id)
+            self._resend_reports(slot, command_id)
         if known < len(rows):
-            self._put_back(rows[known:])
+            self._requeue(rows[known:])
 
     def _rows(self, data: bytes) -> Rows:
         if not data or len(data) % COMMAND.itemsize:
-            raise Refusal("malformed", f"rows of {COMMAND.itemsize} bytes are due; got {len(data)} bytes")
+            raise RequestError("malformed", f"expected rows of {COMMAND.itemsize} bytes, got {len(data)} bytes")
         rows = np.frombuffer(data, COMMAND)
         limit = self._sessions.limits["bulk_rows_max"]
         if len(rows) > limit:
-            raise Refusal("too_large", f"at most {limit} rows (bulk_rows_max) a message; got {len(rows)}")
+            raise RequestError(
+                "too_large", f"expected at most {limit} rows (bulk_rows_max) per message, got {len(rows)}"
+            )
         return rows
 
-    def _behalf(self, slot: int, message: list[Any]) -> None:
-        """A recorded day's commands of many participants, from an operator: they arrive in their order, whatever their command ids."""
+    def _on_behalf(self, slot: int, message: list[Any]) -> None:
+        """Commands of many participants from a recorded day, sent by an operator. They arrive in their order, whatever their command ids."""
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
-            raise Refusal("not_permitted", "commands of others are for operators (login.operators)")
-        if self._lockstep is None:
-            raise Refusal("clock", f"commands of others are for the lockstep clock; this one is {self._clock.kind}")
-        earliest = max(int(self._gate.promise_ns[slot]), int(self._gate.last_time_ns[slot]))
-        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-            raise Refusal("promise", f"times that do not fall from {earliest} (promise or last command) on are due")
-        self._sessions.rename(slot, rows)
-        if not self._inbound.play(rows, int(self._gate.participant[slot])):
-            raise Refusal(
-                "throttled", f"{len(self._gate.staged)} commands (staged_rows_max) wait for their time already"
+            raise RequestError(
+                "not_permitted", "only operators (login.operators) may send commands on behalf of others"
             )
-        self._gate.last_time_ns[slot] = rows[-1]["time_ns"]
+        if self._lockstep is None:
+            raise RequestError(
+                "clock", f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}"
+            )
+        earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
+        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
+            raise RequestError(
+                "promise", f"expected times from {earliest} (the promise or last command) on that never decrease"
+            )
+        self._sessions.map_participants(slot, rows)
+        if not self._inbound.append_recorded(rows, int(self._gateway.participant[slot])):
+            raise RequestError(
+                "throttled",
+                f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
+            )
+        self._gateway.last_command_time_ns[slot] = rows[-1]["time_ns"]
 
-    def _put_back(self, rows: Rows) -> None:
-        """Leaves the rows to the loop, as the message that it takes next."""
-        fresh = pack(Kind.BULK, rows.tobytes())
-        self._gate.message[: len(fresh)] = np.frombuffer(fresh, np.uint8)
-        self._gate.counter[PENDING_SIZE] = len(fresh)
+    def _requeue(self, rows: Rows) -> None:
+        """Passes the rows back to the compiled loop as its next message."""
+        message = pack(Kind.BULK, rows.tobytes())
+        self._gateway.message[: len(message)] = np.frombuffer(message, np.uint8)
+        self._gateway.counter[PENDING_SIZE] = len(message)

@@ -1,12 +1,12 @@
-"""The errors of serl: what was expected, what came, what to do."""
+"""The errors of serl. Their texts say what was expected, what was found, and what to do."""
 
 
 class SerlError(Exception):
-    """Base of every error that serl raises on purpose; its text is meant for people."""
+    """Base of every error that serl raises for its users."""
 
 
 class ConfigError(SerlError, ValueError):
-    """A setting that cannot be: names the setting, its range and what was given."""
+    """An invalid setting; the text names the setting, its range and its value."""
 
 
 class UnwritableFileError(SerlError, OSError):
@@ -14,15 +14,15 @@ class UnwritableFileError(SerlError, OSError):
 
 
 class JournalError(SerlError, RuntimeError):
-    """A journal that cannot be used as it is."""
+    """A journal that cannot be read or written."""
 
 
 class ExchangeAway(SerlError, ConnectionError):
-    """Nobody answers at the endpoint."""
+    """No exchange answers at the endpoint."""
 
 
 class Refused(SerlError, RuntimeError):
-    """A message that the exchange could not take; it changed nothing. `code` is the protocol's."""
+    """The exchange rejected a message, which changed nothing. `code` is the protocol's error code."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code}: {text}")

@@ -1,4 +1,4 @@
-"""Market data: from event rows to feed messages, encoded in compiled code, one message a topic and turn."""
+"""Market data: encodes event rows as feed messages in compiled code, one message per topic and iteration of the exchange loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +13,17 @@ from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
-from serl.exchange.outbound import Copies
+from serl.exchange.outbound import DelayedFeed
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 
 CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118, "auction": 119}
 _KINDS = tuple(CHANNELS.values())
 TIME = 117
 ITEM_BYTES_MAX = 64
-"""An encoded item (level, order, trade) is never longer."""
+"""The largest size of an encoded item (level, order, trade)."""
 L3_ITEMS_MAX = 4096
-"""Items of one l3 or trade message."""
-ADD, TRADED, TAKEN_OFF = 1, 2, 3
+"""Items per l3 or trade message."""
+ADD, TRADED, REMOVED = 1, 2, 3
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
 _REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
@@ -35,7 +35,7 @@ _STATUS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 @allocating
 def book_action(event: Any) -> int:
-    """What an event does to the book at its price and side: ADD, TRADED, TAKEN_OFF, or 0 for nothing."""
+    """What an event does to the book at its price and side: ADD, TRADED, REMOVED, or 0 for nothing."""
     kind = event.kind
     if event.flags & _HIDDEN:
         return 0
@@ -44,13 +44,13 @@ def book_action(event: Any) -> int:
     if kind == _FILL:
         return TRADED if event.flags & (_MAKER | _AUCTION) else 0
     if (kind == _CANCELLED and event.flags & _RESTING) or kind == _REDUCED or kind == _REPLACED:
-        return TAKEN_OFF
+        return REMOVED
     return 0
 
 
 @allocating
-def group(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
-    """Sorts event indices by symbol, stable: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
+def group_by_symbol(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
+    """Stable counting sort of event indices by symbol: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
     symbols = starts.size - 1
     starts[:] = 0
     for index in range(start, stop):
@@ -68,7 +68,7 @@ def group(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
 
 @allocating
 def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
-    """The items of an l3 message: (bytes, items)."""
+    """Encodes the items of an l3 message: (bytes, items)."""
     at = items = 0
     for index in order:
         event = events[index]
@@ -86,7 +86,7 @@ def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
 
 @allocating
 def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
-    """The items of a trade message: (bytes, items). A trade is told by its resting side, or by a PRINT."""
+    """Encodes the items of a trade message: (bytes, items). A trade is the fill of a resting order, or a PRINT."""
     at = items = 0
     for index in order:
         event = events[index]
@@ -103,22 +103,22 @@ def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
 
 
 @allocating
-def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body: Any) -> tuple[int, int]:
-    """The levels that changed, as they stand now: (bytes, items). seen: int64 scratch, a power of two >= 2 events."""
-    mask = seen.size - 1
-    seen[:] = -1
+def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body: Any) -> tuple[int, int]:
+    """Encodes the current state of the levels that changed: (bytes, items). keys: int64 hash table, a power of two >= 2 events."""
+    mask = keys.size - 1
+    keys[:] = -1
     at = items = 0
     for index in order:
         event = events[index]
         if book_action(event) == 0:
             continue
         key = event.price_ticks * 2 + np.int64(event.side)
-        place = (key * 0x9E3779B1) & mask
-        while seen[place] != -1 and seen[place] != key:
-            place = (place + 1) & mask
-        if seen[place] == key:
+        slot = (key * 0x9E3779B1) & mask
+        while keys[slot] != -1 and keys[slot] != key:
+            slot = (slot + 1) & mask
+        if keys[slot] == key:
             continue
-        seen[place] = key
+        keys[slot] = key
         qty, orders = level_at(state, symbol, np.int64(event.side), event.price_ticks)
         at = write_array(body, at, 4)
         at = write_int(body, at, np.int64(event.side))
@@ -130,13 +130,13 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, seen: Any, body:
 
 
 @allocating
-def public_rows(events: Any, order: Any, out: Any) -> int:
-    """Copies what everybody may know of the events that change a book, and of prints and halts, to `out`; how many rows."""
+def copy_public_rows(events: Any, order: Any, out: Any) -> int:
+    """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows."""
     count = 0
     for index in order:
         event = events[index]
-        told = event.kind == _PRINT or event.kind == _HALTED or event.kind == _RESUMED or event.kind == _PHASED
-        if book_action(event) == 0 and not told and not (event.kind == _FILL and event.flags & _MAKER):
+        is_status = event.kind == _PRINT or event.kind == _HALTED or event.kind == _RESUMED or event.kind == _PHASED
+        if book_action(event) == 0 and not is_status and not (event.kind == _FILL and event.flags & _MAKER):
             continue
         row = out[count]
         row.time_ns, row.sequence = event.time_ns, event.sequence
@@ -148,19 +148,19 @@ def public_rows(events: Any, order: Any, out: Any) -> int:
 
 
 def warm_encoders(state: Any, events: Rows) -> None:
-    """Compiles or loads what the first message will need, so that it does not wait."""
+    """Compiles or loads the functions that publish, so that the first message does not wait for them."""
     order, body = np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    group(events, 0, 0, np.zeros(2, np.int64), order)
+    group_by_symbol(events, 0, 0, np.zeros(2, np.int64), order)
     encode_l2(state, 0, events, order, np.zeros(2, np.int64), body)
     encode_l3(events, order, body)
     encode_trades(events, order, body)
-    public_rows(events, order, events)
+    copy_public_rows(events, order, events)
     write_array(np.zeros(5, np.uint8), 0, 0)
-    _level_one(state, 0)
+    _best_quotes(state, 0)
 
 
 class Feed:
-    """Publishes what the event rows say to those who subscribed; encodes nothing that nobody wants."""
+    """Publishes event rows on the subscribed topics; encodes nothing without a subscriber."""
 
     def __init__(
         self,
@@ -171,77 +171,76 @@ class Feed:
         delays: Callable[[int], Delays | None],
     ) -> None:
         self._socket = socket
-        self.copies = Copies(socket.send_multipart, delays)
+        self.delayed = DelayedFeed(socket.send_multipart, delays)
         self._names = names
         self._epoch = epoch
         self._prefixes: dict[bytes, int] = {}
-        self._wanted: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
+        self._subscribed: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
-        self._told: dict[int, list[int]] = {}  # the items that channel auction had last, by symbol
+        self._published_auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
         self._starts = np.zeros(len(names) + 1, np.int64)
-        self._scratch(1024)
-        self.wanted = False
+        self._allocate(1024)
+        self.has_subscribers = False
         self.messages = 0
 
-    def _scratch(self, events: int) -> None:
+    def _allocate(self, events: int) -> None:
         size = 1 << (2 * events - 1).bit_length()
-        self._seen = np.zeros(size, np.int64)
+        self._keys = np.zeros(size, np.int64)
         self._order = np.zeros(size // 2, np.int64)
         self._rows = np.zeros(L3_ITEMS_MAX, EVENT)
         self._body = np.zeros(size // 2 * ITEM_BYTES_MAX, np.uint8)
 
-    def take_subscriptions(self, sequence: int) -> None:
-        """Reads the subscriptions that came in; a topic's chain of sequences begins anew where it was not wanted."""
+    def read_subscriptions(self, sequence: int) -> None:
+        """Reads new subscriptions; a topic without subscribers before restarts its chain of sequences."""
         while self._socket.poll(0):
             message = self._socket.recv()
-            prefix, more = message[1:], message[:1] == b"\x01"
-            count = self._prefixes.get(prefix, 0) + (1 if more else -1)
+            prefix, subscribes = message[1:], message[:1] == b"\x01"
+            count = self._prefixes.get(prefix, 0) + (1 if subscribes else -1)
             self._prefixes[prefix] = count
             if count <= 0:
                 del self._prefixes[prefix]
-        prefixes = self.copies.follow(self._prefixes)
+        prefixes = self.delayed.set_subscriptions(self._prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):
-                wanted = any(topic.startswith(prefix) for prefix in prefixes)
-                if wanted and not self._wanted[channel, symbol]:
+                subscribed = any(topic.startswith(prefix) for prefix in prefixes)
+                if subscribed and not self._subscribed[channel, symbol]:
                     self._previous[channel, symbol] = sequence
-                    self._told.pop(symbol, None)
-                self._wanted[channel, symbol] = wanted
-        self.wanted = bool(self._prefixes)
+                    self._published_auctions.pop(symbol, None)
+                self._subscribed[channel, symbol] = subscribed
+        self.has_subscribers = bool(self._prefixes)
 
     def publish(self, state: Any, events: Rows, start: int, stop: int) -> None:
-        """Publishes event rows start..stop; state is the market after the last of them."""
-        if stop <= start or not self.wanted:
+        """Publishes event rows start..stop; `state` is the market after the last of them."""
+        if stop <= start or not self.has_subscribers:
             return
         if stop - start > len(self._order):
-            self._scratch(stop - start)
-        group(events, start, stop, self._starts, self._order)
+            self._allocate(stop - start)
+        group_by_symbol(events, start, stop, self._starts, self._order)
         sequence = int(events[stop - 1]["sequence"])
         time_ns = int(events[stop - 1]["time_ns"])
         for symbol in np.flatnonzero(np.diff(self._starts)):
             order = self._order[self._starts[symbol] : self._starts[symbol + 1]]
-            wanted = self._wanted[:, symbol]
-            if wanted[0]:
-                self._send(0, symbol, sequence, time_ns, _level_one(state, symbol))
-            if wanted[1]:
+            subscribed = self._subscribed[:, symbol]
+            if subscribed[0]:
+                self._send(0, symbol, sequence, time_ns, _best_quotes(state, symbol))
+            if subscribed[1]:
                 size = 1 << (2 * len(order)).bit_length()
                 if (events["flags"][order] & EventFlag.AUCTION)[events["kind"][order] == EventKind.FILL].any():
-                    self._previous[1, symbol] = (
-                        sequence - 1
-                    )  # a gap: whoever follows asks for the book that the auction left
+                    # a gap on purpose: subscribers request the book again after an auction
+                    self._previous[1, symbol] = sequence - 1
                     self._send(1, symbol, sequence, time_ns, msgpack.packb([]))
                 else:
-                    encoded = encode_l2(state, symbol, events, order, self._seen[:size], self._body)
+                    encoded = encode_l2(state, symbol, events, order, self._keys[:size], self._body)
                     self._send_items(1, symbol, sequence, time_ns, encoded)
             for channel, encode in ((2, encode_l3), (3, encode_trades)):
-                if wanted[channel]:
+                if subscribed[channel]:
                     self._publish_each(channel, symbol, encode, events, order)
-            if wanted[4]:
+            if subscribed[4]:
                 self._publish_status(state, int(symbol), events, order)
-            if wanted[5]:
+            if subscribed[5]:
                 self._publish_rows(symbol, events, order)
-            if wanted[6] and (events["kind"][order] != EventKind.REJECTED).any():
+            if subscribed[6] and (events["kind"][order] != EventKind.REJECTED).any():
                 self._publish_auction(state, int(symbol), sequence, time_ns)
 
     def _publish_each(self, channel: int, symbol: Any, encode: Any, events: Rows, order: NDArray[np.int64]) -> None:
@@ -253,7 +252,7 @@ class Feed:
 
     def _publish_rows(self, symbol: Any, events: Rows, order: NDArray[np.int64]) -> None:
         for first in range(0, len(order), L3_ITEMS_MAX):
-            rows = self._rows[: public_rows(events, order[first : first + L3_ITEMS_MAX], self._rows)]
+            rows = self._rows[: copy_public_rows(events, order[first : first + L3_ITEMS_MAX], self._rows)]
             if len(rows):
                 last = rows[-1]
                 self._send(5, symbol, int(last["sequence"]), int(last["time_ns"]), msgpack.packb(rows.tobytes()))
@@ -262,14 +261,14 @@ class Feed:
         for index in order:
             event = events[index]
             if event["kind"] in _STATUS:
-                items = status_of(state, symbol)
+                items = symbol_status(state, symbol)
                 self._send(4, symbol, int(event["sequence"]), int(event["time_ns"]), msgpack.packb(items))
 
     def _publish_auction(self, state: Any, symbol: int, sequence: int, time_ns: int) -> None:
-        """What an auction would trade now, where that is not what was said last; [] once nothing is collected any more."""
+        """Publishes the indicative auction if it changed; [] when the symbol stops collecting orders."""
         items = list(indicative_now(state, symbol) or ())
-        if items != self._told.get(symbol):
-            self._told[symbol] = items
+        if items != self._published_auctions.get(symbol):
+            self._published_auctions[symbol] = items
             self._send(6, symbol, sequence, time_ns, msgpack.packb(items))
 
     def _send_items(self, channel: int, symbol: Any, sequence: int, time_ns: int, encoded: tuple[int, int]) -> None:
@@ -286,17 +285,17 @@ class Feed:
         self._previous[channel, symbol] = sequence
         topic, body = self._topics[channel][symbol], head + items
         self._socket.send_multipart([topic, body])
-        self.copies.put(topic, sequence, time_ns, body)
+        self.delayed.put(topic, sequence, time_ns, body)
         self.messages += 1
 
     def publish_time(self, sequence: int, time_ns: int) -> None:
-        """Says on `time/` that everything up to event `sequence` is published."""
-        if self.wanted:
+        """Publishes on `time/` that the feed is complete up to event `sequence`."""
+        if self.has_subscribers:
             self._socket.send_multipart([b"time/", msgpack.packb([TIME, self._epoch, sequence, sequence, time_ns, []])])
 
 
-def status_of(state: Any, symbol: int) -> list[int]:
-    """[halted, phase, HaltReason] of a symbol; the reason of an interruption by the band is VOLATILITY."""
+def symbol_status(state: Any, symbol: int) -> list[int]:
+    """[halted, phase, HaltReason] of a symbol; the reason is VOLATILITY while a price band interrupts trading."""
     halted, phase, reason = (
         int(value) for value in (state.halted[symbol], *state.symbols[symbol, [PHASE, HALT_REASON]])
     )
@@ -304,6 +303,6 @@ def status_of(state: Any, symbol: int) -> list[int]:
     return [halted, phase, int(HaltReason.VOLATILITY) if interrupted else reason]
 
 
-def _level_one(state: Any, symbol: Any) -> bytes:
+def _best_quotes(state: Any, symbol: Any) -> bytes:
     bid, bid_lots, ask, ask_lots = best(state, symbol)
     return bytes(msgpack.packb([int(bid), int(bid_lots), int(ask), int(ask_lots)]))

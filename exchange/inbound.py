@@ -1,107 +1,109 @@
-"""Commands that wait for the time of their arrival: all in lockstep, those of participants with a latency on every clock."""
+"""Commands that wait for their arrival time: all commands in lockstep; under every clock, those of participants with a latency."""
 
 import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import FRESH, STAGED
+from serl.exchange.gateway.state import STAGED, UNDELAYED
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import COMMAND, Rows
 
 
 class Inbound:
-    """The gate's staged rows, executed in (arrival time, participant, command id) order."""
+    """The gateway's staged rows, executed in (arrival time, participant, command id) order."""
 
     def __init__(self, core: Core, clock: Clock) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._delays: dict[int, Delays] = {}
-        self._arrived_ns: dict[int, int] = {}
-        #: what the exchange itself sends for a participant whose session is over: it has room where the staged rows have none
-        self._own = np.zeros(0, COMMAND)
-        #: a recorded day's commands of many, in their order, and the participant among whose commands they come
-        self._played, self._player = np.zeros(0, COMMAND), 0
+        self._last_arrival_ns: dict[int, int] = {}
+        #: commands that the exchange sends for disconnected participants; kept apart because the staged rows may be full
+        self._exchange_rows = np.zeros(0, COMMAND)
+        #: commands of many participants from a recorded day, and the participant whose place they take in the execution order
+        self._recorded, self._recorded_by = np.zeros(0, COMMAND), 0
 
     def open(self, slot: int, participant: int, delays: Delays | None) -> None:
-        """The commands of a new session take these delays from now on."""
-        self._gate.delayed[slot] = delays is not None
+        """Applies these delays to the commands of a new session."""
+        self._gateway.delayed[slot] = delays is not None
         if delays is None:
             self._delays.pop(participant, None)
         else:
             self._delays[participant] = delays
 
-    def depart(self) -> None:
-        """Adds its latency to the message that was staged last; it arrives behind everything its participant sent before."""
-        staged, fresh = int(self._gate.counter[STAGED]), int(self._gate.counter[FRESH])
-        self._gate.counter[FRESH] = 0
-        self._delay(self._gate.staged[staged - fresh : staged])
+    def delay_last_message(self) -> None:
+        """Adds the latency to the last staged message, which arrives after everything that its participant sent before."""
+        staged, undelayed = int(self._gateway.counter[STAGED]), int(self._gateway.counter[UNDELAYED])
+        self._gateway.counter[UNDELAYED] = 0
+        self._delay(self._gateway.staged[staged - undelayed : staged])
 
-    def follow(self, row: Rows) -> bool:
-        """Sends a row of the exchange behind the commands of its participant; False if that has no latency: then nothing was done."""
+    def append_for_exchange(self, row: Rows) -> bool:
+        """Delays the exchange's command for a participant until after the participant's own commands. Returns False, and does nothing,
+        if the participant has no latency."""
         participant = int(row[0]["participant"])
         if participant not in self._delays:
             return False
-        self._arrived_ns[participant] = self._arrived_ns.get(participant, 0) + 1  # it has no id to come last by
+        # one ns later, because the row has no command id that would sort it last
+        self._last_arrival_ns[participant] = self._last_arrival_ns.get(participant, 0) + 1
         self._delay(row)
-        self._own = np.append(self._own, row)
+        self._exchange_rows = np.append(self._exchange_rows, row)
         return True
 
-    def play(self, rows: Rows, player: int) -> bool:
-        """Adds commands of many participants that arrive in this order, as if `player` sent them; False where they have no room."""
-        if len(self._played) + len(rows) > len(self._gate.staged):
+    def append_recorded(self, rows: Rows, sender: int) -> bool:
+        """Adds commands of many participants, which arrive in this order as if `sender` sent them. Returns False if they do not fit."""
+        if len(self._recorded) + len(rows) > len(self._gateway.staged):
             return False
-        self._played, self._player = np.append(self._played, rows), player
+        self._recorded, self._recorded_by = np.append(self._recorded, rows), sender
         return True
 
     def _delay(self, rows: Rows) -> None:
         participant = int(rows[0]["participant"])
         sent_ns = np.maximum(rows["time_ns"], self._clock.now_ns())
         arrival_ns = sent_ns + self._delays[participant].draw_ns(rows["command_id"])
-        arrival_ns[0] = max(arrival_ns[0], self._arrived_ns.get(participant, 0))
+        arrival_ns[0] = max(arrival_ns[0], self._last_arrival_ns.get(participant, 0))
         rows["time_ns"] = np.maximum.accumulate(arrival_ns)
-        self._arrived_ns[participant] = int(rows[-1]["time_ns"])
+        self._last_arrival_ns[participant] = int(rows[-1]["time_ns"])
 
     def _staged(self) -> Rows:
-        return self._gate.staged[: int(self._gate.counter[STAGED])]
+        return self._gateway.staged[: int(self._gateway.counter[STAGED])]
 
     @property
-    def waiting(self) -> bool:
-        """Whether anything does."""
-        return bool(self._gate.counter[STAGED]) or len(self._own) > 0 or len(self._played) > 0
+    def has_commands(self) -> bool:
+        """Whether any command waits."""
+        return bool(self._gateway.counter[STAGED]) or len(self._exchange_rows) > 0 or len(self._recorded) > 0
 
     @property
     def next_ns(self) -> int:
-        """When the next command arrives; NEVER if none is on its way. O(waiting)."""
-        if not self.waiting:
+        """Arrival time of the next command, NEVER if none waits. O(waiting commands)."""
+        if not self.has_commands:
             return NEVER
-        parts = (self._staged(), self._own, self._played)
+        parts = (self._staged(), self._exchange_rows, self._recorded)
         return min(int(part["time_ns"].min(initial=NEVER)) for part in parts)
 
     def last_ns(self, initial_ns: int) -> int:
-        """When the last command arrives, not before initial_ns."""
-        parts = (self._staged(), self._own, self._played)
+        """Arrival time of the last command, at least initial_ns."""
+        parts = (self._staged(), self._exchange_rows, self._recorded)
         return max(int(part["time_ns"].max(initial=initial_ns)) for part in parts)
 
     def execute(self, until_ns: int, earliest_ns: int) -> None:
-        """Executes what arrives before until_ns; what arrived before earliest_ns counts as arriving then."""
-        if not self.waiting:
+        """Executes the commands that arrive before until_ns; arrival times before earliest_ns are raised to it."""
+        if not self.has_commands:
             return
         rows = self._staged()
         np.maximum(rows["time_ns"], earliest_ns, out=rows["time_ns"])
-        due, own_due = rows["time_ns"] < until_ns, self._own["time_ns"] < until_ns
-        np.maximum(self._played["time_ns"], earliest_ns, out=self._played["time_ns"])
-        played = self._played[: np.searchsorted(self._played["time_ns"], until_ns)]
-        ready = np.concatenate((rows[due], self._own[own_due], played))
+        due, exchange_due = rows["time_ns"] < until_ns, self._exchange_rows["time_ns"] < until_ns
+        np.maximum(self._recorded["time_ns"], earliest_ns, out=self._recorded["time_ns"])
+        recorded = self._recorded[: np.searchsorted(self._recorded["time_ns"], until_ns)]
+        ready = np.concatenate((rows[due], self._exchange_rows[exchange_due], recorded))
         if not len(ready):
             return
         later = rows[~due]
-        self._gate.staged[: len(later)] = later
-        self._gate.counter[STAGED] = len(later)
-        self._own = self._own[~own_due]
-        self._played = self._played[len(played) :]
+        self._gateway.staged[: len(later)] = later
+        self._gateway.counter[STAGED] = len(later)
+        self._exchange_rows = self._exchange_rows[~exchange_due]
+        self._recorded = self._recorded[len(recorded) :]
         participants, command_ids = ready["participant"].copy(), ready["command_id"].copy()
-        if len(played):  # they keep their order whatever their ids are
-            participants[-len(played) :], command_ids[-len(played) :] = self._player, np.arange(len(played))
+        if len(recorded):  # these keep their order, whatever their command ids
+            participants[-len(recorded) :], command_ids[-len(recorded) :] = self._recorded_by, np.arange(len(recorded))
         self._core.submit(ready[np.lexsort((command_ids, participants, ready["time_ns"]))])

@@ -1,7 +1,7 @@
-"""libzmq's own functions, callable from compiled code.
+"""libzmq's functions, callable from compiled code.
 
-pyzmq's wheel bundles the library; its symbols are registered with LLVM by name, so that functions that call them can be
-cached on disk (addresses would change from run to run). `zmq.Socket.underlying` is the raw handle they take.
+pyzmq's wheel bundles the library. Its symbols are registered with LLVM by name, so that functions that call them can be
+cached on disk; addresses would change from run to run. The functions take raw handles: `zmq.Socket.underlying`.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _NAMES = (
 
 
 def _path() -> str:
-    """The library that pyzmq itself uses."""
+    """The path of pyzmq's bundled library; empty without one."""
     site = os.path.dirname(os.path.dirname(zmq.__file__))
     bundled = glob.glob(os.path.join(site, "pyzmq.libs", "libzmq*.so*")) + glob.glob(
         os.path.join(os.path.dirname(zmq.__file__), ".dylibs", "libzmq*.dylib")
@@ -55,15 +55,15 @@ def _register() -> bool:
 
 
 AVAILABLE = _register()
-"""False where pyzmq brings no library of its own: the exchange then refuses to start."""
+"""False if pyzmq has no bundled library; then the exchange does not start."""
 
 
-def number_connections(router: "zmq.Socket[bytes]") -> None:
-    """Makes a bound ROUTER number its connections itself, whatever routing identity a client asks for; before the socket is used.
+def assign_routing_ids(router: "zmq.Socket[bytes]") -> None:
+    """Makes a bound ROUTER assign routing ids itself, ignoring those that clients request. Call it before the socket is used.
 
-    Otherwise a client takes the identity of another that is gone, or one that libzmq is about to generate: libzmq then aborts the process.
-    Set behind bind, ROUTER_RAW does not reach the listener, which goes on speaking ZMTP. The socket sends no empty frame from here on: that
-    would close the connection.
+    Otherwise a client can take the routing id of a disconnected client, or one that libzmq is about to generate, and libzmq aborts the
+    process. Set after bind, ROUTER_RAW does not reach the listener, which keeps speaking ZMTP. From then on the socket must not send an
+    empty frame, which would close the connection.
     """
     router.setsockopt(zmq.ROUTER_RAW, 1)
 
@@ -84,7 +84,7 @@ zmq_msg_more = _external("zmq_msg_more", types.int32, types.intp)
 
 @allocating
 def zmq_msg_init_at(address: int) -> int:
-    """Makes the 64 bytes at `address` an empty zmq_msg_t."""
+    """Initialises the 64 bytes at `address` as an empty zmq_msg_t."""
     return zmq_msg_init(address)
 
 

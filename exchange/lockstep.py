@@ -1,8 +1,8 @@
-"""The lockstep clock: time goes as far as every participant promises that nothing of theirs arrives before.
+"""The lockstep clock: time advances to the smallest promise, before which no participant sends anything.
 
-Conservative parallel discrete-event simulation (Chandy and Misra): commands wait until they arrive (`Inbound`) and are
-executed in their order up to the smallest promise, so that the tape does not depend on which process was faster. Where the clock has a pace
-they wait for that too: it decides when something is executed, never what.
+Conservative parallel discrete-event simulation (Chandy and Misra): commands wait in `Inbound` and are executed in the order of their
+arrival times up to the smallest promise, so the tape does not depend on the speed of the processes. A pace, if the clock has one,
+delays the execution further, but changes neither commands nor order.
 """
 
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import LIVE
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.schedule import Daytime
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.schedule import Schedule
+from serl.exchange.wire import Kind, RequestError, pack
 
 END_NS = 1 << 62
-"""A promise that nothing comes any more."""
+"""The promise of a participant that sends nothing more."""
 
 
 class Lockstep:
-    """Promises in, grants out. Sessions that never promise do not hold the time; their commands arrive at once."""
+    """Collects promises and sends grants. Sessions that never promise do not hold back time; their commands arrive at once."""
 
     def __init__(
         self,
@@ -34,80 +34,81 @@ class Lockstep:
         participants: int,
     ) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._inbound = inbound
         self._send = send
         self._publish = publish
         self._granted: dict[int, int] = {}
         self.time_ns = clock.now_ns()
-        self.daytime: Daytime | None = None
-        #: nobody promised anything but the end: what is on its way out is there
-        self.ended = False
-        #: promised, but the pace of the clock is not there yet; NEVER if time waits for no pace
-        self.due_ns = NEVER
-        #: participants that must have promised before time moves at all
-        self._missing = participants
+        self.schedule: Schedule | None = None
+        #: every participant promised END_NS: delayed reports are sent at once
+        self.is_finished = False
+        #: the promised time that the clock's pace has not reached yet; NEVER if the pace holds nothing back
+        self.next_ns = NEVER
+        #: number of participants that must have promised before time starts
+        self._participants_required = participants
 
     def promise(self, slot: int, time_ns: int) -> None:
-        """A session's next promise; Refusal `promise` if it goes back."""
-        before = max(int(self._gate.promise_ns[slot]), self.time_ns)
-        if not before <= time_ns <= END_NS:
-            raise Refusal(
-                "promise", f"a promise from {before} (the last one, or the exchange's time) on is due; got {time_ns}"
+        """Takes a session's next promise. Raises RequestError `promise` if it is before the last one."""
+        earliest_ns = max(int(self._gateway.promise_ns[slot]), self.time_ns)
+        if not earliest_ns <= time_ns <= END_NS:
+            raise RequestError(
+                "promise",
+                f"expected a promise from {earliest_ns} on (the last promise, or the exchange's time), got {time_ns}",
             )
-        self._gate.promise_ns[slot] = time_ns
+        self._gateway.promise_ns[slot] = time_ns
         self.advance()
 
-    def leave(self, slot: int) -> None:
-        """A session is gone: time goes on without it."""
+    def remove(self, slot: int) -> None:
+        """Removes a session that ended; time advances without it."""
         self._granted.pop(slot, None)
         self.advance()
 
     def _promised(self) -> list[int]:
-        gate = self._gate
-        return [int(slot) for slot in np.flatnonzero((gate.status == LIVE) & (gate.promise_ns >= 0))]
+        gateway = self._gateway
+        return [int(slot) for slot in np.flatnonzero((gateway.status == LIVE) & (gateway.promise_ns >= 0))]
 
     def advance(self) -> None:
-        """Executes what arrives before the smallest promise, publishes, and gives the next participants their turn."""
+        """Executes the commands that arrive before the smallest promise, publishes, and grants the next participants their turn."""
         slots = self._promised()
-        if len(slots) < self._missing:
+        if len(slots) < self._participants_required:
             return
-        self._missing = 0
-        until_ns = self._within_pace(min((int(self._gate.promise_ns[slot]) for slot in slots), default=END_NS))
-        self.ended = until_ns == END_NS
+        self._participants_required = 0
+        until_ns = self._limit_to_pace(min((int(self._gateway.promise_ns[slot]) for slot in slots), default=END_NS))
+        self.is_finished = until_ns == END_NS
         if until_ns > self.time_ns or not slots or until_ns == END_NS:
             self._execute_until(until_ns)
         if until_ns < END_NS:
             self.time_ns = max(self.time_ns, until_ns)
-            self._clock.step(self.time_ns)
-        turns = [slot for slot in slots if self._gate.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
+            self._clock.advance_to(self.time_ns)
+        turns = [slot for slot in slots if self._gateway.promise_ns[slot] == until_ns != self._granted.get(slot, -1)]
         if turns and until_ns < END_NS:
             self._grant(turns)
 
-    def _within_pace(self, promised_ns: int) -> int:
-        """How far time may go now; `due_ns` is where it goes later."""
-        self.due_ns = NEVER
+    def _limit_to_pace(self, promised_ns: int) -> int:
+        """How far time may advance now; sets `next_ns` if the pace holds it back."""
+        self.next_ns = NEVER
         pace = self._clock.pace
         if pace is None:
             return promised_ns
-        pace.forget_delay(self.time_ns)
+        pace.limit_catch_up(self.time_ns)
         wanted_ns = promised_ns if promised_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        reached_ns = pace.reached_ns()
+        reached_ns = pace.limit_ns()
         if wanted_ns <= reached_ns:
             return promised_ns
-        self.due_ns = wanted_ns
+        self.next_ns = wanted_ns
         return max(reached_ns, self.time_ns)
 
     def _execute_until(self, until_ns: int) -> None:
-        """What arrives and what is due before a time, in order; what is due at a time comes before what arrives at it."""
+        """Executes arriving and scheduled commands before a time, in order; at equal times the scheduled ones come first."""
         last_ns = until_ns - 1 if until_ns < END_NS else self._inbound.last_ns(self.time_ns)
-        if self.daytime is not None:
-            self.daytime.run(last_ns, self._execute_commands)
+        if self.schedule is not None:
+            self.schedule.run(last_ns, self._execute_commands)
         self._execute_commands(until_ns)
         if until_ns == END_NS:
             self.time_ns = max(self.time_ns, self._core.time_ns)
-            self._clock.step(self.time_ns)
+            self._clock.advance_to(self.time_ns)
 
     def _execute_commands(self, until_ns: int) -> None:
         self._inbound.execute(until_ns, self.time_ns)
@@ -115,6 +116,6 @@ class Lockstep:
     def _grant(self, slots: list[int]) -> None:
         self._publish(self.time_ns)
         sequence = self._core.event_sequence
-        for slot in sorted(slots, key=lambda slot: int(self._gate.participant[slot])):
+        for slot in sorted(slots, key=lambda slot: int(self._gateway.participant[slot])):
             self._granted[slot] = self.time_ns
-            self._send(int(self._gate.route[slot]), pack(Kind.GRANT, self.time_ns, sequence))
+            self._send(int(self._gateway.route[slot]), pack(Kind.GRANT, self.time_ns, sequence))

@@ -1,4 +1,4 @@
-"""Reports and market data on their way to participants with a latency; what everybody else hears does not pass here."""
+"""Delayed reports and market data for participants with a latency."""
 
 import dataclasses
 from collections import deque
@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange import wire
-from serl.exchange.gateway.state import CUT, LIVE, SLOW, Gate
+from serl.exchange.gateway.state import LIVE, SLOW, SLOW_SESSIONS, GatewayState
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.latency import Delays
 from serl.exchange.records import Rows
 
 REPORTS_MAX = 512
-"""Events of one message."""
+"""Events per message."""
 NUMBER_DIGITS_MAX = 5
-"""No participant has a longer number."""
+"""Digits of the largest participant number."""
 
 
-class Line:
-    """What goes in comes out in order, each after its delay and none before what went in earlier."""
+class DelayQueue:
+    """A first-in-first-out queue: each item becomes due after its own delay, but not before an earlier item."""
 
     def __init__(self, delays: Delays) -> None:
         self._delays = delays
@@ -29,15 +29,15 @@ class Line:
         self._last_ns = 0
 
     def put(self, time_ns: NDArray[np.int64], sequences: NDArray[np.int64], items: Iterable[Any]) -> None:
-        """Items of events that happened at time_ns (at least one); their sequences key the draws."""
+        """Adds items (at least one) of events at time_ns; the events' sequences determine their delays."""
         due_ns = time_ns + self._delays.draw_ns(sequences)
         due_ns[0] = max(due_ns[0], self._last_ns)
         due_ns = np.maximum.accumulate(due_ns)
         self._last_ns = int(due_ns[-1])
         self._waiting.extend(zip(due_ns.tolist(), items, strict=True))
 
-    def take(self, now_ns: int) -> list[Any]:
-        """What is there at a time."""
+    def pop_due(self, now_ns: int) -> list[Any]:
+        """Removes and returns the items that are due."""
         items = []
         while self._waiting and self._waiting[0][0] <= now_ns:
             items.append(self._waiting.popleft()[1])
@@ -45,115 +45,115 @@ class Line:
 
     @property
     def next_ns(self) -> int:
-        """When the next item is there; NEVER if none is on its way."""
+        """When the next item is due; NEVER if the queue is empty."""
         return self._waiting[0][0] if self._waiting else NEVER
 
 
 @dataclasses.dataclass
-class _Hearer:
-    """A session whose reports take their time, and its last report that is in the line and that was sent."""
+class DelayedSession:
+    """A session with delayed reports, and the numbers of the last reports that were queued and sent."""
 
     slot: int
-    line: Line
-    taken: int
-    sent: int
+    queue: DelayQueue
+    last_queued: int
+    last_sent: int
 
 
-class Reports:
-    """The reports of sessions with a latency: taken from the events, sent when they are due."""
+class DelayedReports:
+    """The reports of sessions with a latency: queued as the events happen, sent when they are due."""
 
-    def __init__(self, gate: Gate, send: Callable[[int, bytes], bool]) -> None:
-        self._gate = gate
+    def __init__(self, gateway: GatewayState, send: Callable[[int, bytes], bool]) -> None:
+        self._gateway = gateway
         self._send = send
-        self._hearers: dict[int, _Hearer] = {}
+        self._sessions: dict[int, DelayedSession] = {}
 
-    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, done: int) -> None:
-        """A session that is to hear again what it missed, its last reports up to `done`, and then what `take` brings."""
-        last_heard = done - len(missed)
-        self._hearers[participant] = hearer = _Hearer(slot, Line(delays), last_heard, last_heard)
-        _put(hearer, missed)
+    def open(self, slot: int, participant: int, delays: Delays, missed: Rows, last_reported: int) -> None:
+        """Starts a session with the reports that it missed, the last ones up to number `last_reported`; `enqueue` adds the following."""
+        last_sent = last_reported - len(missed)
+        self._sessions[participant] = session = DelayedSession(slot, DelayQueue(delays), last_sent, last_sent)
+        _enqueue(session, missed)
 
     def close(self, participant: int) -> None:
-        """A session is over; what was on its way is sent again when the participant comes back."""
-        self._hearers.pop(participant, None)
+        """Ends a session; its queued reports are sent again after the participant's next login."""
+        self._sessions.pop(participant, None)
 
-    def heard(self, participant: int, report: int) -> bool:
-        """Whether a report has been sent."""
-        hearer = self._hearers.get(participant)
-        return hearer is None or report <= hearer.sent
+    def is_sent(self, participant: int, report: int) -> bool:
+        """Whether a report of the participant has been sent; true for participants without latency."""
+        session = self._sessions.get(participant)
+        return session is None or report <= session.last_sent
 
-    def take(self, events: Rows) -> None:
-        """Puts the events of such participants into their lines."""
-        for participant, hearer in self._hearers.items():
-            _put(hearer, events[events["participant"] == participant])
+    def enqueue(self, events: Rows) -> None:
+        """Queues the events of the sessions' participants."""
+        for participant, session in self._sessions.items():
+            _enqueue(session, events[events["participant"] == participant])
 
-    def release(self, now_ns: int) -> None:
-        """Sends what is due; a session whose pipe is full or gone is marked SLOW, as the compiled loop does."""
-        gate = self._gate
-        for hearer in self._hearers.values():
-            items = hearer.line.take(now_ns)
+    def send_due(self, now_ns: int) -> None:
+        """Sends the reports that are due. Marks a session whose pipe is full or gone SLOW, as the compiled loop does."""
+        gateway = self._gateway
+        for session in self._sessions.values():
+            items = session.queue.pop_due(now_ns)
             for first in range(0, len(items), REPORTS_MAX):
                 rows = np.concatenate(items[first : first + REPORTS_MAX])
-                message = wire.reports(rows, bool(gate.as_rows[hearer.slot]))
-                live = gate.status[hearer.slot] == LIVE
-                if not live or not self._send(int(gate.route[hearer.slot]), message):
-                    gate.status[hearer.slot] = SLOW
-                    gate.counter[CUT] += 1
+                message = wire.reports(rows, bool(gateway.as_rows[session.slot]))
+                live = gateway.status[session.slot] == LIVE
+                if not live or not self._send(int(gateway.route[session.slot]), message):
+                    gateway.status[session.slot] = SLOW
+                    gateway.counter[SLOW_SESSIONS] += 1
                     break
-                hearer.sent = int(rows[-1]["report"])
+                session.last_sent = int(rows[-1]["report"])
 
     @property
     def next_ns(self) -> int:
         """When the next report is due."""
-        return min((hearer.line.next_ns for hearer in self._hearers.values()), default=NEVER)
+        return min((session.queue.next_ns for session in self._sessions.values()), default=NEVER)
 
 
-def _put(hearer: _Hearer, own: Rows) -> None:
-    own = own[own["report"] > hearer.taken]
+def _enqueue(session: DelayedSession, own: Rows) -> None:
+    own = own[own["report"] > session.last_queued]
     if len(own):
-        hearer.line.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
-        hearer.taken = int(own[-1]["report"])
+        session.queue.put(own["time_ns"], own["sequence"], np.split(own, len(own)))
+        session.last_queued = int(own[-1]["report"])
 
 
-class Copies:
-    """The feed once more for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
+class DelayedFeed:
+    """A delayed copy of the feed for each participant with a latency, under topics that begin with its number: `7/l2/AMZN/`."""
 
     def __init__(self, publish: Callable[[list[bytes]], object], delays: Callable[[int], Delays | None]) -> None:
         self._publish = publish
         self._delays = delays
-        self._lines: dict[int, Line] = {}
+        self._queues: dict[int, DelayQueue] = {}
 
-    def follow(self, prefixes: Iterable[bytes]) -> list[bytes]:
-        """Notes who subscribed. The prefixes as they would be without a latency; those of nobody's are left out."""
-        plain, numbers = [], set()
+    def set_subscriptions(self, prefixes: Iterable[bytes]) -> list[bytes]:
+        """Notes the participants that subscribe. Returns the prefixes without participant numbers, except those of unknown participants."""
+        topics, numbers = [], set()
         for prefix in prefixes:
-            number, _, rest = prefix.partition(b"/")
+            number, _, topic = prefix.partition(b"/")
             if not number.isdigit() or len(number) > NUMBER_DIGITS_MAX:
-                plain.append(prefix)
+                topics.append(prefix)
             elif self._open(int(number)):
-                plain.append(rest)
+                topics.append(topic)
                 numbers.add(int(number))
-        self._lines = {number: line for number, line in self._lines.items() if number in numbers}
-        return plain
+        self._queues = {number: queue for number, queue in self._queues.items() if number in numbers}
+        return topics
 
     def _open(self, number: int) -> bool:
         delays = self._delays(number)
         if delays is not None:
-            self._lines.setdefault(number, Line(delays))
+            self._queues.setdefault(number, DelayQueue(delays))
         return delays is not None
 
     def put(self, topic: bytes, sequence: int, time_ns: int, body: bytes) -> None:
-        """Sends a message of the feed on its ways."""
-        for number, line in self._lines.items():
-            line.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
+        """Queues a message of the feed for each participant."""
+        for number, queue in self._queues.items():
+            queue.put(np.array([time_ns]), np.array([sequence]), [[b"%d/%s" % (number, topic), body]])
 
-    def release(self, now_ns: int) -> None:
-        """Publishes what is due."""
-        for line in self._lines.values():
-            for message in line.take(now_ns):
+    def send_due(self, now_ns: int) -> None:
+        """Publishes the messages that are due."""
+        for queue in self._queues.values():
+            for message in queue.pop_due(now_ns):
                 self._publish(message)
 
     @property
     def next_ns(self) -> int:
         """When the next message is due."""
-        return min((line.next_ns for line in self._lines.values()), default=NEVER)
+        return min((queue.next_ns for queue in self._queues.values()), default=NEVER)

@@ -1,4 +1,4 @@
-"""Which ports on loopback are free, and which process has one that is not."""
+"""Free loopback ports, and the processes that use the others."""
 
 import contextlib
 import os
@@ -9,31 +9,32 @@ from pathlib import Path
 from serl.exchange.errors import SerlError
 
 PORTS = 4
-"""Of an exchange, in a row."""
+"""Consecutive ports of an exchange."""
 
 LISTENING = "0A"
 """The state of a listening socket in /proc/net/tcp (include/net/tcp_states.h)."""
 
 
 class NoFreePort(SerlError, RuntimeError):
-    """Every port is taken."""
+    """No free ports."""
 
 
 def free_port() -> int:
-    """A port that is free on loopback together with the next three; below those that connections are given."""
+    """A loopback port that is free together with the next three, below the ephemeral ports of outgoing connections."""
     for _ in range(1000):
         port = secrets.randbelow(5000) * PORTS + 10_000
         if all(port_is_free(port + offset) for offset in range(PORTS)):
             return port
     raise NoFreePort(
-        f"no {PORTS} free ports in a row on 127.0.0.1 from 10000 to 30000; stop something that listens there"
+        f"expected {PORTS} consecutive free ports on 127.0.0.1 from 10000 to 30000, got none; stop a process that listens there"
     )
 
 
 def port_is_free(port: int) -> bool:
     """Whether an exchange could be started on 127.0.0.1:port."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: what lingers does not count
+        # as servers do: connections in TIME_WAIT do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
@@ -41,11 +42,11 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-def owner_of(port: int) -> str | None:
-    """The process that listens, like 'python (process 123)'. None where /proc does not tell: other systems, processes of others."""
+def listening_process(port: int) -> str | None:
+    """The process that listens on a port, like 'python (process 123)'. None without /proc, or if another user owns it."""
     inodes = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd") if inodes else ():
-        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+        with contextlib.suppress(OSError):  # the process has ended, or belongs to another user
             if any(os.readlink(link) in inodes for link in folder.iterdir()):
                 return f"{(folder.parent / 'comm').read_text().strip()} (process {folder.parent.name})"
     return None

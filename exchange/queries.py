@@ -1,4 +1,4 @@
-"""Questions about the market: snapshots, last trades, statistics. Answered between two turns of the orders loop."""
+"""The queries socket: snapshots, last trades, statistics. Answered between two runs of the compiled loop."""
 
 import contextlib
 import time
@@ -12,11 +12,11 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
-from serl.exchange.feed import status_of
-from serl.exchange.gateway.state import MESSAGES
+from serl.exchange.feed import symbol_status
+from serl.exchange.gateway.state import MESSAGES_RECEIVED
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
 from serl.exchange.sessions import Sessions
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 
 class Queries:
@@ -33,7 +33,7 @@ class Queries:
         self._started = time.monotonic()
 
     def answer(self) -> None:
-        """Answers everything that waits."""
+        """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
     def _reply(self, message: list[Any]) -> bytes:
@@ -58,7 +58,7 @@ class Queries:
         if kind == Kind.ACCOUNT:
             return self._account(*wire.expect(message, "[136, request, token, name]", int, str, str)[1:])
         if kind not in forms:
-            raise Refusal("malformed", f"kind {kind} is not a query; they are 128 to 136")
+            raise RequestError("malformed", f"expected a query (128 to 136), got kind {kind}")
         form = forms[Kind(kind)]
         wire.expect(message, form, *[int] * form.count(","))
         if kind == Kind.INFO:
@@ -76,23 +76,25 @@ class Queries:
             columns = (rows[name].tolist() for name in ("order_number", "side", "price_ticks", "open_lots"))
             return [list(values) for values in zip(*columns, strict=True)]
         if kind == Kind.STATUS:
-            return status_of(self._core.market.state, symbol)
+            return symbol_status(self._core.market.state, symbol)
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
 
     def _account(self, token: str, name: str) -> list[list[int]]:
         """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
-        if not self._login.may_see(name, token):
-            raise Refusal("login", f"no participant {name[:80]!r} with this token; an operator's does, too")
+        if not self._login.may_read_account(name, token):
+            raise RequestError(
+                "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
+            )
         state = self._core.market.state
-        balances = state.balances[self._sessions.number(name)]
+        balances = state.balances[self._sessions.participant_number(name)]
         traded = np.flatnonzero(balances.any(axis=1)).tolist()
         return [[symbol, int(state.symbols[symbol, LAST_TICKS]), *balances[symbol].tolist()] for symbol in traded]
 
     def _last_trades(self, symbol: int, count: int) -> list[list[int]]:
         """[match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book] of each trade, newest last."""
-        rows = self._core.journal.trades(symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gate)
+        rows = self._core.journal.trades(symbol, min(count, self._sessions.limits["trades_kept"]), self._core.gateway)
         columns = [rows[name].tolist() for name in ("match_id", "time_ns", "price_ticks", "qty_lots")]
         columns.append((1 - rows["side"].astype(np.int64)).tolist())
         auction = rows["flags"] & EventFlag.AUCTION > 0
@@ -101,25 +103,25 @@ class Queries:
 
     def _symbol(self, symbol: int) -> int:
         if not 0 <= symbol < len(self._core.symbols):
-            raise Refusal(
-                "unknown_symbol", f"a symbol number from 0 to {len(self._core.symbols) - 1} is due; got {symbol}"
+            raise RequestError(
+                "unknown_symbol", f"expected a symbol number from 0 to {len(self._core.symbols) - 1}, got {symbol}"
             )
         return symbol
 
     def statistics(self) -> dict[str, float]:
-        """Counts since the beginning of the journal, and of this process."""
+        """Counts since the start of the journal, and of this process."""
         return {
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
             "orders_open": len(self._core.market.orders()),
             "sessions": self._sessions.count,
-            "messages": int(self._core.gate.counter[MESSAGES]),
+            "messages": int(self._core.gateway.counter[MESSAGES_RECEIVED]),
             "uptime_s": round(time.monotonic() - self._started, 3),
         }
 
 
 def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes]) -> None:
-    """Receives until empty; `reply` makes the answer or raises Refusal."""
+    """Answers requests until none waits; `reply` encodes the answer or raises RequestError."""
     while True:
         try:
             frames = socket.recv_multipart(zmq.NOBLOCK)
@@ -128,13 +130,17 @@ def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes])
         request: Any = 0
         try:
             if len(frames) != 2:
-                raise Refusal("malformed", f"one frame is due (a DEALER socket, no delimiter); got {len(frames) - 1}")
+                raise RequestError(
+                    "malformed", f"expected one frame, got {len(frames) - 1}; use a DEALER socket without delimiter"
+                )
             message = wire.unpack(frames[1])
             if len(message) < 2 or not wire.is_int(message[1]):
-                raise Refusal("malformed", "[kind, request, ...] with an integer request is due")
+                raise RequestError(
+                    "malformed", "expected [kind, request, ...] with an integer request, got something else"
+                )
             request = message[1]
             answer = reply(message)
-        except Refusal as refusal:
-            answer = pack(Kind.ERROR, refusal.code, str(refusal), request)
-        with contextlib.suppress(zmq.ZMQError):  # the one who asked is gone or does not read: its answer goes with it
+        except RequestError as error:
+            answer = pack(Kind.ERROR, error.code, str(error), request)
+        with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
             socket.send_multipart([frames[0], answer], zmq.NOBLOCK)

@@ -1,4 +1,4 @@
-"""Participants of recorded commands under other numbers."""
+"""Renumbering of the participants in recorded commands."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from serl.exchange.records import CommandKind, Rows
 
-OF_OTHERS = (CommandKind.ACCOUNT, CommandKind.PURGE)
+PARTICIPANT_COMMANDS = (CommandKind.ACCOUNT, CommandKind.PURGE)
 """Commands whose order_id is a participant."""
 
 
 def renumber(commands: Rows, change: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> None:
-    """Puts the numbers that `change` makes, (n,) of (n,), in the place of the participants of COMMAND rows, wherever one is named."""
-    of_others = np.isin(commands["kind"], OF_OTHERS)
+    """Replaces every participant number in COMMAND rows by `change` of it; `change` maps numbers (n,) to numbers (n,)."""
+    names_participant = np.isin(commands["kind"], PARTICIPANT_COMMANDS)
     commands["participant"] = change(commands["participant"].astype(np.int64))
-    commands["order_id"][of_others] = change(commands["order_id"][of_others])
+    commands["order_id"][names_participant] = change(commands["order_id"][names_participant])

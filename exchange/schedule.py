@@ -1,8 +1,8 @@
-"""The exchange's own clockwork: phases by the calendar of each symbol, the end of a volatility auction, batch auctions, the end of the day,
-orders that expire, bands that follow the market.
+"""What the exchange does on schedule: phases from each symbol's calendar, the end of volatility interruptions, batch auctions, the end of
+the day, order expiries, price bands that follow the market.
 
-Its commands carry the time at which they were due, so that a day has the same tape whatever its speed. A phase that would begin with
-an auction waits while the symbol is halted, and begins behind its RESUME.
+Its commands carry the time at which they were due, so a day has the same tape at any speed. While a symbol is halted, a phase that
+would begin with an auction waits for the RESUME.
 """
 
 from collections.abc import Callable
@@ -10,106 +10,107 @@ from collections.abc import Callable
 import numpy as np
 
 from serl.exchange.bands import Bands
-from serl.exchange.calendar import SECOND_NS, Calendar, Due
+from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import NOW
+from serl.exchange.gateway.state import LAST_COMMAND_NS
 from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
 
 
-class Daytime:
-    """What is due when, of all symbols. `own` gives the participant whose commands these are, `now_ns` the time, `arrives_ns` when the
-    next command that is on its way arrives."""
+class Schedule:
+    """The scheduled commands of all symbols. `exchange_participant` returns the participant that issues them, `now_ns` the time,
+    `next_arrival_ns` when the next waiting command arrives."""
 
     def __init__(
         self,
         core: Core,
         config: ExchangeConfig,
-        own: Callable[[], int],
+        exchange_participant: Callable[[], int],
         now_ns: Callable[[], int],
-        arrives_ns: Callable[[], int],
+        next_arrival_ns: Callable[[], int],
     ) -> None:
-        self._core, self._own = core, own
+        self._core, self._exchange_participant = core, exchange_participant
         self._calendar = Calendar(config, now_ns())
-        self._bands = Bands(core, config, now_ns, arrives_ns)
+        self._bands = Bands(core, config, now_ns, next_arrival_ns)
         self._volatility_ns = [round(symbol.volatility_s * SECOND_NS) for symbol in config.symbols]
-        self._scheduled = np.full(len(config.symbols), Phase.CONTINUOUS)  # each symbol's phase by the calendar
-        self._stopped_ns = self._now_ns  # the last that was done before this start
-        self._ends_ns: dict[int, int] = {}  # of interruptions by the band, by symbol
-        self._waiting: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
+        self._calendar_phase = np.full(len(config.symbols), Phase.CONTINUOUS)  # by symbol, according to the calendar
+        self._stopped_ns = self._now_ns  # exchange time of the last command before this start
+        self._interruption_ends_ns: dict[int, int] = {}  # symbol -> end of its interruption by the price band
+        self._phase_after_halt: dict[int, int] = {}  # symbol -> phase that begins when its halt ends
 
-    def begin(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
-        """Sets rules, accounts and the phases of this moment, where they are not as they are to be; ends a day that ended since the exchange
-        was stopped."""
-        self._bands.begin(now_ns)
+    def start(self, config: ExchangeConfig, participant: Callable[[str], int], now_ns: int) -> None:
+        """Applies the configured rules, accounts and current phases where they differ, and ends the day if its end passed while the
+        exchange was stopped."""
+        self._bands.start(now_ns)
         rows: list[Rows] = []
         market = self._core.market
         for number, symbol in enumerate(config.symbols):
             rows += rule_rows(symbol, number, market.state.symbols[number], config.limits.price_ticks_max)
         accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
-        past = list(self._calendar.until(now_ns))
+        past = list(self._calendar.pop_until(now_ns))
         ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
-        if ended and market.state.counter[ORDERS_OPEN]:  # before a phase may hold an auction: that day trades no more
+        if ended and market.state.counter[ORDERS_OPEN]:
+            # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
-            self._scheduled[number] = phase
-            if self._has_to_wait(number, phase):
-                self._waiting[number] = phase
+            self._calendar_phase[number] = phase
+            if self._must_wait(number, phase):
+                self._phase_after_halt[number] = phase
             elif market.state.symbols[number, PHASE] != phase:
                 rows.append(command(CommandKind.PHASE, symbol=number, flags=phase))
         self._send(rows, now_ns)
 
     @property
     def _now_ns(self) -> int:
-        """When the last command was executed."""
-        return int(self._core.gate.counter[NOW])
+        """Exchange time of the last command."""
+        return int(self._core.gateway.counter[LAST_COMMAND_NS])
 
     def _send(self, rows: list[Rows], time_ns: int) -> None:
         if rows:
             sent = np.concatenate(rows)
-            sent["participant"], sent["time_ns"] = self._own(), max(time_ns, self._now_ns)
+            sent["participant"], sent["time_ns"] = self._exchange_participant(), max(time_ns, self._now_ns)
             self._core.submit(sent)
 
     @property
     def next_ns(self) -> int:
-        """When something is due next."""
-        self._note_interruptions()
-        if self._resumed():
+        """When the next scheduled command is due."""
+        self._update_interruptions()
+        if self._resumed_symbols():
             return self._now_ns
         expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
-        return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._ends_ns.values())
+        return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:
-        """Does everything due up to a time, in order; `before(time_ns)` comes first, with each time."""
+        """Executes everything due up to a time, in order; calls `before(time_ns)` before the commands of each time."""
         while (time_ns := self.next_ns) <= until_ns:
             before(time_ns)
-            # what came before has made an end of what was due, as the cancel of a GTT order does, or something due earlier
+            # `before` may have removed what was due (the cancel of a GTT order), or added something earlier
             if self.next_ns > time_ns:
                 continue
             time_ns = self.next_ns
-            if resumed := self._resumed():
-                phases = [(number, self._waiting.pop(number)) for number in resumed]
+            if resumed := self._resumed_symbols():
+                phases = [(number, self._phase_after_halt.pop(number)) for number in resumed]
                 self._send(
                     [command(CommandKind.PHASE, symbol=number, flags=phase) for number, phase in phases], time_ns
                 )
             elif self._calendar.next_ns <= time_ns:
-                self._do(self._calendar.pop())
+                self._execute(self._calendar.pop())
             elif self._bands.next_ns <= time_ns:
                 self._send(self._bands.rows(time_ns), time_ns)
             else:
-                self._send(self._ended(time_ns) or [command(CommandKind.TIME)], time_ns)
+                self._send(self._end_interruptions(time_ns) or [command(CommandKind.TIME)], time_ns)
 
-    def _do(self, due: Due) -> None:
+    def _execute(self, due: ScheduledCommand) -> None:
         if due.kind == CommandKind.PHASE:
-            self._scheduled[due.symbol] = due.phase
-            self._ends_ns.pop(due.symbol, None)
-            self._waiting.pop(due.symbol, None)
-            if self._has_to_wait(due.symbol, due.phase):
-                self._waiting[due.symbol] = due.phase
+            self._calendar_phase[due.symbol] = due.phase
+            self._interruption_ends_ns.pop(due.symbol, None)
+            self._phase_after_halt.pop(due.symbol, None)
+            if self._must_wait(due.symbol, due.phase):
+                self._phase_after_halt[due.symbol] = due.phase
                 return
         elif due.kind == CommandKind.UNCROSS:
             state = self._core.market.state
@@ -117,29 +118,29 @@ class Daytime:
                 return
         self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
 
-    def _has_to_wait(self, number: int, phase: int) -> bool:
-        """Whether a phase would begin with an auction of a halted symbol, which is rejected."""
+    def _must_wait(self, number: int, phase: int) -> bool:
+        """Whether a phase must wait: it would begin with an auction of a halted symbol, which is rejected."""
         state = self._core.market.state
         collects = state.symbols[number, PHASE] in COLLECTING
         return bool(state.halted[number] and collects and phase not in COLLECTING)
 
-    def _resumed(self) -> list[int]:
-        """Symbols whose phase has waited for the end of their halt, which is there."""
-        return [number for number in self._waiting if not self._core.market.state.halted[number]]
+    def _resumed_symbols(self) -> list[int]:
+        """Symbols with a waiting phase whose halt has ended."""
+        return [number for number in self._phase_after_halt if not self._core.market.state.halted[number]]
 
-    def _ended(self, time_ns: int) -> list[Rows]:
-        """PHASE rows of the symbols whose interruption is over; forgotten here, since what follows may be the next interruption."""
-        over = [number for number, end_ns in self._ends_ns.items() if end_ns <= time_ns]
+    def _end_interruptions(self, time_ns: int) -> list[Rows]:
+        """PHASE rows of the symbols whose interruption is over. Removes the interruptions first, because the rows can cause new ones."""
+        over = [number for number, end_ns in self._interruption_ends_ns.items() if end_ns <= time_ns]
         for number in over:
-            del self._ends_ns[number]
+            del self._interruption_ends_ns[number]
         return [command(CommandKind.PHASE, symbol=number, flags=Phase.CONTINUOUS) for number in over]
 
-    def _note_interruptions(self) -> None:
-        """A band has stopped a symbol: it goes on after its time, unless the calendar or an operator has another phase for it before.
-        A halt ends that, and its end begins it anew."""
+    def _update_interruptions(self) -> None:
+        """Sets the end of new interruptions by price bands, and removes those that the calendar, an operator or a halt ended. The end
+        of a halt restarts the interruption."""
         state = self._core.market.state
-        stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._scheduled != Phase.VOLATILITY)
-        self._ends_ns = {
-            number: self._ends_ns.get(number, self._now_ns + self._volatility_ns[number])
+        stopped = (state.symbols[:, PHASE] == Phase.VOLATILITY) & (self._calendar_phase != Phase.VOLATILITY)
+        self._interruption_ends_ns = {
+            number: self._interruption_ends_ns.get(number, self._now_ns + self._volatility_ns[number])
             for number in np.flatnonzero(stopped & (state.halted == 0)).tolist()
         }

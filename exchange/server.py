@@ -1,4 +1,4 @@
-"""The exchange process: sockets around the core, one loop, everything in its turn."""
+"""The exchange process: the sockets around the core, served by one loop."""
 
 import signal
 import tempfile
@@ -17,20 +17,27 @@ from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError, SerlError
 from serl.exchange.feed import Feed
-from serl.exchange.gateway.loop import DEPARTED, DUE_FIRST, FEED, MESSAGE, OTHER_SOCKET, TIMER
-from serl.exchange.gateway.state import CUT, DUE, EVENTS, MESSAGES
+from serl.exchange.gateway.loop import (
+    CONTROL_MESSAGE,
+    NEED_DUE_COMMANDS,
+    NEED_LATENCY,
+    NEED_PUBLISH,
+    OTHER_SOCKET_READY,
+    TIMEOUT,
+)
+from serl.exchange.gateway.state import EVENTS, MESSAGES_RECEIVED, NEXT_DUE_NS, SLOW_SESSIONS
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, number_connections, zmq_msg_init_at
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, assign_routing_ids, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
-from serl.exchange.ports import free_port, owner_of
+from serl.exchange.ports import free_port, listening_process
 from serl.exchange.queries import Queries
-from serl.exchange.schedule import Daytime
+from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 
 
-class PortTaken(SerlError, RuntimeError):
-    """An endpoint that cannot be bound."""
+class PortInUse(SerlError, RuntimeError):
+    """An endpoint is in use."""
 
 
 class Exchange:
@@ -39,7 +46,7 @@ class Exchange:
     def __init__(self, config: ExchangeConfig) -> None:
         if not AVAILABLE:
             raise ConfigError(
-                "pyzmq brings no libzmq of its own here; install its wheel: pip install --only-binary pyzmq pyzmq"
+                "expected a pyzmq with its bundled libzmq, got one without; install the wheel: pip install --only-binary pyzmq pyzmq"
             )
         self.config = config
         warm_loop()  # before there is a market: its books may be compiled by another process meanwhile
@@ -48,9 +55,9 @@ class Exchange:
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
         self.core = Core(config, folder)
-        self.clock = Clock(self.core.gate, config.clock)
+        self.clock = Clock(self.core.gateway, config.clock)
         self.core.socket = self._sockets["orders"].underlying
-        self.core.before_rotation.append(self._publish)
+        self.core.before_event_rotation.append(self._publish)
         self.inbound = Inbound(self.core, self.clock)
         self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"], self.inbound)
         names = [symbol.name for symbol in config.symbols]
@@ -62,26 +69,27 @@ class Exchange:
             self.lockstep = Lockstep(
                 self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
             )
-        self.daytime = Daytime(
-            self.core, config, self.sessions.own_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+        self.schedule = Schedule(
+            self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
         )
         if self.lockstep is not None:
-            self.lockstep.daytime = self.daytime
+            self.lockstep.schedule = self.schedule
         self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
         self.queries = Queries(self.core, self.clock, self.sessions, config.login, self._sockets["queries"])
         self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
-        self._published = int(self.core.gate.counter[EVENTS])
+        self._published = int(self.core.gateway.counter[EVENTS])
         self._segment = self.core.journal.events
-        self._poll_sockets()
+        self._set_poll_items()
         self._stopping = ""
-        zmq_msg_init_at(self.core.gate.zmq_message.ctypes.data)
-        self.sessions.after_restart()
-        self.core.warm()
+        self._messages_received = 0
+        zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
+        self.sessions.cancel_after_restart()
+        self.core.warm_up()
         if config.needs_full_rule_book:
             warm_rule_book()
-        self.clock.begin()
-        self.daytime.begin(config, self.sessions.participant, self.clock.now_ns())
-        self.core.journal.start_flushing(config.journal.flush_s, self.core.gate)
+        self.clock.start()
+        self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
+        self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
@@ -107,25 +115,25 @@ class Exchange:
                 socket.bind(endpoint)
             except zmq.ZMQError as error:
                 self._context.destroy(0)
-                owner = owner_of(int(endpoint.rpartition(":")[2]))
-                raise PortTaken(
-                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop what listens there "
-                    f"or choose another port, as --endpoint tcp://127.0.0.1:{free_port()}, which is free"
+                owner = listening_process(int(endpoint.rpartition(":")[2]))
+                raise PortInUse(
+                    f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
+                    f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
                 ) from None
             if kinds[name] == zmq.ROUTER:
-                number_connections(socket)
+                assign_routing_ids(socket)
             sockets[name] = socket
         return sockets
 
-    def _poll_sockets(self) -> None:
+    def _set_poll_items(self) -> None:
         for item, name in zip(self.core.poll, ("orders", "queries", "admin", "feed"), strict=True):
             item["socket"] = self._sockets[name].underlying
             item["events"] = POLL_IN
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
-        """Serves until it is told to stop; why it stopped. Closes everything, also on an error.
+        """Serves until a stop is requested, then closes everything, also on an error. Returns why it stopped.
 
-        JournalError where the disk failed: then nothing more is journaled or acknowledged, and the journal stays as it is.
+        Raises JournalError if the disk failed: nothing more is journaled or acknowledged, and the journal stays as it is.
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -144,7 +152,7 @@ class Exchange:
     def _serve(self, ready: Callable[[], None]) -> None:
         try:
             ready()
-            with self.core.journal.on_disk():
+            with self.core.journal.disk_errors():
                 self._loop()
         except JournalError:
             raise
@@ -155,7 +163,7 @@ class Exchange:
             self._close()
 
     def stop(self, reason: str) -> None:
-        """Ends `run` at the next turn."""
+        """Ends `run` after the current iteration of its loop."""
         self._stopping = reason
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
@@ -165,95 +173,95 @@ class Exchange:
         intervals = self.config.intervals
         next_check = next_time = 0.0
         while not self._stopping:
-            need = self._turn()
-            if need == DEPARTED:
-                self.inbound.depart()
+            reason = self._serve_orders()
+            if reason == NEED_LATENCY:
+                self.inbound.delay_last_message()
             if self.lockstep is None:
                 self._execute_due()
-            if need == MESSAGE:
-                self.control.take_pending()
-            elif need == OTHER_SOCKET:
-                self._other_sockets()
-            elif need not in (TIMER, FEED, DEPARTED, DUE_FIRST):
-                self.core.make_room(need)
-            if self.lockstep is not None and (self.inbound.waiting or self.lockstep.due_ns < NEVER):
+            if reason == CONTROL_MESSAGE:
+                self.control.answer_pending()
+            elif reason == OTHER_SOCKET_READY:
+                self._serve_other_sockets()
+            elif reason not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
+                self.core.add_capacity(reason)
+            if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
             now = time.monotonic()
-            if now >= next_check or self.core.gate.counter[CUT]:
+            if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
                 self._check_sessions()
             if now >= next_time:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())
 
-    def _turn(self) -> int:
-        """One call of the compiled loop."""
-        idle_ns = (self.config.intervals.turn_ms if self._busy() else 100) * 1_000_000
+    def _serve_orders(self) -> int:
+        """Runs the compiled loop once. Returns why it came back."""
+        idle_ns = (self.config.intervals.turn_ms if self._has_new_messages() else 100) * 1_000_000
         if self.lockstep is None:
-            due_ns = min(self.inbound.next_ns, self.daytime.next_ns)
-            self.core.gate.counter[DUE] = due_ns
-            next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.copies.next_ns)
+            due_ns = min(self.inbound.next_ns, self.schedule.next_ns)
+            self.core.gateway.counter[NEXT_DUE_NS] = due_ns
+            next_ns = min(due_ns, self.sessions.reports.next_ns, self.feed.delayed.next_ns)
         else:
-            next_ns = self.lockstep.due_ns
+            next_ns = self.lockstep.next_ns
         if next_ns < NEVER:
-            idle_ns = int(min(idle_ns, self.clock.machine_ns_until(next_ns)))
+            idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
         deadline_ns = time.monotonic_ns() + idle_ns
-        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.wanted)
+        return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
     def _execute_due(self) -> None:
-        """Live and scaled clocks: commands that have arrived and what the calendar has due, in order."""
+        """Live and scaled clocks: executes arrived and scheduled commands in the order of their times."""
         now_ns = self.clock.now_ns()
-        self.daytime.run(now_ns, self._execute_commands)
+        self.schedule.run(now_ns, self._execute_commands)
         self._execute_commands(now_ns + 1)
 
     def _execute_commands(self, until_ns: int) -> None:
         self.inbound.execute(until_ns, self.core.time_ns)
 
-    def _busy(self) -> bool:
-        """Whether messages came since the last turn."""
-        seen = int(self.core.gate.counter[MESSAGES])
-        busy = seen != getattr(self, "_seen", 0)
-        self._seen = seen
+    def _has_new_messages(self) -> bool:
+        """Whether messages arrived since the last call."""
+        received = int(self.core.gateway.counter[MESSAGES_RECEIVED])
+        busy = received != self._messages_received
+        self._messages_received = received
         return busy
 
-    def _other_sockets(self) -> None:
+    def _serve_other_sockets(self) -> None:
         self.queries.answer()
         self.admin.answer()
-        self.feed.take_subscriptions(self.core.event_sequence)
+        self.feed.read_subscriptions(self.core.event_sequence)
 
     def _publish(self) -> None:
-        """Publishes the events since the last time."""
-        counter, events = self.core.gate.counter, self.core.journal.events
+        """Publishes the events since the last call."""
+        counter, events = self.core.gateway.counter, self.core.journal.events
         if events is not self._segment:
             self._segment, self._published = events, 0
         stop = int(counter[EVENTS])
         self.feed.publish(self.core.market.state, events.rows, self._published, stop)
-        self.sessions.reports.take(events.rows[self._published : stop])
+        self.sessions.reports.enqueue(events.rows[self._published : stop])
         self._published = stop
-        now_ns = END_NS if self.lockstep is not None and self.lockstep.ended else self.clock.now_ns()
-        self.feed.copies.release(now_ns)
-        self.sessions.reports.release(now_ns)
+        now_ns = END_NS if self.lockstep is not None and self.lockstep.is_finished else self.clock.now_ns()
+        self.feed.delayed.send_due(now_ns)
+        self.sessions.reports.send_due(now_ns)
 
     def _publish_time(self, time_ns: int) -> None:
         self._publish()
         self.feed.publish_time(self.core.event_sequence, time_ns)
 
     def _check_sessions(self) -> None:
-        self.core.gate.counter[CUT] = 0
-        for slot in self.sessions.check():
+        self.core.gateway.counter[SLOW_SESSIONS] = 0
+        for slot in self.sessions.check_liveness():
             if self.lockstep is not None:
-                self.lockstep.leave(slot)
+                self.lockstep.remove(slot)
 
     def _close(self) -> None:
-        for slot in self.sessions.live():
-            self.sessions.end(slot, "shutdown", f"the exchange stops ({self._stopping or 'error'})")
+        for slot in self.sessions.live_slots():
+            self.sessions.end(slot, "shutdown", f"the exchange is stopping ({self._stopping or 'error'})")
         self._publish()
-        with self.core.journal.on_disk():
+        with self.core.journal.disk_errors():
             self.core.close()
 
     def _abandon(self, reason: str) -> None:
-        """Ends without another command: who cancels on disconnect is cancelled for by the next start."""
-        for slot in self.sessions.live():
-            self.sessions.dismiss(slot, "shutdown", reason)
+        """Ends without executing another command; the next start executes the cancels on disconnect."""
+        for slot in self.sessions.live_slots():
+            self.sessions.close(slot, "shutdown", reason)
         self.core.journal.abandon()

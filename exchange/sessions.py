@@ -1,4 +1,4 @@
-"""Who is connected: login, reports sent again, heartbeats, the end of a session."""
+"""Sessions: login, replay of missed reports, heartbeats, logout."""
 
 import time
 from typing import Any
@@ -11,99 +11,106 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
-from serl.exchange.gateway.state import CUT, FREE, HEAD_BYTES, LIVE, SLOW, index_sessions
+from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
-from serl.exchange.outbound import REPORTS_MAX, Reports
+from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.renumber import renumber
-from serl.exchange.wire import Kind, Refusal, pack
+from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
 
-OWN_NAME = "\u0000exchange"
+EXCHANGE_NAME = "\u0000exchange"
 
 
 class Sessions:
-    """The sessions of one exchange, in the gate's arrays; slots are found by ZeroMQ routing number."""
+    """The sessions of one exchange, stored in the gateway's arrays and found by ZeroMQ routing number."""
 
     def __init__(
         self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]", inbound: Inbound
     ) -> None:
         self._core = core
-        self._gate = core.gate
+        self._gateway = core.gateway
         self._clock = clock
         self._config = config
         self._socket = socket
         self._inbound = inbound
         self._latencies = Latencies(config.latency, config.latencies)
-        self.reports = Reports(core.gate, self.send)
+        self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-        self._cancel: dict[int, bool] = {}
-        self._goodbye: list[tuple[int, bytes]] = []
+
+        self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
-        self._admit_again()
+        self._refresh_operators()
 
     @property
     def count(self) -> int:
-        """Live sessions."""
-        return int(np.count_nonzero(self._gate.status))
+        """The number of sessions that have not ended."""
+        return int(np.count_nonzero(self._gateway.status))
 
-    def live(self) -> list[int]:
+    def live_slots(self) -> list[int]:
         """The slots of live sessions."""
-        return [int(slot) for slot in np.flatnonzero(self._gate.status == LIVE)]
+        return [int(slot) for slot in np.flatnonzero(self._gateway.status == LIVE)]
 
     def name(self, slot: int) -> str:
         """The participant's name."""
-        return str(self._core.journal.participants[int(self._gate.participant[slot])]["name"])
+        return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number; False if its pipe is full or gone."""
+        """Sends to a routing number. Returns False if its pipe is full or gone."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.ZMQError:
             return False
         return True
 
-    def refuse(self, route: int, refusal: Refusal) -> None:
-        """ERROR to whoever sent what cannot be taken."""
-        self.send(route, pack(Kind.ERROR, refusal.code, str(refusal)))
+    def send_error(self, route: int, error: RequestError) -> None:
+        """Answers a rejected message with ERROR."""
+        self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
-    def hello(self, route: int, message: list[Any]) -> int:
-        """Logs a participant in: WELCOME, then what it missed. The slot; Refusal if it may not."""
+    def log_in(self, route: int, message: list[Any]) -> int:
+        """Logs a participant in: sends WELCOME, then missed reports. Returns the slot. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
-            raise Refusal("version", f"this exchange speaks version {wire.VERSION}; you offer {low} to {high}")
+            raise RequestError(
+                "version",
+                f"expected a range with protocol version {wire.VERSION}, got {low} to {high}; use a client of that version",
+            )
         if self._slot_of_route(route) >= 0:
-            raise Refusal("duplicate_login", "this connection is logged in already; say BYE first")
+            raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
         self._check_login(name, token)
         participant = self._numbers.get(name)
-        current = -1 if participant is None else self._slot_where(self._gate.participant == participant)
+        current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
         if current >= 0:
             if options.get("replace") is not True:
-                raise Refusal(
-                    "duplicate_login", f"{name!r} has a live session; end it, or say so with the option replace = true"
+                raise RequestError(
+                    "duplicate_login", f"{name!r} has a live session; end it, or log in with the option replace = true"
                 )
-            self.end(current, "replaced", "another session of yours took over")
-        slots = np.flatnonzero(self._gate.status == FREE)
+            self.end(current, "replaced", "a new session of this participant replaced this one")
+        slots = np.flatnonzero(self._gateway.status == FREE)
         if not len(slots):
-            raise Refusal("login", f"all {len(self._gate.status)} sessions (sessions_max) are taken; try again later")
+            raise RequestError(
+                "login", f"all {len(self._gateway.status)} sessions (sessions_max) are in use; try again later"
+            )
         if participant is None:
             participant = self._new_participant(name)
-        self._occupy(int(slots[0]), route, participant, options)
+        self._open_session(int(slots[0]), route, participant, options)
         self._welcome(int(slots[0]), last_report)
         return int(slots[0])
 
     def _check_login(self, name: str, token: str) -> None:
         if not 1 <= len(name.encode()) <= 64 or not name.isprintable():
-            raise Refusal("login", f"a name of 1 to 64 printable bytes is due; got {name[:80]!r}")
+            raise RequestError("login", f"expected a name of 1 to 64 printable bytes, got {name[:80]!r}")
         if not self._config.login.may_log_in(name, token):
-            raise Refusal("login", f"no participant {name!r} with this token")
+            raise RequestError("login", f"participant {name!r} does not exist or has another token")
 
     def _new_participant(self, name: str) -> int:
         number = len(self._numbers)
-        if number >= len(self._gate.session_of):
-            raise Refusal("login", f"all {number} participants (participants_max) exist; log in under a known name")
+        if number >= len(self._gateway.live_session):
+            raise RequestError(
+                "login", f"all {number} participants (participants_max) exist; log in under an existing name"
+            )
         self._numbers[name] = number
         operator = self._may_operate(name)
         self._core.journal.participants.append({"name": name, "cancel_on_disconnect": False, "operator": operator})
@@ -111,78 +118,78 @@ class Sessions:
             self._core.market.grant_operator(number)
         return number
 
-    def _admit_again(self) -> None:
-        """Makes operators of those who are to be now. The journal's commands were theirs who were operators then: where these are others,
-        a restart is not to execute them again."""
-        known = self._core.journal.participants
-        operators = [self._may_operate(entry["name"]) for entry in known]
-        self._core.market.state.operator[: len(known)] = operators
-        if operators != [entry.get("operator") for entry in known]:
+    def _refresh_operators(self) -> None:
+        """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
+        changed, a snapshot is written: a restart must not execute those commands again."""
+        participants = self._core.journal.participants
+        operators = [self._may_operate(entry["name"]) for entry in participants]
+        self._core.market.state.operator[: len(participants)] = operators
+        if operators != [entry.get("operator") for entry in participants]:
             self._core.save_snapshot()
-            for entry, operator in zip(known, operators, strict=True):
+            for entry, operator in zip(participants, operators, strict=True):
                 entry["operator"] = operator
             self._core.journal.save_participants()
 
     def _may_operate(self, name: str) -> bool:
         login = self._config.login
-        return name == OWN_NAME or name in login.operators or not login.tokens
+        return name == EXCHANGE_NAME or name in login.operators or not login.tokens
 
-    def own_participant(self) -> int:
-        """The participant that the exchange's own operator commands belong to; nobody can log in under its name."""
-        return self.participant(OWN_NAME)
+    def exchange_participant(self) -> int:
+        """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
+        return self.participant_or_new(EXCHANGE_NAME)
 
-    def participant(self, name: str) -> int:
-        """The number of a participant, whether it has logged in already or not."""
+    def participant_or_new(self, name: str) -> int:
+        """The number of a participant, which is created if it has never logged in."""
         if name not in self._numbers:
             self._new_participant(name)
             self._core.journal.save_participants()
         return self._numbers[name]
 
-    def number(self, name: str) -> int:
-        """The number of a participant that has been here; Refusal `login` if there is none of this name."""
+    def participant_number(self, name: str) -> int:
+        """The number of an existing participant. Raises RequestError `login` if no participant has this name."""
         if name not in self._numbers:
-            raise Refusal("login", f"no participant {name[:80]!r} has logged in yet")
+            raise RequestError("login", f"no participant {name[:80]!r} has logged in yet")
         return self._numbers[name]
 
     def is_operator(self, slot: int) -> bool:
-        """Whether the participant may give an operator's commands."""
-        return bool(self._core.market.state.operator[int(self._gate.participant[slot])])
+        """Whether the participant may send operator commands."""
+        return bool(self._core.market.state.operator[int(self._gateway.participant[slot])])
 
-    def rename(self, slot: int, rows: Rows) -> None:
-        """Gives the participants of a recorded day's COMMAND rows the numbers that they have here, as operators: 0 is the exchange itself,
-        any other one is NAME/number, where NAME is the session's own. What was not permitted is not in such a day."""
+    def map_participants(self, slot: int, rows: Rows) -> None:
+        """Replaces the participants of a recorded day's COMMAND rows by this exchange's numbers, as operators: 0 is the exchange itself,
+        n is the participant NAME/n, where NAME is the session's. All become operators because a recorded day has only permitted commands."""
 
-        def here(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-            unique, places = np.unique(numbers, return_inverse=True)
-            return np.array([self._renamed(slot, number) for number in unique.tolist()], np.int64)[places]
+        def mapped(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+            unique, inverse = np.unique(numbers, return_inverse=True)
+            return np.array([self._mapped_participant(slot, number) for number in unique.tolist()], np.int64)[inverse]
 
-        renumber(rows, here)
+        renumber(rows, mapped)
 
-    def _renamed(self, slot: int, number: int) -> int:
+    def _mapped_participant(self, slot: int, number: int) -> int:
         if number == 0:
-            return self.own_participant()
-        here = self.participant(f"{self.name(slot)}/{number}")
-        entry = self._core.journal.participants[here]
+            return self.exchange_participant()
+        participant = self.participant_or_new(f"{self.name(slot)}/{number}")
+        entry = self._core.journal.participants[participant]
         if not entry["operator"]:
             entry["operator"] = True
-            self._core.market.grant_operator(here)
+            self._core.market.grant_operator(participant)
             self._core.journal.save_participants()
-        return here
+        return participant
 
-    def _occupy(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
-        gate = self._gate
+    def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
+        gateway = self._gateway
         now = time.monotonic_ns()
-        gate.status[slot] = LIVE
-        gate.route[slot] = route
-        gate.participant[slot] = participant
-        gate.as_rows[slot] = options.get("rows") is True
-        gate.waiting[slot] = 0
-        gate.filled[slot] = HEAD_BYTES
-        gate.last_in_ns[slot] = gate.last_out_ns[slot] = now
-        gate.promise_ns[slot] = gate.last_time_ns[slot] = -1
-        gate.rate[slot] = self._config.messages_per_s_max(self.name(slot))
-        gate.tokens[slot] = max(gate.rate[slot], 1.0)
-        index_sessions(gate)
+        gateway.status[slot] = LIVE
+        gateway.route[slot] = route
+        gateway.participant[slot] = participant
+        gateway.as_rows[slot] = options.get("rows") is True
+        gateway.pending[slot] = 0
+        gateway.out_end[slot] = HEADER_BYTES
+        gateway.last_in_ns[slot] = gateway.last_out_ns[slot] = now
+        gateway.promise_ns[slot] = gateway.last_command_time_ns[slot] = -1
+        gateway.messages_per_s[slot] = self._config.messages_per_s_max(self.name(slot))
+        gateway.rate_tokens[slot] = max(gateway.messages_per_s[slot], 1.0)
+        index_sessions(gateway)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
             options.get("cancel_on_disconnect") is True
@@ -190,16 +197,18 @@ class Sessions:
         self._core.journal.save_participants()
 
     def _welcome(self, slot: int, last_report: int) -> None:
-        gate = self._gate
-        participant = int(gate.participant[slot])
+        gateway = self._gateway
+        participant = int(gateway.participant[slot])
         state = self._core.market.state
-        done = int(state.report[participant])
+        last_reported = int(state.report[participant])
         missed = None
-        if 0 <= last_report <= done:
-            missed = self._core.journal.reports(participant, last_report, gate, self._config.limits.replay_reports_max)
-        next_report = done + 1 if missed is None else last_report + 1
+        if 0 <= last_report <= last_reported:
+            missed = self._core.journal.reports(
+                participant, last_report, gateway, self._config.limits.replay_reports_max
+            )
+        next_report = last_reported + 1 if missed is None else last_report + 1
         delays = self.feed_delays(participant)
-        limits = {**self.limits, "messages_per_s_max": float(gate.rate[slot])}
+        limits = {**self.limits, "messages_per_s_max": float(gateway.messages_per_s[slot])}
         if delays is not None:
             limits["feed_delayed"] = 1
         welcome = pack(
@@ -207,28 +216,28 @@ class Sessions:
             int(state.last_command_id[participant]), self.symbols(), self._clock.describe(), limits,
             self.is_operator(slot),
         )  # fmt: skip
-        route = int(gate.route[slot])
+        route = int(gateway.route[slot])
         self.send(route, welcome)
         if missed is None and last_report >= 0:
-            self.refuse(route, Refusal(
-                "replay_gone", f"reports after {last_report} are not kept (there are {done}); going on at {next_report}"
+            self.send_error(route, RequestError(
+                "replay_gone", f"reports after {last_report} are no longer stored (the last is {last_reported}); the session starts at {next_report}"
             ))  # fmt: skip
         if missed is None:
             missed = np.zeros(0, EVENT)
         if delays is not None:
-            self.reports.open(slot, participant, delays, missed, done)
+            self.reports.open(slot, participant, delays, missed, last_reported)
             return
         for first in range(0, len(missed), REPORTS_MAX):
-            if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gate.as_rows[slot]))):
-                gate.status[slot] = SLOW  # ended at the next check; it goes on from there when it comes again
-                gate.counter[CUT] += 1
+            if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
+                gateway.status[slot] = SLOW  # the next check ends the session; it can resume with a new login
+                gateway.counter[SLOW_SESSIONS] += 1
                 break
-        gate.session_of[participant] = slot
+        gateway.live_session[participant] = slot
 
     def feed_delays(self, participant: int) -> Delays | None:
-        """What reports and the feed take to a participant; None if they are there at once, or there is no such participant."""
-        known = self._core.journal.participants
-        return self._latencies.feed(known[participant]["name"]) if participant < len(known) else None
+        """The latency of reports and feed to a participant; None without latency or for an unknown participant."""
+        participants = self._core.journal.participants
+        return self._latencies.feed(participants[participant]["name"]) if participant < len(participants) else None
 
     def symbols(self) -> list[list[Any]]:
         """The `symbols` of WELCOME and INFO."""
@@ -238,75 +247,78 @@ class Sessions:
         ]
 
     def _slot_of_route(self, route: int) -> int:
-        return self._slot_where(self._gate.route == route)
+        return self._slot_where(self._gateway.route == route)
 
     def _slot_where(self, matches: NDArray[np.bool_]) -> int:
-        """The session of which this holds, -1 if it holds of none."""
-        slots = np.flatnonzero(matches & (self._gate.status != FREE))
+        """The first session that matches, -1 if none does."""
+        slots = np.flatnonzero(matches & (self._gateway.status != FREE))
         return int(slots[0]) if len(slots) else -1
 
     def end(self, slot: int, code: str, text: str) -> None:
-        """Ends a session with GOODBYE; cancels its orders if it asked for that."""
-        self.dismiss(slot, code, text)
-        participant = int(self._gate.participant[slot])
+        """Ends a session with GOODBYE, and cancels its orders if it logged in with cancel_on_disconnect."""
+        self.close(slot, code, text)
+        participant = int(self._gateway.participant[slot])
         entry = self._core.journal.participants[participant]
-        if entry["cancel_on_disconnect"] and not self._inbound.follow(self._cancel_all(participant)):
-            self._core.submit(self._cancel_all(participant))
-            entry["cancel_on_disconnect"] = False  # else it stays: if the exchange ends before, the next start cancels
+        if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
+            self._core.submit(self._mass_cancel(participant))
+            # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
+            entry["cancel_on_disconnect"] = False
             self._core.journal.save_participants()
 
-    def dismiss(self, slot: int, code: str, text: str) -> None:
-        """Ends a session with GOODBYE; its orders stay."""
-        gate = self._gate
-        participant = int(gate.participant[slot])
-        route = int(gate.route[slot])
+    def close(self, slot: int, code: str, text: str) -> None:
+        """Ends a session with GOODBYE; its orders stay open."""
+        gateway = self._gateway
+        participant = int(gateway.participant[slot])
+        route = int(gateway.route[slot])
         goodbye = pack(Kind.GOODBYE, code, text)
-        gate.session_of[participant] = -1
+        gateway.live_session[participant] = -1
         self.reports.close(participant)
-        gate.status[slot] = FREE
-        gate.promise_ns[slot] = -1
-        index_sessions(gate)
+        gateway.status[slot] = FREE
+        gateway.promise_ns[slot] = -1
+        index_sessions(gateway)
         if not self.send(route, goodbye):
-            self._goodbye.append((route, goodbye))  # its pipe is full: said as soon as there is room
+            self._unsent_goodbyes.append((route, goodbye))  # the pipe is full: sent as soon as it has room
 
-    def _cancel_all(self, participant: int) -> Rows:
-        """The exchange's own mass cancel for a participant that is gone."""
+    def _mass_cancel(self, participant: int) -> Rows:
+        """The exchange's mass cancel for a disconnected participant."""
         cancel = command(CommandKind.MASS_CANCEL, symbol=ALL_SYMBOLS, participant=participant, reason=Reason.DISCONNECT)
         cancel["time_ns"] = self._clock.now_ns()
         return cancel
 
-    def after_restart(self) -> None:
-        """Cancels what those left behind who asked for cancel-on-disconnect: a restart ended all sessions."""
+    def cancel_after_restart(self) -> None:
+        """Cancels the orders of participants with cancel_on_disconnect, because a restart ends all sessions."""
         for participant, entry in enumerate(self._core.journal.participants):
             if entry["cancel_on_disconnect"]:
-                self._core.submit(self._cancel_all(participant))
+                self._core.submit(self._mass_cancel(participant))
 
-    def check(self) -> list[int]:
-        """Heartbeats, and the end of sessions that are slow, silent or gone; the slots that ended."""
+    def check_liveness(self) -> list[int]:
+        """Sends heartbeats and ends slow, silent and disconnected sessions. Returns the slots that ended."""
         now = time.monotonic_ns()
-        gate = self._gate
+        gateway = self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
-        beat_ns = int(self._config.intervals.heartbeat_s * 1e9)
+        heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         silence_s = self._config.intervals.silence_s
-        self._goodbye = [(route, text) for route, text in self._goodbye[-1000:] if not self._try(route, text)]
+        self._unsent_goodbyes = [
+            (route, text) for route, text in self._unsent_goodbyes[-1000:] if not self._send_or_drop(route, text)
+        ]
         ended = []
-        for slot in np.flatnonzero(gate.status != FREE).tolist():
-            if gate.status[slot] == SLOW:
+        for slot in np.flatnonzero(gateway.status != FREE).tolist():
+            if gateway.status[slot] == SLOW:
                 self.end(slot, "slow_consumer", f"more than {self.limits['outbound_messages_max']} messages unread")
-            elif now - gate.last_in_ns[slot] > silence_s * 1e9:
-                self.end(slot, "silence", f"nothing heard for {silence_s} s (silence_s); send PING when idle")
-            elif now - gate.last_out_ns[slot] < beat_ns:
+            elif now - gateway.last_in_ns[slot] > silence_s * 1e9:
+                self.end(slot, "silence", f"no message for {silence_s} s (silence_s); send PING when idle")
+            elif now - gateway.last_out_ns[slot] < heartbeat_ns:
                 continue
-            elif self.send(int(gate.route[slot]), heartbeat):
-                gate.last_out_ns[slot] = now
+            elif self.send(int(gateway.route[slot]), heartbeat):
+                gateway.last_out_ns[slot] = now
                 continue
             else:
-                self.end(slot, "slow_consumer", "does not read, or is gone")
+                self.end(slot, "slow_consumer", "the client does not read or is gone")
             ended.append(slot)
         return ended
 
-    def _try(self, route: int, message: bytes) -> bool:
-        """True if there is nothing left to do: sent, or nobody there."""
+    def _send_or_drop(self, route: int, message: bytes) -> bool:
+        """Returns True if the message is sent or its connection is gone; False if it must be tried again."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.Again:

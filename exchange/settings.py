@@ -1,4 +1,4 @@
-"""What the configuration says of symbols and accounts, as the commands that make a market so; docs/orders.md explains each."""
+"""Turns the configuration of symbols and accounts into the commands that apply it; docs/orders.md explains each setting."""
 
 from collections.abc import Sequence
 
@@ -21,57 +21,64 @@ from serl.exchange.records import (
     Setting,
     command,
 )  # fmt: skip
-from serl.exchange.reference_price import band, middle
+from serl.exchange.reference_price import band_around, band_midpoint
 
 CONFIGURED = [setting for setting in Setting if setting not in (Setting.SELF_TRADE, Setting.KILLED)]
-"""Settings that are the configuration's alone; the others are a participant's or an operator's as well."""
+"""Settings that only the configuration changes; participants or operators change the others too."""
 
 
-def rule_rows(symbol: SymbolConfig, number: int, known: NDArray[np.int64], price_ticks_max: int) -> list[Rows]:
-    """RULE rows where the symbol's rules differ from those that the market knows: `known`, its row of Snapshot.symbols, int64
+def rule_rows(symbol: SymbolConfig, number: int, current: NDArray[np.int64], price_ticks_max: int) -> list[Rows]:
+    """RULE rows where the configured rules differ from the market's: `current`, the symbol's row of Snapshot.symbols, int64
     (SYMBOL_COLUMNS,)."""
-    said = [
+    wanted = [
         (Rule.LOT, LOT, symbol.lot_multiple), (Rule.MATCHING, MATCHING, int(symbol.matching == "pro-rata")),
         (Rule.BAND_ACTION, BAND_ACTION, int(symbol.band_action == "auction")),
     ]  # fmt: skip
-    said += [(rule, MAKER_FEE + place, value) for place, (rule, value) in enumerate(symbol.fees.rules())]
-    rows = [_rule(number, rule, value) for rule, column, value in said if known[column] != value]
-    rows += band_rows(number, known, _first_band(symbol, known, price_ticks_max))
-    table = dict(known[TICKS:].reshape(-1, 2)[known[TICKS + 1 :: 2] != 0].tolist())
-    wanted = dict.fromkeys(sorted(table), 0) | symbol.tick_table  # 0: no entry; those go first, for room
+    wanted += [(rule, MAKER_FEE + offset, value) for offset, (rule, value) in enumerate(symbol.fees.rules())]
+    rows = [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
+    rows += band_rows(number, current, _band_at_start(symbol, current, price_ticks_max))
+    current_entries = dict(current[TICKS:].reshape(-1, 2)[current[TICKS + 1 :: 2] != 0].tolist())
+    # 0 removes an entry; removals go first, because the table is small
+    entries = dict.fromkeys(sorted(current_entries), 0) | symbol.tick_table
     return rows + [
-        _rule(number, Rule.TICK, value, start) for start, value in wanted.items() if value != table.get(start)
+        _rule(number, Rule.TICK, value, start)
+        for start, value in entries.items()
+        if value != current_entries.get(start)
     ]
 
 
-def band_rows(number: int, known: NDArray[np.int64], band_ticks: tuple[int, int]) -> list[Rows]:
-    """RULE rows that give a symbol a band of (low, high), 0 for none, where it is not what the market knows (as of rule_rows)."""
-    said = zip((Rule.BAND_LOW, Rule.BAND_HIGH), (BAND_LOW, BAND_HIGH), band_ticks, strict=True)
-    return [_rule(number, rule, value) for rule, column, value in said if known[column] != value]
+def band_rows(number: int, current: NDArray[np.int64], band_ticks: tuple[int, int]) -> list[Rows]:
+    """RULE rows that change a symbol's band to (low, high), 0 for none, where it differs from `current` (see rule_rows)."""
+    wanted = zip((Rule.BAND_LOW, Rule.BAND_HIGH), (BAND_LOW, BAND_HIGH), band_ticks, strict=True)
+    return [_rule(number, rule, value) for rule, column, value in wanted if current[column] != value]
 
 
-def _first_band(symbol: SymbolConfig, known: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
-    """The band at a start. One that follows the market stays where it is; if it was none of this width, the last trade is its
-    reference, or what the configuration says."""
+def _band_at_start(symbol: SymbolConfig, current: NDArray[np.int64], price_ticks_max: int) -> tuple[int, int]:
+    """The band at a start. A band that follows the market is kept if it has the configured width; else its reference is the last
+    trade, or the configured one."""
     if symbol.band_ppm is None:
         return symbol.band_low_ticks, symbol.band_high_ticks
-    known_band = int(known[BAND_LOW]), int(known[BAND_HIGH])
-    if known_band == band(int(middle(*known[[BAND_LOW, BAND_HIGH]])), symbol.band_ppm, price_ticks_max) != (0, 0):
-        return known_band
-    return band(int(known[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
+    current_band = int(current[BAND_LOW]), int(current[BAND_HIGH])
+    if (
+        current_band
+        == band_around(int(band_midpoint(*current[[BAND_LOW, BAND_HIGH]])), symbol.band_ppm, price_ticks_max)
+        != (0, 0)
+    ):
+        return current_band
+    return band_around(int(current[LAST_TICKS]) or symbol.reference_ticks or 0, symbol.band_ppm, price_ticks_max)
 
 
 def _rule(symbol: int, rule: Rule, value: int, from_ticks: int = 0) -> Rows:
     return command(CommandKind.RULE, symbol=symbol, flags=rule, price_ticks=value, order_id=from_ticks)
 
 
-def account_rows(accounts: dict[int, AccountConfig], known: NDArray[np.int64]) -> list[Rows]:
-    """ACCOUNT rows where settings differ from those that the market knows: `known`, Snapshot.accounts, int64 (participants,
-    ACCOUNT_COLUMNS). `accounts` by participant; one that is not among them has no limits and no fees of its own."""
+def account_rows(accounts: dict[int, AccountConfig], current: NDArray[np.int64]) -> list[Rows]:
+    """ACCOUNT rows where configured settings differ from the market's: `current`, Snapshot.accounts, int64 (participants,
+    ACCOUNT_COLUMNS). A participant that is not in `accounts` has no limits and no fees of its own."""
     rows = []
-    for participant in sorted(accounts.keys() | set(np.flatnonzero(known[:, CONFIGURED].any(axis=1)).tolist())):
-        said: Sequence[tuple[Setting, int]] = accounts[participant].settings() if participant in accounts else ()
-        for setting, value in said or [(setting, 0) for setting in CONFIGURED]:
-            if known[participant, setting] != value:
+    for participant in sorted(accounts.keys() | set(np.flatnonzero(current[:, CONFIGURED].any(axis=1)).tolist())):
+        wanted: Sequence[tuple[Setting, int]] = accounts[participant].settings() if participant in accounts else ()
+        for setting, value in wanted or [(setting, 0) for setting in CONFIGURED]:
+            if current[participant, setting] != value:
                 rows.append(command(CommandKind.ACCOUNT, order_id=participant, flags=setting, price_ticks=value))
     return rows

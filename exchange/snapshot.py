@@ -1,4 +1,4 @@
-"""A market at one moment, independent of how it is implemented: what restarts begin with and state hashes are made of."""
+"""The state of a market in an implementation-independent form, for restarts and state hashes."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ from serl.exchange.records import Rows
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """Everything that a market's future depends on. P participants (up to the last one that did anything), S symbols."""
+    """The complete state of a market. P participants (up to the last one that did anything), S symbols."""
 
     orders: Rows  # ORDER rows: by symbol, side (bids first), price from best, then time priority
     specials: Rows  # SPECIAL rows
@@ -22,10 +22,10 @@ class Snapshot:
     halted: NDArray[np.uint8]  # (S,)
     symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
-    terms: NDArray[np.int64]  # (P, TERM_COLUMNS): sent, and not used yet
+    terms: NDArray[np.int64]  # (P, TERM_COLUMNS): sent for the next NEW
 
     def digest(self) -> str:
-        """sha256 over all fields, hexadecimal: equal for equal markets, whatever their implementation."""
+        """SHA-256 over all fields, hexadecimal: equal for equal markets in any implementation."""
         digest = hashlib.sha256()
         for field in dataclasses.fields(self):
             value = np.ascontiguousarray(getattr(self, field.name))
@@ -39,6 +39,6 @@ class Snapshot:
 def participants_used(
     last_command_id: NDArray[np.int64], report: NDArray[np.int64], accounts: NDArray[np.int64]
 ) -> int:
-    """How many participants a snapshot holds: up to the last one that sent or received anything, or whose account was set."""
+    """The number of participants in a snapshot: up to the last one that sent or received anything, or whose account was set."""
     used = np.flatnonzero((last_command_id != 0) | (report != 0) | accounts.any(axis=1))
     return int(used[-1]) + 1 if len(used) else 0

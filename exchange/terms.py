@@ -1,4 +1,4 @@
-"""What can be said about an order besides price and quantity, by name; docs/orders.md, Terms."""
+"""Optional terms of an order, such as stop price or displayed quantity; docs/orders.md, Terms."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from serl.exchange.records import COMMAND, CommandFlag, CommandKind, Peg, Rows, 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
-    """None and False: not said."""
+    """The terms of an order; None and False mean unset."""
 
     display_lots: int | None = None
     min_lots: int | None = None
@@ -21,39 +21,39 @@ class Terms:
     offset_ticks: int | None = None
     expire_ns: int | None = None
     link: int | None = None
-    """order_id of the other of two that cancel each other."""
+    """order_id of the other order of a one-cancels-other pair."""
     self_trade: SelfTrade | None = None
     hidden: bool = False
     all_or_none: bool = False
     reduce_only: bool = False
 
-    def given(self) -> list[tuple[Term, int]]:
-        """The TERM commands that say it, in order of Term."""
+    def items(self) -> list[tuple[Term, int]]:
+        """The terms that are set, with their values, as TERM commands take them."""
         values = ((term, getattr(self, term.name.lower())) for term in Term)
         return [(term, integer(str(term.name).lower(), value)) for term, value in values if value is not None]
 
     @property
     def flags(self) -> int:
-        """What the order's own flags say of it."""
-        found = CommandFlag.TERMS if self.given() else CommandFlag.NONE
+        """The flags of the NEW command."""
+        flags = CommandFlag.TERMS if self.items() else CommandFlag.NONE
         for flag in (CommandFlag.HIDDEN, CommandFlag.ALL_OR_NONE, CommandFlag.REDUCE_ONLY):
             if getattr(self, str(flag.name).lower()):
-                found |= flag
-        return int(found)
+                flags |= flag
+        return int(flags)
 
 
 NO_TERMS = Terms()
 
 
 def order(command_id: int, terms: Terms = NO_TERMS, *, flags: int = 0, **fields: Any) -> Rows:
-    """COMMAND rows of a new order: its terms under `command_id` and those that follow, then the NEW under the next one.
+    """COMMAND rows of a new order: one TERM per term from `command_id` on, then the NEW.
 
-    fields are those of `records.command`; the order is named by `rows[-1]["command_id"]`.
+    `fields` are those of `records.command`. The order id is `rows[-1]["command_id"]`.
     """
-    both = {name: fields[name] for name in ("participant", "time_ns") if name in fields}
+    shared = {name: fields[name] for name in ("participant", "time_ns") if name in fields}
     rows = [
-        command(CommandKind.TERM, command_id=command_id + place, flags=term, price_ticks=value, **both)
-        for place, (term, value) in enumerate(terms.given())
+        command(CommandKind.TERM, command_id=command_id + offset, flags=term, price_ticks=value, **shared)
+        for offset, (term, value) in enumerate(terms.items())
     ]
     new = command(CommandKind.NEW, command_id=command_id + len(rows), flags=flags | terms.flags, **fields)
     return np.concatenate([*rows, new]) if rows else np.asarray(new, COMMAND)

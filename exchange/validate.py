@@ -1,4 +1,4 @@
-"""Every invariant of a market's arrays, checked one by one. Slow on purpose: reads everything twice."""
+"""Checks every invariant of a market's arrays. Slow: reads everything twice."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, 
 
 
 def validate(state: State) -> None:
-    """AssertionError naming the first invariant that does not hold."""
+    """Raises AssertionError with the first violated invariant."""
     open_slots: set[int] = set()
     symbols = len(state.halted)
     for book in range(len(state.base)):
@@ -38,19 +38,19 @@ def _validate_balances(state: State) -> None:
     totals = state.balances.sum(axis=0)
     for name, place in (("positions", POSITION), ("cash", CASH)):
         assert not totals[:, place].any(), f"{name} must sum to zero over participants, got {totals[:, place]}"
-    rest = state.balances[..., FEE_MICRO]
-    assert ((rest >= 0) & (rest < MICRO)).all(), "the rest of a fee is a whole tick or more"
+    fraction = state.balances[..., FEE_MICRO]
+    assert ((fraction >= 0) & (fraction < MICRO)).all(), "the fraction of a fee is a whole tick or more"
 
 
 def _validate_accounts(state: State) -> None:
     limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
-    assert (state.limited == limited).all(), "an account is limited without a limit, or the other way round"
+    assert (state.limited == limited).all(), "`limited` differs from the accounts that have limits"
     own = int(state.accounts[:, Setting.OWN_FEES].sum())
     assert own == state.counter[OWN_FEES], f"{own} accounts with their own fees, {state.counter[OWN_FEES]} counted"
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:
-    """The levels of a side, found in all the ways that there are."""
+    """The levels of a side, found through every index."""
     places = np.flatnonzero(state.window[book, side] >= 0)
     bits = np.unpackbits(state.bits[book, side].view(np.uint8), bitorder="little").nonzero()[0]
     assert np.array_equal(places, bits), f"book {book}: bitmap and window differ"

@@ -1,4 +1,4 @@
-"""Everything on the sockets that is not an order: kinds, codes and the forms of docs/protocol.md, in plain Python."""
+"""Messages other than orders, in Python: kinds, error codes and message forms of docs/protocol.md."""
 
 from enum import IntEnum
 from typing import Any
@@ -15,7 +15,7 @@ class Kind(IntEnum):
     """First element of a message that is not an order."""
 
     BULK = 32
-    BEHALF = 33
+    ON_BEHALF = 33
     HELLO = 64
     BYE = 65
     PING = 66
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 
 REPLY = 16
-"""What a reply's kind is above its request's."""
+"""A reply's kind is its request's plus this."""
 
 EVENT_FIELDS = (
     "kind", "time_ns", "command_id", "order_id", "order_number", "symbol", "side", "qty_lots", "price_ticks",
@@ -77,8 +77,8 @@ ORDER_FORMS = {
 }
 
 
-class Refusal(SerlError):
-    """A message that changes nothing: becomes ERROR on the wire."""
+class RequestError(SerlError):
+    """A rejected message, which changes nothing. Its sender receives ERROR with this code and text."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -86,28 +86,30 @@ class Refusal(SerlError):
 
 
 def pack(*message: Any) -> bytes:
-    """A message as msgpack array."""
+    """Encodes a message as a msgpack array."""
     return bytes(msgpack.packb(message))
 
 
 def unpack(data: bytes) -> list[Any]:
-    """A message from outside; Refusal `malformed` unless it is one small msgpack array `[kind, ...]`."""
+    """Decodes an untrusted message. Raises RequestError `malformed` unless it is one small msgpack array `[kind, ...]`."""
     try:
         message = msgpack.unpackb(data, strict_map_key=False, max_array_len=64, max_map_len=64, max_ext_len=0)
     except Exception as error:  # msgpack raises its own, ValueError, UnicodeDecodeError, RecursionError ...
-        raise Refusal(
-            "malformed", f"a msgpack array [kind, ...] is due; got {len(data)} bytes: {_why(error)}"
+        raise RequestError(
+            "malformed", f"expected a msgpack array [kind, ...], got {len(data)} bytes: {_describe(error)}"
         ) from None
     if not isinstance(message, list) or not message or not is_int(message[0]):
-        raise Refusal("malformed", f"a msgpack array [kind, ...] with an integer kind is due; got {_short(message)}")
+        raise RequestError(
+            "malformed", f"expected a msgpack array [kind, ...] with an integer kind, got {_abbreviate(message)}"
+        )
     return message
 
 
-def _why(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__} {error}".strip()[:120]
 
 
-def _short(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -118,13 +120,13 @@ def is_int(value: Any) -> bool:
 
 
 def expect(message: list[Any], form: str, *types: type) -> list[Any]:
-    """The elements behind the kind, if they have these types; Refusal `malformed` naming the form otherwise."""
+    """The elements after the kind. Raises RequestError `malformed`, with the form, unless they have these types."""
     values = message[1:]
     fits = len(values) == len(types) and all(
         is_int(value) if kind is int else isinstance(value, kind) for value, kind in zip(values, types, strict=True)
     )
     if not fits:
-        raise Refusal("malformed", f"{form} is due; got {_short(message)}")
+        raise RequestError("malformed", f"expected {form}, got {_abbreviate(message)}")
     return values
 
 

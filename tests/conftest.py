@@ -1,4 +1,4 @@
-"""What all tests share. Screenshots go to the folder that SERL_SCREENSHOTS names."""
+"""Fixtures of all tests, and their order. Screenshots are written to the folder SERL_SCREENSHOTS."""
 
 import os
 import signal
@@ -16,35 +16,35 @@ FIRST = (
     "tests/researcher/outer/test_whole.py",
     "tests/demo/",
 )
-"""The longest begin first, so that no worker is left alone with one of them at the end. And the first of all has nearly everything
-compiled that is not the exchange's (which `make test` compiles before): beside it go tests that need none of it, or two would compile the same."""
+"""The longest tests run first, so that no worker finishes long after the others. The very first compiles nearly everything except the
+exchange (which `make test` compiles before); the tests beside it need none of that, so that nothing is compiled twice."""
 
-# A shell ignores Ctrl-C in what it starts in the background, and so would every process that the tests start.
+# A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those of FIRST first, and else as they were."""
+    """Moves the tests in FIRST to the front, in its order."""
     items.sort(
-        key=lambda item: next((place for place, path in enumerate(FIRST) if item.nodeid.startswith(path)), len(FIRST))
+        key=lambda item: next((rank for rank, path in enumerate(FIRST) if item.nodeid.startswith(path)), len(FIRST))
     )
 
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[Any]:
-    """A browser for all tests of a module."""
+    """A browser, shared by the tests of a module."""
     with browser() as found:
         yield found
 
 
 @pytest.fixture
 def screenshots(tmp_path: Path) -> Path:
-    """Where they go."""
+    """The folder of screenshots."""
     folder = Path(os.environ.get("SERL_SCREENSHOTS", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Bytes by their length: some are made anew in each of the tests' processes, with the time in them, and all must collect the same names."""
+    """Names bytes by their length: some contain the time, and every test process must collect the same names."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None

@@ -1,7 +1,7 @@
-"""What the pages tell people to type.
+"""Code blocks of the documentation, and how tests run them.
 
-A comment before a block of a page says how a test runs it: `<!-- run: --steps 2000 -->` gives these options too to the commands that have them, so
-that it takes seconds. Without a comment it is run as it stands. Only what NOT_RUN names is not run.
+A comment before a block, like `<!-- run: --steps 2000 -->`, gives extra options to the commands that have them, so that they take seconds.
+Without a comment a block is run unchanged. The blocks in NOT_RUN are not run.
 """
 
 import os
@@ -23,31 +23,31 @@ NOT_RUN = {
     ("results.md", "python -m benchmarks.ablation"): "twelve policies take minutes with a single step",
     ("results.md", "python -m benchmarks.proof --config book"): "it trains in books and scores in served exchanges",
 }
-"""Why console blocks are not run, by page and beginning. That their commands can be typed is tested all the same."""
+"""Console blocks that are not run, by page and first words, with the reason. Tests still parse their commands."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block; `page` is named from docs/ on, `less`: the options of its comment."""
+    """A fenced block; `page` is relative to docs/, `run_options` are the options in its comment."""
 
     page: str
-    less: str
+    run_options: str
     language: str
     text: str
 
     @property
     def unrun(self) -> list[tuple[str, str]]:
-        """Its places in NOT_RUN: none, or one."""
+        """Its keys in NOT_RUN: none or one."""
         return [(page, start) for page, start in NOT_RUN if page == self.page and commands(self)[0].startswith(start)]
 
     @property
     def options(self) -> list[tuple[str, ...]]:
-        """What is given to its commands beside what stands there: (option, value)."""
-        return [tuple(shlex.split(one)) for one in re.split(r" (?=-)", self.less) if one]
+        """The extra options for its commands: (option, value)."""
+        return [tuple(shlex.split(one)) for one in re.split(r" (?=-)", self.run_options) if one]
 
 
 def blocks(page: str, language: str = "") -> list[Block]:
-    """Those of a page, named from docs/ on, in one language or all."""
+    """The blocks of a page (relative to docs/), in one language or all."""
     path = DOCS / page
     found = [
         Block(os.path.relpath(path, DOCS), *one)
@@ -57,20 +57,20 @@ def blocks(page: str, language: str = "") -> list[Block]:
 
 
 def commands(block: Block) -> list[str]:
-    """The lines of a console block that are typed: all, or those after a $ where there are any; without comments."""
+    """The commands of a console block: the lines after a $, or all lines if there is none; without comments."""
     lines = block.text.replace("\\\n", " ").splitlines()
-    typed = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
-    return [line.split(" # ")[0].strip() for line in typed if line]
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")] or lines
+    return [line.split(" # ")[0].strip() for line in commands if line]
 
 
-def answers(block: Block) -> list[list[str]]:
-    """The lines that stand below each command of a console block."""
+def outputs(block: Block) -> list[list[str]]:
+    """The output shown below each command of a console block, as lines."""
     parts = re.split(r"^\$ .*\n", block.text.replace("\\\n", " "), flags=re.MULTILINE)[1:]
     return [part.splitlines() for part in parts] or [[] for _ in commands(block)]
 
 
 def run(page: str, **names: Any) -> dict[str, Any]:
-    """Runs a page's Python blocks one after the other, as one program that begins with these names; the names at its end."""
+    """Runs a page's Python blocks as one program with these global names. Returns its names at the end."""
     found = blocks(page, "python")
     assert found
     for block in found:

@@ -1,4 +1,4 @@
-"""Files that pages speak of and do not make: in a session that follows a page they lie in its folder, small."""
+"""Small versions of the files that documentation pages use without creating them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.agents.execution.test_data import write as write_bars
 from tests.doc_blocks import blocks
 from tests.history.test_itch_export import random_commands
 
-LESS: dict[str, Any] = {
+QUICK_RUN: dict[str, Any] = {
     "iterations": 1, "candidates": 1, "workers": 1, "kinds": ["reward"], "max_tokens": 120,
     "low_level": False,
     "budget": {"static_steps": 40, "dynamic_steps": 0},
@@ -29,21 +29,21 @@ LESS: dict[str, Any] = {
         "ppo": {"rollout_steps": 5, "minibatch": 20, "threads": 1},
     },
 }  # fmt: skip
-"""Settings of a run of the researcher that takes seconds: one reward, learnt and scored in a few bars."""
+"""Settings of a researcher run that takes seconds: one reward, trained and scored on a few bars."""
 
 
-def _of_seed(seed: int) -> Callable[[Path], object]:
+def _generated_day(seed: int) -> Callable[[Path], object]:
     return lambda path: write_day(generate_day(seed, "AMZN"), path)
 
 
 def _itch(path: Path) -> None:
-    """Of two symbols."""
+    """An ITCH file with two symbols."""
     reference = Reference((SymbolReference("AAPL"), SymbolReference("MSFT")), "", "generated", last_time_ns=3_000_000)
     write_itch(Day(random_commands(3000, 0), np.arange(3000), reference), path)
 
 
 def _mbo(path: Path) -> None:
-    from tests.history.test_dbn import FIRST, file_bytes  # skips where the extra `history` is not installed
+    from tests.history.test_dbn import FIRST, file_bytes  # skips the test without the extra `history`
 
     with pa.CompressedOutputStream(str(path), "zstd") as file:
         file.write(file_bytes(FIRST, ("A", "A", 6, 101, 3), ("C", "A", 6, 101, 3)))
@@ -51,17 +51,17 @@ def _mbo(path: Path) -> None:
 
 def _run(path: Path, **settings: Any) -> None:
     write_bars(path.parent / "bars.parquet", bar_rows())
-    path.write_text(yaml.safe_dump(settings | LESS))
+    path.write_text(yaml.safe_dump(settings | QUICK_RUN))
 
 
 def _mine(path: Path) -> None:
-    """The page's settings of an endpoint."""
+    """The endpoint settings that the page shows."""
     (block,) = blocks("tutorials/run-the-researcher.md", "yaml")
     _run(path, **yaml.safe_load(block.text))
 
 
-SUPPLIED: dict[str, Callable[[Path], object]] = {
-    "monday.day": _of_seed(1), "tuesday.day": _of_seed(2), "wednesday.day": _of_seed(3),
+FILES: dict[str, Callable[[Path], object]] = {
+    "monday.day": _generated_day(1), "tuesday.day": _generated_day(2), "wednesday.day": _generated_day(3),
     "small.yaml": _run, "mine.yaml": _mine,
     "01302019.NASDAQ_ITCH50.gz": _itch, "esh4-glbx-mdp3-20231225.mbo.dbn.zst": _mbo,
 }  # fmt: skip

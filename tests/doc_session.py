@@ -1,4 +1,4 @@
-"""A page as people follow it: its console blocks typed one after the other, in one folder, each server in a terminal of its own."""
+"""Follows a documentation page like a reader: runs its console blocks in order, in one folder, each server in its own terminal."""
 
 import os
 import re
@@ -15,33 +15,34 @@ from pathlib import Path
 from serl.exchange.ports import free_port
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.example import example
-from tests.doc_blocks import ROOT, Block, answers, commands
+from tests.doc_blocks import ROOT, Block, commands, outputs
 from tests.server_fixture import free_endpoint
 from tests.test_help import ALL
 
 BANNERS = {("exchange", "start"): "  journal", ("dashboard",): "operator", ("llm", "serve"): "Ctrl-C stops it"}
-"""What servers say when they are ready."""
+"""The start of the line that each server prints when it is ready."""
 PROGRAMS = {"serl": [sys.executable, "-u", "-m", "serl"], "python": [sys.executable], "mkdir": ["mkdir"], "cp": ["cp"]}
-OTHERS = ("ollama", "vllm", "pip")
-"""Programs that the tests do without: an endpoint stands in for those that serve models, and what pip would install is here."""
-PATIENCE_S = 240
+SKIPPED = ("ollama", "vllm", "pip")
+"""Programs that the tests skip: a fake endpoint replaces model servers, and the packages are installed already."""
+TIMEOUT_S = 240
 MEASURED = r"[\d.,]+(?= s\b|/s)"
-"""Times and rates, which differ each time."""
+"""Times and rates, which differ in every run."""
 
 
-def calls(words: list[str]) -> tuple[str, ...]:
-    """The command of serl that is called; () of anything else."""
+def command_name(words: list[str]) -> tuple[str, ...]:
+    """The serl command that a command line runs; () for other programs."""
     return next((tuple(words[1:end]) for end in (3, 2) if words[0] == "serl" and tuple(words[1:end]) in ALL), ())
 
 
 def ends(words: list[str]) -> bool:
     """Whether a command ends by itself."""
-    return calls(words) not in BANNERS and (calls(words) != ("agents", "start") or "--until" in words)
+    name = command_name(words)
+    return name not in BANNERS and (name != ("agents", "start") or "--until" in words)
 
 
 @dataclass
 class Terminal:
-    """A command under way."""
+    """A running command."""
 
     line: str
     process: "subprocess.Popen[bytes]"
@@ -49,32 +50,32 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What it has said."""
+        """Its output so far."""
         return self.log.read_text()
 
     def wait_for(self, banner: str) -> None:
-        """Returns when it has said that."""
-        deadline = time.monotonic() + PATIENCE_S
+        """Waits until the output contains `banner`."""
+        deadline = time.monotonic() + TIMEOUT_S
         while banner not in self.text:
             assert self.process.poll() is None and time.monotonic() < deadline, f"{self.line}\n{self.text[-3000:]}"
             time.sleep(0.02)
 
-    def finish(self, answer: list[str]) -> None:
-        """Returns when it has ended well, and has answered as the page says."""
-        status = self.process.wait(PATIENCE_S)
+    def finish(self, expected: list[str]) -> None:
+        """Waits for a successful exit, and asserts that the output contains the expected lines, apart from times and rates."""
+        status = self.process.wait(TIMEOUT_S)
         assert status == 0, f"{self.line}: {status}\n{self.text[-3000:]}"
-        for line in answer:
+        for line in expected:
             assert re.sub(MEASURED, "#", line) in re.sub(MEASURED, "#", self.text), self.line
 
     def stop(self) -> None:
-        """Ctrl-C."""
+        """Sends Ctrl-C and waits for the exit."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
         assert "Traceback" not in self.text, f"{self.line}\n{self.text[-3000:]}"
 
 
 class Session:
-    """Whoever follows a page, in `folder`."""
+    """A reader who follows a page in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,41 +86,41 @@ class Session:
         self._servers: list[Terminal] = []
 
     def type(self, block: Block) -> None:
-        """Types a block. From its first server on everything has a terminal of its own; it is over when all that ends has ended."""
+        """Runs a block. From its first server on every command has its own terminal. Waits for all commands that end by themselves."""
         lines = [shlex.split(line) for line in commands(block)]
         for option, *_ in block.options:
-            assert any(self._knows(words, option) for words in lines), f"no command of the block has {option}"
-        waiting, alone = [], True
-        if ("exchange", "start") in map(calls, lines):
-            self.end()  # an exchange that a page starts again is a new one
-        for words, answer in zip(lines, answers(block), strict=True):
+            assert any(self._has_option(words, option) for words in lines), f"no command of the block has {option}"
+        waiting, in_foreground = [], True
+        if ("exchange", "start") in map(command_name, lines):
+            self.end()  # a page that starts another exchange has stopped the previous one
+        for words, expected in zip(lines, outputs(block), strict=True):
             if words[0] == "export":
                 name, _, value = words[1].partition("=")
                 self._environment[name] = value
-            if words[0] == "export" or words[0] in OTHERS:
+            if words[0] == "export" or words[0] in SKIPPED:
                 continue
             terminal = self._start(words, block)
             if not ends(words):
-                alone = False
+                in_foreground = False
                 self._servers.append(terminal)
-                terminal.wait_for(BANNERS.get(calls(words), ""))
-            elif alone:
-                terminal.finish(answer)
+                terminal.wait_for(BANNERS.get(command_name(words), ""))
+            elif in_foreground:
+                terminal.finish(expected)
             else:
-                waiting.append((terminal, answer))
-        for terminal, answer in waiting:
-            terminal.finish(answer)
+                waiting.append((terminal, expected))
+        for terminal, expected in waiting:
+            terminal.finish(expected)
 
-    def _with(self, words: list[str], options: list[tuple[str, ...]]) -> list[str]:
-        return [*words, *(word for one in options if self._knows(words, one[0]) for word in one)]
+    def _add_options(self, words: list[str], options: list[tuple[str, ...]]) -> list[str]:
+        return [*words, *(word for option in options if self._has_option(words, option[0]) for word in option)]
 
-    def _knows(self, words: list[str], option: str) -> bool:
-        return words[0] == "python" or any(option in one.opts for one in ALL[calls(words)].params)
+    def _has_option(self, words: list[str], option: str) -> bool:
+        return words[0] == "python" or any(option in parameter.opts for parameter in ALL[command_name(words)].params)
 
     @cached_property
-    def _stand_in(self) -> str:
-        """The address of an OpenAI-compatible endpoint in the place of Ollama, vLLM and OpenAI. It knows one reward."""
-        # `openai`, which few pages need, takes a second
+    def _fake_endpoint(self) -> str:
+        """The URL of a fake OpenAI-compatible endpoint, instead of Ollama, vLLM or OpenAI. It always answers with the same reward."""
+        # imports `openai`, which takes a second and which few pages need
         from tests.researcher.llm.fake import (
             completion,
             fake_endpoint,
@@ -129,8 +130,8 @@ class Session:
         return self._open.enter_context(fake_endpoint(answer)).url
 
     def _addresses(self, words: list[str]) -> list[tuple[str, ...]]:
-        """Options that have a command serve where nobody else does, and ask there."""
-        match calls(words):
+        """Options that make servers listen on free ports, and clients connect to them."""
+        match command_name(words):
             case ():
                 return []
             case ("llm", "serve"):
@@ -139,23 +140,23 @@ class Session:
                 return [("--url", f"http://127.0.0.1:{self._model_port}/v1"), ("--dialect", "embedded")]
             case ("dashboard",):
                 return [("--connect", self._endpoint), ("--port", "0")]
-        others = [("--url", self._stand_in)] if "--url" in words else []
-        return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *others]
+        url = [("--url", self._fake_endpoint)] if "--url" in words else []
+        return [("--endpoint", self._endpoint), ("--connect", self._endpoint), *url]
 
     def _start(self, words: list[str], block: Block) -> Terminal:
-        words = self._with(words, block.options)
-        words = self._with(words, self._addresses(words))
+        words = self._add_options(words, block.options)
+        words = self._add_options(words, self._addresses(words))
         log = self._folder / f"terminal-{len(self._terminals)}.log"
-        with log.open("wb") as said:
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 [*PROGRAMS[words[0]], *words[1:]],
-                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env=self._environment,
+                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self._environment,
             )  # fmt: skip
         self._terminals.append(Terminal(shlex.join(words), process, log))
         return self._terminals[-1]
 
     def end(self) -> None:
-        """Ctrl-C to what still runs, the last first; none of it may have ended before."""
+        """Stops the servers with Ctrl-C, the last one first, and asserts that none has failed before."""
         for terminal in reversed(self._servers):
             assert terminal.process.poll() in (None, 0), f"{terminal.line}\n{terminal.text[-3000:]}"
             terminal.stop()

@@ -1,4 +1,4 @@
-"""A real exchange process for tests: started, waited for, spoken to, stopped or killed."""
+"""A real exchange process for tests, and a raw client of its sockets."""
 
 import os
 import subprocess
@@ -24,22 +24,22 @@ def free_endpoint() -> str:
     return f"tcp://127.0.0.1:{free_port()}"
 
 
-class Raw:
-    """A bare DEALER: says what it likes. `deaf`: takes in next to nothing before it is read."""
+class RawClient:
+    """A DEALER socket that sends arbitrary messages. `slow`: with minimal receive buffers, so that unread messages block the exchange."""
 
-    def __init__(self, endpoint: str, socket: str = "orders", *, deaf: bool = False) -> None:
+    def __init__(self, endpoint: str, socket: str = "orders", *, slow: bool = False) -> None:
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.linger = 0
-        if deaf:
+        if slow:
             self.socket.rcvhwm, self.socket.rcvbuf = 1, 4096
         self.socket.connect(socket_endpoints(endpoint)[socket])
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         self.socket.send(msgpack.packb(message))
 
-    def hear(self, *kinds: int) -> list[Any]:
-        """The next message of one of these kinds (any but HEARTBEAT, if none is named)."""
+    def receive(self, *kinds: int) -> list[Any]:
+        """Receives the next message of these kinds; any except HEARTBEAT without kinds. Skips others."""
         while True:
             assert self.socket.poll(WAIT_MS), "no answer"
             message: list[Any] = msgpack.unpackb(self.socket.recv(), strict_map_key=False)
@@ -47,13 +47,13 @@ class Raw:
                 return message
 
     def login(self, name: str, last_report: int = -1, **options: bool) -> list[Any]:
-        self.say(64, 1, 1, name, "", last_report, options)
-        return self.hear(96, 97)
+        self.send(64, 1, 1, name, "", last_report, options)
+        return self.receive(96, 97)
 
     def close(self) -> None:
         self.context.destroy(0)
 
-    def __enter__(self) -> "Raw":
+    def __enter__(self) -> "RawClient":
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -69,12 +69,12 @@ class Served:
     banner: list[str]
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Sends SIGKILL and waits for the exit."""
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> str:
-        """SIGTERM; what it printed behind its banner."""
+        """Sends SIGTERM. Returns the output after the banner."""
         self.process.terminate()
         output, _ = self.process.communicate(timeout=30)
         return output
@@ -83,9 +83,9 @@ class Served:
 def launch(
     *options: str, endpoint: str | None = None, environment: dict[str, str] | None = None, prelude: str = ""
 ) -> Served:
-    """Starts `serl exchange start`, `environment` added to ours, and returns when it says that it is ready.
+    """Runs `serl exchange start` with extra environment variables, and returns once it is ready.
 
-    `prelude`: lines of Python that run before it in its process.
+    `prelude`: Python code that runs first in the process.
     """
     endpoint = endpoint or free_endpoint()
     arguments = [sys.executable, "-c", f"{prelude}\nfrom serl.cli import main; main()", "exchange", "start"]
@@ -118,7 +118,7 @@ def start_exchange(
     endpoint: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Iterator[Served]:
-    """An exchange for the time of a `with`; config (nested settings) needs `folder` to be written to, and says what is "" here."""
+    """A running exchange as a context manager. `config` (nested settings) is written to `folder`; pass "" for symbols or clock that it sets."""
     options = [*(["--symbols", symbols] if symbols else []), *(["--clock", clock] if clock else [])]
     if journal is not None:
         options += ["--journal", str(journal)]

@@ -1,4 +1,4 @@
-"""What the command line says where something cannot be, in one line."""
+"""Errors of the command line are one line."""
 
 import socket
 import subprocess
@@ -9,26 +9,26 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
+    ("line", "path"),
     [
         ("demo --output FILE", "FILE"),
         ("keys new FILE", "FILE"),
         ("drop-copy -o FILE/x", "FILE/x"),
     ],
 )
-def test_a_path_that_cannot_be_used_is_one_line(line: str, named: str, tmp_path: Path) -> None:
+def test_an_unusable_path_is_a_one_line_error(line: str, path: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     arguments = line.replace("FILE", str(file)).split()
     done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
-    (said,) = done.stderr.splitlines()
-    assert said.startswith(f"error: {named.replace('FILE', str(file))}: ")
+    (message,) = done.stderr.splitlines()
+    assert message.startswith(f"error: {path.replace('FILE', str(file))}: ")
 
 
-def test_a_demo_whose_port_is_taken_starts_nothing(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+def test_a_demo_with_its_port_in_use_starts_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
         arguments = ["demo", "--no-researcher", "--port", port, "--output", str(tmp_path)]
         done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and f"127.0.0.1:{port} cannot be bound" in done.stderr

@@ -1,4 +1,4 @@
-"""The Python that the docs tell people to write works."""
+"""The Python code in the documentation runs."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.server_fixture import start_exchange
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty one, to be in."""
+    """An empty folder, which is the working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -38,33 +38,33 @@ def test_the_library_is_used_as_told(capsys: pytest.CaptureFixture[str]) -> None
     assert len(told["events"]) == 256 and told["order_id"] == 1
 
 
-def test_the_rules_of_a_market_are_written_as_told() -> None:
+def test_the_page_on_orders_is_correct() -> None:
     (settings,) = blocks("orders.md", "yaml")
     config = ExchangeConfig.model_validate(yaml.safe_load(settings.text))
     assert config.symbols[0].day[1].phase == "continuous" and config.needs_full_rule_book
-    told = run("orders.md")
-    assert told["asks"]["qty_lots"].tolist() == [5]
-    account = told["account"]
+    names = run("orders.md")
+    assert names["asks"]["qty_lots"].tolist() == [5]
+    account = names["account"]
     assert (account.position_lots, account.cash_ticks, account.realised_ticks) == (25, -6250, 0)
     assert account.unrealised_ticks(260) == 250
 
 
-def test_latencies_are_written_as_told(folder: Path) -> None:
+def test_the_page_on_latency_is_correct(folder: Path) -> None:
     (settings,) = blocks("latency.md", "yaml")
     (folder / "measured.txt").write_text("40\n")
     (folder / "mine.yaml").write_text(settings.text)
     config = load_config(folder / "mine.yaml")
     latencies, first = Latencies(config.latency, config.latencies), np.array([1])
-    told: dict[str, list[int | None]] = {}
+    drawn_ns: dict[str, list[int | None]] = {}
     for name in ("colocated", "home", "here", "anybody"):
         both = (latencies.orders(name), latencies.feed(name))
-        told[name] = [None if delays is None else int(delays.draw_ns(first)[0]) for delays in both]
-    (drawn, *rest) = told.pop("anybody")
-    assert told == {"colocated": [5000, 3000], "home": [40_000, None], "here": [None, None]}
+        drawn_ns[name] = [None if delays is None else int(delays.draw_ns(first)[0]) for delays in both]
+    (drawn, *rest) = drawn_ns.pop("anybody")
+    assert drawn_ns == {"colocated": [5000, 3000], "home": [40_000, None], "here": [None, None]}
     assert drawn is not None and drawn >= 80_000 and rest == [120_000]
 
 
-def test_the_trader_of_your_own_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_trader_trades(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, used = blocks("traders.md", "python")
     (population,) = blocks("traders.md", "yaml")
     (folder / "my_traders.py").write_text(own.text)
@@ -86,8 +86,8 @@ def test_the_executor_of_the_tutorial_learns(folder: Path) -> None:
     assert "advantage" in names
 
 
-def test_existing_bots_are_plugged_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Among others that quote, so that there is something to look at; with less training."""
+def test_existing_bots_can_be_plugged_in(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In a market with quotes, so that there is a book; with less training."""
     pytest.importorskip("stable_baselines3")
     from serl.clients.blocking import connect
 
@@ -120,7 +120,7 @@ def test_the_single_environment_is_made(folder: Path) -> None:
 
 
 def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a generated day in the place of LOBSTER's sample, whose import has tests of its own."""
+    """With a generated day instead of LOBSTER's sample, whose import has its own tests."""
     from serl.history import importing
 
     day = generate_day(3)
@@ -132,19 +132,19 @@ def test_days_are_read_and_played(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_fitted_population_is_simulated(folder: Path) -> None:
-    """With one that comes with serl; test_docs_sessions.py fits one."""
+    """With a population of serl; test_docs_sessions.py fits one."""
     shutil.copy(ROOT / "configs" / "populations" / "liquid.yaml", folder / "fitted.yaml")
     assert run("tutorials/calibrate.md")["simulation"].count > 1000
 
 
-def test_a_law_is_fitted() -> None:
+def test_an_impact_law_is_fitted() -> None:
     fractions = np.tile([0.01, 0.03, 0.1], 4)
     seeds = np.repeat(np.arange(4), 3)
     names = run("realism.md", fractions=fractions, impacts=0.7 * fractions**0.5, seeds=seeds)
     assert names["law"].delta.value == pytest.approx(0.5)
 
 
-def test_the_page_of_benchmarks_has_every_benchmark() -> None:
-    """It is made by `make bench`: a section that is missing or left over says that it was not."""
+def test_the_benchmark_page_has_every_benchmark() -> None:
+    """`make bench` writes the page: a missing or extra section means that it was not run."""
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == list(NAMES)

@@ -1,4 +1,4 @@
-"""Commands in the docs can be typed, also those that are not run, and no block of code is without a test."""
+"""Every command in the documentation parses, even if it is not run, and every code block has a test."""
 
 import importlib
 import os
@@ -26,9 +26,9 @@ LINES = [
     for line in commands(block)
 ]
 UNRUN = [line for page in PAGES for block in blocks(str(page), "console") if block.unrun for line in commands(block)]
-OTHERS = {"make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export", "mkdir", "cp"}
-"""First words of what is not a command of serl."""
-SERL = [(page, line) for page, line in LINES if line.split()[0] not in OTHERS]
+OTHER_PROGRAMS = {"make", "pip", ".", "python", "tensorboard", "ollama", "vllm", "export", "mkdir", "cp"}
+"""First words of commands of other programs."""
+SERL = [(page, line) for page, line in LINES if line.split()[0] not in OTHER_PROGRAMS]
 PYTHON = {
     "environments.md", "execution.md", "history.md", "inner.md", "models.md", "modules.md", "orders.md", "realism.md", "researcher.md", "sandbox.md",
     "traders.md", "tutorials/calibrate.md", "tutorials/plug-in-a-bot.md", "tutorials/train-an-executor.md", "tutorials/use-the-library.md",
@@ -43,24 +43,24 @@ def test_every_block_has_a_test() -> None:
     for page in PAGES:
         for block in blocks(str(page)):
             found.setdefault(block.language, set()).add(os.path.relpath(page, DOCS))
-    assert set(found) == {"python", "yaml", "console", "text"}, "say what a block is: ```console, ```text, ..."
+    assert set(found) == {"python", "yaml", "console", "text"}, "name the language of a block: ```console, ```text, ..."
     assert found["python"] == PYTHON and found["yaml"] == YAML
 
 
 @pytest.mark.parametrize(("page", "line"), SERL, ids=lambda value: value[:60])
-def test_commands_can_be_typed(page: str, line: str) -> None:
+def test_commands_parse(page: str, line: str) -> None:
     for one in line.split("&&"):
         parse(shlex.split(one))
 
 
 @pytest.mark.parametrize("line", [line for line in UNRUN if line.startswith("python -m benchmarks.")])
-def test_benchmarks_that_are_not_run_can_be_typed(line: str) -> None:
+def test_benchmark_commands_that_are_not_run_parse(line: str) -> None:
     pytest.importorskip("torch")
     _, _, module, *words = shlex.split(line)
     assert importlib.import_module(module).parser().parse_args(words)
 
 
-def test_what_make_and_pip_are_told_exists() -> None:
+def test_make_targets_and_extras_exist() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     made = {line.split()[1] for _, line in LINES if line.startswith("make ")}
     assert made and made <= targets
@@ -88,7 +88,7 @@ def test_outlines_name_options_that_exist() -> None:
     assert seen
 
 
-def test_settings_of_the_exchange_are_settings(tmp_path: Path) -> None:
+def test_exchange_settings_are_valid(tmp_path: Path) -> None:
     (block,) = blocks("tutorials/start-an-exchange.md", "yaml")
     path = tmp_path / "mine.yaml"
     path.write_text(block.text)
@@ -105,8 +105,8 @@ def lines_of(page: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for block in blocks(page, "console") for line in commands(block)]
 
 
-def test_the_tutorial_on_replays_can_be_followed(tmp_path: Path) -> None:
-    """Also where there is no sample of LOBSTER: with the generated day. With one, test_docs_sessions.py follows the whole page."""
+def test_the_replay_tutorial_can_be_followed(tmp_path: Path) -> None:
+    """With the generated day, so without LOBSTER's sample. With the sample, test_docs_sessions.py follows the whole page."""
     steps = [words for words in lines_of("tutorials/replay.md") if not any("LOBSTER" in word for word in words)]
     (serve,) = [words for words in steps if words[:2] == ["exchange", "start"]]
     (first, *looks), replays = (

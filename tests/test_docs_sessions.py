@@ -1,4 +1,4 @@
-"""Every console block of the pages is run, but for what tests/doc_blocks.py names; what a page shows as an answer is what comes."""
+"""Every console block of the documentation runs, except those in NOT_RUN of tests/doc_blocks.py, and prints the output that the page shows."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from serl.researcher.sandbox import bubblewrap
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.tuning.base import dequantised_folder
 from tests.doc_blocks import BLOCK, DOCS, NOT_RUN, PAGES, ROOT, blocks
-from tests.doc_fixtures import SUPPLIED
+from tests.doc_fixtures import FILES
 from tests.doc_session import Session
 
 DATA = ROOT.parent / "shared" / "data"
@@ -23,14 +23,14 @@ REAL = {
     "nasdaq.parquet": "bars/nasdaq_44stocks_1min_2018-02-16_2018-04-06.parquet",
     "cn.parquet": "bars/cn_42stocks_15min_2025.parquet",
 }
-"""What pages call files that they do not make, and where those are in ../shared/data."""
+"""Real data files by the names that pages use, with their paths in ../shared/data."""
 NEEDED = {
     "serl train": ["torch"], "serl evaluate": ["torch"], "python -m benchmarks": ["torch"], "serl calibrate": ["optuna"],
     "serl researcher": ["torch", "openai"], "serl llm": ["peft", "xllamacpp"],
 }  # fmt: skip
-"""Of the extras, by commands."""
+"""Optional packages that commands need."""
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
-"""Pages that look at what another has made: they are followed after it, in the same folder."""
+"""Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
     "calibration.md", "dashboard.md", "execution.md", "results.md", "traders.md",
     "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
@@ -45,19 +45,19 @@ RUN = {
 
 
 def test_comments_are_directives_of_console_blocks() -> None:
-    """So that none is misspelt or stands in the wrong place."""
+    """So that none is misspelt or in the wrong place."""
     for page in PAGES:
         text = page.read_text()
         found = re.findall(BLOCK, text, re.DOTALL | re.MULTILINE)
-        assert text.count("<!--") == sum(bool(less) for less, *_ in found), page
-        assert all(language == "console" for less, language, _ in found if less), page
+        assert text.count("<!--") == sum(bool(options) for options, *_ in found), page
+        assert all(language == "console" for options, language, _ in found if options), page
 
 
 def test_every_console_block_is_run_or_has_a_reason() -> None:
-    left = [place for page in CONSOLE.values() for block in page for place in block.unrun]
-    assert sorted(left) == sorted(NOT_RUN), "each reason is of one block"
-    assert all(len(reason.split()) > 2 for reason in NOT_RUN.values()), "say why a block is not run"
-    assert sum(map(len, RUN.values())) + len(left) == sum(map(len, CONSOLE.values()))
+    skipped = [place for page in CONSOLE.values() for block in page for place in block.unrun]
+    assert sorted(skipped) == sorted(NOT_RUN), "each reason belongs to one block"
+    assert all(len(reason.split()) > 2 for reason in NOT_RUN.values()), "give a reason why a block is not run"
+    assert sum(map(len, RUN.values())) + len(skipped) == sum(map(len, CONSOLE.values()))
 
 
 @pytest.mark.parametrize(
@@ -65,16 +65,16 @@ def test_every_console_block_is_run_or_has_a_reason() -> None:
     [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page, found in RUN.items() if found],
 )
 def test_a_page_can_be_followed(page: str, tmp_path: Path) -> None:
-    """Of runs of the researcher at several endpoints one goes to its end; the budget of the others (--tokens 1) ends them before they ask."""
-    text = "".join(block.less + block.text for block in RUN[page])
+    """Of the researcher runs at several endpoints one is complete; the budget of the others (--tokens 1) ends them before the first request."""
+    text = "".join(block.run_options + block.text for block in RUN[page])
     for name, path in REAL.items():
         if re.search(rf"\b{re.escape(name)}\b", text):
             if not (DATA / path).exists():
                 pytest.skip(f"{path} is not in ../shared/data")
             (tmp_path / name).symlink_to(DATA / path)
-    for name, supply in SUPPLIED.items():
+    for name, create in FILES.items():
         if re.search(rf"\b{re.escape(name)}\b", text):
-            supply(tmp_path / name)
+            create(tmp_path / name)
     for command, modules in NEEDED.items():
         if re.search(rf"^(\$ )?{command}", text, re.MULTILINE):
             for module in modules:

@@ -1,4 +1,4 @@
-"""`serl doctor` tells what there is, and what to do about the rest."""
+"""`serl doctor` reports the checks of this machine, with advice."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from serl.cli_doctor import show
 from serl.doctor import Finding
 from serl.exchange import config
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import owner_of, port_is_free
+from serl.exchange.ports import listening_process, port_is_free
 
 FINDINGS = [
     Finding("python", "ok", "3.11.7 (/a/long/path/to/some/interpreter)"),
@@ -31,19 +31,19 @@ def two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "CHECKS", (lambda: iter(FINDINGS), doctor.disk))
 
 
-def test_this_machine_is_examined_and_told_as_json() -> None:
+def test_json_output_has_the_checks_of_this_machine() -> None:
     done = subprocess.run([sys.executable, "-m", "serl", "doctor", "--json"], capture_output=True, text=True)
-    told = json.loads(done.stdout)
-    states = {check["name"]: check["state"] for check in told["checks"]}
-    assert states["python"] == states["libzmq"] == states["packages"] == "ok", "or these tests would not run"
+    report = json.loads(done.stdout)
+    states = {check["name"]: check["state"] for check in report["checks"]}
+    assert states["python"] == states["libzmq"] == states["packages"] == "ok", "these tests need them"
     assert {"numba cache", "sandbox", "model tiny", "chromium", "gpu"} <= set(states)
     assert {"ports 5570-5573", "port 8700", "disk here"} <= set(states)
-    assert all(check["advice"] for check in told["checks"] if check["state"] != "ok")
-    assert done.returncode == (0 if told["ok"] else 1)
+    assert all(check["advice"] for check in report["checks"] if check["state"] != "ok")
+    assert done.returncode == (0 if report["ok"] else 1)
 
 
 @pytest.mark.parametrize("package", ["packaging", "pydantic", "numba"])
-def test_a_base_package_that_is_missing_is_a_finding(package: str) -> None:
+def test_a_missing_base_package_is_a_finding(package: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None; from serl.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", hidden, "doctor"], capture_output=True, text=True)
     assert done.stderr == "" and "port 8700" in done.stdout
@@ -77,7 +77,7 @@ def test_terminals_of_any_width(
     assert "serl[x]" in text
 
 
-def test_something_broken_is_exit_status_1_and_the_rest_is_still_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_check_gives_exit_status_1_and_the_others_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> None:
         raise SerlError("no four free ports in a row")
 
@@ -97,14 +97,14 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert learning.advice == "pip install 'serl[learning]'"
 
 
-def test_a_port_that_is_taken_is_told_with_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_reported_with_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
         port = server.getsockname()[1]
         assert not port_is_free(port)
         if sys.platform == "linux":
-            assert f"(process {os.getpid()})" in (owner_of(port) or "")
+            assert f"(process {os.getpid()})" in (listening_process(port) or "")
         monkeypatch.setattr(
             config, "load_config", lambda: type("Config", (), {"endpoint": f"tcp://127.0.0.1:{port}"})()
         )
@@ -114,10 +114,10 @@ def test_a_port_that_is_taken_is_told_with_its_owner(monkeypatch: pytest.MonkeyP
         ):
             assert found.state == "optional" and f"{port} by " in found.found
             assert option in found.advice
-    assert port_is_free(port) and owner_of(port) is None
+    assert port_is_free(port) and listening_process(port) is None
 
 
-def test_a_model_that_came_half_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_model_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERL_MODELS", str(tmp_path))
     tiny, _ = doctor.models()
     assert tiny.state == "optional" and "serl llm fetch tiny" in tiny.advice
@@ -126,7 +126,7 @@ def test_a_model_that_came_half_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert tiny.state == "optional" and "has 4 bytes" in tiny.found
 
 
-def test_a_machine_without_room_for_compiled_code_is_broken() -> None:
+def test_a_machine_without_a_writable_cache_is_broken() -> None:
     code = (
         "from numba.core import caching; caching.CompileResultCacheImpl._locator_classes = []\n"
         "from serl.doctor import compiled_code\n"

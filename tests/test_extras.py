@@ -1,4 +1,4 @@
-"""The command line where no extra is installed: what needs one says which in a line, before anything is started; the rest works."""
+"""The command line without extras: a command that needs one names it in one line before it starts anything; the others work."""
 
 import ast
 import importlib
@@ -18,11 +18,11 @@ import pytest
 from packaging.requirements import Requirement
 
 from serl.cli import serl
-from serl.extras import MissingPackageError, extras_of, missing_package, require
+from serl.extras import MissingPackageError, extras_providing, missing_package, require
 from serl.researcher.outer import run
 from serl.researcher.outer.config import load_config
 
-NEEDY = {
+NEEDS_EXTRA = {
     "train dynamic": "learning",
     "evaluate twap --config bars": "learning",
     "evaluate twap learnt --kind dynamic": "learning",
@@ -39,8 +39,8 @@ NEEDY = {
     "researcher report run --final": "researcher",
     "demo --output demo": "researcher",
 }
-"""Command lines to the extras that they need, of all commands that need one."""
-FREE = {
+"""Command lines and the extras that they need; every command that needs one is here."""
+NEEDS_NO_EXTRA = {
     "researcher status run": (0, "0 of 50 iterations"),
     "researcher report run": (0, "wrote run/report.html"),
     "llm list": (0, "SmolLM2"),
@@ -49,7 +49,7 @@ FREE = {
     "demo --no-researcher --no-dashboard --day none.day": (2, "none.day"),
     "realism none.day none.day --no-predictive": (2, "none.day"),
 }
-"""Command lines to exit status and what is said: these need none, if others of their command do."""
+"""Command lines that need no extra, although others of the same command do, with their exit status and output."""
 
 WITHOUT_EXTRAS = """
 from importlib.machinery import PathFinder
@@ -58,11 +58,11 @@ def find_spec(name, path=None, target=None):
     return None if name.partition(".")[0] in hidden else found(name, path, target)
 PathFinder.find_spec = find_spec
 """
-"""A sitecustomize: imports fail as where the packages are not installed."""
+"""A sitecustomize that makes the imports fail as if the packages were not installed."""
 
 
 def modules_of_extras() -> list[str]:
-    """Of all packages that a user's extras bring, whether they are installed here or not."""
+    """The modules of all packages in the extras for users, installed or not."""
     extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"dev", "docs"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
     brought = {one.name for one in listed for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
@@ -71,7 +71,7 @@ def modules_of_extras() -> list[str]:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment for processes in which nothing of an extra can be imported."""
+    """Environment variables for processes in which no package of an extra can be imported."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "sitecustomize.py").write_text(WITHOUT_EXTRAS.format(hidden=modules_of_extras()))
     paths = (str(folder), os.environ.get("PYTHONPATH", ""))
@@ -80,7 +80,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that commands can be pointed at: a run with an update of its weights among them."""
+    """Files for the commands, including a run with updated weights."""
     folder = tmp_path_factory.mktemp("made")
     for name in ("learnt", "model.gguf", "a.day", "b.day"):
         (folder / name).touch()
@@ -93,7 +93,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
-    """A copy of them, to work in."""
+    """A copy of these files to work in."""
     return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
@@ -106,28 +106,30 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*"))
 
 
-@pytest.mark.parametrize("line", NEEDY)
+@pytest.mark.parametrize("line", NEEDS_EXTRA)
 def test_a_command_that_needs_an_extra_names_it_and_starts_nothing(
     line: str, folder: Path, bare: dict[str, str]
 ) -> None:
     before = files_in(folder)
     done = called(line, folder, bare)
     assert done.returncode == 2 and done.stdout == "", done.stderr
-    (said,) = done.stderr.splitlines()
-    assert said.startswith("error: expected the package") and said.endswith(f": pip install 'serl[{NEEDY[line]}]'")
+    (message,) = done.stderr.splitlines()
+    assert message.startswith("error: expected the package") and message.endswith(
+        f": pip install 'serl[{NEEDS_EXTRA[line]}]'"
+    )
     assert files_in(folder) == before
 
 
-@pytest.mark.parametrize("line", FREE)
-def test_what_needs_no_extra_works_without(line: str, folder: Path, bare: dict[str, str]) -> None:
+@pytest.mark.parametrize("line", NEEDS_NO_EXTRA)
+def test_commands_without_extras_work(line: str, folder: Path, bare: dict[str, str]) -> None:
     done = called(line, folder, bare)
-    status, text = FREE[line]
+    status, text = NEEDS_NO_EXTRA[line]
     assert done.returncode == status and text in done.stdout + done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "pip install" not in done.stderr
 
 
 def commands(command: click.Command = serl, name: str = "") -> Iterator[tuple[str, click.Command]]:
-    """All of the command line that are no groups."""
+    """All commands of the command line that are not groups."""
     if not isinstance(command, click.Group):
         yield name, command
         return
@@ -139,7 +141,7 @@ def commands(command: click.Command = serl, name: str = "") -> Iterator[tuple[st
 
 
 def imported_in(command: click.Command) -> list[str]:
-    """Modules of serl that a command imports when it is called."""
+    """Modules of serl that a command imports when it runs."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(command.callback))))  # type: ignore[arg-type]
     found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
     names = [name for node in found for name in (node.module, *(f"{node.module}.{one.name}" for one in node.names))]
@@ -147,7 +149,7 @@ def imported_in(command: click.Command) -> list[str]:
 
 
 def needs_an_extra(module: str) -> bool:
-    """Whether it cannot be imported; what is no module is none that can't."""
+    """Whether importing the module fails for a missing package; False for names that are not modules."""
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -160,23 +162,23 @@ def test_every_command_that_imports_an_extra_is_tested_without_it(bare: dict[str
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=bare, timeout=120)
     found = json.loads(done.stdout or "[]")
     assert {"train", "researcher start"} <= set(found), done.stderr
-    assert [name for name in found if not any(line.startswith(name) for line in NEEDY)] == []
+    assert [name for name in found if not any(line.startswith(name) for line in NEEDS_EXTRA)] == []
 
 
 def importing() -> list[str]:
-    """Commands that import what cannot be imported in this process."""
+    """Commands whose imports fail in this process."""
     return [name for name, command in commands() if any(map(needs_an_extra, imported_in(command)))]
 
 
-def test_extras_are_those_that_bring_a_package() -> None:
-    assert extras_of(["torch"]) == ["learning"], "the smallest of those that have it"
-    assert extras_of(["torch"], preferred="researcher") == ["researcher"]
-    assert extras_of(["torch", "databento_dbn", "ray"]) == ["history", "learning", "ray"]
-    assert extras_of(["numpy"]) == [""]
-    assert extras_of(["torch", "nosuchpackage"]) == []
+def test_extras_provide_packages() -> None:
+    assert extras_providing(["torch"]) == ["learning"], "the smallest extra that provides it"
+    assert extras_providing(["torch"], preferred="researcher") == ["researcher"]
+    assert extras_providing(["torch", "databento_dbn", "ray"]) == ["history", "learning", "ray"]
+    assert extras_providing(["numpy"]) == [""]
+    assert extras_providing(["torch", "nosuchpackage"]) == []
 
 
-def test_imports_that_no_extra_mends_stay_errors_of_ours() -> None:
+def test_failed_imports_that_no_extra_provides_stay_import_errors() -> None:
     for name in ("nosuchpackage", "serl.nosuchmodule", "numpy.nosuchmodule"):
         assert missing_package(ModuleNotFoundError(name=name), "a test") is None
 

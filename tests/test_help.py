@@ -1,4 +1,4 @@
-"""Every command's --help ends with an example, and the examples can be typed."""
+"""Every command's --help ends with an example that parses."""
 
 import shlex
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ALL = dict(commands(serl))
 
 
 def parse(words: list[str]) -> tuple[str, ...]:
-    """Reads `serl ...` as the command line would, without doing it; which command it calls. click.UsageError if it cannot be typed."""
+    """Parses `serl ...` without running it. Returns the command's name. Raises click.UsageError if it does not parse."""
     assert words[0] == "serl"
     command: click.Command = serl
     words, path = words[1:], tuple[str, ...]()
@@ -38,9 +38,9 @@ def parse(words: list[str]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_help_ends_with_an_example_that_can_be_typed(path: tuple[str, ...]) -> None:
+def test_help_ends_with_an_example_that_parses(path: tuple[str, ...]) -> None:
     epilog = ALL[path].epilog
-    assert epilog and epilog.startswith(START), "say epilog='Example: serl ...'"
+    assert epilog and epilog.startswith(START), "the command needs epilog='Example: serl ...'"
     called = [parse(shlex.split(line)) for line in epilog.removeprefix(START).split("&&")]
     assert any(one[: len(path)] == path for one in called), "the example is of another command"
 
@@ -50,12 +50,12 @@ def test_help_fits_a_terminal_of_24_columns(path: tuple[str, ...], monkeypatch: 
     monkeypatch.setenv("COLUMNS", "24")
     text = CliRunner().invoke(serl, [*path, "--help"]).output
     assert max(map(len, text.splitlines())) <= 24
-    said = "".join(text.split())
+    squeezed = "".join(text.split())
     for option in ALL[path].params:
-        assert all(name in said for name in option.opts if name.startswith("--"))
+        assert all(name in squeezed for name in option.opts if name.startswith("--"))
 
 
 @pytest.mark.parametrize("line", ["serl exchange start --symbol A", "serl execute twap", "serl keys new one two"])
-def test_what_cannot_be_typed_is_found(line: str) -> None:
+def test_commands_that_do_not_parse_are_found(line: str) -> None:
     with pytest.raises(click.UsageError):
         parse(shlex.split(line))

@@ -1,4 +1,4 @@
-"""The command line as a whole."""
+"""The command line as a whole: quick help, errors in one line."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ HELP = [
 
 
 @pytest.mark.parametrize("arguments", HELP, ids=" ".join)
-def test_help_is_quick_and_has_no_compiler_in_it(arguments: list[str]) -> None:
+def test_help_does_not_import_the_compiler(arguments: list[str]) -> None:
     code = (
         "import sys; from serl.cli import serl\n"
         f"try: serl({[*arguments, '--help']!r})\n"
@@ -43,7 +43,7 @@ def test_the_market_is_loaded_when_it_is_asked_for() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_bare_rooms_are_refused() -> None:
+def test_top_level_packages_cannot_be_imported_without_serl() -> None:
     done = subprocess.run([sys.executable, "-c", "import exchange"], capture_output=True, text=True)
     assert "import serl.exchange, not exchange" in done.stderr
 
@@ -61,7 +61,7 @@ def test_bare_rooms_are_refused() -> None:
         (["replay", "missing.day", "--speed", "0"], "positive number"),
     ],
 )
-def test_bad_options_are_one_line(arguments: list[str], message: str) -> None:
+def test_bad_options_are_one_line_errors(arguments: list[str], message: str) -> None:
     done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert message in done.stderr

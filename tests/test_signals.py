@@ -1,4 +1,4 @@
-"""Signals at the worst moment: while LLVM, which loads compiled code, calls Python."""
+"""Signals while LLVM loads compiled code and calls back into Python."""
 
 import signal
 import subprocess
@@ -38,7 +38,9 @@ while sent:
 @pytest.mark.parametrize(
     ("number", "words"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "stopped (SIGTERM)")]
 )
-def test_a_signal_while_compiled_code_is_loaded_comes_afterwards(tmp_path: Path, number: int, words: str) -> None:
+def test_a_signal_during_the_loading_of_compiled_code_is_raised_afterwards(
+    tmp_path: Path, number: int, words: str
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, str(program), str(int(number))]

@@ -1,4 +1,4 @@
-"""The documentation as a site: all pages are in its navigation, links lead to sections that exist, and it stands alone."""
+"""The documentation site: every page is in the navigation, every link leads to an existing section, and it needs no other host."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ OUTSIDE = ("://", "mailto:")
 
 
 def pages_of(entries: list[Any]) -> list[str]:
-    """Of a navigation, which nests."""
+    """The pages of a nested navigation."""
     values = [value for entry in entries for value in entry.values()]
     return [page for value in values for page in (pages_of(value) if isinstance(value, list) else [value])]
 

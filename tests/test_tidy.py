@@ -1,4 +1,4 @@
-"""The rules of the house, as tests."""
+"""Rules of the code base: file sizes, docstrings, names, links."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ def test_files_are_small_documented_and_finished(path: Path) -> None:
     text = path.read_text()
     tree = ast.parse(text)
     assert len(text.splitlines()) <= FILE_LINES_MAX
-    assert ast.get_docstring(tree), "a module says what it is"
+    assert ast.get_docstring(tree), "a module needs a docstring"
     assert not UNFINISHED.search(text)
     names = {node.name.lower() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     for word in FORBIDDEN_WORDS:

@@ -1,4 +1,4 @@
-"""A ZeroMQ client made of bytes on a TCP connection: says in its handshake what libzmq's own clients would not."""
+"""A ZeroMQ client on a plain TCP connection, whose handshake can request any routing id."""
 
 import socket
 from typing import Any
@@ -14,7 +14,7 @@ LONG, COMMAND = 2, 4
 
 
 class Zmtp:
-    """A DEALER of one connection, with a routing identity of its own choice."""
+    """A DEALER with one connection and a routing id of its choice."""
 
     def __init__(self, endpoint: str, name: str = "orders", identity: bytes = b"") -> None:
         host, _, port = socket_endpoints(endpoint)[name].removeprefix("tcp://").rpartition(":")
@@ -28,11 +28,11 @@ class Zmtp:
         flags, ready = self._frame()
         assert flags & COMMAND and ready.startswith(b"\x05READY"), ready
 
-    def say(self, *message: Any) -> None:
+    def send(self, *message: Any) -> None:
         self._send(0, msgpack.packb(message))
 
-    def hear(self, timeout_s: float = 20) -> list[Any]:
-        """The next message but HEARTBEAT; TimeoutError, ConnectionError."""
+    def receive(self, timeout_s: float = 20) -> list[Any]:
+        """Receives the next message except HEARTBEAT. Raises TimeoutError or ConnectionError."""
         self._connection.settimeout(timeout_s)
         while True:
             message: list[Any] = msgpack.unpackb(self._frame()[1], strict_map_key=False)
@@ -40,7 +40,7 @@ class Zmtp:
                 return message
 
     def close(self) -> None:
-        """Breaks the connection, without a word of the protocol's."""
+        """Breaks the connection without a BYE."""
         self._stream.close()
         self._connection.close()
 
@@ -62,7 +62,7 @@ class Zmtp:
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if len(data) < size:
-            raise ConnectionResetError("the exchange has closed the connection")
+            raise ConnectionResetError("the exchange closed the connection")
         return data
 
 

@@ -22,7 +22,7 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
 from serl.clients.dashboard.link import Link
 from serl.clients.dashboard.pages import MESSAGE_BYTES_MAX, Page
-from serl.exchange.ports import free_port, owner_of
+from serl.exchange.ports import free_port, listening_process
 
 STATIC = files("serl.clients.dashboard") / "static"
 OF_PORTS = (errno.EADDRINUSE, errno.EACCES)
@@ -112,7 +112,7 @@ def bind(host: str, port: int) -> socket.socket:
             raise NoSuchHost(
                 f"{host} is no address of this machine ({error}); --host 127.0.0.1 is for this machine alone, 0.0.0.0 for all its networks"
             ) from None
-        who = owner_of(port)
+        who = listening_process(port)
         raise PageAddressTaken(
             f"{host}:{port} cannot be bound ({error}){f': {who} listens there' if who else ''}; choose another port, as "
             f"--port {free_port()}, which is free"

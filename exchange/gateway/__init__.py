@@ -1,1 +1,1 @@
-"""From the orders socket to the journal and the book and back, compiled."""
+"""The compiled path from the orders socket through the journal and the book, and back."""

@@ -1,4 +1,4 @@
-"""From a message to journaled commands to reports, in compiled code and without a socket."""
+"""Turns a message into journaled commands, and those into reports. Compiled, without a socket."""
 
 from typing import Any
 
@@ -10,114 +10,116 @@ from serl.exchange.gateway.state import (
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,
-    DUE,
     EVENTS,
     EXECUTED,
-    FRESH,
+    LAST_COMMAND_NS,
     LIVE,
     LOCKSTEP_CLOCK,
+    NEXT_DUE_NS,
     NEXT_SEQUENCE,
-    NOW,
     REPORTED,
     SALT,
     STAGED,
-    Gate,
-    report,
+    UNDELAYED,
+    GatewayState,
+    append_report,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
-from serl.exchange.journal.rows import check_of
+from serl.exchange.journal.rows import row_checksum
 from serl.exchange.kernel.commands import DONE, execute_rows
 from serl.exchange.records import COMMAND
 
-# What `accept` made of a message
-TAKEN, FOR_PYTHON, NO_ROOM, ON_ITS_WAY, AFTER_DUE = 0, 1, 2, 3, 4
-# How `advance` ended
-IDLE, FULL_EVENTS, GROW, FULL_OUT = 0, 1, 2, 3
+# Results of `accept`
+ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST = 0, 1, 2, 3, 4
+# Results of `advance`, beside EVENTS_FULL and GROW of `execute`
+IDLE, OUT_FULL = 0, 3
 
 ROW_BYTES = COMMAND.itemsize
 BULK = 32
-BULK_HEAD_BYTES = 7
+BULK_HEADER_BYTES = 7
 
 
 @inlined
-def append(gate: Gate, commands: Any, words: Any, participant: int, time_ns: int) -> None:
-    """Journals the row that lies at APPENDED: sequence, participant, time, and the check that makes it whole."""
-    index = gate.counter[APPENDED]
+def append_row(gateway: GatewayState, commands: Any, words: Any, participant: int, time_ns: int) -> None:
+    """Journals the row at index APPENDED: sets its sequence, participant, time and checksum."""
+    index = gateway.counter[APPENDED]
     row = commands[index]
-    row.sequence = gate.counter[NEXT_SEQUENCE]
+    row.sequence = gateway.counter[NEXT_SEQUENCE]
     row.participant = participant
     row.time_ns = time_ns
-    row.check = check_of(words, index, gate.counter[SALT])
-    gate.counter[NEXT_SEQUENCE] += 1
-    gate.counter[APPENDED] = index + 1
-    gate.counter[NOW] = time_ns
+    row.check = row_checksum(words, index, gateway.counter[SALT])
+    gateway.counter[NEXT_SEQUENCE] += 1
+    gateway.counter[APPENDED] = index + 1
+    gateway.counter[LAST_COMMAND_NS] = time_ns
 
 
 @inlined
-def _stage(gate: Gate, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
-    """Keeps `count` decoded rows that lie at STAGED until their time: in lockstep what they state, else now and a latency."""
-    participant = gate.participant[session]
-    first = gate.counter[STAGED]
-    if gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
-        earliest = max(gate.promise_ns[session], gate.last_time_ns[session])
+def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int, now_ns: int) -> int:
+    """Stages the `count` decoded rows from index STAGED on until they arrive: in lockstep at their own time, else now plus a latency."""
+    participant = gateway.participant[session]
+    first = gateway.counter[STAGED]
+    if gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
+        earliest = max(gateway.promise_ns[session], gateway.last_command_time_ns[session])
         for index in range(first, first + count):
-            row = gate.staged[index]
+            row = gateway.staged[index]
             if row.time_ns < earliest:
-                return FOR_PYTHON
+                return NEEDS_PYTHON
             earliest = row.time_ns
             row.participant = participant
-        gate.last_time_ns[session] = earliest
+        gateway.last_command_time_ns[session] = earliest
     else:
-        previous = max(last_command_id[participant], gate.sent_id[participant])
+        previous = max(last_command_id[participant], gateway.last_sent_id[participant])
         for index in range(first, first + count):
-            row = gate.staged[index]
+            row = gateway.staged[index]
             if row.command_id <= previous:
-                return FOR_PYTHON
+                return NEEDS_PYTHON
             previous = row.command_id
             row.participant = participant
             row.time_ns = now_ns
-        gate.sent_id[participant] = previous
-    gate.counter[STAGED] += count
-    if gate.delayed[session] == 0:
-        return TAKEN
-    gate.counter[FRESH] += count
-    return ON_ITS_WAY
+        gateway.last_sent_id[participant] = previous
+    gateway.counter[STAGED] += count
+    if gateway.delayed[session] == 0:
+        return ACCEPTED
+    gateway.counter[UNDELAYED] += count
+    return DELAYED
 
 
 @inlined
-def _take(gate: Gate, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int) -> int:
-    """Takes `count` decoded rows that lie at APPENDED of the journal."""
-    participant = gate.participant[session]
+def _journal(
+    gateway: GatewayState, last_command_id: Any, commands: Any, words: Any, session: int, count: int, now_ns: int
+) -> int:
+    """Journals the `count` decoded rows from index APPENDED on."""
+    participant = gateway.participant[session]
     previous = last_command_id[participant]
-    for index in range(gate.counter[APPENDED], gate.counter[APPENDED] + count):
+    for index in range(gateway.counter[APPENDED], gateway.counter[APPENDED] + count):
         if commands[index].command_id <= previous:
-            return FOR_PYTHON
+            return NEEDS_PYTHON
         previous = commands[index].command_id
     for _ in range(count):
-        append(gate, commands, words, participant, now_ns)
-    return TAKEN
+        append_row(gateway, commands, words, participant, now_ns)
+    return ACCEPTED
 
 
 @inlined
-def _heard(gate: Gate, session: int, now_ns: int) -> None:
-    """Notes that the session spoke, and gives it what its rate limit allows for the time since it last did."""
-    rate = gate.rate[session]
-    waited_s = (now_ns - gate.last_in_ns[session]) * 1e-9
-    gate.tokens[session] = min(max(rate, 1.0), gate.tokens[session] + waited_s * rate)
-    gate.last_in_ns[session] = now_ns
+def _refill_rate_tokens(gateway: GatewayState, session: int, now_ns: int) -> None:
+    """Refills the session's token bucket for the time since its last message, and notes the time of this one."""
+    rate = gateway.messages_per_s[session]
+    elapsed_s = (now_ns - gateway.last_in_ns[session]) * 1e-9
+    gateway.rate_tokens[session] = min(max(rate, 1.0), gateway.rate_tokens[session] + elapsed_s * rate)
+    gateway.last_in_ns[session] = now_ns
 
 
 @inlined
-def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: int) -> int:
-    """Copies the rows of a bulk message to `place` of target: how many, 0 if it is malformed, -1 if they have no room."""
+def _read_rows(target: Any, target_bytes: Any, first: int, buffer: Any, size: int) -> int:
+    """Copies the rows of a bulk message to index `first` of target. Returns their number, 0 if malformed, -1 if target is full."""
     start, length = read_bin(buffer, 2, size)
     if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
         return 0
     count = length // ROW_BYTES
-    if place + count > target.size:
+    if first + count > target.size:
         return -1
-    copy_bytes(target_bytes, place * ROW_BYTES, buffer, start, length)
-    for index in range(place, place + count):
+    copy_bytes(target_bytes, first * ROW_BYTES, buffer, start, length)
+    for index in range(first, first + count):
         row = target[index]
         if row.command_id <= 0:
             return 0
@@ -129,7 +131,7 @@ def _read_rows(target: Any, target_bytes: Any, place: int, buffer: Any, size: in
 
 @inlined
 def accept(
-    gate: Gate,
+    gateway: GatewayState,
     last_command_id: Any,
     commands: Any,
     words: Any,
@@ -138,57 +140,58 @@ def accept(
     buffer: Any,
     monotonic_ns: int,
 ) -> int:
-    """Takes one message of a live session.
+    """Accepts one message of a live session.
 
-    TAKEN: journaled, or staged in lockstep. ON_ITS_WAY: staged, and Python adds the latency. FOR_PYTHON: anything but
-    fresh, well-formed orders. NO_ROOM: in the journal. AFTER_DUE: what waits has come due and is executed first.
-    A message that is neither TAKEN nor ON_ITS_WAY has changed nothing. row_bytes is `commands` as bytes (rows, ROW_BYTES).
-    A rate limit counts what is taken; what only takes orders out is free.
+    ACCEPTED: journaled, or staged in lockstep. DELAYED: staged, and Python adds the latency. NEEDS_PYTHON: anything but
+    new, well-formed orders. SEGMENT_FULL: the command segment has no free row. DUE_FIRST: waiting commands have come due
+    and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
+    row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted messages count against the rate limit; CANCEL, REDUCE
+    and MASS_CANCEL do not.
     """
     size = buffer.size
-    if gate.status[session] != LIVE or size < 3:
-        return FOR_PYTHON
-    lockstep = gate.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
-    staged = lockstep or gate.delayed[session] != 0
-    place = gate.counter[STAGED] if staged else gate.counter[APPENDED]
-    target = gate.staged if staged else commands
+    if gateway.status[session] != LIVE or size < 3:
+        return NEEDS_PYTHON
+    lockstep = gateway.clock[CLOCK_KIND] == LOCKSTEP_CLOCK
+    staged = lockstep or gateway.delayed[session] != 0
+    first = gateway.counter[STAGED] if staged else gateway.counter[APPENDED]
+    target = gateway.staged if staged else commands
     kind = np.int64(buffer[1])
-    _heard(gate, session, monotonic_ns)
-    price = 0.0 if gate.rate[session] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
-    if gate.tokens[session] < price:
-        return FOR_PYTHON
-    full = FOR_PYTHON if staged else NO_ROOM  # what waits for its time is refused where it has no room
+    _refill_rate_tokens(gateway, session, monotonic_ns)
+    token_cost = 0.0 if gateway.messages_per_s[session] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
+    if gateway.rate_tokens[session] < token_cost:
+        return NEEDS_PYTHON
+    full = NEEDS_PYTHON if staged else SEGMENT_FULL  # Python rejects what cannot be staged
     count = 1
-    if place >= target.size:
+    if first >= target.size:
         return full
     if kind == BULK:
-        if size > gate.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEAD_BYTES:
-            return FOR_PYTHON
-        count = _read_rows(target, gate.staged_bytes if staged else row_bytes, place, buffer, size)
+        if size > gateway.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEADER_BYTES:
+            return NEEDS_PYTHON
+        count = _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, buffer, size)
         if count <= 0:
-            return FOR_PYTHON if count == 0 else full
-    elif not read_order(buffer, size, target[place]):
-        return FOR_PYTHON
-    now_ns = 0 if lockstep else clock_now_ns(gate)
-    if not lockstep and now_ns >= gate.counter[DUE]:
-        return AFTER_DUE
+            return NEEDS_PYTHON if count == 0 else full
+    elif not read_order(buffer, size, target[first]):
+        return NEEDS_PYTHON
+    now_ns = 0 if lockstep else clock_now_ns(gateway)
+    if not lockstep and now_ns >= gateway.counter[NEXT_DUE_NS]:
+        return DUE_FIRST
     if staged:
-        result = _stage(gate, last_command_id, session, count, now_ns)
+        result = _stage(gateway, last_command_id, session, count, now_ns)
     else:
-        result = _take(gate, last_command_id, commands, words, session, count, now_ns)
-    if result == TAKEN or result == ON_ITS_WAY:
-        gate.tokens[session] -= price
+        result = _journal(gateway, last_command_id, commands, words, session, count, now_ns)
+    if result == ACCEPTED or result == DELAYED:
+        gateway.rate_tokens[session] -= token_cost
     return result
 
 
 @inlined
-def advance(gate: Gate, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
-    """Executes what is journaled and encodes the reports; stops early with a reason and can be called again."""
-    counter = gate.counter
+def advance(gateway: GatewayState, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
+    """Executes journaled commands and encodes their reports. If it stops early it returns the reason; call it again."""
+    counter = gateway.counter
     while True:
         while counter[REPORTED] < counter[EVENTS]:
-            if not report(gate, events, event_bytes, counter[REPORTED]):
-                return FULL_OUT
+            if not append_report(gateway, events, event_bytes, counter[REPORTED]):
+                return OUT_FULL
             counter[REPORTED] += 1
         if counter[EXECUTED] == counter[APPENDED]:
             return IDLE

@@ -1,6 +1,6 @@
-"""msgpack in compiled code: just what an order needs on its way in and a report on its way out.
+"""msgpack in compiled code: only what decoding orders and encoding reports needs.
 
-Integers are read in every msgpack integer form and written in the shortest one, as the reference encoders do.
+It reads integers in every msgpack form and writes them in the shortest one, as the reference encoders do.
 """
 
 from typing import Any
@@ -8,19 +8,19 @@ from typing import Any
 from serl.exchange.compiling import inlined, int64
 
 INVALID = -1
-"""A position that says: what stands here is not what is due."""
+"""The position returned where the bytes are not of the expected type."""
 
 
 @inlined
 def copy_bytes(target: Any, at: int, source: Any, start: int, size: int) -> None:
-    """target[at:at + size] = source[start:start + size], for memory that does not overlap; a slice would allocate."""
+    """target[at:at + size] = source[start:start + size] for memory that does not overlap. A slice would allocate."""
     for offset in range(size):
         target[at + offset] = source[start + offset]
 
 
 @inlined
 def read_int(buffer: Any, position: int, size: int) -> tuple[int, int]:
-    """The integer at `position` of the `size` valid bytes: (value, next position), INVALID position if there is none."""
+    """Reads the integer at `position` of `size` bytes: (value, next position); the position is INVALID if there is none."""
     if position < 0 or position >= size:
         return 0, INVALID
     head = int64(buffer[position])
@@ -55,7 +55,7 @@ def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
 
 @inlined
 def write_int(buffer: Any, position: int, value: int) -> int:
-    """Writes `value` in its shortest form (at most 9 bytes); the next position."""
+    """Writes `value` in its shortest form (at most 9 bytes). Returns the next position."""
     if value >= 0:
         if value < 0x80:
             buffer[position] = value
@@ -81,7 +81,7 @@ def write_int(buffer: Any, position: int, value: int) -> int:
 
 @inlined
 def write_array(buffer: Any, position: int, count: int) -> int:
-    """Writes the head of an array of `count` elements (at most 5 bytes); the next position."""
+    """Writes the header of an array of `count` elements (at most 5 bytes). Returns the next position."""
     if count < 16:
         buffer[position] = 0x90 | count
         return position + 1
@@ -92,7 +92,7 @@ def write_array(buffer: Any, position: int, count: int) -> int:
 
 @inlined
 def write_bin(buffer: Any, position: int, size: int) -> int:
-    """Writes the head of a binary of `size` bytes (at most 5 bytes); the next position."""
+    """Writes the header of a binary of `size` bytes (at most 5 bytes). Returns the next position."""
     if size < 0x100:
         return _put(buffer, position, 0xC4, size, 1)
     if size < 0x10000:
@@ -102,7 +102,7 @@ def write_bin(buffer: Any, position: int, size: int) -> int:
 
 @inlined
 def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
-    """The binary at `position`: (start, length); start INVALID if there is none or it is not whole."""
+    """The binary at `position`, up to the end: (start, length). The start is INVALID if there is none or bytes are missing."""
     if position >= size:
         return INVALID, 0
     head = int64(buffer[position])
@@ -122,9 +122,9 @@ def read_bin(buffer: Any, position: int, size: int) -> tuple[int, int]:
 
 @inlined
 def read_order(buffer: Any, size: int, row: Any) -> bool:
-    """Decodes a single-order message of docs/protocol.md into one COMMAND record; False if it is not one.
+    """Decodes a single-order message of docs/protocol.md into one COMMAND record; False if it is malformed.
 
-    Every kind has its own fixed number of integers; nothing may follow them.
+    Each kind has a fixed number of integers, and nothing may follow them.
     """
     if size < 3 or buffer[0] < 0x93 or buffer[0] > 0x99:
         return False
@@ -200,7 +200,7 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
 
 @inlined
 def write_event(buffer: Any, position: int, event: Any) -> int:
-    """Writes one EVENT record in the array form of REPORTS (at most 127 bytes); the next position."""
+    """Writes one EVENT record in the array form of REPORTS (at most 127 bytes). Returns the next position."""
     buffer[position] = 0x9E  # an array of 14
     position = write_int(buffer, position + 1, int64(event.kind))
     position = write_int(buffer, position, int64(event.time_ns))

@@ -1,4 +1,4 @@
-"""The compiled loop between the socket and the book: wait, receive until empty or a limit, execute, send."""
+"""The compiled loop between the orders socket and the book: poll, receive up to a limit, execute, send."""
 
 from typing import Any
 
@@ -6,36 +6,36 @@ import numpy as np
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.gateway.accept import (
-    AFTER_DUE,
-    FOR_PYTHON,
-    FULL_OUT,
+    ACCEPTED,
+    DELAYED,
+    DUE_FIRST,
     IDLE,
-    NO_ROOM,
-    ON_ITS_WAY,
-    TAKEN,
+    NEEDS_PYTHON,
+    OUT_FULL,
+    SEGMENT_FULL,
     accept,
     advance,
-    append,
+    append_row,
 )  # fmt: skip
 from serl.exchange.gateway.state import (
     APPENDED,
-    CUT,
     DIRTY,
     EVENTS,
-    HEAD_BYTES,
-    IDENTITY_BYTES,
-    JOURNAL_BROKEN,
+    HEADER_BYTES,
+    JOURNAL_FAILED,
     LIVE,
-    MESSAGES,
+    MESSAGES_RECEIVED,
     PENDING_ROUTE,
     PENDING_SESSION,
     PENDING_SIZE,
+    ROUTING_ID_BYTES,
     SLOW,
-    Gate,
+    SLOW_SESSIONS,
+    GatewayState,
     find_session,
-    head_message,
+    write_reports_header,
 )  # fmt: skip
-from serl.exchange.gateway.timing import MONOTONIC, machine_ns
+from serl.exchange.gateway.timing import MONOTONIC, system_ns
 from serl.exchange.libzmq import (
     DONTWAIT,
     EAGAIN,
@@ -50,29 +50,29 @@ from serl.exchange.libzmq import (
     zmq_send,
 )  # fmt: skip
 
-# Why the loop went back to Python
-TIMER, MESSAGE, OTHER_SOCKET, EVENT_ROOM, MARKET_ROOM, JOURNAL_ROOM, FEED, DEPARTED, DUE_FIRST, BROKEN = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-)
-# Values of PENDING_SIZE for messages that are refused unread
+# Why `serve` returned to Python
+(
+    TIMEOUT,
+    CONTROL_MESSAGE,
+    OTHER_SOCKET_READY,
+    NEED_EVENT_SEGMENT,
+    NEED_MARKET_CAPACITY,
+    NEED_COMMAND_SEGMENT,
+    NEED_PUBLISH,
+    NEED_LATENCY,
+    NEED_DUE_COMMANDS,
+    JOURNAL_FAILURE,
+) = range(10)
+# Values of PENDING_SIZE for messages that are rejected unread
 BAD_FRAMES, TOO_LARGE = -2, -3
-TURN_EVENTS = 16_384
-"""Events after which the feed gets its turn."""
+TURN_EVENTS_MAX = 16_384
+"""Events after which the loop returns, so that the feed is published."""
 
 
 @inlined
-def write_identity(gate: Gate, route: int, at: int) -> int:
-    """Writes the ZeroMQ routing identity of `route` into gate.scratch at `at`; its address."""
-    scratch = gate.scratch
+def write_routing_id(gateway: GatewayState, route: int, at: int) -> int:
+    """Writes the ZeroMQ routing id of `route` into gateway.scratch at `at`. Returns its address."""
+    scratch = gateway.scratch
     scratch[at] = 0
     for byte in range(4):
         scratch[at + 1 + byte] = (route >> (8 * (3 - byte))) & 0xFF
@@ -80,47 +80,47 @@ def write_identity(gate: Gate, route: int, at: int) -> int:
 
 
 @inlined
-def flush(gate: Gate, socket: int, now_ns: int) -> None:
-    """Sends every session what waits for it. One whose pipe is full or gone is marked SLOW: Python ends it."""
-    for index in range(gate.counter[DIRTY]):
-        session = gate.dirty[index]
-        if gate.status[session] == LIVE:
-            start = head_message(gate, session)
-            identity = write_identity(gate, gate.route[session], 32)
-            sent = zmq_send(socket, identity, IDENTITY_BYTES, SNDMORE | DONTWAIT)
+def send_reports(gateway: GatewayState, socket: int, now_ns: int) -> None:
+    """Sends the unsent reports of every session. A session whose pipe is full or gone is marked SLOW: Python ends it."""
+    for index in range(gateway.counter[DIRTY]):
+        session = gateway.dirty[index]
+        if gateway.status[session] == LIVE:
+            start = write_reports_header(gateway, session)
+            identity = write_routing_id(gateway, gateway.route[session], 32)
+            sent = zmq_send(socket, identity, ROUTING_ID_BYTES, SNDMORE | DONTWAIT)
             if sent >= 0:
-                body = gate.out[session]
-                sent = zmq_send(socket, body.ctypes.data + start, gate.filled[session] - start, DONTWAIT)
+                body = gateway.out[session]
+                sent = zmq_send(socket, body.ctypes.data + start, gateway.out_end[session] - start, DONTWAIT)
             if sent < 0:
-                gate.status[session] = SLOW
-                gate.counter[CUT] += 1
-            gate.last_out_ns[session] = now_ns
-        gate.waiting[session] = 0
-        gate.filled[session] = HEAD_BYTES
-    gate.counter[DIRTY] = 0
+                gateway.status[session] = SLOW
+                gateway.counter[SLOW_SESSIONS] += 1
+            gateway.last_out_ns[session] = now_ns
+        gateway.pending[session] = 0
+        gateway.out_end[session] = HEADER_BYTES
+    gateway.counter[DIRTY] = 0
 
 
 @inlined
-def _receive(gate: Gate, socket: int) -> int:
-    """Receives one message into gate.message: its size, -1 if there is none, BAD_FRAMES or TOO_LARGE.
+def _receive(gateway: GatewayState, socket: int) -> int:
+    """Receives one message into gateway.message: its size, -1 if there is none, BAD_FRAMES or TOO_LARGE.
 
-    PENDING_ROUTE says from where; more than one frame behind the identity would let a client forge another's.
+    PENDING_ROUTE is its sender. A second frame is rejected: a client could forge another's messages with it.
     """
-    scratch = gate.scratch
-    if zmq_recv(socket, scratch.ctypes.data, IDENTITY_BYTES, DONTWAIT) < 0:
+    scratch = gateway.scratch
+    if zmq_recv(socket, scratch.ctypes.data, ROUTING_ID_BYTES, DONTWAIT) < 0:
         return -1
     route = 0
-    for byte in range(1, IDENTITY_BYTES):
+    for byte in range(1, ROUTING_ID_BYTES):
         route = (route << 8) | int64(scratch[byte])
-    gate.counter[PENDING_ROUTE] = route
-    message = gate.zmq_message.ctypes.data
+    gateway.counter[PENDING_ROUTE] = route
+    message = gateway.zmq_message.ctypes.data
     size = int64(zmq_msg_recv(message, socket, DONTWAIT))
-    if size > gate.message.size:
+    if size > gateway.message.size:
         result = TOO_LARGE
     elif size == 0:
         result = BAD_FRAMES
     else:
-        memcpy(gate.message.ctypes.data, zmq_msg_data(message), size)
+        memcpy(gateway.message.ctypes.data, zmq_msg_data(message), size)
         result = size
     while zmq_msg_more(message) != 0:
         if zmq_msg_recv(message, socket, DONTWAIT) < 0:
@@ -130,101 +130,110 @@ def _receive(gate: Gate, socket: int) -> int:
 
 
 @inlined
-def settle(gate: Gate, market: Any, journal: Any, socket: int, now_ns: int) -> int:
-    """Executes and reports all that is journaled; IDLE, or what Python must make room for."""
+def execute_journaled(gateway: GatewayState, market: Any, journal: Any, socket: int, now_ns: int) -> int:
+    """Executes and reports everything that is journaled. Returns IDLE, or the status of `execute` that Python must resolve."""
     commands, _, _, events, event_bytes = journal
     while True:
-        status = advance(gate, market, commands, events, event_bytes)
-        if status != FULL_OUT:
+        status = advance(gateway, market, commands, events, event_bytes)
+        if status != OUT_FULL:
             return status
-        flush(gate, socket, now_ns)
+        send_reports(gateway, socket, now_ns)
 
 
 @compiled
-def journal_rows(gate: Gate, commands: Any, words: Any, rows: Any) -> None:
-    """Journals complete COMMAND rows (participant and time set) behind what is there; the caller has seen to the room."""
+def journal_rows(gateway: GatewayState, commands: Any, words: Any, rows: Any) -> None:
+    """Journals COMMAND rows with participant and time set. The caller has checked that they fit."""
     for index in range(rows.size):
-        place = gate.counter[APPENDED]
+        place = gateway.counter[APPENDED]
         commands[place] = rows[index]
-        append(gate, commands, words, rows[index].participant, rows[index].time_ns)
+        append_row(gateway, commands, words, rows[index].participant, rows[index].time_ns)
 
 
 @inlined
-def take_pending(gate: Gate, market: Any, journal: Any, now_ns: int) -> int:
-    """Takes the message in gate.message, as `accept` says; it stays there if it is neither TAKEN nor ON_ITS_WAY."""
-    session = find_session(gate, gate.counter[PENDING_ROUTE])
-    gate.counter[PENDING_SESSION] = session
-    size = gate.counter[PENDING_SIZE]
+def accept_pending(gateway: GatewayState, market: Any, journal: Any, now_ns: int) -> int:
+    """Calls `accept` on the message in gateway.message, which stays there unless it is ACCEPTED or DELAYED."""
+    session = find_session(gateway, gateway.counter[PENDING_ROUTE])
+    gateway.counter[PENDING_SESSION] = session
+    size = gateway.counter[PENDING_SIZE]
     if session < 0 or size < 0:
-        return FOR_PYTHON
+        return NEEDS_PYTHON
     commands, words, row_bytes, _, _ = journal
-    result = accept(gate, market.last_command_id, commands, words, row_bytes, session, gate.message[:size], now_ns)
-    if result == TAKEN or result == ON_ITS_WAY:
-        gate.counter[PENDING_SIZE] = 0
+    result = accept(
+        gateway, market.last_command_id, commands, words, row_bytes, session, gateway.message[:size], now_ns
+    )
+    if result == ACCEPTED or result == DELAYED:
+        gateway.counter[PENDING_SIZE] = 0
     return result
 
 
 @inlined
-def _drain(gate: Gate, market: Any, journal: Any, socket: int, limit: int, now_ns: int) -> tuple[int, int]:
-    """Takes up to `limit` messages: (how many, IDLE or why Python is needed)."""
-    counter = gate.counter
+def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit: int, now_ns: int) -> tuple[int, int]:
+    """Accepts up to `limit` messages: (their number, IDLE or the reason to return to Python)."""
+    counter = gateway.counter
     first_event = counter[EVENTS]
     done = 0
     while True:
-        status = settle(gate, market, journal, socket, now_ns)
+        status = execute_journaled(gateway, market, journal, socket, now_ns)
         if status != IDLE:
-            return done, EVENT_ROOM + status - 1
-        if counter[JOURNAL_BROKEN] != 0:
-            return done, BROKEN
-        if done == limit or counter[EVENTS] - first_event > TURN_EVENTS:
+            return done, NEED_EVENT_SEGMENT + status - 1
+        if counter[JOURNAL_FAILED] != 0:
+            return done, JOURNAL_FAILURE
+        if done == limit or counter[EVENTS] - first_event > TURN_EVENTS_MAX:
             return limit, IDLE
         if counter[PENDING_SIZE] == 0:
-            size = _receive(gate, socket)
+            size = _receive(gateway, socket)
             if size == -1:
                 return done, IDLE
-            counter[MESSAGES] += 1
+            counter[MESSAGES_RECEIVED] += 1
             counter[PENDING_SIZE] = size
-        result = take_pending(gate, market, journal, now_ns)
-        if result == FOR_PYTHON:
-            return done, MESSAGE
-        if result == NO_ROOM:
-            return done, JOURNAL_ROOM
-        if result == AFTER_DUE:
-            return done, DUE_FIRST
-        if result == ON_ITS_WAY:
-            return done, DEPARTED
+        result = accept_pending(gateway, market, journal, now_ns)
+        if result == NEEDS_PYTHON:
+            return done, CONTROL_MESSAGE
+        if result == SEGMENT_FULL:
+            return done, NEED_COMMAND_SEGMENT
+        if result == DUE_FIRST:
+            return done, NEED_DUE_COMMANDS
+        if result == DELAYED:
+            return done, NEED_LATENCY
         done += 1
 
 
 @compiled(nogil=True)
 def serve(
-    gate: Gate, market: Any, journal: Any, socket: int, poll: Any, deadline_ns: int, limit: int, has_feed: bool
+    gateway: GatewayState,
+    market: Any,
+    journal: Any,
+    socket: int,
+    poll: Any,
+    deadline_ns: int,
+    limit: int,
+    has_subscribers: bool,
 ) -> int:
-    """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed; says why it came back.
+    """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed. Returns the reason.
 
-    journal = (commands, words, command bytes, events, event bytes); poll = POLL_ITEM rows, the orders socket first: the
-    others are looked at in each call, however soon the deadline is. limit: messages between two looks, 0 = take none.
+    journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first; the
+    others are polled in every call, however early the deadline. limit: messages between two polls, 0 = receive none.
     """
-    published = gate.counter[EVENTS]
-    clock = gate.clock[6:8]
+    published = gateway.counter[EVENTS]
+    clock = gateway.clock[6:8]
     while True:
-        now_ns = machine_ns(MONOTONIC, clock)
-        done, status = _drain(gate, market, journal, socket, limit, now_ns)
-        if status == BROKEN:
-            return status  # nothing is acknowledged any more
-        flush(gate, socket, now_ns)
+        now_ns = system_ns(MONOTONIC, clock)
+        done, status = _drain(gateway, market, journal, socket, limit, now_ns)
+        if status == JOURNAL_FAILURE:
+            return status  # without sending: nothing more is acknowledged
+        send_reports(gateway, socket, now_ns)
         if status != IDLE:
             return status
-        if has_feed and gate.counter[EVENTS] != published:
-            return FEED
+        if has_subscribers and gateway.counter[EVENTS] != published:
+            return NEED_PUBLISH
         if limit == 0:
-            return TIMER
+            return TIMEOUT
         over = now_ns >= deadline_ns
         wait_ms = 0 if over or done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
         if zmq_poll(poll.ctypes.data, np.int32(poll.size), wait_ms) < 0 and zmq_errno() != EAGAIN:
-            return TIMER
+            return TIMEOUT
         for index in range(1, poll.size):
             if poll[index].revents != 0:
-                return OTHER_SOCKET
+                return OTHER_SOCKET_READY
         if over:
-            return TIMER
+            return TIMEOUT

@@ -1,4 +1,4 @@
-"""The gateway's state: who is connected, what waits to be sent, how far the journal has come. Arrays only, no sockets."""
+"""The gateway's state: sessions, unsent reports and the position in the journal. Arrays only, no sockets."""
 
 from typing import Any, NamedTuple
 
@@ -6,47 +6,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.config import LimitsConfig
 from serl.exchange.gateway.codec import copy_bytes, write_array, write_bin, write_event, write_int
-from serl.exchange.pointed import pointed
+from serl.exchange.kernel.state import NEVER
+from serl.exchange.pointed import bound, pointed
+from serl.exchange.records import COMMAND
 
-IDENTITY_BYTES = 5
-"""ZeroMQ's own routing identities: a zero byte and a 32-bit number. Others are refused: they could be forged."""
-HEAD_BYTES = 16
-"""Room in front of a session's outgoing body for the head of REPORTS, whose size is known only when it is sent."""
+ROUTING_ID_BYTES = 5
+"""A routing id that ZeroMQ generates: a zero byte and a 32-bit number. Clients cannot choose theirs."""
+HEADER_BYTES = 16
+"""Bytes reserved in front of a session's outgoing body for the REPORTS header, whose size is known only at the send."""
 EVENT_BYTES_MAX = 128
 
-# Gate.counter: named places
+# Indices of GatewayState.counter
 APPENDED = 0  # rows of the command segment that are written
 EXECUTED = 1  # rows of the command segment that are executed
 EVENTS = 2  # rows of the event segment that are written
 REPORTED = 3  # rows of the event segment whose reports are encoded
-NEXT_SEQUENCE = 4  # journal sequence of the next command
-STAGED = 5  # rows that wait for their time: in lockstep, and of sessions with a latency
-DIRTY = 6  # sessions with something to send
+NEXT_SEQUENCE = 4  # sequence number of the next command in the journal
+STAGED = 5  # rows that wait for their arrival time: in lockstep, and of sessions with a latency
+DIRTY = 6  # sessions with unsent reports
 PENDING_SIZE = 7  # bytes of the message that waits for Python
-PENDING_SESSION = 8  # its session, -1 = nobody
-PENDING_ROUTE = 9  # its routing number
-NOW = 10  # exchange time of the last command
-MESSAGES = 11  # orders messages received, all in all
-CUT = 12  # sessions cut for slowness since the last look
-SALT = 13  # of the journal's row checks: a row that was not journaled cannot pass for one
-BULK_ROWS_MAX = 14  # of one message
-FRESH = 15  # the last of the staged rows, whose latency is yet to be added
-DUE = 16  # live and scaled clocks: exchange time before which nothing waits to be executed
-JOURNAL_BROKEN = 17  # 1: the journal does not reach the disk any more
+PENDING_SESSION = 8  # the session that sent it, -1 = not logged in
+PENDING_ROUTE = 9  # the routing number that it came from
+LAST_COMMAND_NS = 10  # exchange time of the last command
+MESSAGES_RECEIVED = 11  # messages on the orders socket since the start
+SLOW_SESSIONS = 12  # sessions marked SLOW since the last check
+SALT = 13  # of the journal's row checksums: a row from elsewhere does not pass
+BULK_ROWS_MAX = 14  # per message
+UNDELAYED = 15  # number of rows at the end of the staged ones that have no latency added yet
+NEXT_DUE_NS = 16  # live and scaled clocks: exchange time at which the next waiting command is due
+JOURNAL_FAILED = 17  # 1: the journal no longer reaches the disk
 COUNTERS = 18
 
-# Gate.status
+# GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
 
-# Gate.clock: kind, then what the kind needs
-CLOCK_KIND, CLOCK_BASE_NS, CLOCK_REAL_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0, 1, 2, 3, 4
+# Indices of GatewayState.clock, and the values of CLOCK_KIND
+CLOCK_KIND, CLOCK_BASE_NS, CLOCK_MONOTONIC_NS, CLOCK_SPEED_MICRO, CLOCK_HELD = 0, 1, 2, 3, 4
 LIVE_CLOCK, SCALED_CLOCK, LOCKSTEP_CLOCK = 0, 1, 2
 
 
 @pointed
-class Gate(NamedTuple):
-    """Arrays of the gateway; S sessions, P participants, M bytes of the largest message."""
+class GatewayState(NamedTuple):
+    """Arrays of the gateway for S sessions, P participants and messages of up to M bytes."""
 
     counter: NDArray[np.int64]  # (COUNTERS,)
     route_number: NDArray[np.int64]  # (4 S,) open addressing: routing number + 1, 0 = free
@@ -54,97 +57,138 @@ class Gate(NamedTuple):
     route: NDArray[np.int64]  # (S,) routing number of a session
     status: NDArray[np.uint8]  # (S,)
     participant: NDArray[np.int32]  # (S,)
-    session_of: NDArray[np.int32]  # (P,) live session that hears of a participant's events at once, -1 = none
+    live_session: NDArray[np.int32]  # (P,) session that receives a participant's reports without latency, -1 = none
     delayed: NDArray[np.uint8]  # (S,) commands have a latency
-    sent_id: NDArray[np.int64]  # (P,) last command that went its way to the exchange, with a latency
+    last_sent_id: NDArray[np.int64]  # (P,) last command id sent by a participant with a latency
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
-    first_report: NDArray[np.int64]  # (S,) of what waits
-    waiting: NDArray[np.int64]  # (S,) events that wait
-    filled: NDArray[np.int64]  # (S,) end of the body
-    out: NDArray[np.uint8]  # (S, bytes) HEAD_BYTES of room, then the body
-    dirty: NDArray[np.int32]  # (S,) sessions with something to send
-    last_in_ns: NDArray[np.int64]  # (S,) monotonic time of the last message
-    last_out_ns: NDArray[np.int64]  # (S,)
-    promise_ns: NDArray[np.int64]  # (S,) lockstep
-    last_time_ns: NDArray[np.int64]  # (S,) lockstep: time that the session's last command stated
-    tokens: NDArray[np.float64]  # (S,) of the message rate limit
-    rate: NDArray[np.float64]  # (S,) messages a second, 0 = no limit
-    staged: NDArray[np.void]  # COMMAND rows that wait for their time
-    staged_bytes: NDArray[np.uint8]  # the same memory
+    first_report: NDArray[np.int64]  # (S,) number of the first unsent report
+    pending: NDArray[np.int64]  # (S,) number of unsent reports
+    out_end: NDArray[np.int64]  # (S,) end of the body in `out`
+    out: NDArray[np.uint8]  # (S, bytes) HEADER_BYTES for the header, then the body
+    dirty: NDArray[np.int32]  # (S,) sessions with unsent reports
+    last_in_ns: NDArray[np.int64]  # (S,) monotonic time of the last message received
+    last_out_ns: NDArray[np.int64]  # (S,) monotonic time of the last message sent
+    promise_ns: NDArray[np.int64]  # (S,) lockstep: the session's last promise
+    last_command_time_ns: NDArray[np.int64]  # (S,) lockstep: arrival time of the session's last command
+    rate_tokens: NDArray[np.float64]  # (S,) token bucket of the message rate limit
+    messages_per_s: NDArray[np.float64]  # (S,) message rate limit, 0 = none
+    staged: NDArray[np.void]  # COMMAND rows that wait for their arrival time
+    staged_bytes: NDArray[np.uint8]  # the same memory as bytes
     clock: NDArray[np.int64]  # (8,)
     message: NDArray[np.uint8]  # (M,) the message that waits for Python
-    scratch: NDArray[np.uint8]  # (64,) identities, heads of messages
+    scratch: NDArray[np.uint8]  # (64,) routing ids, message headers
     zmq_message: NDArray[np.int64]  # (8,) a zmq_msg_t, initialised once
     handle: NDArray[np.int64]  # address and shape of each array
 
 
+def new_gateway(limits: LimitsConfig) -> GatewayState:
+    """A gateway without sessions. Its memory pages are allocated on first use."""
+    sessions, participants = limits.sessions_max, limits.participants_max
+    routes = 1 << (4 * sessions - 1).bit_length()
+    staged = np.zeros(limits.staged_rows_max, COMMAND)
+    gateway = GatewayState(
+        counter=np.zeros(COUNTERS, np.int64),
+        route_number=np.zeros(routes, np.int64),
+        route_session=np.zeros(routes, np.int32),
+        route=np.zeros(sessions, np.int64),
+        status=np.zeros(sessions, np.uint8),
+        participant=np.zeros(sessions, np.int32),
+        live_session=np.full(participants, -1, np.int32),
+        delayed=np.zeros(sessions, np.uint8),
+        last_sent_id=np.zeros(participants, np.int64),
+        as_rows=np.zeros(sessions, np.uint8),
+        first_report=np.zeros(sessions, np.int64),
+        pending=np.zeros(sessions, np.int64),
+        out_end=np.full(sessions, HEADER_BYTES, np.int64),
+        out=np.zeros((sessions, limits.session_out_bytes), np.uint8),
+        dirty=np.zeros(sessions + 1, np.int32),
+        last_in_ns=np.zeros(sessions, np.int64),
+        last_out_ns=np.zeros(sessions, np.int64),
+        promise_ns=np.zeros(sessions, np.int64),
+        last_command_time_ns=np.zeros(sessions, np.int64),
+        rate_tokens=np.zeros(sessions, np.float64),
+        messages_per_s=np.zeros(sessions, np.float64),
+        staged=staged,
+        staged_bytes=staged.view(np.uint8),
+        clock=np.zeros(8, np.int64),
+        message=np.zeros(limits.message_bytes_max, np.uint8),
+        scratch=np.zeros(64, np.uint8),
+        zmq_message=np.zeros(8, np.int64),
+        handle=np.zeros(0, np.int64),
+    )
+    gateway.counter[PENDING_SESSION] = -1
+    gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
+    gateway.counter[NEXT_DUE_NS] = NEVER
+    return bound(gateway)
+
+
 @inlined
-def find_session(gate: Gate, route: int) -> int:
-    """The session of a routing number, -1 if nobody logged in from there. O(1)."""
-    mask = gate.route_number.size - 1
-    place = (route * 0x9E3779B1) & mask
-    while gate.route_number[place] != 0:
-        if gate.route_number[place] == route + 1:
-            return int64(gate.route_session[place])
-        place = (place + 1) & mask
+def find_session(gateway: GatewayState, route: int) -> int:
+    """The session of a routing number, -1 if that connection is not logged in. O(1)."""
+    mask = gateway.route_number.size - 1
+    slot = (route * 0x9E3779B1) & mask
+    while gateway.route_number[slot] != 0:
+        if gateway.route_number[slot] == route + 1:
+            return int64(gateway.route_session[slot])
+        slot = (slot + 1) & mask
     return -1
 
 
 @compiled
-def index_sessions(gate: Gate) -> None:
-    """Makes the table of routing numbers anew, after a session came or went (rare)."""
-    gate.route_number[:] = 0
-    mask = gate.route_number.size - 1
-    for session in range(gate.status.size):
-        if gate.status[session] != FREE:
-            place = (gate.route[session] * 0x9E3779B1) & mask
-            while gate.route_number[place] != 0:
-                place = (place + 1) & mask
-            gate.route_number[place] = gate.route[session] + 1
-            gate.route_session[place] = session
+def index_sessions(gateway: GatewayState) -> None:
+    """Rebuilds the table of routing numbers after a session started or ended (rare)."""
+    gateway.route_number[:] = 0
+    mask = gateway.route_number.size - 1
+    for session in range(gateway.status.size):
+        if gateway.status[session] != FREE:
+            slot = (gateway.route[session] * 0x9E3779B1) & mask
+            while gateway.route_number[slot] != 0:
+                slot = (slot + 1) & mask
+            gateway.route_number[slot] = gateway.route[session] + 1
+            gateway.route_session[slot] = session
 
 
 @inlined
-def report(gate: Gate, events: Any, event_bytes: Any, index: int) -> bool:
-    """Adds event `index` to what its participant's session will be sent; False if the session's buffer is full."""
+def append_report(gateway: GatewayState, events: Any, event_bytes: Any, index: int) -> bool:
+    """Encodes event `index` into the out buffer of its participant's session; False if the buffer is full."""
     event = events[index]
-    session = gate.session_of[event.participant]
+    session = gateway.live_session[event.participant]
     if session < 0:
         return True
-    out = gate.out[session]
-    if gate.filled[session] + EVENT_BYTES_MAX > out.size:
+    out = gateway.out[session]
+    if gateway.out_end[session] + EVENT_BYTES_MAX > out.size:
         return False
-    if gate.waiting[session] == 0:
-        gate.first_report[session] = event.report
-        gate.filled[session] = HEAD_BYTES
-        gate.dirty[gate.counter[DIRTY]] = session
-        gate.counter[DIRTY] += 1
-    at = gate.filled[session]
-    if gate.as_rows[session]:
+    if gateway.pending[session] == 0:
+        gateway.first_report[session] = event.report
+        gateway.out_end[session] = HEADER_BYTES
+        gateway.dirty[gateway.counter[DIRTY]] = session
+        gateway.counter[DIRTY] += 1
+    at = gateway.out_end[session]
+    if gateway.as_rows[session]:
         size = event_bytes.shape[1]
         copy_bytes(out, at, event_bytes[index], 0, size)
         at += size
     else:
         at = write_event(out, at, event)
-    gate.filled[session] = at
-    gate.waiting[session] += 1
+    gateway.out_end[session] = at
+    gateway.pending[session] += 1
     return True
 
 
 @inlined
-def head_message(gate: Gate, session: int) -> int:
-    """Writes the head of the REPORTS message in front of the session's body; where the message starts in its buffer."""
-    out = gate.out[session]
-    head = gate.scratch
+def write_reports_header(gateway: GatewayState, session: int) -> int:
+    """Writes the header of the REPORTS message in front of the session's body. Returns the message's start in the buffer."""
+    out = gateway.out[session]
+    head = gateway.scratch
     head[0] = 0x93
-    size = gate.filled[session] - HEAD_BYTES
-    if gate.as_rows[session]:
+    size = gateway.out_end[session] - HEADER_BYTES
+    if gateway.as_rows[session]:
         at = write_int(head, 1, 81)
-        at = write_int(head, at, gate.first_report[session])
+        at = write_int(head, at, gateway.first_report[session])
         at = write_bin(head, at, size)
     else:
         at = write_int(head, 1, 80)
-        at = write_int(head, at, gate.first_report[session])
-        at = write_array(head, at, gate.waiting[session])
-    copy_bytes(out, HEAD_BYTES - at, head, 0, at)
-    return HEAD_BYTES - at
+        at = write_int(head, at, gateway.first_report[session])
+        at = write_array(head, at, gateway.pending[session])
+    copy_bytes(out, HEADER_BYTES - at, head, 0, at)
+    return HEADER_BYTES - at

@@ -1,4 +1,4 @@
-"""Time in compiled code: the machine's clocks, and the exchange's clock that is made from them."""
+"""Time in compiled code: the system clocks, and the exchange's clock derived from them."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from serl.exchange.gateway.state import (
     CLOCK_BASE_NS,
     CLOCK_HELD,
     CLOCK_KIND,
-    CLOCK_REAL_NS,
+    CLOCK_MONOTONIC_NS,
     CLOCK_SPEED_MICRO,
+    LAST_COMMAND_NS,
     LIVE_CLOCK,
     LOCKSTEP_CLOCK,
-    NOW,
     SCALED_CLOCK,
-    Gate,
+    GatewayState,
 )  # fmt: skip
 
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.intp))
@@ -24,26 +24,26 @@ REALTIME, MONOTONIC = 0, 1
 
 
 @inlined
-def machine_ns(clock: int, scratch: Any) -> int:
-    """The machine's clock in ns (REALTIME since 1970, MONOTONIC since some start). scratch: int64 (2,)."""
+def system_ns(clock: int, scratch: Any) -> int:
+    """A system clock in ns: REALTIME since 1970, MONOTONIC since an arbitrary start. scratch: int64 (2,)."""
     _clock_gettime(np.int32(clock), scratch.ctypes.data)
     return scratch[0] * 1_000_000_000 + scratch[1]
 
 
 @inlined
-def clock_now_ns(gate: Gate) -> int:
-    """Exchange time, never before that of the last command."""
-    clock = gate.clock
-    now = gate.counter[NOW]
+def clock_now_ns(gateway: GatewayState) -> int:
+    """Exchange time; never before the last command's."""
+    clock = gateway.clock
+    now = gateway.counter[LAST_COMMAND_NS]
     if clock[CLOCK_KIND] == LIVE_CLOCK:
-        now = machine_ns(REALTIME, clock[6:8])
+        now = system_ns(REALTIME, clock[6:8])
     elif clock[CLOCK_KIND] == SCALED_CLOCK:
         now = clock[CLOCK_BASE_NS]
         if clock[CLOCK_HELD] == 0:
-            passed = machine_ns(MONOTONIC, clock[6:8]) - clock[CLOCK_REAL_NS]
-            # two factors, because ns times millionths would leave 64 bits after some hours
+            elapsed_ns = system_ns(MONOTONIC, clock[6:8]) - clock[CLOCK_MONOTONIC_NS]
+            # in two steps, because ns times millionths overflows 64 bits after a few hours
             speed = clock[CLOCK_SPEED_MICRO]
-            now += passed // 1_000_000 * speed + passed % 1_000_000 * speed // 1_000_000
+            now += elapsed_ns // 1_000_000 * speed + elapsed_ns % 1_000_000 * speed // 1_000_000
     elif clock[CLOCK_KIND] == LOCKSTEP_CLOCK:
         now = clock[CLOCK_BASE_NS]
-    return max(now, gate.counter[NOW])
+    return max(now, gateway.counter[LAST_COMMAND_NS])

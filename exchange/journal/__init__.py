@@ -1,1 +1,1 @@
-"""What the exchange never forgets: every accepted command, every event, and snapshots to start again from."""
+"""The journal on disk: every accepted command, every event, and the snapshots that restarts begin with."""

@@ -1,8 +1,8 @@
-"""A file of event rows that is written behind the market's back.
+"""A file of event rows, written in the background.
 
-Events are made anew from the journaled commands where they are missing, so they need not be in the file before they are
-told. Writing them in large pieces from memory that stays warm costs a third of writing them through a mapped file,
-where every page is zeroed, faulted in, and write-protected again by each sync.
+Events may be published before they are journaled, because missing ones are regenerated from the journaled commands. Writing them in
+large chunks from warm memory costs a third of writing through a mapped file, where every page is zeroed, faulted in, and
+write-protected again by each sync.
 """
 
 import os
@@ -12,12 +12,12 @@ import numpy as np
 
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.answers import SegmentAnswers
-from serl.exchange.journal.segment import HEAD_BYTES, read_rows, write_head
+from serl.exchange.journal.segment import HEADER_BYTES, read_rows, write_header
 from serl.exchange.records import EVENT, Rows
 
 
-class Spool:
-    """EVENT rows from `first_sequence` on in `rows`, memory that the caller lends; the file has what `write` was told."""
+class EventLog:
+    """EVENT rows from `first_sequence` on in `rows`, which the caller owns; `write` copies them to the file."""
 
     def __init__(self, path: Path, first_sequence: int, rows: Rows) -> None:
         self.path = path
@@ -28,49 +28,49 @@ class Spool:
         self.answers = SegmentAnswers(path)
         try:
             self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            os.posix_fallocate(self.file, 0, HEAD_BYTES + len(rows) * EVENT.itemsize)
+            os.posix_fallocate(self.file, 0, HEADER_BYTES + len(rows) * EVENT.itemsize)
         except OSError as error:
             raise JournalError(f"{path}: cannot be written ({error.strerror}); free some disk space") from error
 
     @classmethod
-    def create(cls, path: Path, first_sequence: int, rows: Rows) -> "Spool":
-        """Makes a new file; over a leftover of the same name. It gets its name when its head is written, not before."""
+    def create(cls, path: Path, first_sequence: int, rows: Rows) -> "EventLog":
+        """Creates a file, replacing a leftover of the same name. The file gets its name only once its header is written."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
-        spool = cls(temporary, first_sequence, rows)
-        write_head(spool.file, EVENT, first_sequence, len(rows))
+        log = cls(temporary, first_sequence, rows)
+        write_header(log.file, EVENT, first_sequence, len(rows))
         temporary.replace(path)
-        spool.path = path
-        spool.answers = SegmentAnswers(path)
-        spool.answers.forget()
-        return spool
+        log.path = path
+        log.answers = SegmentAnswers(path)
+        log.answers.delete_saved()
+        return log
 
     @classmethod
-    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "Spool":
-        """Opens a file to go on in behind its first `keep` rows; JournalError if it holds fewer."""
+    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "EventLog":
+        """Opens a file to append after its first `keep` rows. Raises JournalError if it has fewer."""
         found = read_rows(path, EVENT)
         if len(found) < keep:
             raise JournalError(
-                f"{path}: {keep:,} events are due, it holds {len(found):,}: the file was cut; restore it from a copy"
+                f"{path}: expected {keep:,} events, got {len(found):,}: the file was truncated; restore it from a copy"
             )
         rows[:keep] = found[:keep]
-        os.truncate(path, HEAD_BYTES + keep * EVENT.itemsize)
-        spool = cls(path, first_sequence, rows)
-        spool.written = keep
-        spool.answers.forget()
-        return spool
+        os.truncate(path, HEADER_BYTES + keep * EVENT.itemsize)
+        log = cls(path, first_sequence, rows)
+        log.written = keep
+        log.answers.delete_saved()
+        return log
 
     def write(self, count: int) -> None:
-        """Puts the rows up to `count` into the file, as far as they are not there yet."""
+        """Writes the rows up to `count` that are not in the file yet."""
         data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
-        place = HEAD_BYTES + self.written * EVENT.itemsize
+        offset = HEADER_BYTES + self.written * EVENT.itemsize
         while len(data):
-            done = os.pwrite(self.file, data, place)
-            data, place = data[done:], place + done
+            n_bytes = os.pwrite(self.file, data, offset)
+            data, offset = data[n_bytes:], offset + n_bytes
         self.written = max(self.written, count)
 
     def close(self) -> None:
-        """Cuts the file to what was written, syncs it to the disk and lets it go; the rows are not needed for that."""
-        os.ftruncate(self.file, HEAD_BYTES + self.written * EVENT.itemsize)
+        """Truncates the file to the written rows, syncs and closes it. Does not use `rows`."""
+        os.ftruncate(self.file, HEADER_BYTES + self.written * EVENT.itemsize)
         os.fsync(self.file)
         os.close(self.file)

@@ -1,10 +1,10 @@
-"""The journal folder: command segments, event segments, snapshots, and who the participants are.
+"""The journal folder: command segments, event segments, snapshots, and the participants.
 
-meta.json                      symbols, salt of the row checks, epoch
-participants.json              names in the order of their numbers, who is an operator, who asked for cancel-on-disconnect
-commands-000000000001.rows     COMMAND rows from that sequence on: the truth
-events-000000000001.rows       EVENT rows: made anew from the commands where they are missing
-events-....answers.npy         which commands the events of a finished segment answer (answers.py): made anew where it is missing
+meta.json                      symbols, salt of the row checksums, epoch
+participants.json              names in the order of their numbers, operators, cancel_on_disconnect
+commands-000000000001.rows     COMMAND rows from that sequence on: the source of truth
+events-000000000001.rows       EVENT rows; regenerated from the commands where missing
+events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
 snapshot-000000000000.npz      the market after that command: where a restart begins
 """
 
@@ -27,23 +27,23 @@ from serl.exchange.gateway.state import (
     APPENDED,
     EVENTS,
     EXECUTED,
-    JOURNAL_BROKEN,
+    JOURNAL_FAILED,
     NEXT_SEQUENCE,
     REPORTED,
     SALT,
-    Gate,
+    GatewayState,
 )  # fmt: skip
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
-from serl.exchange.journal.event_log import Spool
-from serl.exchange.journal.segment import Segment, read_head, read_rows
+from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.segment import Segment, read_header, read_rows
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 FORMAT = 1
-PIECE_ROWS = 65_536
-"""Event rows that are looked through at a time."""
+CHUNK_ROWS = 65_536
+"""Event rows per chunk of a scan."""
 
 UNWRITTEN_MAX = 4
-"""Full event segments in memory; beyond, the market waits until they are in their files."""
+"""Full event segments held in memory; beyond that, the market waits until they are written."""
 
 
 class Journal:
@@ -58,17 +58,17 @@ class Journal:
             self.meta = self._open_meta(symbols)
             self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
         except BaseException:
-            self.release()
+            self.unlock()
             raise
         self.commands: Segment
-        self.events: Spool
-        self._finished: list[Segment] = []
+        self.events: EventLog
+        self._unsynced_segments: list[Segment] = []
         self._answers = AnswerIndex()
-        self._unwritten: list[tuple[Spool, int]] = []
-        self._written: list[Spool] = []
-        self._spare: list[Rows] = []
+        self._unwritten: list[tuple[EventLog, int]] = []
+        self._unsynced_logs: list[EventLog] = []
+        self._free_buffers: list[Rows] = []
         self._writing = threading.Lock()
-        self._due = threading.Event()
+        self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -78,12 +78,14 @@ class Journal:
         fresh = {"format": FORMAT, "symbols": symbols, "salt": secrets.randbits(62), "epoch": 0}
         meta: dict[str, Any] = _read_json(path, fresh)
         if meta["format"] != FORMAT:
-            raise JournalError(f"{path}: format {meta['format']}, this version reads {FORMAT}")
+            raise JournalError(
+                f"{path}: expected format {FORMAT}, got {meta['format']}; use the version of serl that wrote it"
+            )
         if meta["symbols"] != symbols:
             names = [symbol["name"] for symbol in meta["symbols"]]
             raise JournalError(
-                f"{self.folder} was written with the symbols {names} and their tick sizes, asked for are "
-                f"{[symbol['name'] for symbol in symbols]}: start with the same ones or with another folder"
+                f"{self.folder}: expected the symbols {names} and tick sizes that it was written with, got "
+                f"{[symbol['name'] for symbol in symbols]}; start with the same symbols or with another folder"
             )
         meta["epoch"] += 1
         write_json(path, meta, indent=1)
@@ -95,7 +97,7 @@ class Journal:
         return int(self.meta["epoch"])
 
     def save_participants(self) -> None:
-        """Makes the participants outlive the process; before their first command is journaled."""
+        """Saves the participants. Must run before their first command is journaled."""
         write_json(self.folder / "participants.json", self.participants, indent=1)
 
     def segments(self, kind: str) -> list[Path]:
@@ -103,84 +105,84 @@ class Journal:
         return sorted(self.folder.glob(f"{kind}-*.rows"))
 
     def create_commands(self, first_sequence: int) -> None:
-        """Goes on in a new command segment that starts with this sequence."""
+        """Creates the current command segment, which starts with this sequence."""
         path = self.folder / f"commands-{first_sequence:012d}.rows"
         self.commands = Segment.create(path, COMMAND, first_sequence, self.segment_rows)
 
     def create_events(self, first_sequence: int) -> None:
-        """Goes on in a new event file that starts with this sequence."""
+        """Creates the current event log, which starts with this sequence."""
         path = self.folder / f"events-{first_sequence:012d}.rows"
-        self.events = Spool.create(path, first_sequence, self._event_rows())
+        self.events = EventLog.create(path, first_sequence, self._event_rows())
 
     def open_events(self, path: Path, first_sequence: int, keep: int) -> None:
-        """Goes on behind the first `keep` rows of an event file."""
+        """Opens an existing event log as the current one, to append after its first `keep` rows."""
         rows = np.zeros(max(keep, self.segment_rows), EVENT)
-        self.events = Spool.open(path, first_sequence, rows, keep)
+        self.events = EventLog.open(path, first_sequence, rows, keep)
 
     def index_answers(self) -> None:
-        """Takes in which commands the event segments before the current one answer."""
+        """Builds or loads the answer index of the event segments before the current one."""
         for path in self.segments("events"):
             if path >= self.events.path:
                 break
             answers = SegmentAnswers(path)
             if not answers.load():
                 rows = read_rows(path, EVENT)
-                answers.finish(rows[: _used(rows, read_head(path, EVENT)["first_sequence"])])
+                answers.finish(rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])])
                 answers.save()
             self._answers.add(answers)
 
     def _event_rows(self) -> Rows:
-        return self._spare.pop() if self._spare else np.zeros(self.segment_rows, EVENT)
+        return self._free_buffers.pop() if self._free_buffers else np.zeros(self.segment_rows, EVENT)
 
-    def rotate_commands(self, gate: Gate) -> None:
-        """Goes on in a new command segment; everything journaled must be executed."""
-        counter = gate.counter
-        assert counter[EXECUTED] == counter[APPENDED], "a segment with commands that wait cannot be left"
-        self._finished.append(self.commands)
+    def rotate_commands(self, gateway: GatewayState) -> None:
+        """Starts a new command segment; every journaled command must be executed."""
+        counter = gateway.counter
+        assert counter[EXECUTED] == counter[APPENDED], "the segment has commands that are not executed"
+        self._unsynced_segments.append(self.commands)
         self.create_commands(int(counter[NEXT_SEQUENCE]))
         counter[APPENDED] = counter[EXECUTED] = 0
 
-    def rotate_events(self, gate: Gate, next_sequence: int) -> None:
-        """Goes on in a new event segment; every event must be reported (and published)."""
-        counter = gate.counter
-        assert counter[REPORTED] == counter[EVENTS], "a segment with events that wait cannot be left"
+    def rotate_events(self, gateway: GatewayState, next_sequence: int) -> None:
+        """Starts a new event log; every event must be reported and published."""
+        counter = gateway.counter
+        assert counter[REPORTED] == counter[EVENTS], "the event log has events that are not reported"
         if len(self._unwritten) >= UNWRITTEN_MAX:
-            self.write_events(gate)  # the disk does not keep up: the market waits for it
+            self.write_events(gateway)  # the disk is too slow: the market waits for it
         self._unwritten.append((self.events, int(counter[EVENTS])))
         self.create_events(next_sequence)
         counter[EVENTS] = counter[REPORTED] = 0
-        self._due.set()
+        self._wake.set()
 
-    def write_events(self, gate: Gate) -> None:
-        """Returns when every event so far is in its file."""
+    def write_events(self, gateway: GatewayState) -> None:
+        """Writes every event so far to its file."""
         self._write_finished()
         with self._writing:
-            self.events.write(int(gate.counter[EVENTS]))
+            self.events.write(int(gateway.counter[EVENTS]))
 
     def _write_finished(self) -> None:
         with self._writing:
             while self._unwritten:
-                spool, count = self._unwritten[0]
-                spool.write(count)
-                spool.answers.finish(spool.rows[:count])
-                self._answers.add(spool.answers)
-                self._spare.append(spool.rows)
-                self._written.append(spool)
+                log, count = self._unwritten[0]
+                log.write(count)
+                log.answers.finish(log.rows[:count])
+                self._answers.add(log.answers)
+                self._free_buffers.append(log.rows)
+                self._unsynced_logs.append(log)
                 self._unwritten.pop(0)
 
-    def start_flushing(self, interval_s: float, gate: Gate) -> None:
-        """Writes event files, and syncs to the disk every `interval_s`, from a thread of its own.
+    def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
+        """Starts a thread that writes event logs and syncs to the disk every `interval_s`.
 
-        Where that fails, once, the compiled loop takes no message and sends no report any more: what a failed sync left
-        unwritten is unknown, and a later one that succeeds would not say (the system forgets which pages were dirty).
+        After one failure, the compiled loop accepts no message and sends no report: what a failed sync left unwritten is unknown, and
+        a later success would not prove anything, because the kernel marks the pages clean after a failed sync.
         """
 
         def flush() -> None:
             try:
                 self._flush(interval_s)
-            except BaseException as error:  # whatever ended this thread, nothing reaches the disk any more
+            except BaseException as error:  # whatever ended this thread, nothing more reaches the disk
                 self._failure = error
-                gate.counter[JOURNAL_BROKEN] = 1
+                gateway.counter[JOURNAL_FAILED] = 1
 
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
@@ -188,28 +190,28 @@ class Journal:
     def _flush(self, interval_s: float) -> None:
         next_sync = time.monotonic() + interval_s
         while not self._stopping:
-            self._due.wait(max(0.0, next_sync - time.monotonic()))
-            self._due.clear()
+            self._wake.wait(max(0.0, next_sync - time.monotonic()))
+            self._wake.clear()
             self._write_finished()
             if time.monotonic() >= next_sync:
                 self._sync_finished()
                 self.commands.sync()
                 next_sync = time.monotonic() + interval_s
 
-    def check(self) -> None:
-        """JournalError if the journal does not reach the disk any more."""
+    def raise_if_failed(self) -> None:
+        """Raises JournalError if the journal no longer reaches the disk."""
         if self._failure is not None:
-            raise self._broken(self._failure) from self._failure
+            raise self._disk_error(self._failure) from self._failure
 
     @contextmanager
-    def on_disk(self) -> Iterator[None]:
-        """Makes a JournalError of what the system says while the journal is written."""
+    def disk_errors(self) -> Iterator[None]:
+        """Turns an OSError while the journal is written into a JournalError."""
         try:
             yield
         except OSError as error:
-            raise self._broken(error) from error
+            raise self._disk_error(error) from error
 
-    def _broken(self, error: BaseException) -> JournalError:
+    def _disk_error(self, error: BaseException) -> JournalError:
         reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         return JournalError(
             f"{self.folder}: expected the journal to reach the disk, got {reason}; the exchange stops and acknowledges nothing more. "
@@ -217,86 +219,88 @@ class Journal:
         )
 
     def _sync_finished(self) -> None:
-        while self._finished:
-            self._finished.pop(0).close()
-        while self._written:
-            spool = self._written.pop(0)
-            spool.close()
-            spool.answers.save()
+        while self._unsynced_segments:
+            self._unsynced_segments.pop(0).close()
+        while self._unsynced_logs:
+            log = self._unsynced_logs.pop(0)
+            log.close()
+            log.answers.save()
 
-    def close(self, gate: Gate) -> None:
-        """Syncs everything and cuts the last segments to what they hold."""
+    def close(self, gateway: GatewayState) -> None:
+        """Syncs everything and truncates the last segments to their rows."""
         self._stop_flushing()
-        self.check()
-        self.write_events(gate)
+        self.raise_if_failed()
+        self.write_events(gateway)
         self._sync_finished()
-        self.commands.close(int(gate.counter[APPENDED]))
+        self.commands.close(int(gateway.counter[APPENDED]))
         self.events.close()
-        self.release()
+        self.unlock()
 
     def abandon(self) -> None:
-        """Leaves the files as they are, for a restart to recover from: after a failure, what else is written may do harm."""
+        """Closes without writing: after a failure more writes could do harm. A restart recovers from the files as they are."""
         self._stop_flushing()
-        self.release()
+        self.unlock()
 
     def _stop_flushing(self) -> None:
         self._stopping = True
-        self._due.set()
+        self._wake.set()
         if self._flusher is not None:
             self._flusher.join()
 
-    def release(self) -> None:
-        """Lets another exchange have the folder."""
+    def unlock(self) -> None:
+        """Releases the lock on the folder."""
         self._lock.close()
 
-    def salt(self, gate: Gate) -> None:
-        """Hands the salt of the row checks to the compiled code."""
-        gate.counter[SALT] = self.meta["salt"]
+    def set_salt(self, gateway: GatewayState) -> None:
+        """Passes the salt of the row checksums to the compiled code."""
+        gateway.counter[SALT] = self.meta["salt"]
 
-    def backward(self, gate: Gate) -> Iterator[Rows]:
-        """The event rows, newest first, in pieces of up to `PIECE_ROWS` (each piece oldest first)."""
+    def newest_events(self, gateway: GatewayState) -> Iterator[Rows]:
+        """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
         self._write_finished()
         for path in reversed(self.segments("events")):
             if path == self.events.path:
-                rows: Rows = self.events.rows[: gate.counter[EVENTS]]
+                rows: Rows = self.events.rows[: gateway.counter[EVENTS]]
             else:
                 rows = read_rows(path, EVENT)
-                rows = rows[: _used(rows, read_head(path, EVENT)["first_sequence"])]
-            for stop in range(len(rows), 0, -PIECE_ROWS):
-                yield rows[max(0, stop - PIECE_ROWS) : stop]
+                rows = rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])]
+            for stop in range(len(rows), 0, -CHUNK_ROWS):
+                yield rows[max(0, stop - CHUNK_ROWS) : stop]
 
-    def following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
-        """The EVENT rows behind that one, in order, at most `limit`; None if the first of them is not kept.
+    def events_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
+        """Up to `limit` EVENT rows after a sequence number, in order; None if the first of them is no longer stored.
 
-        Fewer where a file ends. O(limit).
+        Returns fewer at the end of a file. O(limit).
         """
         self._write_finished()
-        return self._following("events", self.events.path, self.events.rows[: gate.counter[EVENTS]], sequence, limit)
+        return self._rows_after(
+            "events", self.events.path, self.events.rows[: gateway.counter[EVENTS]], sequence, limit
+        )
 
-    def commands_following(self, sequence: int, limit: int, gate: Gate) -> Rows | None:
-        """The executed COMMAND rows behind that one, as `following` gives events."""
-        executed = self.commands.rows[: gate.counter[EXECUTED]]
-        return self._following("commands", self.commands.path, executed, sequence, limit)
+    def commands_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
+        """The executed COMMAND rows after a sequence number, like `events_after`."""
+        executed = self.commands.rows[: gateway.counter[EXECUTED]]
+        return self._rows_after("commands", self.commands.path, executed, sequence, limit)
 
-    def _following(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
-        """`newest`: the rows of the segment at `current`, which is still written."""
+    def _rows_after(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
+        """`newest`: the rows of the segment at `current`, which is still being written."""
         for path in reversed(self.segments(kind)):
-            place = sequence + 1 - int(path.stem.partition("-")[2])
-            if place >= 0:
+            index = sequence + 1 - int(path.stem.partition("-")[2])
+            if index >= 0:
                 if path == current:
-                    return newest[place : place + limit]
-                rows = read_rows(path, newest.dtype)[place : place + limit]
-                return rows[: _used(rows, sequence + 1)] if len(rows) else None
+                    return newest[index : index + limit]
+                rows = read_rows(path, newest.dtype)[index : index + limit]
+                return rows[: _count_written(rows, sequence + 1)] if len(rows) else None
         return None
 
-    def reports(self, participant: int, after: int, gate: Gate, limit: int) -> Rows | None:
-        """The participant's EVENT rows with report > after, in order; None if they are more than `limit`.
+    def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
+        """The participant's EVENT rows with report > after, in order; None if there are more than `limit`.
 
         O(events since report `after`).
         """
         found: list[Rows] = []
         total = 0
-        for rows in self.backward(gate):
+        for rows in self.newest_events(gateway):
             own = rows[rows["participant"] == participant]
             newer = own[own["report"] > after]
             found.append(newer)
@@ -307,20 +311,20 @@ class Journal:
                 break
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
-    def answers(self, participant: int, command_id: int, gate: Gate) -> Rows:
-        """The events that answered a command of the participant, in order; none if it never came or they are not kept.
+    def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
+        """The events that answered a command of the participant, in order; none if it never arrived or they are no longer stored.
 
         O(log events + events of the answer).
         """
         self._write_finished()
-        newest: Rows = self.events.rows[: gate.counter[EVENTS]]
+        newest: Rows = self.events.rows[: gateway.counter[EVENTS]]
         return self._answers.answers(participant, command_id, newest, self.events.answers)
 
-    def trades(self, symbol: int, count: int, gate: Gate) -> Rows:
+    def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
         """The last `count` trades of a symbol as EVENT rows, oldest first."""
         found: list[Rows] = []
         missing = count
-        for rows in self.backward(gate):
+        for rows in self.newest_events(gateway):
             if missing <= 0:
                 break
             trades = rows[(rows["symbol"] == symbol) & is_trade(rows)]
@@ -336,8 +340,8 @@ def is_trade(rows: Rows) -> NDArray[np.bool_]:
     return trades
 
 
-def _used(rows: Rows, first_sequence: int) -> int:
-    """The number of written rows of an event segment: their sequences run on without a gap."""
+def _count_written(rows: Rows, first_sequence: int) -> int:
+    """The number of written rows of an event segment, whose sequences have no gap."""
     expected = first_sequence + np.arange(len(rows))
     wrong = np.flatnonzero(rows["sequence"] != expected)
     return int(wrong[0]) if len(wrong) else len(rows)
@@ -349,9 +353,7 @@ def _lock(folder: Path) -> BinaryIO:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         file.close()
-        raise JournalError(
-            f"{folder}: another exchange writes this journal; stop it or choose another folder"
-        ) from None
+        raise JournalError(f"{folder}: another exchange uses this journal; stop it or choose another folder") from None
     return file
 
 
@@ -361,4 +363,4 @@ def _read_json(path: Path, default: Any) -> Any:
     try:
         return json.loads(path.read_text())
     except ValueError as error:
-        raise JournalError(f"{path}: not JSON ({error}); restore it from a copy") from None
+        raise JournalError(f"{path}: expected JSON, got something else ({error}); restore it from a copy") from None

@@ -1,4 +1,4 @@
-"""Whole rows: a check over each journaled command, and how many of them a segment holds."""
+"""Checksums of journaled commands, and the number of valid rows in a segment."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inlined
-def check_of(words: Any, index: int, salt: int) -> np.uint32:
-    """Check of COMMAND row `index` given as eight 64-bit words, all but the check itself; never 0.
+def row_checksum(words: Any, index: int, salt: int) -> np.uint32:
+    """Checksum of COMMAND row `index`, given as eight 64-bit words, over everything but the checksum itself; never 0.
 
-    Guards against torn and foreign rows, not against an adversary with access to the files. O(1), about 3 ns.
+    Detects torn writes and rows of other journals, not tampering. O(1), about 3 ns.
     """
     mixed = np.uint64(salt)
     for word in range(7):
@@ -24,20 +24,20 @@ def check_of(words: Any, index: int, salt: int) -> np.uint32:
 
 
 @compiled
-def count_whole(commands: Any, words: Any, first_sequence: int, salt: int) -> int:
-    """The number of whole rows at the start of a segment whose first row has sequence `first_sequence`."""
+def count_valid(commands: Any, words: Any, first_sequence: int, salt: int) -> int:
+    """The number of valid rows at the start of a segment whose first row has sequence `first_sequence`."""
     for index in range(commands.size):
         row = commands[index]
-        if row.sequence != first_sequence + index or row.check != check_of(words, index, salt):
+        if row.sequence != first_sequence + index or row.check != row_checksum(words, index, salt):
             return index
     return int64(commands.size)
 
 
 @compiled
-def find_whole(commands: Any, words: Any, first_sequence: int, start: int, salt: int) -> int:
-    """The first whole row at or behind `start`, -1 if there is none: rows that a broken one must not make us forget."""
+def find_valid(commands: Any, words: Any, first_sequence: int, start: int, salt: int) -> int:
+    """The first valid row from `start` on, -1 if there is none: a corrupt row must not hide the valid ones after it."""
     for index in range(start, commands.size):
         row = commands[index]
-        if row.sequence == first_sequence + index and row.check == check_of(words, index, salt):
+        if row.sequence == first_sequence + index and row.check == row_checksum(words, index, salt):
             return index
     return -1

@@ -1,4 +1,4 @@
-"""A file of rows that is written by mapping it: as many rows as it was made for, zero where nothing was written yet."""
+"""A memory-mapped file of rows with a fixed capacity, zero where nothing is written yet."""
 
 import json
 import mmap
@@ -11,15 +11,15 @@ import numpy as np
 from serl.exchange.errors import JournalError
 from serl.exchange.records import Rows
 
-HEAD_BYTES = 4096
+HEADER_BYTES = 4096
 FORMAT = 1
 
 
 class Segment:
-    """Rows of one dtype, `first_sequence` onwards.
+    """Rows of one dtype, from `first_sequence` on.
 
-    The file's blocks are reserved when it is made, so that a full disk is an error here and not a crash while writing.
-    What was written is the system's from then on: it outlives the process, and `sync` makes it outlive the machine.
+    The constructor reserves the file's disk blocks, so a full disk is an error there and not a crash during a write.
+    Written rows survive the process because the kernel owns the pages; `sync` makes them survive a power failure.
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
@@ -27,34 +27,34 @@ class Segment:
         self.first_sequence = first_sequence
         self.capacity = capacity
         self.dtype = dtype
-        size = HEAD_BYTES + capacity * dtype.itemsize
+        size = HEADER_BYTES + capacity * dtype.itemsize
         self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            self.found_bytes = max(0, os.fstat(self.file).st_size - HEAD_BYTES)
+            self.found_bytes = max(0, os.fstat(self.file).st_size - HEADER_BYTES)
             os.posix_fallocate(self.file, 0, size)
         except OSError as error:
             os.close(self.file)
             raise JournalError(
-                f"{path}: no room for {size:,} bytes ({error.strerror}); free some disk space"
+                f"{path}: cannot reserve {size:,} bytes ({error.strerror}); free some disk space"
             ) from error
         self.map = mmap.mmap(self.file, size)
-        self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEAD_BYTES)
+        self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEADER_BYTES)
 
     @classmethod
     def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> "Segment":
-        """Makes a new segment; over a leftover of the same name. It gets its name when its head is written, not before."""
+        """Creates a segment, replacing a leftover of the same name. The file gets its name only once its header is written."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         segment = cls(temporary, dtype, first_sequence, capacity)
-        write_head(segment.file, dtype, first_sequence, capacity)
+        write_header(segment.file, dtype, first_sequence, capacity)
         temporary.replace(path)
         segment.path = path
         return segment
 
     @classmethod
     def open(cls, path: Path, dtype: np.dtype[Any]) -> "Segment":
-        """Opens a segment, also one that was cut short; `found_bytes` says what was there."""
-        head = read_head(path, dtype)
+        """Opens a segment, even a truncated one; `found_bytes` is the size of the rows found in the file."""
+        head = read_header(path, dtype)
         return cls(path, dtype, head["first_sequence"], head["capacity"])
 
     def bytes(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -72,39 +72,39 @@ class Segment:
     def close(self, rows: int | None = None) -> None:
         """Cuts the file to `rows` (all with None) and lets it go. The arrays over it must not be used afterwards."""
         if rows is not None:
-            os.ftruncate(self.file, HEAD_BYTES + rows * self.dtype.itemsize)
+            os.ftruncate(self.file, HEADER_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
         os.close(self.file)
 
 
-def write_head(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
-    """Writes the head of a file of rows: a line of JSON in `HEAD_BYTES` bytes."""
+def write_header(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
+    """Writes the head of a file of rows: a line of JSON in `HEADER_BYTES` bytes."""
     head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
-    os.pwrite(file, json.dumps(head).encode().ljust(HEAD_BYTES, b"\0"), 0)
+    os.pwrite(file, json.dumps(head).encode().ljust(HEADER_BYTES, b"\0"), 0)
 
 
-def read_head(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
-    """What a segment says of itself; JournalError if it is none or one of another layout."""
+def read_header(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
+    """Reads the header of a segment. Raises JournalError for another file or another row layout."""
     with path.open("rb") as file:
-        text = file.read(HEAD_BYTES).rstrip(b"\0")
+        text = file.read(HEADER_BYTES).rstrip(b"\0")
     try:
-        head: dict[str, int] = json.loads(text)
-        known = (head["format"], head["row_bytes"]) == (FORMAT, dtype.itemsize)
+        header: dict[str, int] = json.loads(text)
+        is_readable = (header["format"], header["row_bytes"]) == (FORMAT, dtype.itemsize)
     except (ValueError, KeyError, TypeError):
         raise JournalError(
-            f"{path}: not a journal segment (its first {HEAD_BYTES} bytes should be a JSON head)"
+            f"{path}: expected a journal segment with a JSON header of {HEADER_BYTES} bytes, got another file; restore it from a copy"
         ) from None
-    if not known:
+    if not is_readable:
         raise JournalError(
-            f"{path}: format {head['format']} with rows of {head['row_bytes']} bytes; "
-            f"this version reads format {FORMAT} with {dtype.itemsize}: use the version of serl that wrote it"
+            f"{path}: expected format {FORMAT} with rows of {dtype.itemsize} bytes, "
+            f"got format {header['format']} with {header['row_bytes']}; use the version of serl that wrote it"
         )
-    return head
+    return header
 
 
 def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:
-    """The rows a segment file holds, mapped read-only; whole rows only."""
-    count = max(0, path.stat().st_size - HEAD_BYTES) // dtype.itemsize
+    """The complete rows of a segment file, mapped read-only."""
+    count = max(0, path.stat().st_size - HEADER_BYTES) // dtype.itemsize
     if count == 0:
         return np.zeros(0, dtype)
-    return np.memmap(path, dtype, "r", HEAD_BYTES, count)
+    return np.memmap(path, dtype, "r", HEADER_BYTES, count)

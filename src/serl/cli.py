@@ -1,45 +1,85 @@
-"""The command line: one group, whose commands are loaded when they are called."""
+"""The command line: one group, whose commands are imported when they are called."""
 
 import importlib
+import shutil
 import signal
 import sys
+from collections.abc import Iterable
 from typing import NoReturn
 
 import click
 
-from serl.help_text import HelpText
 from serl.signals import unwind_on_signals
 
 COMMANDS = {
-    "exchange": ("serl.exchange.cli:exchange", "Start an exchange, ask it, stop it."),
-    "keys": ("serl.exchange.cli_keys:keys", "Make CURVE keys for exchanges beyond this machine."),
-    "day": ("serl.history.cli:day", "Import and look at days of market history."),
-    "replay": ("serl.clients.cli_replay:replay", "Play a day into a running exchange."),
-    "record": ("serl.clients.cli_record:record", "Write what happens on a running exchange to a day file."),
-    "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of a participant, or of all, to a file."),
-    "execute": ("serl.agents.execution.cli:execute", "Work a parent order on a running exchange; what it cost."),
-    "data": ("serl.agents.execution.cli_data:data", "How data is split into training, validation and test."),
-    "volume-curve": ("serl.agents.execution.cli:volume_curve", "When a day's volume is traded: what VWAP needs."),
-    "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
-    "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
-    "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
-    "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
-    "calibrate": ("serl.agents.calibration.cli:calibrate", "A population that is fitted to a real day."),
-    "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
-    "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
-    "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
-    "llm": ("serl.researcher.cli_llm:llm", "Language models on this machine: get, check, serve them."),
-    "researcher": ("serl.researcher.outer.cli:researcher", "A language model designs learning algorithms."),
-    "doctor": ("serl.cli_doctor:doctor", "Check this machine, say what to do."),
-    "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),
-    "demo": ("serl.demo.cli:demo", "Everything at once: a market, an execution, the researcher, a page to watch them."),
+    "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
+    "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
+    "day": ("serl.history.cli:day", "Import and inspect days of market history."),
+    "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
+    "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
+    "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of one participant, or of all, to a file."),
+    "execute": (
+        "serl.agents.execution.cli:execute",
+        "Execute a parent order on a running exchange and report its cost.",
+    ),
+    "data": ("serl.agents.execution.cli_data:data", "Show how data is split into training, validation and test."),
+    "volume-curve": ("serl.agents.execution.cli:volume_curve", "Estimate the intraday volume curve that VWAP needs."),
+    "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
+    "impact": ("serl.agents.realism.cli_impact:impact", "Measure the impact of a metaorder on a replayed day."),
+    "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
+    "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
+    "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
+    "law": ("serl.agents.calibration.cli_law:law", "Measure the impact of a metaorder in a simulated market."),
+    "train": ("serl.agents.learning.cli:train", "Train a policy that executes parent orders."),
+    "evaluate": (
+        "serl.agents.learning.cli_evaluate:evaluate",
+        "Compare policies and schedules on the same held-out orders.",
+    ),
+    "llm": ("serl.researcher.cli_llm:llm", "Download, verify, serve and query language models on this machine."),
+    "researcher": ("serl.researcher.outer.cli:researcher", "Let a language model design learning algorithms."),
+    "doctor": ("serl.cli_doctor:doctor", "Check this machine and advise what to fix."),
+    "dashboard": ("serl.researcher.browse.cli:dashboard", "Show a market, and the researcher, in a browser."),
+    "demo": (
+        "serl.demo.cli:demo",
+        "Run everything at once: a market, an execution, the researcher and a page that shows them.",
+    ),
 }
 
-click.Context.formatter_class = HelpText  # of all commands
+CLICK_COLUMNS_MIN = 50
+"""The narrowest help that click formats."""
 
 
-class _Rooms(click.Group):
-    """Imports a room only for the command that needs it, so that --help is quick."""
+class HelpText(click.HelpFormatter):
+    """Help as wide as the terminal, even below click's minimum; there, descriptions are printed below their terms."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        columns = shutil.get_terminal_size().columns - 1
+        self._narrow = columns < CLICK_COLUMNS_MIN
+        super().__init__(indent_increment, columns if self._narrow else width, max_width)
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """See click.HelpFormatter."""
+        if self._narrow:
+            self.write_text(f"{prefix or 'Usage: '}{prog} {args}")
+        else:
+            super().write_usage(prog, args, prefix)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """See click.HelpFormatter."""
+        if not self._narrow:
+            super().write_dl(list(rows), col_max, col_spacing)
+            return
+        for term, description in rows:
+            self.write_text(term)
+            with self.indentation():
+                self.write_text(description)
+
+
+click.Context.formatter_class = HelpText  # for all commands
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module only when the command runs, so that --help is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -56,14 +96,15 @@ class _Rooms(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-@click.group(cls=_Rooms, epilog="Example: serl exchange start --symbols AMZN,GOOG")
+@click.group(cls=_LazyGroup, epilog="Example: serl exchange start --symbols AMZN,GOOG")
 @click.version_option(package_name="serl")
 def serl() -> None:
     """Simulate markets and teach agents to trade in them."""
 
 
 def main() -> None:
-    """Runs the command line; errors of ours, and files that cannot be used, are one line on stderr and exit status 2, a signal 128 + its number."""
+    """Runs the command line. An error of serl, or a file that cannot be used, is one line on stderr and exit status 2; a signal is 128 + its
+    number."""
     unwind_on_signals()
     try:
         _run()
@@ -100,12 +141,12 @@ def _fail(error: object) -> NoReturn:
 
 
 def _command(words: list[str]) -> str:
-    """The words of a command line that name the command."""
+    """The command name at the start of a command line, without arguments and options."""
     command: click.Command | None = serl
-    named = ["serl"]
+    names = ["serl"]
     for word in words:
         command = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
         if command is None:
             break
-        named.append(word)
-    return " ".join(named)
+        names.append(word)
+    return " ".join(names)

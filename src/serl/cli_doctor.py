@@ -1,4 +1,4 @@
-"""`serl doctor`: what of this machine serl can use."""
+"""`serl doctor`: checks what this machine has of what serl needs."""
 
 import json
 import sys
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from serl.doctor import Finding
 
 TABLE_COLUMNS = 70
-"""A table of three columns needs this; below, every check has lines of its own."""
+"""Width below which findings are printed as lines instead of a table."""
 MARKS = {"ok": "ok", "optional": "--", "broken": "!!"}
 COLOURS = {"ok": "green", "optional": "yellow", "broken": "bold red"}
 
 
 @click.command(epilog="Example: serl doctor --json")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Checks this machine and says what to do: `!!` is broken, `--` is optional, or only slower the first time.
+    """Checks this machine and advises what to fix: `!!` is broken, `--` is optional or only slows the first start.
 
-    The exit status is 1 if something is broken that commands without extras need.
+    The exit status is 1 if anything is broken that commands without extras need.
     """
-    from serl.doctor import checked
+    from serl.doctor import run_checks
 
-    findings = checked()
+    findings = run_checks()
     broken = any(finding.state == "broken" for finding in findings)
     if as_json:
         click.echo(json.dumps({"ok": not broken, "checks": [asdict(finding) for finding in findings]}, indent=1))
@@ -36,7 +36,7 @@ def doctor(as_json: bool) -> None:
 
 
 def show(findings: "list[Finding]") -> None:
-    """A table on a terminal that is wide enough, lines anywhere else and where the package that draws it is missing."""
+    """Prints a table on a wide terminal; lines elsewhere, or without the package rich."""
     if find_spec("rich") is None:
         click.echo("\n".join(map(_line, findings)))
         return
@@ -45,24 +45,25 @@ def show(findings: "list[Finding]") -> None:
 
     console = Console(highlight=False)
     if not console.is_terminal or console.width < TABLE_COLUMNS:
-        for one in findings:
-            console.print(_line(one), markup=False, soft_wrap=not console.is_terminal)
+        for finding in findings:
+            console.print(_line(finding), markup=False, soft_wrap=not console.is_terminal)
         return
     table = Table(title="serl doctor", title_justify="left")
     for head in ("", "check", "found", "what to do"):
         table.add_column(head, overflow="fold")
-    for one in findings:
-        table.add_row(f"[{COLOURS[one.state]}]{MARKS[one.state]}", one.name, *map(_plain, (one.found, one.advice)))
+    for finding in findings:
+        mark = f"[{COLOURS[finding.state]}]{MARKS[finding.state]}"
+        table.add_row(mark, finding.name, *map(_escape_markup, (finding.found, finding.advice)))
     console.print(table)
 
 
-def _line(one: "Finding") -> str:
-    advice = f" -> {one.advice}" if one.advice else ""
-    return f"{MARKS[one.state]} {one.name}: {one.found}{advice}"
+def _line(finding: "Finding") -> str:
+    advice = f" -> {finding.advice}" if finding.advice else ""
+    return f"{MARKS[finding.state]} {finding.name}: {finding.found}{advice}"
 
 
-def _plain(text: str) -> str:
-    """Without rich's markup: paths and options may have brackets."""
+def _escape_markup(text: str) -> str:
+    """Escapes rich's markup: paths and options may contain brackets."""
     from rich.markup import escape
 
     return escape(text)

@@ -1,4 +1,4 @@
-"""What of this machine serl can use, and what to do about the rest. Checks import what they need: a package that is missing is a finding."""
+"""Checks of this machine, and advice on what to fix. Each check imports what it needs, so that a missing package is a finding."""
 
 import os
 import platform
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Literal
 
 from serl.clients.dashboard import PORT
 from serl.exchange.errors import SerlError
-from serl.exchange.ports import PORTS, free_port, owner_of, port_is_free
-from serl.extras import extras_of_users, requirements
+from serl.exchange.ports import PORTS, free_port, listening_process, port_is_free
+from serl.extras import requirements, user_extras
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 PYTHON_MIN = (3, 11)
 DISK_MIN_BYTES = 100 << 20
-"""Below this a journal of an hour does not fit."""
+"""Too little for a journal of an hour."""
 DISK_ADVISED_BYTES = 3 << 30
-"""Models, PyTorch and runs want this much."""
+"""Enough for models, PyTorch and runs."""
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PROBE_S = 10.0
 
@@ -33,7 +33,8 @@ State = Literal["ok", "optional", "broken"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found. `broken`: commands that need no extra do not work; `optional`: something else does not, or not at once."""
+    """The result of a check. `broken`: commands without extras do not work; `optional`: other commands do not work, or the first start is
+    slow."""
 
     name: str
     state: State
@@ -51,27 +52,25 @@ def python() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """What serl requires, then its extras."""
+    """The packages that serl requires, then those of its extras."""
     if not (own := requirements()):
         yield Finding("packages", "broken", "serl is imported but not installed", "pip install -e . in its folder")
         return
-    missing = [text for one in own if (text := _lack(one))]
+    missing = [text for requirement in own if (text := _unmet(requirement))]
     if missing:
         yield Finding("packages", "broken", f"missing: {', '.join(missing)}", "pip install serl")
     else:
         yield Finding("packages", "ok", "all that serl requires")
-    for extra in extras_of_users():
-        lacking = [text for one in requirements(extra) if (text := _lack(one))]
-        if lacking:
-            yield Finding(
-                f"extra {extra}", "optional", f"missing: {', '.join(lacking)}", f"pip install 'serl[{extra}]'"
-            )
+    for extra in user_extras():
+        unmet = [text for requirement in requirements(extra) if (text := _unmet(requirement))]
+        if unmet:
+            yield Finding(f"extra {extra}", "optional", f"missing: {', '.join(unmet)}", f"pip install 'serl[{extra}]'")
         else:
             yield Finding(f"extra {extra}", "ok", "installed")
 
 
-def _lack(requirement: "Requirement") -> str:
-    """What is wrong with a requirement's package, nothing if it is there."""
+def _unmet(requirement: "Requirement") -> str:
+    """The package or version that a requirement lacks; empty if it is met."""
     try:
         version = metadata.version(requirement.name)
     except metadata.PackageNotFoundError:
@@ -81,11 +80,11 @@ def _lack(requirement: "Requirement") -> str:
 
 
 def compiled_code() -> Iterator[Finding]:
-    """Whether numba can keep what it compiles, and has kept the order book; whether pyzmq brings its library."""
+    """Whether numba's cache can be written and contains the order book; whether pyzmq has its bundled library."""
     try:
         from serl.exchange import compiling, libzmq
-    except RuntimeError as error:  # of numba, if it finds no folder to write to
-        yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a folder that you can write to")
+    except RuntimeError as error:  # raised by numba without a writable folder
+        yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a writable folder")
         return
     folder = compiling.FOLDER
     if not folder.is_dir():
@@ -106,7 +105,7 @@ def compiled_code() -> Iterator[Finding]:
 
 
 def sandbox() -> Iterator[Finding]:
-    """Whether code of language models can be run."""
+    """Whether the sandbox for code of language models works."""
     from serl.researcher.sandbox.bubblewrap import require_bwrap
     from serl.researcher.sandbox.errors import SandboxUnavailableError
 
@@ -118,7 +117,7 @@ def sandbox() -> Iterator[Finding]:
 
 
 def models() -> Iterator[Finding]:
-    """The embedded language models, by presence and size; `serl llm verify` compares hashes."""
+    """Presence and size of the embedded language models; `serl llm verify` checks their hashes."""
     from serl.researcher.llm.models import MODELS
 
     for model in MODELS.values():
@@ -127,19 +126,19 @@ def models() -> Iterator[Finding]:
             advice = f"serl llm fetch {model.name} ({model.n_bytes / 1e6:.0f} MB)"
             yield Finding(name, "optional", f"not in {model.path.parent}", advice)
         elif (size := model.path.stat().st_size) != model.n_bytes:
-            found = f"{model.path} has {size:,} bytes, {model.n_bytes:,} are due"
+            found = f"{model.path} has {size:,} bytes, expected {model.n_bytes:,}"
             yield Finding(name, "optional", found, f"delete it, then serl llm fetch {model.name}")
         else:
             yield Finding(name, "ok", str(model.path))
 
 
 def chromium() -> str | None:
-    """The Chromium that browser tests use, or None."""
+    """The path of the Chromium that browser tests use, or None."""
     return next((found for name in CHROMIUM if (found := shutil.which(name))), None)
 
 
 def browser() -> Iterator[Finding]:
-    """A Chromium for browser tests; any browser shows reports."""
+    """The Chromium for browser tests; reports open in any browser."""
     if path := chromium():
         yield Finding("chromium", "ok", path)
     else:
@@ -147,7 +146,7 @@ def browser() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """Which GPUs there are; nothing needs one."""
+    """The GPUs; none is required."""
     command = shutil.which("nvidia-smi")
     if command is None:
         yield Finding("gpu", "ok", "none found, none needed")
@@ -161,7 +160,7 @@ def gpu() -> Iterator[Finding]:
 
 
 def ports() -> Iterator[Finding]:
-    """The four ports of an exchange that is started without --endpoint."""
+    """The four default ports of an exchange."""
     from serl.exchange.config import load_config
 
     first = int(load_config().endpoint.rpartition(":")[2])
@@ -170,7 +169,7 @@ def ports() -> Iterator[Finding]:
 
 
 def page_port() -> Iterator[Finding]:
-    """That of a dashboard that is started without --port."""
+    """The default port of a dashboard."""
     yield _ports(f"port {PORT}", range(PORT, PORT + 1), "a dashboard", "--port ")
 
 
@@ -178,28 +177,28 @@ def _ports(name: str, numbers: range, user: str, option: str) -> Finding:
     taken = [port for port in numbers if not port_is_free(port)]
     if not taken:
         return Finding(name, "ok", "free")
-    by = ", ".join(f"{port} by {owner_of(port) or 'a process of someone else'}" for port in taken)
-    return Finding(name, "optional", f"taken: {by}", f"{user} that runs already is fine; for another: {option}{free_port()}")  # fmt: skip
+    by = ", ".join(f"{port} by {listening_process(port) or 'a process of another user'}" for port in taken)
+    return Finding(name, "optional", f"taken: {by}", f"nothing, if it is {user} of yours; start another with {option}{free_port()}")  # fmt: skip
 
 
 def disk() -> Iterator[Finding]:
-    """Room for journals and for what is written here, and whether it can be written at all."""
+    """Free space in the current and the temporary folder, and whether they are writable."""
     for name, folder in (("disk here", Path.cwd()), ("disk temporary", Path(tempfile.gettempdir()))):
         free = shutil.disk_usage(folder).free
         found = f"{free / (1 << 30):.1f} GiB free in {folder}"
         if not os.access(folder, os.W_OK):
             state: State = "optional" if folder == Path.cwd() else "broken"
-            yield Finding(name, state, f"{folder} cannot be written to", "work in a folder of your own, or set TMPDIR")
+            yield Finding(name, state, f"{folder} is not writable", "work in a folder of your own, or set TMPDIR")
         elif free < DISK_MIN_BYTES:
-            yield Finding(name, "broken", found, "make room")
+            yield Finding(name, "broken", found, "free some disk space")
         elif free < DISK_ADVISED_BYTES:
-            yield Finding(name, "optional", found, "models, PyTorch and runs want 3 GiB")
+            yield Finding(name, "optional", found, "models, PyTorch and runs need 3 GiB")
         else:
             yield Finding(name, "ok", found)
 
 
 def terminal() -> Iterator[Finding]:
-    """Whether pictures of tables fit; everything is told in plain lines where not."""
+    """The terminal's width; output is plain lines without a terminal."""
     size = shutil.get_terminal_size()
     kind = f"{size.columns} columns" if sys.stdout.isatty() else "none: plain lines"
     yield Finding("terminal", "ok", kind)
@@ -210,8 +209,8 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )  # fmt: skip
 
 
-def checked() -> list[Finding]:
-    """All findings, within some seconds; changes nothing. A check that itself fails is one of them, so that the others are told."""
+def run_checks() -> list[Finding]:
+    """Runs all checks within seconds, without changing anything. A check that fails becomes a finding."""
     found = []
     for check in CHECKS:
         try:

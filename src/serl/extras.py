@@ -1,4 +1,4 @@
-"""Optional packages: which extras of serl bring what is missing, from the metadata of serl itself."""
+"""Optional packages: which extras of serl provide a missing package, according to serl's metadata."""
 
 from importlib import metadata
 from importlib.util import find_spec
@@ -10,70 +10,69 @@ from serl.exchange.errors import SerlError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-OF_DEVELOPERS = ("dev", "docs")
+DEVELOPER_EXTRAS = ("dev", "docs")
 
 
 class MissingPackageError(SerlError, ImportError):
-    """A package that serl can do without is needed and not installed; the text says what for, and how to install it."""
+    """An optional package is needed but not installed; the text says what for and how to install it."""
 
 
 def require(purpose: str, *modules: str) -> None:
-    """MissingPackageError unless all of these modules are installed. For what is imported only when other work is under way, or done by a
-    child; what is imported at once needs no such call, see `missing_package`."""
+    """Raises MissingPackageError unless all of these modules are installed. Use it for imports that happen late or in a child process; for
+    imports at the start of a command, `missing_package` does this."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        raise MissingPackageError(_text(missing, purpose, extras_of(missing)))
+        raise MissingPackageError(_text(missing, purpose, extras_providing(missing)))
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str) -> MissingPackageError | None:
-    """What an import that failed lacks; None if no extra brings it, or it is there and the import is wrong."""
+    """The error for a failed import; None if no extra provides the module, or if it is installed and the import is wrong."""
     name = (error.name or "").partition(".")[0]
-    extras = extras_of([name], _importer(error))
+    extras = extras_providing([name], _importing_extra(error))
     if not extras or find_spec(name) is not None:
         return None
     return MissingPackageError(_text([name], purpose, extras))
 
 
-def _importer(error: ModuleNotFoundError) -> str:
-    """The extra that is named like a package of serl that the import came from, as serl.researcher is; else nothing. What else is
-    imported there comes with it."""
+def _importing_extra(error: ModuleNotFoundError) -> str:
+    """The extra with the same name as the package that imported, like serl.researcher; else "". It provides the other imports of that
+    package too."""
     modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(error.__traceback__)]
-    named = [part for module in modules if module.startswith("serl.") for part in module.split(".")]
-    return next((part for part in named if part in extras_of_users()), "")
+    parts = [part for module in modules if module.startswith("serl.") for part in module.split(".")]
+    return next((part for part in parts if part in user_extras()), "")
 
 
-def extras_of(modules: list[str], preferred: str = "") -> list[str]:
-    """The fewest extras that bring all of these modules, of equals the preferred one or the smallest; [""] where serl itself does, empty if
-    none do."""
+def extras_providing(modules: list[str], preferred: str = "") -> list[str]:
+    """The fewest extras that provide all of these modules; among equals the preferred one, then the smallest. [""] if serl itself requires
+    them, [] if none provides them."""
     from packaging.utils import canonicalize_name
 
-    left = {
-        canonicalize_name(name) for name in modules
-    }  # as distributions are called; those of serl have the names of their modules
-    brought = {
-        extra: {canonicalize_name(one.name) for one in requirements(extra)} for extra in ("", *extras_of_users())
-    }
+    # module names stand for distributions: in serl's requirements the two are the same
+    missing = {canonicalize_name(name) for name in modules}
+    provided = {extra: {canonicalize_name(one.name) for one in requirements(extra)} for extra in ("", *user_extras())}
     chosen = []
-    while left:
-        best = max(brought, key=lambda extra: (len(left & brought[extra]), extra == preferred, -len(brought[extra])))
-        if not left & brought[best]:
+    while missing:
+        best = max(
+            provided, key=lambda extra: (len(missing & provided[extra]), extra == preferred, -len(provided[extra]))
+        )
+        if not missing & provided[best]:
             return []
         chosen.append(best)
-        left -= brought[best]
+        missing -= provided[best]
     return sorted(chosen)
 
 
-def extras_of_users() -> list[str]:
-    """Names of the extras, but for those of developers."""
+def user_extras() -> list[str]:
+    """Names of the extras for users, without those for developers."""
     try:
         extras = metadata.metadata("serl").get_all("Provides-Extra") or []
     except metadata.PackageNotFoundError:
         return []
-    return sorted(set(extras) - set(OF_DEVELOPERS))
+    return sorted(set(extras) - set(DEVELOPER_EXTRAS))
 
 
 def requirements(extra: str = "") -> "list[Requirement]":
-    """What an extra requires on this machine beside what serl requires by itself, or that; nothing where serl is not installed."""
+    """The requirements of an extra on this machine, without serl's own; those of serl itself without an extra. [] if serl is not installed."""
     from packaging.requirements import Requirement
 
     try:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM unwind the program, so that processes that were started and temporary folders go with it."""
+"""SIGINT and SIGTERM unwind the program, so that child processes and temporary folders are cleaned up."""
 
 import os
 import signal
@@ -8,11 +8,11 @@ from types import FrameType
 
 import click
 
-AGAIN_S = 0.05
+RETRY_S = 0.05
 
 
 def unwind_on_signals() -> None:
-    """SIGTERM unwinds like Ctrl-C from now on. What is ignored (in the background of a shell) stays ignored."""
+    """Makes SIGTERM unwind like Ctrl-C. An ignored SIGINT (in a background job of a shell) stays ignored."""
     signal.signal(signal.SIGTERM, _unwind)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _unwind)
@@ -20,9 +20,9 @@ def unwind_on_signals() -> None:
 
 def _unwind(number: int, frame: FrameType | None) -> None:
     if _in_llvm(frame):
-        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        retry = threading.Timer(RETRY_S, os.kill, (os.getpid(), number))
+        retry.daemon = True
+        retry.start()
     elif number == signal.SIGINT:
         raise KeyboardInterrupt
     else:
@@ -31,8 +31,8 @@ def _unwind(number: int, frame: FrameType | None) -> None:
 
 
 def _in_llvm(frame: FrameType | None) -> bool:
-    """LLVM calls back into Python while it loads compiled code. An exception there is lost, and a function is left without its code:
-    calling it later ends the process."""
+    """Whether LLVM is calling back into Python, as it does while it loads compiled code. An exception there is lost and leaves a function
+    without code: calling it later crashes the process."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("llvmlite."):
             return True

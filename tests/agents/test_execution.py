@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
         (["--side", "short", "--qty", "5", "--window", "10:00-10:30"], "short"),
     ],
 )
-def test_bad_options_are_one_line(arguments: list[str], message: str) -> None:
+def test_bad_options_are_one_line_errors(arguments: list[str], message: str) -> None:
     done = subprocess.run([*SERL, "execute", "twap", "--symbol", "A", *arguments], capture_output=True, text=True)
     assert done.returncode == 2
     assert message in done.stderr

@@ -11,7 +11,7 @@ import pytest
 from serl.clients.blocking import connect
 from serl.clients.replay import Replayer
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
-from tests.server_fixture import Raw, start_exchange
+from tests.server_fixture import RawClient, start_exchange
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -39,9 +39,9 @@ def replaying(endpoint: str) -> Iterator[Any]:
 
 
 def say(endpoint: str, kind: int, *values: Any) -> list[Any]:
-    with Raw(endpoint, "admin") as admin:
-        admin.say(kind, 1, "", *values)
-        reply = admin.hear()
+    with RawClient(endpoint, "admin") as admin:
+        admin.send(kind, 1, "", *values)
+        reply = admin.receive()
         assert reply[0] == kind + 16, reply
         return reply
 

@@ -1,4 +1,4 @@
-"""A fresh market of each implementation for the tables."""
+"""The fixture of the tables: a fresh market of each implementation."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.exchange.tables import IMPLEMENTATIONS, LIMITS, OPERATOR, AnyMarket
 
 @pytest.fixture(params=IMPLEMENTATIONS, ids=lambda implementation: implementation.__name__)
 def market(request: pytest.FixtureRequest) -> AnyMarket:
-    """Two symbols, an operator."""
-    made: AnyMarket = request.param(["AAA", "BBB"], limits=LIMITS)
-    made.grant_operator(OPERATOR)
-    return made
+    """A market with two symbols and an operator."""
+    market: AnyMarket = request.param(["AAA", "BBB"], limits=LIMITS)
+    market.grant_operator(OPERATOR)
+    return market

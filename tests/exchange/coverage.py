@@ -1,4 +1,4 @@
-"""What a stream of commands has made happen, for tests that would prove little if half of the market had stood still."""
+"""Counts which kinds of commands, events and reasons a stream produced, so that a test can assert that it covers the market."""
 
 from collections import Counter
 from enum import IntEnum
@@ -20,13 +20,13 @@ COUNTED: tuple[type[IntEnum], ...] = (CommandKind, EventKind, Reason, Term, Phas
 
 
 class Coverage:
-    """How often each member of each enumeration was seen: kinds, reasons, phases and halts in events, the others in commands."""
+    """Counts each member of each enumeration: kinds, reasons, phases and halts in events, the others in commands."""
 
     def __init__(self) -> None:
         self.seen: dict[type[IntEnum], Counter[int]] = {kind: Counter() for kind in COUNTED}
 
     def add(self, commands: Rows, events: Rows) -> None:
-        """Commands, and the events of them."""
+        """Counts commands and their events."""
         self.seen[CommandKind].update(commands["kind"].tolist())
         self.seen[EventKind].update(events["kind"].tolist())
         self.seen[Reason].update(events["reason"].tolist())
@@ -39,11 +39,11 @@ class Coverage:
         for rows, name in ((terms, Term.SELF_TRADE), (accounts, Setting.SELF_TRADE)):
             self.seen[SelfTrade].update(rows["price_ticks"][rows["flags"] == name].tolist())
 
-    def missing(self, but: set[IntEnum]) -> list[str]:
-        """Members that were never seen, but for some."""
+    def missing(self, exceptions: set[IntEnum]) -> list[str]:
+        """Members that never occurred, without the exceptions."""
         return [
             f"{kind.__name__}.{member.name}"
             for kind, seen in self.seen.items()
             for member in kind
-            if not seen[member] and member not in [other for other in but if type(other) is kind]
+            if not seen[member] and member not in [other for other in exceptions if type(other) is kind]
         ]

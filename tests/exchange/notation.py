@@ -1,12 +1,12 @@
 """Commands and events as lines of text, for tables that a reader can check against docs/orders.md.
 
 A command: `p1 c2 NEW buy 10@100 gtc post`, `p1 c3 CANCEL o2`, `p9 c1 HALT s1`; p = participant, c = command_id, o = order_id,
-s = symbol, t = time_ns; any field can be given by name (`side=2`). A NEW is DAY unless it says otherwise.
-Terms stand in their NEW: `p1 c20 NEW buy 10@100 display=3 link=5 stp=oldest`. Each becomes a TERM command in front of it, in the order of
-`Term`; these have the command ids directly below the NEW's (here 17, 18, 19), which have to be left free.
-`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: what is set, and its value. `HALT NEWS`.
-An event: `p1 FILL c4 o4 #0 s0 sell 10@100 leaves 0 m1`, with a reason and flags where there are some. Nothing of it is left out but
-the times and sequences, which `assert_numbered` checks.
+s = symbol, t = time_ns; any field can be given by name (`side=2`). A NEW is DAY by default.
+Terms are part of their NEW: `p1 c20 NEW buy 10@100 display=3 link=5 stp=oldest`. Each becomes a TERM command before it, in the order of
+`Term`; these take the command ids directly below the NEW's (here 17, 18, 19), which must be left free.
+`PHASE OPENING s0`, `RULE LOT 10 s0`, `RULE TICK 5 o1000` (from price 1000 on), `ACCOUNT o2 KILLED 1`: the setting, then its value. `HALT NEWS`.
+An event: `p1 FILL c4 o4 #0 s0 sell 10@100 leaves 0 m1`, with its reason and flags, if any. Every field is shown except times and
+sequences, which `assert_numbered` checks.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ FIRST_TIME_NS, STEP_NS = 1000, 10
 
 
 def parse(line: str) -> Rows:
-    """The COMMAND rows of one line: one, with one more in front for each term."""
+    """The COMMAND rows of one line: one TERM per term, then the command."""
     fields: dict[str, Any] = {}
     terms: dict[Term, int] = {}
     for word in line.split():
@@ -79,7 +79,7 @@ def parse(line: str) -> Rows:
             fields["flags"] = fields.get("flags", 0) | FLAGS[word]
         elif word.lstrip("-").isdigit():
             fields["price_ticks"] = int(word)
-        elif "kind" in fields:  # the name of what is set
+        elif "kind" in fields:  # the name of the phase, rule, setting or reason
             fields["flags"] = NAMES_OF_FLAGS[fields["kind"]][word]
         else:
             fields["kind"] = CommandKind[word]
@@ -98,7 +98,7 @@ def _term_rows(fields: dict[str, Any], terms: dict[Term, int]) -> list[Rows]:
 
 
 def parse_all(text: str) -> Rows:
-    """COMMAND rows of lines separated by newlines or `;`. Each line is 10 ns later than the one before, the first at 1000, unless it has a t."""
+    """COMMAND rows of lines separated by newlines or `;`. The first line has time 1000, each next one 10 ns more, unless it sets t."""
     lines = [line for line in text.replace(";", "\n").splitlines() if line.strip()]
     parts, time_ns = [], FIRST_TIME_NS - STEP_NS
     for line in lines:
@@ -132,7 +132,7 @@ def show(event: Any) -> str:
 
 
 def assert_numbered(commands: Rows, events: Rows) -> None:
-    """The events of a fresh market are numbered as they must be: all of them, each participant's, and by command."""
+    """Asserts that the events of a fresh market are numbered correctly: sequences, report numbers and command sequences."""
     reports: Counter[int] = Counter()
     for number, event in enumerate(events, start=1):
         reports[int(event["participant"])] += 1
@@ -142,4 +142,4 @@ def assert_numbered(commands: Rows, events: Rows) -> None:
     assert (np.diff(events["command_sequence"]) >= 0).all()
     silent = np.flatnonzero(np.isin(commands["kind"], (CommandKind.TERM, CommandKind.TIME))) + 1
     answered = set(events["command_sequence"].tolist()) | set(silent.tolist())
-    assert answered == set(range(1, len(commands) + 1)), "a command without an answer"
+    assert answered == set(range(1, len(commands) + 1)), "a command has no answer"

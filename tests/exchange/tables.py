@@ -1,7 +1,7 @@
-"""How the tables of this folder are run: a case is its name, the commands before (their events are not shown), the commands it is about, their events.
+"""Runs the tables of this folder. A case is its name, setup commands (whose events are not shown), the commands under test, and their events.
 
-tests/exchange/notation.py says how to read them. Participant 9 is an operator. At most 32 orders are open, quantities are up to 1000,
-prices up to 10000, symbols 0 and 1.
+tests/exchange/notation.py explains the notation. Participant 9 is an operator. At most 32 orders are open, quantities are up to 1000,
+prices up to 10000, symbols are 0 and 1.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ LIMITS = MarketLimits(
 
 
 def cases(*tables: Sequence[Case]) -> pytest.MarkDecorator:
-    """Parametrises a test by (before, text, expected) of all cases."""
+    """Parametrises a test with (before, text, expected) of all cases."""
     parameters = [pytest.param(*case[1:], id=case[0]) for table in tables for case in table]
     return pytest.mark.parametrize(("before", "text", "expected"), parameters)
 
 
 def assert_case(market: AnyMarket, before: str, text: str, expected: str) -> None:
-    """The commands have just these events."""
+    """Asserts that the commands have exactly the expected events."""
     commands = parse_all(before + "\n" + text)
     events = market.submit(commands)
     market.validate()
     assert_numbered(commands, events)
-    about = events[events["command_sequence"] > len(parse_all(before))]
-    assert [show(event) for event in about] == [line.strip() for line in expected.strip().splitlines()]
+    tested = events[events["command_sequence"] > len(parse_all(before))]
+    assert [show(event) for event in tested] == [line.strip() for line in expected.strip().splitlines()]
 
 
 def last_reason(market: AnyMarket, text: str) -> int:
-    """The reason of the last command's first event; 0 if it was accepted."""
+    """The reject reason of the last command; 0 if it was accepted."""
     events = market.submit(parse_all(text))
     market.validate()
     return int(events[events["command_sequence"] == events["command_sequence"].max()][0]["reason"])

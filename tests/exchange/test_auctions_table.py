@@ -16,7 +16,7 @@ AUCTIONS: list[Case] = [
         p2 ACCEPTED c1 o1 #2 s0 sell 3@100 leaves 3 RESTING
         p2 REPLACED c2 o1 #2 s0 sell 3@100 leaves 3
         p2 RESTED c2 o1 #3 s0 sell 3@99 leaves 3"""),
-    ("buys and sells in pairs at one price; the sell is told first", CROSSED, "p9 c2 PHASE", """
+    ("buys and sells in pairs at one price; the sell is reported first", CROSSED, "p9 c2 PHASE", """
         p3 FILL c0 o1 #3 s0 sell 4@100 leaves 0 MAKER AUCTION m1
         p1 FILL c0 o1 #1 s0 buy 4@100 leaves 1 AUCTION m1
         p4 FILL c0 o1 #4 s0 sell 1@100 leaves 5 MAKER AUCTION m2
@@ -46,7 +46,7 @@ AUCTIONS: list[Case] = [
         p4 FILL c0 o1 #4 s0 sell 3@100 leaves 2 MAKER AUCTION m3
         p2 FILL c0 o1 #2 s0 buy 3@100 leaves 0 AUCTION m3
         p9 PHASED c3 o0 #0 s0 buy 8@100 leaves 0 CLOSED"""),
-    ("market orders first, their rest is cancelled", "p9 c1 PHASE OPENING; p1 c1 NEW buy 5@102; p2 c1 NEW sell 9@0 market; p3 c1 NEW sell 2@101", "p9 c2 UNCROSS", """
+    ("market orders first, their remainder is cancelled", "p9 c1 PHASE OPENING; p1 c1 NEW buy 5@102; p2 c1 NEW sell 9@0 market; p3 c1 NEW sell 2@101", "p9 c2 UNCROSS", """
         p2 FILL c0 o1 #2 s0 sell 5@101 leaves 4 MAKER HIDDEN AUCTION m1
         p1 FILL c0 o1 #1 s0 buy 5@101 leaves 0 AUCTION m1
         p2 CANCELLED c0 o1 #2 s0 sell 4@0 leaves 0 MARKET_REMAINDER RESTING HIDDEN
@@ -60,7 +60,7 @@ AUCTIONS: list[Case] = [
         p1 FILL c0 o2 #2 s0 buy 5@100 leaves 0 HIDDEN AUCTION m2
         p2 CANCELLED c0 o2 #3 s0 sell 4@0 leaves 0 MARKET_REMAINDER RESTING HIDDEN
         p9 PHASED c2 o0 #0 s0 buy 5@100 leaves 0 OPENING"""),
-    ("hidden orders take part, behind what is displayed", "p9 c1 PHASE OPENING; p1 c1 NEW buy 5@100 hidden; p2 c1 NEW buy 5@100; p3 c1 NEW sell 7@100", "p9 c2 UNCROSS", """
+    ("hidden orders take part, after displayed ones", "p9 c1 PHASE OPENING; p1 c1 NEW buy 5@100 hidden; p2 c1 NEW buy 5@100; p3 c1 NEW sell 7@100", "p9 c2 UNCROSS", """
         p3 FILL c0 o1 #3 s0 sell 5@100 leaves 2 MAKER AUCTION m1
         p2 FILL c0 o1 #2 s0 buy 5@100 leaves 0 AUCTION m1
         p3 FILL c0 o1 #3 s0 sell 2@100 leaves 0 MAKER AUCTION m2
@@ -77,7 +77,7 @@ AUCTIONS: list[Case] = [
         p9 PHASED c2 o0 #0 s0 buy 8@100 leaves 0 OPENING"""),
     ("minimum, all-or-none, stops and pegs take no part", "p9 c1 PHASE OPENING; p1 c10 NEW buy 5@102 min=5; p1 c11 NEW buy 5@102 aon; p1 c20 NEW buy 5@102 stop=90; p1 c30 NEW buy 5@102 peg=primary; p2 c1 NEW sell 5@100", "p9 c2 UNCROSS",
         "p9 PHASED c2 o0 #0 s0 buy 0@0 leaves 0 OPENING"),
-    ("what waited for CONTINUOUS comes after the auction", "p9 c1 PHASE OPENING; p1 c10 NEW buy 5@102 min=5; p2 c1 NEW sell 5@100", "p9 c2 PHASE", """
+    ("orders that waited for CONTINUOUS trade after the auction", "p9 c1 PHASE OPENING; p1 c10 NEW buy 5@102 min=5; p2 c1 NEW sell 5@100", "p9 c2 PHASE", """
         p9 PHASED c2 o0 #0 s0 buy 0@0 leaves 0 CONTINUOUS
         p2 FILL c0 o1 #2 s0 sell 5@100 leaves 0 MAKER m1
         p1 FILL c0 o10 #0 s0 buy 5@100 leaves 0 m1"""),
@@ -88,7 +88,7 @@ AUCTIONS: list[Case] = [
         p1 CANCELLED c0 o1 #1 s0 buy 2@102 leaves 0 AUCTION_REMAINDER RESTING
         p3 CANCELLED c0 o1 #3 s0 sell 1@110 leaves 0 AUCTION_REMAINDER RESTING
         p9 PHASED c3 o0 #0 s0 buy 3@100 leaves 0 CONTINUOUS"""),
-    ("AT_CLOSE waits, comes to the closing auction, is cancelled behind it", "p1 c1 NEW buy 5@102 at_close; p1 c2 NEW sell 1@0 market at_close; p2 c1 NEW sell 3@101", "p3 c1 NEW buy 1@101 ioc; p9 c1 PHASE CLOSING; p3 c2 NEW buy 1@90 at_close; p9 c2 PHASE CLOSED", """
+    ("AT_CLOSE waits, takes part in the closing auction, is cancelled after it", "p1 c1 NEW buy 5@102 at_close; p1 c2 NEW sell 1@0 market at_close; p2 c1 NEW sell 3@101", "p3 c1 NEW buy 1@101 ioc; p9 c1 PHASE CLOSING; p3 c2 NEW buy 1@90 at_close; p9 c2 PHASE CLOSED", """
         p3 ACCEPTED c1 o1 #0 s0 buy 1@101 leaves 1
         p2 FILL c0 o1 #3 s0 sell 1@101 leaves 2 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 1@101 leaves 0 m1
@@ -112,7 +112,7 @@ AUCTIONS: list[Case] = [
         p2 FILL c0 o1 #2 s0 sell 1@100 leaves 2 MAKER AUCTION m2
         p3 FILL c0 o1 #4 s0 buy 1@100 leaves 0 AUCTION m2
         p9 PHASED c2 o0 #0 s0 buy 5@100 leaves 0 CLOSED"""),
-    ("linked orders: one that trades in it cancels the other, behind the match", "p9 c1 PHASE OPENING; p1 c1 NEW sell 5@100; p1 c10 NEW sell 5@101 link=1; p2 c1 NEW buy 8@101", "p9 c2 UNCROSS", """
+    ("linked orders: one that trades cancels the other, after the match", "p9 c1 PHASE OPENING; p1 c1 NEW sell 5@100; p1 c10 NEW sell 5@101 link=1; p2 c1 NEW buy 8@101", "p9 c2 UNCROSS", """
         p1 FILL c0 o1 #1 s0 sell 5@101 leaves 0 MAKER AUCTION m1
         p2 FILL c0 o1 #3 s0 buy 5@101 leaves 3 AUCTION m1
         p1 CANCELLED c0 o10 #2 s0 sell 5@101 leaves 0 LINKED RESTING
@@ -168,7 +168,7 @@ def test_events(market: AnyMarket, before: str, text: str, expected: str) -> Non
 
 
 PRICES: list[tuple[str, int, str, str, tuple[int, int, int]]] = [
-    ("nothing there", 0, "", "", (0, 0, 0)),
+    ("empty book", 0, "", "", (0, 0, 0)),
     ("not crossed", 0, "5@99", "5@100", (0, 0, 0)),
     ("one price", 0, "5@100", "5@100", (100, 5, 0)),
     ("the largest volume", 0, "5@102 5@100", "3@99 6@101", (101, 5, -4)),
@@ -178,8 +178,8 @@ PRICES: list[tuple[str, int, str, str, tuple[int, int, int]]] = [
     ("the last trade itself, between", 101, "5@103", "5@100", (101, 5, 0)),
     ("the last trade where it is no limit", 98, "5@103 1@98", "5@99", (99, 5, 0)),
     ("without one: the middle of the lowest and the highest, rounded down, nearest to it", 0, "5@103 1@101", "5@100 1@102", (101, 5, 1)),
-    ("of two as near the lowest", 102, "5@104", "5@100 1@106", (102, 5, 0)),
-    ("of two limits as near to the middle the lowest", 0, "5@103", "5@100", (100, 5, 0)),
+    ("of two equally near prices the lowest", 102, "5@104", "5@100 1@106", (102, 5, 0)),
+    ("of two limits equally near to the middle the lowest", 0, "5@103", "5@100", (100, 5, 0)),
     ("market orders count at every price", 0, "5@0 2@100", "6@100", (100, 6, 1)),
     ("market orders on both sides", 0, "5@0 2@100", "6@0", (100, 6, 1)),
     ("market orders alone", 0, "5@0", "5@0", (0, 0, 0)),
@@ -254,7 +254,7 @@ def test_no_order_in_any_phase_while_halted(market: AnyMarket, words: str, phase
 
 @pytest.mark.parametrize("phase", [phase.name for phase in Phase])
 def test_while_halted_a_phase_begins_without_an_auction_or_not_at_all(market: AnyMarket, phase: str) -> None:
-    """Whatever is crossed stays, until the symbol is resumed: then the auction can be held."""
+    """Crossed orders stay until the symbol is resumed; then the auction can be held."""
     before = f"p9 c1 PHASE {phase}; p1 c1 NEW buy 5@102; p2 c1 NEW sell 5@99; p9 c2 HALT NEWS"
     collected = len(market.submit(parse_all(before))) == 4 and phase not in ("CONTINUOUS", "CLOSED")
     for number, after in enumerate(["CONTINUOUS", "CLOSED", "CLOSING"]):

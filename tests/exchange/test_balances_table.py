@@ -20,7 +20,7 @@ Expected = tuple[int, int, int, int]
 
 
 def trade(number: int, buyer: int, seller: int, lots: int, price_ticks: int) -> str:
-    """A sell order and the buy order that takes it."""
+    """A sell order and the buy order that trades with it."""
     return f"p{seller} c{2 * number} NEW sell {lots}@{price_ticks}; p{buyer} c{2 * number + 1} NEW buy {lots}@{price_ticks};"
 
 
@@ -33,15 +33,15 @@ PROFITS: list[tuple[str, str, int, Expected]] = [
     ("a short position has a negative cost", trades((1, 2, 2, 100), (1, 2, 3, 110)), 2, (-5, 530, -530, 0)),
     ("closing a part", trades((1, 2, 2, 100), (1, 3, 3, 110), (4, 1, 2, 120)), 1, (3, -290, 318, 28)),
     ("closing all", trades((1, 2, 2, 100), (3, 1, 2, 90)), 1, (0, -20, 0, -20)),
-    ("100 by 3: 33 is taken off", trades((1, 2, 2, 33), (1, 2, 1, 34), (3, 1, 1, 50)), 1, (2, -50, 67, 17)),
+    ("100 by 3: 33 is deducted", trades((1, 2, 2, 33), (1, 2, 1, 34), (3, 1, 1, 50)), 1, (2, -50, 67, 17)),
     ("then 33 of 67", trades((1, 2, 2, 33), (1, 2, 1, 34), (3, 1, 1, 50), (3, 1, 1, 50)), 1, (1, 0, 34, 34)),
     ("then all: nothing is lost", trades((1, 2, 2, 33), (1, 2, 1, 34), (3, 1, 1, 50), (3, 1, 2, 50)), 1, (0, 50, 0, 50)),
-    ("short, 100 by 3: toward 0 as well", trades((1, 2, 2, 33), (1, 2, 1, 34), (2, 3, 1, 20)), 2, (-2, 80, -67, 13)),
+    ("short, 100 by 3: rounded toward 0 too", trades((1, 2, 2, 33), (1, 2, 1, 34), (2, 3, 1, 20)), 2, (-2, 80, -67, 13)),
     ("crossing zero from long", trades((1, 2, 2, 100), (3, 1, 5, 90)), 1, (-3, 250, -270, -20)),
     ("crossing zero from short", trades((2, 1, 2, 100), (1, 3, 5, 90)), 1, (3, -250, 270, 20)),
     ("with itself, flat", trades((1, 1, 2, 100)), 1, (0, 0, 0, 0)),
-    ("with itself, long: bought first, 194 of 680 taken off", trades((1, 2, 5, 100), (1, 1, 2, 90)), 1, (5, -500, 486, -14)),
-    ("a print is nobody's", trades((1, 2, 2, 100)) + "p9 c1 PRINT 5@120", 1, (2, -200, 200, 0)),
+    ("with itself, long: bought first, 194 of 680 deducted", trades((1, 2, 5, 100), (1, 1, 2, 90)), 1, (5, -500, 486, -14)),
+    ("a print belongs to no account", trades((1, 2, 2, 100)) + "p9 c1 PRINT 5@120", 1, (2, -200, 200, 0)),
     ("in an auction", "p9 c1 PHASE OPENING; p1 c1 NEW buy 4@102; p2 c1 NEW sell 4@98; p9 c2 PHASE", 1, (4, -392, 392, 0)),
     ("by pro-rata", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 10@100; p2 c1 NEW sell 20@100; p3 c1 NEW buy 15@100", 2, (-10, 1000, -1000, 0)),
 ]  # fmt: skip
@@ -64,8 +64,8 @@ SHARES = "p9 c8 RULE MATCHING 1; p1 c1 NEW sell 3@101; p3 c1 NEW sell 6@101; p2 
 SELF = "p1 c1 NEW sell 10@101; p1 c2 NEW buy 10@101"
 FEES: list[tuple[str, str, int, int]] = [
     ("no rule, no fee", TAKES, 0, 0),
-    ("the resting order's, by the lot", "p9 c1 RULE MAKER_MICROTICKS 7;" + TAKES, 70, 0),
-    ("the incoming order's, by the lot", "p9 c1 RULE TAKER_MICROTICKS 7;" + TAKES, 0, 70),
+    ("of the resting order, per lot", "p9 c1 RULE MAKER_MICROTICKS 7;" + TAKES, 70, 0),
+    ("of the incoming order, per lot", "p9 c1 RULE TAKER_MICROTICKS 7;" + TAKES, 0, 70),
     ("by the notional", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50;" + TAKES, 3030, 50_500),
     ("both", "p9 c1 RULE TAKER_MICROTICKS 300; p9 c2 RULE TAKER_PPM 50;" + TAKES, 0, 53_500),
     ("a rebate", "p9 c1 RULE MAKER_MICROTICKS -200; p9 c2 RULE MAKER_PPM -1; p9 c3 RULE TAKER_PPM 1;" + TAKES, -3010, 1010),
@@ -74,15 +74,15 @@ FEES: list[tuple[str, str, int, int]] = [
     ("pro-rata: of an order's share", "p9 c1 RULE MAKER_PPM 10; p9 c2 RULE TAKER_PPM 100;" + SHARES, 2020, 60_600),
     ("with itself: both", "p9 c1 RULE MAKER_PPM -1; p9 c2 RULE TAKER_PPM 3;" + SELF, 2020, 0),
     ("of that symbol only", "p9 c1 RULE MAKER_PPM 10 s1;" + TAKES, 0, 0),
-    ("from then on", TAKES + "; p9 c1 RULE TAKER_PPM 1; p1 c2 NEW sell 1@101; p2 c2 NEW buy 1@101; p9 c2 RULE TAKER_PPM 0; p1 c3 NEW sell 1@101; p2 c3 NEW buy 1@101", 0, 101),
-    ("an account's own, in place of the symbol's", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 TAKER_PPM 7; p9 c5 ACCOUNT o2 MAKER_PPM 9;" + TAKES, 3030, 7070),
-    ("also of the resting order, by the lot too", "p9 c1 RULE MAKER_PPM 3; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 MAKER_PPM -1; p9 c4 ACCOUNT o1 MAKER_MICROTICKS 2;" + TAKES, -990, 0),
-    ("one that is 0 is none", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1;" + TAKES, 3030, 0),
+    ("a new fee applies to later trades", TAKES + "; p9 c1 RULE TAKER_PPM 1; p1 c2 NEW sell 1@101; p2 c2 NEW buy 1@101; p9 c2 RULE TAKER_PPM 0; p1 c3 NEW sell 1@101; p2 c3 NEW buy 1@101", 0, 101),
+    ("an account's own fee instead of the symbol's", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 TAKER_PPM 7; p9 c5 ACCOUNT o2 MAKER_PPM 9;" + TAKES, 3030, 7070),
+    ("also for the resting order, per lot too", "p9 c1 RULE MAKER_PPM 3; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 MAKER_PPM -1; p9 c4 ACCOUNT o1 MAKER_MICROTICKS 2;" + TAKES, -990, 0),
+    ("an own fee of 0 is no fee", "p9 c1 RULE MAKER_PPM 3; p9 c2 RULE TAKER_PPM 50; p9 c3 ACCOUNT o2 OWN_FEES 1;" + TAKES, 3030, 0),
     ("where the symbol has none", "p9 c1 ACCOUNT o2 OWN_FEES 1; p9 c2 ACCOUNT o2 TAKER_PPM 7;" + TAKES, 0, 7070),
     ("in an auction", "p9 c1 RULE AUCTION_PPM 10; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 AUCTION_PPM -2; p9 c4 ACCOUNT o1 AUCTION_MICROTICKS 1;" + CROSS, -2010, 10_100),
     ("pro-rata", "p9 c1 RULE MAKER_PPM 10; p9 c2 ACCOUNT o2 OWN_FEES 1; p9 c3 ACCOUNT o2 TAKER_PPM 1;" + SHARES, 2020, 606),
-    ("not before OWN_FEES", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7;" + TAKES, 0, 50_500),
-    ("nor behind it", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 OWN_FEES 0;" + TAKES, 0, 50_500),
+    ("own fees do not apply before OWN_FEES is set", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7;" + TAKES, 0, 50_500),
+    ("nor after OWN_FEES is reset", "p9 c1 RULE TAKER_PPM 50; p9 c2 ACCOUNT o2 TAKER_PPM 7; p9 c3 ACCOUNT o2 OWN_FEES 1; p9 c4 ACCOUNT o2 OWN_FEES 0;" + TAKES, 0, 50_500),
     ("with itself: both by its own", "p9 c1 RULE MAKER_PPM 10; p9 c2 ACCOUNT o1 OWN_FEES 1; p9 c3 ACCOUNT o1 MAKER_PPM -1; p9 c4 ACCOUNT o1 TAKER_PPM 3;" + SELF, 2020, 0),
     ("the largest of an account", f"p9 c1 ACCOUNT o2 OWN_FEES 1; p9 c2 ACCOUNT o2 TAKER_PPM 1000000; p9 c3 ACCOUNT o2 TAKER_MICROTICKS {MICROTICKS_MAX}; p1 c1 NEW sell 1000@10000; p2 c1 NEW buy 1000@10000", 0, 10**13 + 1000 * MICROTICKS_MAX),
     ("the largest", f"p9 c1 RULE TAKER_PPM 1000000; p9 c2 RULE TAKER_MICROTICKS {MICROTICKS_MAX}; p1 c1 NEW sell 1000@10000; p2 c1 NEW buy 1000@10000", 0, 10**13 + 1000 * MICROTICKS_MAX),
@@ -100,7 +100,7 @@ def test_fees(market: AnyMarket, text: str, first: int, second: int) -> None:
     assert (kept[:, FEE] == [first // 10**6, second // 10**6]).all()
 
 
-def test_fees_are_not_taken_off_cash(market: AnyMarket) -> None:
+def test_fees_are_not_deducted_from_cash(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 RULE TAKER_PPM 500000;" + TAKES))
     assert market.account(2) == Account(10, -1010, 1010, 505_000_000)
 
@@ -119,16 +119,16 @@ def test_fees_of_more_than_the_notional_are_refused(market: AnyMarket, rule: str
 
 def test_a_restart_keeps_balances_and_fees(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 RULE TAKER_PPM 33;" + trades((1, 2, 2, 33), (1, 2, 1, 34))))
-    taken = market.snapshot()
-    for again in (Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)):
+    snapshot = market.snapshot()
+    for again in (Market.restore(snapshot, 2, limits=LIMITS), ReferenceMarket.restore(snapshot, 2, limits=LIMITS)):
         again.submit(parse_all("p3 c1 NEW buy 1@50; p1 c90 NEW sell 1@50"))
         assert again.account(1) == Account(2, -50, 67, (100 + 50) * 33)
 
 
 def test_a_restart_keeps_the_fees_of_an_account_and_the_plain_rules(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 ACCOUNT o1 OWN_FEES 1; p9 c2 ACCOUNT o1 MAKER_PPM 3; p9 c3 ACCOUNT o1 TAKER_PPM 50"))
-    taken = market.snapshot()
-    again = Market.restore(taken, 2, limits=LIMITS), ReferenceMarket.restore(taken, 2, limits=LIMITS)
+    snapshot = market.snapshot()
+    again = Market.restore(snapshot, 2, limits=LIMITS), ReferenceMarket.restore(snapshot, 2, limits=LIMITS)
     for restored in again:
         restored.submit(
             parse_all("p1 c1 NEW sell 4@100; p2 c1 NEW buy 4@100; p1 c2 NEW sell 1@100; p2 c2 NEW buy 1@100 ioc")
@@ -140,7 +140,7 @@ def test_a_restart_keeps_the_fees_of_an_account_and_the_plain_rules(market: AnyM
     assert not again[0].state.handle[0], "fees of an account need no full rule book"
 
 
-def test_without_fees_nothing_says_that_there_are_some(market: AnyMarket) -> None:
+def test_without_fees_no_account_shows_fees(market: AnyMarket) -> None:
     market.submit(parse_all("p9 c1 RULE TAKER_PPM 33; p9 c2 RULE MAKER_PPM 1; p9 c3 RULE TAKER_PPM 0"))
     assert market.snapshot().symbols[:, HAS_FEES].tolist() == [1, 0]
     market.submit(parse_all("p9 c4 RULE MAKER_PPM 0"))
@@ -163,7 +163,7 @@ HUGE = MarketLimits(qty_lots_max=2**40, price_ticks_max=2**13, participants_max=
 
 
 def crossing(buyer: int, seller: int, lots: int, price_ticks: int, command_id: int) -> Rows:
-    """An order, and another one that takes all of it."""
+    """An order, and another one that fills it."""
     values = {"qty_lots": lots, "price_ticks": price_ticks, "time_in_force": TimeInForce.GTC, "command_id": command_id}
     sell = command(CommandKind.NEW, side=1, participant=seller, **values)
     values["command_id"] += 1

@@ -1,4 +1,4 @@
-"""Bands that follow the market: the rule of the reference, and the exchange that goes by it."""
+"""Bands that follow the market: the rule of the reference price, and the exchange that applies it."""
 
 import time
 from pathlib import Path
@@ -11,8 +11,8 @@ from serl.clients.errors import Rejected
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import BAND_HIGH, BAND_LOW, CommandKind, Phase, Rule, Side, command
-from serl.exchange.reference_price import PPM, WINDOW_S, Window, band, middle, replaces
-from tests.exchange.clockwork import ANN, OWN, SECOND_NS, Exchange, at, entries, exchange
+from serl.exchange.reference_price import PPM, WINDOW_S, TradeWindow, band_around, band_midpoint, is_replaced
+from tests.exchange.offline_exchange import ANN, EXCHANGE, SECOND_NS, OfflineExchange, at, entries, exchange
 from tests.exchange.test_recovery import journaled
 from tests.server_fixture import start_exchange
 
@@ -20,13 +20,13 @@ FIVE_PERCENT: dict[str, object] = {"band_ppm": 50_000, "reference_ticks": 1000}
 AROUND_1000 = (950, 1050)
 
 
-def known_band(served: Exchange, symbol: int = 0) -> tuple[int, int]:
+def known_band(served: OfflineExchange, symbol: int = 0) -> tuple[int, int]:
     low, high = served.core.market.state.symbols[symbol, [BAND_LOW, BAND_HIGH]].tolist()
     return low, high
 
 
-def bands(served: Exchange) -> list[tuple[int, int, int]]:
-    """(time_ns, rule, price_ticks) of each that was sent for symbol 0."""
+def bands(served: OfflineExchange) -> list[tuple[int, int, int]]:
+    """(time_ns, rule, price_ticks) of each RULE sent for symbol 0."""
     rows = served.sent(CommandKind.RULE)
     return [
         (int(row["time_ns"]), int(row["flags"]), int(row["price_ticks"]))
@@ -52,9 +52,9 @@ def moved(time_ns: int, low: int, high: int) -> list[tuple[int, int, int]]:
     ],
 )
 def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low_high: tuple[int, int]) -> None:
-    assert band(reference, ppm, most) == low_high
+    assert band_around(reference, ppm, most) == low_high
     low, high = np.array(low_high).reshape(2, 1)
-    assert middle(low, high) == [reference]
+    assert band_midpoint(low, high) == [reference]
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_band_is_around_its_reference(reference: int, ppm: int, most: int, low
         (0, 0, False),
     ],
 )
-def test_a_reference_is_replaced_from_one_percent_on(mean: int, reference: int, does: bool) -> None:
-    assert replaces(np.array([mean]), np.array([reference])) == [does]
+def test_a_reference_is_replaced_from_one_percent(mean: int, reference: int, does: bool) -> None:
+    assert is_replaced(np.array([mean]), np.array([reference])) == [does]
 
 
 def test_the_window_holds_five_minutes() -> None:
-    """Against the trades themselves; each second's are of the two symbols at random, with gaps of up to 400 seconds."""
+    """Compared with the trades themselves: random trades of two symbols, with gaps of up to 400 seconds."""
     rng = np.random.default_rng(7)
-    window = Window(2)
+    window = TradeWindow(2)
     times = np.cumsum(rng.choice([0.3, 1.0, 40.0, 400.0], 600, p=[0.6, 0.3, 0.09, 0.01]) * SECOND_NS).astype(np.int64)
     symbols, prices = rng.integers(0, 2, 600), rng.integers(900, 1100, 600)
     for start in range(0, 600, 7):
@@ -102,42 +102,42 @@ def test_the_band_follows_the_mean_of_the_trades(tmp_path: Path) -> None:
         assert bands(served) == moved(start, *AROUND_1000)
         served.trade(start + SECOND_NS // 2, 1018)
         served.trade(start + SECOND_NS, 1020)
-        served.daytime.run(at("10:00:29"))
+        served.schedule.run(at("10:00:29"))
         assert known_band(served) == AROUND_1000, "a reference holds for 30 seconds"
-        served.daytime.run(at("10:00:30"))
+        served.schedule.run(at("10:00:30"))
         assert bands(served)[2:] == moved(at("10:00:30"), 968, 1070), "around 1019, by 50.95 ticks"
         served.trade(at("10:01"), 1029)
         served.trade(at("10:01"), 1039)
-        served.daytime.run(at("10:04:59"))
+        served.schedule.run(at("10:04:59"))
         assert known_band(served) == (968, 1070), "the mean of 1018, 1020, 1029, 1039 is 1026.5: not 1 % away"
-        served.daytime.run(at("10:05:30"))
+        served.schedule.run(at("10:05:30"))
         assert bands(served)[4:] == moved(at("10:05:02"), 982, 1086), "the mean is 1034, without 1018 and 1020"
-        served.daytime.run(at("12:00"))
+        served.schedule.run(at("12:00"))
         assert known_band(served) == (982, 1086), "without trades it stays"
         served.send(CommandKind.NEW, at("12:00"), ANN, side=Side.BUY, qty_lots=1, price_ticks=981)
         assert not len(served.core.market.orders())
 
 
-def test_without_a_reference_there_is_no_band_until_there_are_trades(tmp_path: Path) -> None:
+def test_without_a_reference_the_band_starts_with_the_first_trades(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"band_ppm": 50_000}, {}) as served:
-        served.daytime.run(at("11:00"))
+        served.schedule.run(at("11:00"))
         served.trade(at("11:00"), 500)
-        served.daytime.run(at("11:00:10"))
+        served.schedule.run(at("11:00:10"))
         assert bands(served) == moved(at("11:00:01"), 475, 525)
         assert known_band(served, 1) == (0, 0)
 
 
 def test_an_auction_is_the_next_reference(tmp_path: Path) -> None:
-    """At once, also if it is less than 1 % away; the mean is then of the trades since."""
+    """At once, even if it is less than 1 % away; then the mean counts only later trades."""
     symbol = FIVE_PERCENT | {"day": entries("09:30 pre_open", "10:00 continuous", "16:00 closed")}
     with exchange(tmp_path, at("09:50"), symbol) as served:
         served.trade(at("09:59"), 1004)
-        served.daytime.run(at("10:00"))
+        served.schedule.run(at("10:00"))
         assert bands(served)[2:] == moved(at("10:00"), 954, 1054)
         served.trade(at("10:00:10"), 1044)
-        served.daytime.run(at("10:00:29"))
+        served.schedule.run(at("10:00:29"))
         assert known_band(served) == (954, 1054)
-        served.daytime.run(at("10:00:31"))
+        served.schedule.run(at("10:00:31"))
         assert bands(served)[4:] == moved(at("10:00:30"), 992, 1096), "the auction's own trades are not of the mean"
 
 
@@ -147,9 +147,9 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
         served.trade(at("10:00"), 1049)
         served.trade(at("10:01"), 1100)
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("10:01:59"))
+        served.schedule.run(at("10:01:59"))
         assert known_band(served) == AROUND_1000, "while trading is interrupted the reference stays, whatever the mean"
-        served.daytime.run(at("10:02"))
+        served.schedule.run(at("10:02"))
         assert served.phase() == Phase.CONTINUOUS
         assert bands(served)[2:] == moved(at("10:02"), 1045, 1155)
         served.trade(at("10:02:01"), 1149)
@@ -158,64 +158,64 @@ def test_a_volatility_auction_moves_the_band_that_started_it(tmp_path: Path) -> 
         assert served.phase() == Phase.VOLATILITY
 
 
-def test_an_operators_auction_counts_before_the_next_second(tmp_path: Path) -> None:
+def test_an_operators_auction_moves_the_band_at_once(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         time_ns = at("10:00:07") + 5
-        served.send(CommandKind.PHASE, time_ns, OWN, flags=Phase.INTRADAY)
+        served.send(CommandKind.PHASE, time_ns, EXCHANGE, flags=Phase.INTRADAY)
         served.trade(time_ns, 1050)
-        served.send(CommandKind.UNCROSS, time_ns + 1, OWN)
-        assert served.daytime.next_ns == time_ns + 1
-        served.daytime.run(time_ns + 1)
+        served.send(CommandKind.UNCROSS, time_ns + 1, EXCHANGE)
+        assert served.schedule.next_ns == time_ns + 1
+        served.schedule.run(time_ns + 1)
         assert bands(served)[2:] == moved(time_ns + 1, 997, 1103)
 
 
-def test_a_restart_goes_on_with_reference_and_window(tmp_path: Path) -> None:
+def test_a_restart_continues_with_reference_and_window(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
         served.trade(at("10:00:01"), 1040)
-        served.daytime.run(at("10:00:40"))
+        served.schedule.run(at("10:00:40"))
         assert known_band(served) == (988, 1092)
-        served.daytime.run(at("10:01"))
+        served.schedule.run(at("10:01"))
         served.trade(at("10:01") + 1, 1090)
     with exchange(tmp_path, at("10:02"), FIVE_PERCENT) as served:
         assert not bands(served)
-        served.daytime.run(at("10:03"))
+        served.schedule.run(at("10:03"))
         assert bands(served) == moved(at("10:02:30"), 1012, 1118), (
             "the mean is 1065, and at a start a reference holds for 30 seconds"
         )
     with exchange(tmp_path, at("10:04"), FIVE_PERCENT | {"band_ppm": 100_000}) as served:
-        assert known_band(served) == (981, 1199), "of another width, around the last trade"
+        assert known_band(served) == (981, 1199), "a band of another width starts around the last trade"
     with exchange(tmp_path, at("10:05"), {}) as served:
         assert known_band(served) == (0, 0)
 
 
-def test_looks_where_nothing_happens_are_left_out(tmp_path: Path) -> None:
+def test_idle_seconds_are_not_checked(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), FIVE_PERCENT) as served:
-        served.daytime.run(at("10:00:02"))
-        assert served.daytime.next_ns > at("23:00")
+        served.schedule.run(at("10:00:02"))
+        assert served.schedule.next_ns > at("23:00")
         served.trade(at("15:00"), 1001)
-        assert served.daytime.next_ns == at("15:00:01")
+        assert served.schedule.next_ns == at("15:00:01")
 
 
 @pytest.mark.parametrize(
     ("symbol", "word"),
     [
-        ({"band_ppm": 50_000, "band_high_ticks": 1100}, "band_low_ticks and band_high_ticks that stay"),
+        ({"band_ppm": 50_000, "band_high_ticks": 1100}, "fixed band_low_ticks and band_high_ticks"),
         ({"band_ppm": 0}, "greater than 0"),
         ({"band_ppm": -1}, "greater than 0"),
         ({"band_ppm": 1_000_001}, "1000000"),
-        ({"reference_ticks": 1000}, "only a band_ppm has a reference"),
+        ({"reference_ticks": 1000}, "expected a band_ppm"),
         ({"band_ppm": 50_000, "reference_ticks": 0}, "greater than 0"),
         ({"band_ppm": 50_000, "reference_ticks": 1 << 50}, "price_ticks_max"),
     ],
 )
-def test_bad_bands_are_told(symbol: dict[str, object], word: str) -> None:
+def test_invalid_bands_are_errors(symbol: dict[str, object], word: str) -> None:
     with pytest.raises(ConfigError, match=f"symbols.*{word}"):
         load_config(None, {"symbols": [{"name": "AMZN", **symbol}]})
 
 
 @pytest.mark.parametrize("step_s", [1, 77, 240])
-def test_in_lockstep_the_band_moves_at_its_time_whatever_the_steps(tmp_path: Path, step_s: int) -> None:
-    """Also in between commands that are on their way, all of them in one step."""
+def test_in_lockstep_the_band_moves_on_time_for_any_step_size(tmp_path: Path, step_s: int) -> None:
+    """Also between waiting commands that are all executed in one step."""
     config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", **FIVE_PERCENT}]}
     journal = tmp_path / "journal"
     trades = [(100 * SECOND_NS + 1, 1020), (120 * SECOND_NS, 1060), (131 * SECOND_NS, 985), (131 * SECOND_NS, 1092)]
@@ -269,4 +269,4 @@ def test_a_served_band_follows_the_market_across_a_crash(tmp_path: Path) -> None
         bob.sell("AMZN", 1, 1092)
         with pytest.raises(Rejected, match="OUTSIDE_BAND"):
             bob.sell("AMZN", 1, 1093)
-    assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "none was given twice"
+    assert (journaled(journal)["kind"] == CommandKind.RULE).sum() == 4, "no RULE was sent twice"

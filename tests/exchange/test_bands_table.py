@@ -1,4 +1,4 @@
-"""Orders that stand outside a band, and what incoming ones make of them, case by case."""
+"""Resting orders outside a band, and how incoming orders trade with them, case by case."""
 
 from tests.exchange.tables import AnyMarket, Case, assert_case, cases
 
@@ -43,7 +43,7 @@ PASSED_OVER: list[Case] = [
         p2 CANCELLED c1 o1 #0 s0 buy 1@0 leaves 0 MARKET_REMAINDER
         p2 ACCEPTED c2 o2 #0 s0 buy 1@100 leaves 1
         p2 CANCELLED c2 o2 #0 s0 buy 1@100 leaves 0 OUTSIDE_BAND"""),
-    ("for FOK and a minimum those within count, behind others as well", "p1 c1 NEW sell 2@97 aon; p1 c2 NEW sell 3@100; p1 c3 NEW sell 4@101; p1 c4 NEW sell 5@104; p9 c1 RULE BAND_LOW 99; p9 c2 RULE BAND_HIGH 103", "p2 c1 NEW buy 8@103 fok; p2 c3 NEW buy 7@103 min=6", """
+    ("for FOK and a minimum those within count, after other orders too", "p1 c1 NEW sell 2@97 aon; p1 c2 NEW sell 3@100; p1 c3 NEW sell 4@101; p1 c4 NEW sell 5@104; p9 c1 RULE BAND_LOW 99; p9 c2 RULE BAND_HIGH 103", "p2 c1 NEW buy 8@103 fok; p2 c3 NEW buy 7@103 min=6", """
         p2 ACCEPTED c1 o1 #0 s0 buy 8@103 leaves 8
         p2 CANCELLED c1 o1 #0 s0 buy 8@103 leaves 0 FOK_UNFILLABLE
         p2 ACCEPTED c3 o3 #0 s0 buy 7@103 leaves 7
@@ -79,7 +79,7 @@ PASSED_OVER: list[Case] = [
         p2 ACCEPTED c1 o1 #3 s0 sell 5@100 leaves 5 RESTING
         p2 FILL c0 o1 #3 s0 sell 5@100 leaves 0 MAKER m1
         p1 FILL c0 o3 #0 s0 buy 5@100 leaves 0 m1"""),
-    ("band, interrupting: a conditional order outside interrupts, if what is left is enough for it", "p1 c1 NEW buy 30@100; p1 c2 NEW buy 10@102 aon; p9 c1 RULE BAND_HIGH 101; p9 c2 RULE BAND_ACTION 1", "p2 c1 NEW sell 5@100; p2 c2 NEW sell 20@100 fok; p2 c3 NEW sell 50@100", """
+    ("band, interrupting: a conditional order outside interrupts, if the remaining quantity is enough for it", "p1 c1 NEW buy 30@100; p1 c2 NEW buy 10@102 aon; p9 c1 RULE BAND_HIGH 101; p9 c2 RULE BAND_ACTION 1", "p2 c1 NEW sell 5@100; p2 c2 NEW sell 20@100 fok; p2 c3 NEW sell 50@100", """
         p2 ACCEPTED c1 o1 #0 s0 sell 5@100 leaves 5
         p1 FILL c0 o1 #1 s0 buy 5@100 leaves 25 MAKER m1
         p2 FILL c1 o1 #0 s0 sell 5@100 leaves 0 m1

@@ -1,4 +1,4 @@
-"""The calendar beside interruptions by the band, across days, restarts and summer time."""
+"""The calendar together with interruptions by price bands, across days, restarts and summer time."""
 
 from datetime import UTC, datetime
 from itertools import islice
@@ -7,84 +7,96 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from serl.exchange.calendar import days_ns
+from serl.exchange.calendar import daily_times_ns
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.records import CommandFlag, CommandKind, Phase, Side, Term, TimeInForce
-from tests.exchange.clockwork import ANN, BAND, BOB, DAY_NS, MONDAY_NS, OWN, SECOND_NS, Exchange, at, entries, exchange
+from tests.exchange.offline_exchange import (
+    ANN,
+    BAND,
+    BOB,
+    DAY_NS,
+    EXCHANGE,
+    MONDAY_NS,
+    SECOND_NS,
+    OfflineExchange,
+    at,
+    entries,
+    exchange,
+)
 
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-def test_the_closing_auction_is_not_cut_short_by_the_end_of_an_interruption(tmp_path: Path) -> None:
+def test_the_end_of_an_interruption_does_not_shorten_the_closing_auction(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "15:55 closing", "16:00 closed")
     with exchange(tmp_path, at("10:00"), {"day": day, **BAND}) as served:
         served.trade(at("15:53"), 106)
-        served.daytime.run(at("15:54"))
+        served.schedule.run(at("15:54"))
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("17:00"))
+        served.schedule.run(at("17:00"))
         assert served.phases()[-2:] == [(at("15:55"), Phase.CLOSING), (at("16:00"), Phase.CLOSED)]
 
 
-def test_an_interruption_ends_after_its_time_and_may_come_again(tmp_path: Path) -> None:
+def test_an_interruption_ends_after_its_duration_and_can_recur(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous"), **BAND}) as served:
         for began in ("11:00", "12:00"):
             served.trade(at(began), 106)
-            served.daytime.run(at(began) + 299 * SECOND_NS)
+            served.schedule.run(at(began) + 299 * SECOND_NS)
             assert served.phase() == Phase.VOLATILITY
-            served.daytime.run(at(began) + 300 * SECOND_NS)
+            served.schedule.run(at(began) + 300 * SECOND_NS)
             assert served.phases()[-1] == (at(began) + 300 * SECOND_NS, Phase.CONTINUOUS)
             assert served.phase() == Phase.CONTINUOUS
 
 
-def test_an_order_that_is_cancelled_before_it_expires_leaves_nothing_due(tmp_path: Path) -> None:
+def test_cancelling_a_gtt_order_removes_its_expiry(tmp_path: Path) -> None:
     with exchange(tmp_path, 0, {}) as served:
         served.send(CommandKind.TERM, 1, ANN, flags=Term.EXPIRE_NS, price_ticks=500)
         gtt = {"qty_lots": 1, "price_ticks": 100, "time_in_force": TimeInForce.GTT, "flags": int(CommandFlag.TERMS)}
         served.send(CommandKind.NEW, 1, ANN, **gtt)
         order_id = served.core.command_sequence
-        served.daytime.run(600, lambda time_ns: served.send(CommandKind.CANCEL, time_ns - 1, ANN, order_id=order_id))
+        served.schedule.run(600, lambda time_ns: served.send(CommandKind.CANCEL, time_ns - 1, ANN, order_id=order_id))
         assert not len(served.core.market.orders()) and not len(served.core.market.specials())
         assert not len(served.sent(CommandKind.TIME)), "it was cancelled, and did not expire"
 
 
-def test_an_operator_ends_an_interruption_before_its_time(tmp_path: Path) -> None:
+def test_an_operator_can_end_an_interruption_early(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), BAND) as served:
         served.trade(at("11:00"), 106)
-        served.daytime.run(at("11:01"))
-        served.send(CommandKind.PHASE, at("11:02"), OWN, flags=Phase.CLOSED)
-        served.daytime.run(at("12:00"))
+        served.schedule.run(at("11:01"))
+        served.send(CommandKind.PHASE, at("11:02"), EXCHANGE, flags=Phase.CLOSED)
+        served.schedule.run(at("12:00"))
         assert served.phase() == Phase.CLOSED
 
 
-def test_a_volatility_auction_by_the_calendar_lasts_as_long_as_the_calendar_says(tmp_path: Path) -> None:
+def test_a_volatility_phase_of_the_calendar_lasts_until_its_next_entry(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     with exchange(tmp_path, at("11:00"), {"day": day}) as served:
-        served.daytime.run(at("12:15"))
+        served.schedule.run(at("12:15"))
         assert served.phase() == Phase.VOLATILITY
-        served.daytime.run(at("13:00"))
+        served.schedule.run(at("13:00"))
         assert served.phases() == [(at("12:00"), Phase.VOLATILITY), (at("12:30"), Phase.CONTINUOUS)]
     with exchange(tmp_path, at("13:00"), {"day": day}) as served:
         assert not served.phases()
 
 
-def test_a_restart_in_a_volatility_auction_by_the_calendar_does_not_end_it(tmp_path: Path) -> None:
+def test_a_restart_does_not_end_a_volatility_phase_of_the_calendar(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous")
     for start in ("12:00", "12:10"):
         with exchange(tmp_path, at(start), {"day": day}) as served:
-            served.daytime.run(at("12:29"))
+            served.schedule.run(at("12:29"))
             assert served.phase() == Phase.VOLATILITY
 
 
-def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path) -> None:
+def test_every_entry_repeats_daily_despite_interruptions(tmp_path: Path) -> None:
     day = entries("09:30 continuous", "12:00 volatility", "12:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("10:00", MONDAY_NS), {"day": day, **BAND}, clock={"kind": "live"}) as served:
-        served.daytime.run(at("12:28", MONDAY_NS))
+        served.schedule.run(at("12:28", MONDAY_NS))
         assert served.phase() == Phase.VOLATILITY
         tuesday_ns, wednesday_ns = MONDAY_NS + DAY_NS, MONDAY_NS + 2 * DAY_NS
-        served.daytime.run(at("11:58", tuesday_ns))
+        served.schedule.run(at("11:58", tuesday_ns))
         served.trade(at("11:58", tuesday_ns), 106)
         before = len(served.phases())
-        served.daytime.run(at("10:00", wednesday_ns))
+        served.schedule.run(at("10:00", wednesday_ns))
         assert served.phases()[before:] == [
             (at("12:00", tuesday_ns), Phase.VOLATILITY),
             (at("12:30", tuesday_ns), Phase.CONTINUOUS),
@@ -94,30 +106,28 @@ def test_every_entry_comes_again_each_day_whatever_is_interrupted(tmp_path: Path
 
 
 @pytest.mark.parametrize(("clock", "midnight_ns"), [("scaled", 0), ("lockstep", 0), ("live", MONDAY_NS)])
-def test_before_its_first_phase_a_day_has_the_last_one_of_the_day_before(
-    tmp_path: Path, clock: str, midnight_ns: int
-) -> None:
+def test_a_day_starts_in_the_last_phase_of_the_previous_day(tmp_path: Path, clock: str, midnight_ns: int) -> None:
     day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
     with exchange(
         tmp_path, at("08:00", midnight_ns), {"day": day}, {"day": day[:2]}, {}, clock={"kind": clock}
     ) as served:
         assert [served.phase(symbol) for symbol in range(3)] == [Phase.CLOSED, Phase.CONTINUOUS, Phase.CONTINUOUS]
-        served.daytime.run(at("09:26", midnight_ns))
+        served.schedule.run(at("09:26", midnight_ns))
         assert [served.phase(symbol) for symbol in range(3)] == [Phase.PRE_OPEN, Phase.PRE_OPEN, Phase.CONTINUOUS]
 
 
 @pytest.mark.parametrize("now", ["09:26", "09:30", "12:00", "17:00"])
-def test_a_restart_in_the_middle_of_a_day_has_its_phase(tmp_path: Path, now: str) -> None:
+def test_a_restart_during_a_day_applies_the_current_phase(tmp_path: Path, now: str) -> None:
     day = entries("09:25 pre_open", "09:30 continuous", "16:00 closed")
     with exchange(tmp_path, at("08:00"), {"day": day}) as served:
-        served.daytime.run(at(now))
+        served.schedule.run(at(now))
         phase = served.phase()
     with exchange(tmp_path, at(now), {"day": day}) as served:
         assert served.phase() == phase and not served.phases()
 
 
-def rest(served: Exchange, time_ns: int) -> None:
-    """An order of each time in force that a day ends, and one that stays, in both symbols."""
+def rest(served: OfflineExchange, time_ns: int) -> None:
+    """Orders with each time in force that ends with the day, and one that stays, in both symbols."""
     for symbol in range(2):
         for time_in_force in (TimeInForce.DAY, TimeInForce.AT_CLOSE, TimeInForce.GTC):
             served.send(
@@ -125,7 +135,7 @@ def rest(served: Exchange, time_ns: int) -> None:
             )
 
 
-def left(served: Exchange) -> list[int]:
+def open_orders(served: OfflineExchange) -> list[int]:
     market = served.core.market
     return sorted([*market.orders()["time_in_force"].tolist(), *market.specials()["time_in_force"].tolist()])
 
@@ -140,10 +150,10 @@ SESSIONS: list[dict[str, object]] = [
 def test_the_day_ends_when_the_last_symbol_closes(tmp_path: Path, clock: str, midnight_ns: int) -> None:
     with exchange(tmp_path, at("10:00", midnight_ns), *SESSIONS, clock={"kind": clock}) as served:
         rest(served, at("10:00", midnight_ns))
-        served.daytime.run(at("15:59", midnight_ns))
-        assert len(left(served)) == 6
-        served.daytime.run(at("16:01", midnight_ns))
-        assert left(served) == 2 * [TimeInForce.GTC]
+        served.schedule.run(at("15:59", midnight_ns))
+        assert len(open_orders(served)) == 6
+        served.schedule.run(at("16:01", midnight_ns))
+        assert open_orders(served) == 2 * [TimeInForce.GTC]
         assert served.sent(CommandKind.END_DAY)["time_ns"].tolist() == [at("16:00", midnight_ns)]
 
 
@@ -156,7 +166,7 @@ def test_a_closing_auction_is_held_before_the_day_ends(tmp_path: Path) -> None:
                 CommandKind.NEW, at("11:00"), participant, side=side, qty_lots=1, price_ticks=90,
                 time_in_force=TimeInForce.AT_CLOSE,
             )  # fmt: skip
-        served.daytime.run(at("16:00"))
+        served.schedule.run(at("16:00"))
         assert served.core.market.account(BOB).position_lots == 1
 
 
@@ -165,28 +175,28 @@ def test_a_day_that_ended_while_the_exchange_was_stopped_ends_at_the_start(tmp_p
     with exchange(tmp_path, at("14:00", MONDAY_NS), *SESSIONS, clock=live) as served:
         rest(served, at("14:00", MONDAY_NS))
     with exchange(tmp_path, at("15:00", MONDAY_NS), *SESSIONS, clock=live) as served:
-        assert len(left(served)) == 6
+        assert len(open_orders(served)) == 6
     with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
-        assert left(served) == 2 * [TimeInForce.GTC]
+        assert open_orders(served) == 2 * [TimeInForce.GTC]
         rest(served, at("10:00", MONDAY_NS + DAY_NS))
     with exchange(tmp_path, at("11:00", MONDAY_NS + DAY_NS), *SESSIONS, clock=live) as served:
-        assert len(left(served)) == 8
+        assert len(open_orders(served)) == 8
 
 
-def test_no_closing_auction_is_held_a_day_late(tmp_path: Path) -> None:
+def test_no_closing_auction_is_held_after_its_day(tmp_path: Path) -> None:
     live, symbol = {"kind": "live"}, {"day": entries("09:30 continuous", "15:55 closing", "16:00 closed")}
     with exchange(tmp_path, at("15:57", MONDAY_NS), symbol, clock=live) as served:
         served.trade(at("15:57", MONDAY_NS), 100)
     with exchange(tmp_path, at("10:00", MONDAY_NS + DAY_NS), symbol, clock=live) as served:
         assert served.phase() == Phase.CONTINUOUS and served.core.market.account(BOB).position_lots == 0
-        assert not left(served)
+        assert not open_orders(served)
 
 
-def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
+def test_without_a_closing_the_day_does_not_end(tmp_path: Path) -> None:
     with exchange(tmp_path, at("10:00"), {"day": entries("09:30 continuous")}, {}) as served:
         rest(served, at("10:00"))
-        served.daytime.run(at("23:59"))
-        assert len(left(served)) == 6
+        served.schedule.run(at("23:59"))
+        assert len(open_orders(served)) == 6
 
 
 @pytest.mark.parametrize(
@@ -199,11 +209,11 @@ def test_without_a_closing_no_day_ends(tmp_path: Path) -> None:
         (datetime(2026, 10, 31, 15), "01:30", [5, 5, 6]),  # on 1 November there are two
     ],
 )
-def test_summer_time_moves_no_phase_on_the_wall(eve: datetime, text: str, hours_of_utc: list[int]) -> None:
+def test_summer_time_keeps_phases_at_their_local_time(eve: datetime, text: str, hours_of_utc: list[int]) -> None:
     eve_ns = int(eve.replace(tzinfo=UTC).timestamp()) * SECOND_NS
     times = [
         datetime.fromtimestamp(time_ns / SECOND_NS, UTC)
-        for time_ns in islice(days_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 1, 4)
+        for time_ns in islice(daily_times_ns(eve_ns, time_of_day_ns(text), NEW_YORK), 1, 4)
     ]
     assert [(time.day, time.hour, time.minute) for time in times] == [
         ((eve.day + later - 1) % 31 + 1, hour, 30) for later, hour in enumerate(hours_of_utc)

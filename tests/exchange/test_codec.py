@@ -1,4 +1,4 @@
-"""The compiled msgpack forms against the reference implementation, and golden bytes for what docs/protocol.md says."""
+"""The compiled msgpack codec against the reference implementation, and golden bytes for the forms of docs/protocol.md."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def as_array(data: bytes) -> Any:
 
 @settings(max_examples=500, deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_integers_are_written_as_msgpack_writes_them_and_read_back(value: int) -> None:
+def test_integers_round_trip_and_match_msgpack(value: int) -> None:
     buffer = np.zeros(16, np.uint8)
     size = codec.write_int(buffer, 0, value)
     assert buffer[:size].tobytes() == msgpack.packb(value)
@@ -26,7 +26,7 @@ def test_integers_are_written_as_msgpack_writes_them_and_read_back(value: int) -
 
 
 @pytest.mark.parametrize("data", [b"", b"\xcb" + b"\0" * 8, b"\xcf" + b"\xff" * 8, b"\xcd\x01", b"\xc0", b"\xa1a"])
-def test_what_is_no_integer_is_refused(data: bytes) -> None:
+def test_other_types_are_not_read_as_integers(data: bytes) -> None:
     assert codec.read_int(as_array(data + b"\0"), 0, len(data))[1] == codec.INVALID
 
 
@@ -59,7 +59,7 @@ def test_golden_orders(message: str, fields: dict[str, int]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60))
-def test_rubbish_is_no_order_unless_msgpack_says_so(data: bytes) -> None:
+def test_random_bytes_are_an_order_only_if_msgpack_agrees(data: bytes) -> None:
     row = np.zeros(1, COMMAND)
     if codec.read_order(as_array(data + b"\0"), len(data), row[0]):
         message = msgpack.unpackb(data)

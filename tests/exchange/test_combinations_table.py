@@ -1,4 +1,4 @@
-"""Which flags, times in force and terms of a NEW go together, and the checks that only some orders can fail."""
+"""Which flags, times in force and terms of a NEW can be combined, and checks that only some orders can fail."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.exchange.notation import parse_all, show
 from tests.exchange.tables import AnyMarket, last_reason
 
 BEFORE = "p2 c1 NEW sell 50@200; p2 c2 NEW buy 50@50; p1 c1 NEW buy 50@49; p3 c1 NEW sell 20@50; p9 c1 RULE LOT 5; p9 c2 RULE TICK 2"
-"""Last trade at 50, p1 has an order that can be linked; multiples of 5 lots and 2 ticks are due from here on."""
+"""The last trade is at 50, p1 has an order that can be linked, and quantities must be multiples of 5 lots, prices of 2 ticks."""
 
 BAD_FLAGS = """
     post market; post ioc; post fok; post at_open; post at_close; post aon
@@ -65,7 +65,7 @@ def test_quantity_and_price_of_a_new_order(market: AnyMarket, reason: Reason, wo
     assert Reason(last_reason(market, f"{BEFORE}; p1 c50 NEW buy {words}")) == expected
 
 
-def test_terms_are_kept_for_the_next_order_with_the_flag_and_used_up_by_it(market: AnyMarket) -> None:
+def test_terms_wait_for_the_next_order_with_the_flag_which_consumes_them(market: AnyMarket) -> None:
     sent = parse_all(
         "p1 c1 NEW buy 9@90; p1 c2 NEW buy 9@91 terms; p1 c3 NEW buy 9@92 terms; p1 c3 NEW buy 9@93 terms; p1 c9 NEW buy 9@93 terms"
     )
@@ -94,14 +94,14 @@ def test_terms_are_kept_for_the_next_order_with_the_flag_and_used_up_by_it(marke
         "p1 c20 NEW buy 9@0 terms",
     ],
 )
-def test_a_rejected_order_uses_its_terms_up(market: AnyMarket, rejected: str) -> None:
+def test_a_rejected_order_consumes_its_terms(market: AnyMarket, rejected: str) -> None:
     term = parse_all("p1 c2 NEW buy 1@1 display=2")[:1]
     market.submit(term)
     assert len(market.submit(parse_all(rejected))) == 1
     assert Reason(last_reason(market, "p1 c30 NEW buy 9@90 terms")) == Reason.BAD_TERMS
 
 
-def test_the_later_of_two_values_counts_and_an_order_without_the_flag_leaves_them(market: AnyMarket) -> None:
+def test_the_last_value_of_a_term_counts_and_an_order_without_the_flag_ignores_it(market: AnyMarket) -> None:
     terms = parse_all("p1 c2 NEW buy 1@1 display=2; p1 c4 NEW buy 1@1 display=3")[[0, 2]]
     market.submit(terms)
     events = market.submit(parse_all("p1 c10 NEW buy 9@90; p1 c11 NEW buy 9@91 terms"))
@@ -115,7 +115,7 @@ def test_an_unknown_term_makes_the_order_bad(market: AnyMarket, term: int) -> No
     assert Reason(market.submit(sent)[0]["reason"]) == Reason.BAD_TERMS
 
 
-def test_every_flag_and_time_in_force_is_fine_somewhere() -> None:
+def test_every_flag_and_time_in_force_is_valid_somewhere() -> None:
     sent = parse_all(
         "; ".join(order(words) for words in rows(FINE)) + "; p1 c1 NEW buy 1@1 reduce; p1 c2 NEW buy 1@1 at_open"
     )

@@ -8,7 +8,7 @@ ICEBERG: list[Case] = [
     ("a display of the whole quantity or more hides nothing", "", "p1 c10 NEW buy 10@100 display=10; p1 c20 NEW buy 10@99 display=11", """
         p1 ACCEPTED c10 o10 #1 s0 buy 10@100 leaves 10 RESTING
         p1 ACCEPTED c20 o20 #2 s0 buy 10@99 leaves 10 RESTING"""),
-    ("the next part goes behind the others", "p1 c10 NEW sell 10@100 display=4; p2 c1 NEW sell 5@100", "p3 c1 NEW buy 11@100", """
+    ("the next part queues after the others", "p1 c10 NEW sell 10@100 display=4; p2 c1 NEW sell 5@100", "p3 c1 NEW buy 11@100", """
         p3 ACCEPTED c1 o1 #0 s0 buy 11@100 leaves 11
         p1 FILL c0 o10 #1 s0 sell 4@100 leaves 6 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 4@100 leaves 7 m1
@@ -17,7 +17,7 @@ ICEBERG: list[Case] = [
         p3 FILL c1 o1 #0 s0 buy 5@100 leaves 2 m2
         p1 FILL c0 o10 #3 s0 sell 2@100 leaves 4 MAKER m3
         p3 FILL c1 o1 #0 s0 buy 2@100 leaves 0 m3"""),
-    ("part by part, the last one smaller", "p1 c10 NEW sell 10@100 display=4", "p3 c1 NEW buy 12@100", """
+    ("part by part, the last part smaller", "p1 c10 NEW sell 10@100 display=4", "p3 c1 NEW buy 12@100", """
         p3 ACCEPTED c1 o1 #0 s0 buy 12@100 leaves 12
         p1 FILL c0 o10 #1 s0 sell 4@100 leaves 6 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 4@100 leaves 8 m1
@@ -28,7 +28,7 @@ ICEBERG: list[Case] = [
         p1 FILL c0 o10 #3 s0 sell 2@100 leaves 0 MAKER m3
         p3 FILL c1 o1 #0 s0 buy 2@100 leaves 2 m3
         p3 RESTED c1 o1 #4 s0 buy 2@100 leaves 2"""),
-    ("what is left after trading on arrival is split then", "p1 c1 NEW sell 5@100", "p2 c10 NEW buy 12@100 display=3", """
+    ("the remainder after trading on arrival is split", "p1 c1 NEW sell 5@100", "p2 c10 NEW buy 12@100 display=3", """
         p2 ACCEPTED c10 o10 #0 s0 buy 12@100 leaves 12
         p1 FILL c0 o1 #1 s0 sell 5@100 leaves 0 MAKER m1
         p2 FILL c10 o10 #0 s0 buy 5@100 leaves 7 m1
@@ -50,13 +50,13 @@ ICEBERG: list[Case] = [
         p1 REDUCED c12 o10 #1 s0 sell 1@100 leaves 4 HIDDEN
         p1 REDUCED c12 o10 #1 s0 sell 2@100 leaves 2
         p1 CANCELLED c13 o10 #1 s0 sell 2@100 leaves 0 REQUESTED RESTING"""),
-    ("REDUCE of the displayed part only where the reserve is gone", "p1 c10 NEW sell 10@100 display=4", "p1 c11 REDUCE o10 6@0; p1 c12 REDUCE o10 1@0", """
+    ("REDUCE of the displayed part only after the reserve", "p1 c10 NEW sell 10@100 display=4", "p1 c11 REDUCE o10 6@0; p1 c12 REDUCE o10 1@0", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 HIDDEN
         p1 REDUCED c12 o10 #1 s0 sell 1@100 leaves 3"""),
-    ("CANCEL tells its reserve first", "p1 c10 NEW sell 10@100 display=4", "p1 c11 CANCEL o10", """
+    ("CANCEL reports the reserve first", "p1 c10 NEW sell 10@100 display=4", "p1 c11 CANCEL o10", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 REQUESTED HIDDEN
         p1 CANCELLED c11 o10 #1 s0 sell 4@100 leaves 0 REQUESTED RESTING"""),
-    ("MASS_CANCEL tells its reserve first; it counts one order", "p1 c10 NEW sell 10@100 display=4", "p1 c11 MASS_CANCEL s0", """
+    ("MASS_CANCEL reports the reserve first and counts one order", "p1 c10 NEW sell 10@100 display=4", "p1 c11 MASS_CANCEL s0", """
         p1 REDUCED c11 o10 #1 s0 sell 6@100 leaves 4 MASS_CANCEL HIDDEN
         p1 CANCELLED c11 o10 #1 s0 sell 4@100 leaves 0 MASS_CANCEL RESTING
         p1 MASS_CANCELLED c11 o0 #0 s0 buy 1@0 leaves 0"""),
@@ -78,9 +78,9 @@ ICEBERG: list[Case] = [
 ]  # fmt: skip
 
 MINIMUM: list[Case] = [
-    ("rests out of sight where the minimum is not there", "p1 c1 NEW sell 4@100", "p2 c10 NEW buy 10@100 min=5",
+    ("rests undisplayed if the minimum is not available", "p1 c1 NEW sell 4@100", "p2 c10 NEW buy 10@100 min=5",
         "p2 ACCEPTED c10 o10 #2 s0 buy 10@100 leaves 10 RESTING HIDDEN"),
-    ("trades where the minimum is there, from several orders", "p1 c1 NEW sell 4@100; p3 c1 NEW sell 2@101", "p2 c10 NEW buy 10@101 min=5", """
+    ("trades if the minimum is available, from several orders", "p1 c1 NEW sell 4@100; p3 c1 NEW sell 2@101", "p2 c10 NEW buy 10@101 min=5", """
         p2 ACCEPTED c10 o10 #0 s0 buy 10@101 leaves 10
         p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER m1
         p2 FILL c10 o10 #0 s0 buy 4@100 leaves 6 m1
@@ -95,7 +95,7 @@ MINIMUM: list[Case] = [
         p1 ACCEPTED c2 o2 #0 s0 sell 5@100 leaves 5
         p2 FILL c0 o10 #1 s0 buy 5@100 leaves 5 MAKER HIDDEN m1
         p1 FILL c2 o2 #0 s0 sell 5@100 leaves 0 m1"""),
-    ("what is left has the smaller minimum", "p2 c10 NEW buy 10@100 min=6", "p1 c1 NEW sell 7@100 ioc; p1 c2 NEW sell 2@100 ioc; p1 c3 NEW sell 3@100 ioc", """
+    ("the remainder has the smaller minimum", "p2 c10 NEW buy 10@100 min=6", "p1 c1 NEW sell 7@100 ioc; p1 c2 NEW sell 2@100 ioc; p1 c3 NEW sell 3@100 ioc", """
         p1 ACCEPTED c1 o1 #0 s0 sell 7@100 leaves 7
         p2 FILL c0 o10 #1 s0 buy 7@100 leaves 3 MAKER HIDDEN m1
         p1 FILL c1 o1 #0 s0 sell 7@100 leaves 0 m1
@@ -104,7 +104,7 @@ MINIMUM: list[Case] = [
         p1 ACCEPTED c3 o3 #0 s0 sell 3@100 leaves 3
         p2 FILL c0 o10 #1 s0 buy 3@100 leaves 0 MAKER HIDDEN m2
         p1 FILL c3 o3 #0 s0 sell 3@100 leaves 0 m2"""),
-    ("stands behind what is displayed or hidden at its price", "p2 c10 NEW buy 5@100 min=2; p3 c1 NEW buy 1@100 hidden; p4 c1 NEW buy 1@100", "p1 c1 NEW sell 4@100", """
+    ("queues after displayed and hidden orders at its price", "p2 c10 NEW buy 5@100 min=2; p3 c1 NEW buy 1@100 hidden; p4 c1 NEW buy 1@100", "p1 c1 NEW sell 4@100", """
         p1 ACCEPTED c1 o1 #0 s0 sell 4@100 leaves 4
         p4 FILL c0 o1 #3 s0 buy 1@100 leaves 0 MAKER m1
         p1 FILL c1 o1 #0 s0 sell 1@100 leaves 3 m1
@@ -112,17 +112,17 @@ MINIMUM: list[Case] = [
         p1 FILL c1 o1 #0 s0 sell 1@100 leaves 2 m2
         p2 FILL c0 o10 #1 s0 buy 2@100 leaves 3 MAKER HIDDEN m3
         p1 FILL c1 o1 #0 s0 sell 2@100 leaves 0 m3"""),
-    ("trades by itself when enough has come", "p2 c10 NEW buy 10@100 min=5; p1 c1 NEW sell 4@100 gtc", "p3 c1 NEW sell 2@99", """
+    ("trades when enough quantity has arrived", "p2 c10 NEW buy 10@100 min=5; p1 c1 NEW sell 4@100 gtc", "p3 c1 NEW sell 2@99", """
         p3 ACCEPTED c1 o1 #3 s0 sell 2@99 leaves 2 RESTING
         p3 FILL c0 o1 #3 s0 sell 2@99 leaves 0 MAKER m1
         p2 FILL c0 o10 #0 s0 buy 2@99 leaves 8 m1
         p1 FILL c0 o1 #2 s0 sell 4@100 leaves 0 MAKER m2
         p2 FILL c0 o10 #0 s0 buy 4@100 leaves 4 m2
         p2 RESTED c0 o10 #4 s0 buy 4@100 leaves 4 HIDDEN"""),
-    ("IOC with a minimum that is not there", "p1 c1 NEW sell 4@100", "p2 c10 NEW buy 10@100 ioc min=5", """
+    ("IOC with an unavailable minimum", "p1 c1 NEW sell 4@100", "p2 c10 NEW buy 10@100 ioc min=5", """
         p2 ACCEPTED c10 o10 #0 s0 buy 10@100 leaves 10
         p2 CANCELLED c10 o10 #0 s0 buy 10@100 leaves 0 IOC_REMAINDER"""),
-    ("IOC with a minimum that is there", "p1 c1 NEW sell 6@100", "p2 c10 NEW buy 10@100 ioc min=5", """
+    ("IOC with an available minimum", "p1 c1 NEW sell 6@100", "p2 c10 NEW buy 10@100 ioc min=5", """
         p2 ACCEPTED c10 o10 #0 s0 buy 10@100 leaves 10
         p1 FILL c0 o1 #1 s0 sell 6@100 leaves 0 MAKER m1
         p2 FILL c10 o10 #0 s0 buy 6@100 leaves 4 m1
@@ -132,16 +132,16 @@ MINIMUM: list[Case] = [
         p2 FILL c0 o10 #1 s0 buy 9@100 leaves 1 MAKER HIDDEN m1
         p1 FILL c10 o10 #0 s0 sell 9@100 leaves 0 m1
         p3 ACCEPTED c10 o10 #2 s0 sell 7@100 leaves 7 RESTING HIDDEN"""),
-    ("REDUCE makes the minimum smaller too", "p1 c1 NEW sell 4@100; p2 c10 NEW buy 10@100 min=8", "p2 c11 REDUCE o10 7@0", """
+    ("REDUCE also reduces the minimum", "p1 c1 NEW sell 4@100; p2 c10 NEW buy 10@100 min=8", "p2 c11 REDUCE o10 7@0", """
         p2 REDUCED c11 o10 #2 s0 buy 7@100 leaves 3 HIDDEN
         p1 FILL c0 o1 #1 s0 sell 3@100 leaves 1 MAKER m1
         p2 FILL c0 o10 #0 s0 buy 3@100 leaves 0 m1"""),
 ]  # fmt: skip
 
 ALL_OR_NONE: list[Case] = [
-    ("rests out of sight", "p1 c1 NEW sell 4@100", "p2 c1 NEW buy 5@100 aon",
+    ("rests undisplayed", "p1 c1 NEW sell 4@100", "p2 c1 NEW buy 5@100 aon",
         "p2 ACCEPTED c1 o1 #2 s0 buy 5@100 leaves 5 RESTING HIDDEN"),
-    ("trades at once where all is there", "p1 c1 NEW sell 4@100; p3 c1 NEW sell 4@101", "p2 c1 NEW buy 7@101 aon", """
+    ("trades at once if the whole quantity is available", "p1 c1 NEW sell 4@100; p3 c1 NEW sell 4@101", "p2 c1 NEW buy 7@101 aon", """
         p2 ACCEPTED c1 o1 #0 s0 buy 7@101 leaves 7
         p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER m1
         p2 FILL c1 o1 #0 s0 buy 4@100 leaves 3 m1
@@ -150,13 +150,13 @@ ALL_OR_NONE: list[Case] = [
     ("does not trade in part with an incoming order", "p2 c1 NEW buy 5@100 aon", "p1 c1 NEW sell 4@100; p3 c1 NEW sell 1@101", """
         p1 ACCEPTED c1 o1 #2 s0 sell 4@100 leaves 4 RESTING
         p3 ACCEPTED c1 o1 #3 s0 sell 1@101 leaves 1 RESTING"""),
-    ("trades when the rest of it comes", "p2 c1 NEW buy 5@100 aon; p1 c1 NEW sell 4@100", "p3 c1 NEW sell 1@100", """
+    ("trades when the missing quantity arrives", "p2 c1 NEW buy 5@100 aon; p1 c1 NEW sell 4@100", "p3 c1 NEW sell 1@100", """
         p3 ACCEPTED c1 o1 #3 s0 sell 1@100 leaves 1 RESTING
         p1 FILL c0 o1 #2 s0 sell 4@100 leaves 0 MAKER m1
         p2 FILL c0 o1 #0 s0 buy 4@100 leaves 1 m1
         p3 FILL c0 o1 #3 s0 sell 1@100 leaves 0 MAKER m2
         p2 FILL c0 o1 #0 s0 buy 1@100 leaves 0 m2"""),
-    ("is passed over for one behind it that is small enough", "p2 c1 NEW buy 50@100 aon; p3 c1 NEW buy 5@100 aon", "p1 c1 NEW sell 6@100", """
+    ("is passed over for a later order that is small enough", "p2 c1 NEW buy 50@100 aon; p3 c1 NEW buy 5@100 aon", "p1 c1 NEW sell 6@100", """
         p1 ACCEPTED c1 o1 #0 s0 sell 6@100 leaves 6
         p3 FILL c0 o1 #2 s0 buy 5@100 leaves 0 MAKER HIDDEN m1
         p1 FILL c1 o1 #0 s0 sell 5@100 leaves 1 m1
@@ -185,28 +185,28 @@ ALL_OR_NONE: list[Case] = [
         "p2 CANCELLED c2 o1 #1 s0 buy 5@100 leaves 0 REQUESTED RESTING HIDDEN"),
     ("not replaceable", "p2 c1 NEW buy 5@100 aon", "p2 c2 REPLACE o1 6@100",
         "p2 REJECTED c2 o1 #0 s0 buy 6@100 leaves 0 NOT_REPLACEABLE"),
-    ("REDUCE makes it smaller, and it fits", "p2 c1 NEW buy 5@100 aon; p1 c1 NEW sell 4@100", "p2 c2 REDUCE o1 1@0", """
+    ("after a REDUCE it fits", "p2 c1 NEW buy 5@100 aon; p1 c1 NEW sell 4@100", "p2 c2 REDUCE o1 1@0", """
         p2 REDUCED c2 o1 #1 s0 buy 1@100 leaves 4 HIDDEN
         p1 FILL c0 o1 #2 s0 sell 4@100 leaves 0 MAKER m1
         p2 FILL c0 o1 #0 s0 buy 4@100 leaves 0 m1"""),
 ]  # fmt: skip
 
 HIDDEN: list[Case] = [
-    ("rests out of sight", "", "p1 c1 NEW buy 5@100 hidden",
+    ("rests undisplayed", "", "p1 c1 NEW buy 5@100 hidden",
         "p1 ACCEPTED c1 o1 #1 s0 buy 5@100 leaves 5 RESTING HIDDEN"),
-    ("behind all that is displayed at its price, though older", "p1 c1 NEW buy 5@100 hidden; p2 c1 NEW buy 2@100", "p3 c1 NEW sell 4@100", """
+    ("queues after displayed orders at its price, though older", "p1 c1 NEW buy 5@100 hidden; p2 c1 NEW buy 2@100", "p3 c1 NEW sell 4@100", """
         p3 ACCEPTED c1 o1 #0 s0 sell 4@100 leaves 4
         p2 FILL c0 o1 #2 s0 buy 2@100 leaves 0 MAKER m1
         p3 FILL c1 o1 #0 s0 sell 2@100 leaves 2 m1
         p1 FILL c0 o1 #1 s0 buy 2@100 leaves 3 MAKER HIDDEN m2
         p3 FILL c1 o1 #0 s0 sell 2@100 leaves 0 m2"""),
-    ("before what is displayed at a worse price", "p1 c1 NEW buy 5@101 hidden; p2 c1 NEW buy 2@100", "p3 c1 NEW sell 6@100", """
+    ("before displayed orders at a worse price", "p1 c1 NEW buy 5@101 hidden; p2 c1 NEW buy 2@100", "p3 c1 NEW sell 6@100", """
         p3 ACCEPTED c1 o1 #0 s0 sell 6@100 leaves 6
         p1 FILL c0 o1 #1 s0 buy 5@101 leaves 0 MAKER HIDDEN m1
         p3 FILL c1 o1 #0 s0 sell 5@101 leaves 1 m1
         p2 FILL c0 o1 #2 s0 buy 1@100 leaves 1 MAKER m2
         p3 FILL c1 o1 #0 s0 sell 1@100 leaves 0 m2"""),
-    ("trades on arrival, the rest is hidden", "p2 c1 NEW sell 2@100", "p1 c1 NEW buy 5@100 hidden", """
+    ("trades on arrival, the remainder is hidden", "p2 c1 NEW sell 2@100", "p1 c1 NEW buy 5@100 hidden", """
         p1 ACCEPTED c1 o1 #0 s0 buy 5@100 leaves 5
         p2 FILL c0 o1 #1 s0 sell 2@100 leaves 0 MAKER m1
         p1 FILL c1 o1 #0 s0 buy 2@100 leaves 3 m1
@@ -223,7 +223,7 @@ HIDDEN: list[Case] = [
         p1 RESTED c2 o1 #2 s0 buy 5@101 leaves 5 HIDDEN
         p1 REDUCED c3 o1 #2 s0 buy 1@101 leaves 4 HIDDEN
         p1 CANCELLED c4 o1 #2 s0 buy 4@101 leaves 0 REQUESTED RESTING HIDDEN"""),
-    ("IOC finds it, market data does not", "p1 c1 NEW sell 5@100 hidden", "p2 c1 NEW buy 2@100 ioc; p2 c2 NEW buy 9@0 market", """
+    ("IOC trades with it, market data does not show it", "p1 c1 NEW sell 5@100 hidden", "p2 c1 NEW buy 2@100 ioc; p2 c2 NEW buy 9@0 market", """
         p2 ACCEPTED c1 o1 #0 s0 buy 2@100 leaves 2
         p1 FILL c0 o1 #1 s0 sell 2@100 leaves 3 MAKER HIDDEN m1
         p2 FILL c1 o1 #0 s0 buy 2@100 leaves 0 m1

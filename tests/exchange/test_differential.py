@@ -35,14 +35,14 @@ BATCHES_PER_CHECK = 25
 FEE_RULES = [rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS]
 OWN_FEES = [setting for setting in Setting if setting >= Setting.OWN_FEES]
 OWN_FEES_OF = (1, 2)
-"""Participants that have them from the beginning."""
+"""Participants that have them from the start."""
 PLAIN_REJECTIONS = {reason for reason in Reason if 0 < reason <= Reason.STALE_COMMAND_ID}
 PLAIN_EVENTS = {kind for kind in EventKind if kind <= EventKind.DAY_ENDED}
 WHOLE: dict[str, set[IntEnum]] = {
     "phases": {Reason.BOOK_FULL, Reason.NO_ROOM},
     "crowded": {Reason.NOT_REDUCING},
 }
-"""Profiles in which all of the market happens, and what is too rare there."""
+"""Profiles that cover the whole market, with the members that are too rare to expect."""
 
 
 def markets_of(profile: str) -> tuple[Market, ReferenceMarket]:
@@ -51,7 +51,7 @@ def markets_of(profile: str) -> tuple[Market, ReferenceMarket]:
 
 
 def markets_with_fees(profile: str) -> tuple[Market, ReferenceMarket]:
-    """Restored, so that the plain rule book is all there is as long as nothing else needs more."""
+    """Restored markets, so that the fast path runs unless something else needs the full rule book."""
     limits = PROFILES[profile].limits
     market = markets_of(profile)[1]
     for symbol, rule in itertools.product(range(SYMBOLS), FEE_RULES):
@@ -61,10 +61,10 @@ def markets_with_fees(profile: str) -> tuple[Market, ReferenceMarket]:
         value = 1 if setting == Setting.OWN_FEES else (-1) ** setting * 811 * (participant + setting)
         values = {"order_id": participant, "flags": setting, "price_ticks": value}
         market.submit(command(CommandKind.ACCOUNT, participant=OPERATOR, **values))
-    taken = market.snapshot()
-    assert taken.symbols[:, HAS_FEES].all() and taken.accounts[:, Setting.OWN_FEES].sum() == len(OWN_FEES_OF)
+    snapshot = market.snapshot()
+    assert snapshot.symbols[:, HAS_FEES].all() and snapshot.accounts[:, Setting.OWN_FEES].sum() == len(OWN_FEES_OF)
     return with_operator(
-        Market.restore(taken, SYMBOLS, limits=limits), ReferenceMarket.restore(taken, SYMBOLS, limits=limits)
+        Market.restore(snapshot, SYMBOLS, limits=limits), ReferenceMarket.restore(snapshot, SYMBOLS, limits=limits)
     )
 
 
@@ -75,7 +75,7 @@ def with_operator(compiled: Market, reference: ReferenceMarket) -> tuple[Market,
 
 
 def send_to_reference(reference: ReferenceMarket, generator: Generator, count: int) -> tuple[Rows, Rows]:
-    """(commands, events): in small pieces, so that the generator knows what is open."""
+    """(commands, events), in small batches, so that the generator knows the open orders."""
     commands, events = [], []
     for start in range(0, count, 16):
         commands.append(generator.commands(min(16, count - start)))
@@ -94,7 +94,7 @@ def assert_uncrossed(reference: ReferenceMarket) -> None:
 
 
 def assert_equal_events(compiled: Rows, reference: Rows, commands: Rows, first_sequence: int) -> None:
-    """Equal in every field of every row; else says which event of which command differs."""
+    """Asserts equality in every field of every row; the message names the first event and command that differ."""
     if np.array_equal(compiled, reference):
         return
     shared = min(len(compiled), len(reference))
@@ -127,7 +127,7 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
             reference.validate()
         if sent == total:
             break
-    if total >= 50_000:  # the stream was worth it
+    if total >= 50_000:  # long enough to cover the market
         kinds, reasons = coverage.seen[EventKind], coverage.seen[Reason]
         if profile in WHOLE:
             assert coverage.missing(WHOLE[profile]) == []
@@ -145,27 +145,27 @@ def test_generated_commands_give_the_same_events_and_state(seed: int, profile: s
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_restored_markets_go_on_alike(profile: str) -> None:
-    """Each implementation restores the other's snapshot."""
+def test_restored_markets_continue_identically(profile: str) -> None:
+    """Each implementation restores the snapshot of the other."""
     compiled, reference = markets_of(profile)
     generator = Generator(77, PROFILES[profile])
     for _ in range(4):
         commands, events = send_to_reference(reference, generator, 2000)
         assert_equal_events(compiled.submit(commands), events, commands, reference.command_sequence - len(commands) + 1)
-        taken = compiled.snapshot(), reference.snapshot()
+        snapshot = compiled.snapshot(), reference.snapshot()
         limits = compiled.limits
         compiled, reference = (
-            Market.restore(taken[1], SYMBOLS, limits=limits),
-            ReferenceMarket.restore(taken[0], SYMBOLS, limits=limits),
+            Market.restore(snapshot[1], SYMBOLS, limits=limits),
+            ReferenceMarket.restore(snapshot[0], SYMBOLS, limits=limits),
         )
         for market in with_operator(compiled, reference):
             market.validate()
-            assert market.state_hash() == taken[0].digest() == taken[1].digest()
+            assert market.state_hash() == snapshot[0].digest() == snapshot[1].digest()
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_odd_values_in_any_field_give_the_same_events(seed: int) -> None:
-    """Around a book that is alive: the smallest and the largest value of every field, and some between."""
+    """In a busy book: the smallest and the largest value of every field, and some between."""
     compiled, reference = markets_of("thin")
     random = np.random.default_rng(seed)
     generator = Generator(seed, PROFILES["thin"])
@@ -197,12 +197,14 @@ def test_odd_values_in_any_field_give_the_same_events(seed: int) -> None:
     reference.validate()
 
 
-@pytest.mark.parametrize(("reason", "told"), [(0, 36), (37, 37), (255, 255), (256, 36), (293, 37), (2**32 - 1, 255)])
-def test_the_reason_of_a_mass_cancel_has_eight_bits(reason: int, told: int) -> None:
+@pytest.mark.parametrize(
+    ("reason", "reported"), [(0, 36), (37, 37), (255, 255), (256, 36), (293, 37), (2**32 - 1, 255)]
+)
+def test_the_reason_of_a_mass_cancel_has_eight_bits(reason: int, reported: int) -> None:
     for market in markets_of("thin"):
         market.submit(command(CommandKind.NEW, command_id=1, qty_lots=1, price_ticks=10))
         events = market.submit(command(CommandKind.MASS_CANCEL, command_id=2, symbol=ALL_SYMBOLS, reason=reason))
-        assert events["reason"].tolist() == [told, 0]
+        assert events["reason"].tolist() == [reported, 0]
 
 
 def test_the_generator_is_a_function_of_its_seed() -> None:

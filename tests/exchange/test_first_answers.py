@@ -1,4 +1,4 @@
-"""An exchange that says that it is ready has nothing left to compile."""
+"""An exchange that reports ready has nothing left to compile."""
 
 import time
 from collections.abc import Callable
@@ -8,11 +8,11 @@ import numpy as np
 from serl.clients.blocking import Exchange, connect
 from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, start_exchange
+from tests.server_fixture import RawClient, start_exchange
 
 PROMPT_S = 1.0
-SAID = "[cache] data "
-"""How a line begins with which numba says that a compiled function was loaded or saved."""
+CACHE_LINE = "[cache] data "
+"""The start of numba's debug line when it loads or saves a compiled function."""
 
 ANSWERS: dict[str, Callable[[Exchange], object]] = {
     "book": lambda client: client.book("AMZN"),
@@ -28,42 +28,42 @@ ANSWERS: dict[str, Callable[[Exchange], object]] = {
 
 
 def test_first_answers_do_not_wait_for_the_compiler() -> None:
-    """numba says of every function when it takes it from its cache or compiles it into it: all before the exchange is ready."""
+    """numba logs every function that it loads from or saves to its cache: all of them before the exchange is ready."""
     with start_exchange(environment={"NUMBA_DEBUG_CACHE": "1"}) as served:
         with (
             connect(served.endpoint, "first", cancel_on_disconnect=True) as client,
-            Raw(served.endpoint) as raw,
-            Raw(served.endpoint, "admin") as admin,
+            RawClient(served.endpoint) as raw,
+            RawClient(served.endpoint, "admin") as admin,
         ):
             for name, ask in ANSWERS.items():
                 assert seconds(ask, client) < PROMPT_S, name
             assert seconds(duplicates, raw) < PROMPT_S
             assert seconds(operate, admin, Kind.OPERATE, 1, "", int(CommandKind.HALT), 0) < PROMPT_S
             assert seconds(operate, admin, Kind.SNAPSHOT, 2, "") < PROMPT_S
-        assert SAID in "\n".join(served.banner)
-        assert SAID not in served.stop()
+        assert CACHE_LINE in "\n".join(served.banner)
+        assert CACHE_LINE not in served.stop()
 
 
-def duplicates(raw: Raw) -> None:
-    """An order again, then as the first row of a bulk message; more orders than the first pool holds; and malformed ones."""
+def duplicates(raw: RawClient) -> None:
+    """A duplicate order, alone and as the first row of a bulk message; more orders than the initial pool holds; a malformed one."""
     raw.login("again")
     for _ in range(2):
-        raw.say(1, 1, 1, 0, 1, 5, 1, 0, 0)
-    raw.hear(Kind.DUPLICATE)
+        raw.send(1, 1, 1, 0, 1, 5, 1, 0, 0)
+    raw.receive(Kind.DUPLICATE)
     rows = np.zeros(6 * 1000, COMMAND)
     rows["command_id"], rows["kind"], rows["symbol"] = np.arange(1, 6001), CommandKind.NEW, 1
     rows["qty_lots"], rows["price_ticks"], rows["time_in_force"] = 1, 1 + np.arange(6000) * 50, 1
     for first in range(0, 6000, 1000):
-        raw.say(Kind.BULK, rows[first : first + 1000].tobytes())
-    while raw.hear(Kind.REPORTS)[2][-1][2] != 6000:
+        raw.send(Kind.BULK, rows[first : first + 1000].tobytes())
+    while raw.receive(Kind.REPORTS)[2][-1][2] != 6000:
         pass
-    raw.say(1, 6001)
-    assert raw.hear(Kind.ERROR)[1] == "malformed"
+    raw.send(1, 6001)
+    assert raw.receive(Kind.ERROR)[1] == "malformed"
 
 
-def operate(admin: Raw, *message: object) -> None:
-    admin.say(*message)
-    assert admin.hear()[0] != Kind.ERROR
+def operate(admin: RawClient, *message: object) -> None:
+    admin.send(*message)
+    assert admin.receive()[0] != Kind.ERROR
 
 
 def seconds(call: Callable[..., object], *arguments: object) -> float:

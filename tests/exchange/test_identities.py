@@ -1,4 +1,4 @@
-"""Clients that choose a ZeroMQ routing identity: that of another, or one that libzmq is about to give away."""
+"""Clients that request a ZeroMQ routing id: another client's, or one that libzmq is about to generate."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,38 +10,38 @@ from tests.server_fixture import Served, start_exchange
 from tests.zmtp import Zmtp
 
 FIRST = 0x6B8B4567
-"""Where libzmq begins to number the connections of a process's first ROUTER: glibc's first rand(), which nobody seeds."""
+"""The first routing id that libzmq generates for a process's first ROUTER: glibc's first rand(), which is unseeded."""
 GUESSES = 32
 
 
 def identity(number: int) -> bytes:
-    """The form of libzmq's own."""
+    """A routing id in libzmq's own form."""
     return b"\0" + number.to_bytes(4, "big")
 
 
 @pytest.fixture(scope="module")
 def exchange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Sessions whose connection is broken stay for a while."""
+    """An exchange on which sessions with a broken connection stay for a while."""
     folder: Path = tmp_path_factory.mktemp("identities")
     with start_exchange(config={"intervals": {"heartbeat_s": 60}}, folder=folder) as served:
         yield served
 
 
-def test_nobody_goes_on_with_the_session_of_a_broken_connection(exchange: Served) -> None:
+def test_no_client_can_take_over_the_session_of_a_broken_connection(exchange: Served) -> None:
     with Zmtp(exchange.endpoint) as victim:
-        victim.say(64, 1, 1, "victim", "", -1, {})
-        assert victim.hear()[0] == 96
+        victim.send(64, 1, 1, "victim", "", -1, {})
+        assert victim.receive()[0] == 96
     for number in range(FIRST, FIRST + GUESSES):
         assert ping(exchange, identity(number))[:2] == [97, "not_logged_in"]
 
 
 def ping(exchange: Served, chosen: bytes) -> list[object]:
-    """What PING is answered. libzmq answers nobody whose identity is another's, until the other is gone."""
+    """The reply to PING. libzmq does not answer a client with another's routing id until the other is gone."""
     for _ in range(100):
         with Zmtp(exchange.endpoint, identity=chosen) as thief:
-            thief.say(66, 1)
+            thief.send(66, 1)
             try:
-                return thief.hear(timeout_s=0.2)
+                return thief.receive(timeout_s=0.2)
             except TimeoutError:
                 continue
     raise AssertionError(f"{chosen!r} is not answered")
@@ -49,20 +49,20 @@ def ping(exchange: Served, chosen: bytes) -> list[object]:
 
 @pytest.mark.parametrize("name", ["orders", "queries", "admin"])
 @pytest.mark.parametrize("chosen", [identity(1), b"mine", b"\0" * 255])
-def test_two_clients_of_one_identity_are_two(exchange: Served, name: str, chosen: bytes) -> None:
+def test_two_clients_that_request_one_routing_id_stay_separate(exchange: Served, name: str, chosen: bytes) -> None:
     with Zmtp(exchange.endpoint, name, chosen) as one, Zmtp(exchange.endpoint, name, chosen) as two:
         for client in (one, two):
-            client.say(200, 1)
-            assert client.hear()[0] == 97
+            client.send(200, 1)
+            assert client.receive()[0] == 97
 
 
-def test_an_identity_that_libzmq_is_about_to_give_away_stops_nothing(exchange: Served) -> None:
+def test_the_next_routing_ids_of_libzmq_can_be_requested_without_harm(exchange: Served) -> None:
     with ExitStack() as stack:
         for number in range(FIRST, FIRST + 4 * GUESSES):
             squatter = stack.enter_context(Zmtp(exchange.endpoint, identity=identity(number)))
-            squatter.say(66, 1)
-            squatter.hear()
+            squatter.send(66, 1)
+            squatter.receive()
         with Zmtp(exchange.endpoint) as newcomer:
-            newcomer.say(64, 1, 1, "newcomer", "", -1, {})
-            assert newcomer.hear()[0] == 96
+            newcomer.send(64, 1, 1, "newcomer", "", -1, {})
+            assert newcomer.receive()[0] == 96
     assert exchange.process.poll() is None

@@ -1,4 +1,4 @@
-"""Models of latency: what is drawn, and what is refused."""
+"""Latency models: their draws and their errors."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 from serl.exchange.config import load_config
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import Constant, Delays, Empirical, Latencies, Lognormal
-from serl.exchange.outbound import Line
+from serl.exchange.outbound import DelayQueue
 
 DRAWS = 200_000
 NUMBERS = np.arange(1, DRAWS + 1)
@@ -19,7 +19,7 @@ def draws_us(model: Constant | Lognormal | Empirical, seed: int = 7, name: str =
     return Delays(model, seed, "orders", name).draw_ns(NUMBERS) / 1000
 
 
-def test_a_constant_is_one() -> None:
+def test_a_constant_model_draws_its_delay() -> None:
     assert set(draws_us(Constant(kind="constant", delay_us=12.5))) == {12.5}
 
 
@@ -33,7 +33,7 @@ def test_lognormal_draws_have_their_median_and_sigma() -> None:
     assert abs(np.corrcoef(logs[1:], logs[:-1])[0, 1]) < 4 / DRAWS**0.5
 
 
-def test_a_floor_lifts_what_is_below_and_leaves_the_median() -> None:
+def test_a_floor_raises_low_delays_and_keeps_the_median() -> None:
     drawn = draws_us(Lognormal(kind="lognormal", median_us=300, sigma=0.5, floor_us=200))
     assert drawn.min() == 200
     assert np.median(drawn) == pytest.approx(300, rel=0.01)
@@ -47,7 +47,7 @@ def test_a_file_is_drawn_from_with_replacement(tmp_path: Path) -> None:
     assert counts / DRAWS == pytest.approx(np.array([0.5, 0.25, 0.25]), abs=0.01)
 
 
-def test_a_draw_depends_on_what_is_delayed_and_on_nothing_else() -> None:
+def test_a_draw_depends_only_on_seed_direction_name_and_number() -> None:
     model = Lognormal(kind="lognormal", median_us=300, sigma=0.5)
     whole = draws_us(model)
     single = [Delays(model, 7, "orders", "ann").draw_ns(np.array([number]))[0] for number in (1, 500, 90)]
@@ -61,23 +61,23 @@ def test_a_draw_depends_on_what_is_delayed_and_on_nothing_else() -> None:
         assert abs(np.corrcoef(np.log(whole), np.log(drawn))[0, 1]) < 4 / DRAWS**0.5
 
 
-def test_a_line_keeps_the_order() -> None:
-    line = Line(Delays(Lognormal(kind="lognormal", median_us=300, sigma=2), 1, "feed", "ann"))
+def test_a_delay_queue_keeps_the_order() -> None:
+    line = DelayQueue(Delays(Lognormal(kind="lognormal", median_us=300, sigma=2), 1, "feed", "ann"))
     times_ns = np.arange(1000) * 1000
     line.put(times_ns[:500], np.arange(500), range(500))
     line.put(times_ns[500:], np.arange(500, 1000), range(500, 1000))
     seen: list[int] = []
     while len(seen) < 1000:
         now_ns = line.next_ns
-        assert line.take(now_ns - 1) == []
-        items = line.take(now_ns)
+        assert line.pop_due(now_ns - 1) == []
+        items = line.pop_due(now_ns)
         assert items
         assert all(times_ns[item] <= now_ns for item in items)
         seen += items
     assert seen == list(range(1000))
 
 
-def test_an_account_has_its_own_latency_or_everybodys() -> None:
+def test_an_account_has_its_own_latency_or_the_default() -> None:
     config = load_config(
         overrides={
             "latency": {"seed": 3, "orders": {"kind": "constant", "delay_us": 50}},
@@ -110,7 +110,7 @@ def test_an_account_has_its_own_latency_or_everybodys() -> None:
         ({"delay_us": 1}, "kind"),
     ],
 )
-def test_models_that_cannot_be_are_told(model: dict[str, object], word: str) -> None:
+def test_invalid_models_are_errors(model: dict[str, object], word: str) -> None:
     for where in ({"latency": {"orders": model}}, {"accounts": {"ann": {"latency": {"feed": model}}}}):
         with pytest.raises(ConfigError, match=word):
             load_config(overrides=where)
@@ -118,9 +118,9 @@ def test_models_that_cannot_be_are_told(model: dict[str, object], word: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [("", "is empty"), ("5\nnan\n", ":2:.*'nan'"), ("5\n6\n-1\n", ":3:.*'-1'"), ("5\n\n6\n", ":2:.*''"), ("fast\n", ":1:.*'fast'"), ("inf\n", ":1:")],
+    [("", "got an empty file"), ("5\nnan\n", ":2:.*'nan'"), ("5\n6\n-1\n", ":3:.*'-1'"), ("5\n\n6\n", ":2:.*''"), ("fast\n", ":1:.*'fast'"), ("inf\n", ":1:")],
 )  # fmt: skip
-def test_lines_that_are_no_delay_are_told_by_number(text: str, word: str, tmp_path: Path) -> None:
+def test_invalid_lines_are_reported_by_number(text: str, word: str, tmp_path: Path) -> None:
     file = tmp_path / "delays.txt"
     file.write_text(text)
     config = load_config(
@@ -130,7 +130,7 @@ def test_lines_that_are_no_delay_are_told_by_number(text: str, word: str, tmp_pa
         Latencies(config.latency, config.latencies)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_delay_file_is_an_error(tmp_path: Path) -> None:
     config = load_config(overrides={"latency": {"feed": {"kind": "empirical", "file": str(tmp_path / "none.txt")}}})
     with pytest.raises(ConfigError, match=r"none.txt: .* cannot be read"):
         Latencies(config.latency, config.latencies)

@@ -1,4 +1,4 @@
-"""Latencies on a served exchange: who is nearer comes first, nothing overtakes its own, nobody hears what has not reached him."""
+"""Latencies on a served exchange: lower latency arrives first, a participant's messages keep their order, and nothing is delivered early."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from serl.clients.blocking import connect
 from serl.exchange.config import socket_endpoints
 from serl.exchange.latency import Delays, Lognormal
 from serl.exchange.records import COMMAND
-from tests.server_fixture import WAIT_MS, Raw, Served, start_exchange
+from tests.server_fixture import WAIT_MS, RawClient, Served, start_exchange
 
 START_NS = 10 * 3600 * 10**9
 US = 1000
@@ -37,7 +37,7 @@ ACCOUNTS = {
 
 @contextmanager
 def held(folder: Path, journal: Path | None = None, **more: object) -> Iterator[Served]:
-    """An exchange whose clock stands at START_NS until it is set."""
+    """An exchange whose clock is held at START_NS until it is set."""
     clock = {"kind": "scaled", "start": "10:00", "held": True}
     config = {"clock": clock, "symbols": [{"name": "AMZN"}], "accounts": ACCOUNTS, **more}
     with start_exchange(symbols="", clock="", config=config, folder=folder, journal=journal) as served:
@@ -45,9 +45,9 @@ def held(folder: Path, journal: Path | None = None, **more: object) -> Iterator[
 
 
 @contextmanager
-def raws(served: Served, *names: str, **options: bool) -> Iterator[list[Raw]]:
-    """Sessions of these names."""
-    clients = [Raw(served.endpoint) for _ in names]
+def raw_clients(served: Served, *names: str, **options: bool) -> Iterator[list[RawClient]]:
+    """Raw clients that are logged in under these names."""
+    clients = [RawClient(served.endpoint) for _ in names]
     try:
         for client, name in zip(clients, names, strict=True):
             assert client.login(name, **options)[0] == 96
@@ -57,37 +57,37 @@ def raws(served: Served, *names: str, **options: bool) -> Iterator[list[Raw]]:
             client.close()
 
 
-def set_time(served: Served, after_us: float) -> None:
-    """Sets the clock, which stays where it is set."""
-    with Raw(served.endpoint, "admin") as admin:
-        admin.say(161, 1, "", START_NS + round(after_us * US), 0)
-        assert admin.hear()[0] == 177
+def set_time(served: Served, elapsed_us: float) -> None:
+    """Sets the held clock."""
+    with RawClient(served.endpoint, "admin") as admin:
+        admin.send(161, 1, "", START_NS + round(elapsed_us * US), 0)
+        assert admin.receive()[0] == 177
 
 
 def depth(served: Served) -> list[Any]:
-    """[bids, asks] as they are."""
-    with Raw(served.endpoint, "queries") as queries:
-        queries.say(129, 1, 0, 0)
-        found: list[Any] = queries.hear()[5]
+    """[bids, asks] of the book now."""
+    with RawClient(served.endpoint, "queries") as queries:
+        queries.send(129, 1, 0, 0)
+        found: list[Any] = queries.receive()[5]
         return found
 
 
-def silent(client: Raw) -> bool:
-    """Whether nothing but heartbeats comes before the answer to a PING."""
-    client.say(66, 5)
-    return bool(client.hear()[0] == 98)
+def silent(client: RawClient) -> bool:
+    """Whether the client receives nothing but heartbeats before the reply to a PING."""
+    client.send(66, 5)
+    return bool(client.receive()[0] == 98)
 
 
-def buy(client: Raw, command_id: int, price_ticks: int, time_ns: int = 0) -> None:
-    client.say(1, command_id, 0, 0, 1, price_ticks, 1, 0, time_ns)
+def buy(client: RawClient, command_id: int, price_ticks: int, time_ns: int = 0) -> None:
+    client.send(1, command_id, 0, 0, 1, price_ticks, 1, 0, time_ns)
 
 
-def after_us(event: list[int]) -> float:
+def elapsed_us(event: list[int]) -> float:
     return (event[1] - START_NS) / US
 
 
-def test_who_is_nearer_comes_first(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "far", "near", "plain") as (far, near, plain):
+def test_lower_latency_arrives_first(tmp_path: Path) -> None:
+    with held(tmp_path) as served, raw_clients(served, "far", "near", "plain") as (far, near, plain):
         buy(far, 1, 100)
         assert silent(far)
         buy(near, 1, 100)
@@ -95,16 +95,16 @@ def test_who_is_nearer_comes_first(tmp_path: Path) -> None:
         set_time(served, 99)
         assert silent(near)
         set_time(served, 499)
-        assert after_us(near.hear(80)[2][0]) == 100
+        assert elapsed_us(near.receive(80)[2][0]) == 100
         assert silent(far)
         set_time(served, 500)
         buy(plain, 1, 100)
-        first, second = far.hear(80)[2][0], plain.hear(80)[2][0]
-        assert (after_us(first), after_us(second)) == (500, 500)
-        assert first[13] < second[13], "what is due at a time comes before what arrives at it"
+        first, second = far.receive(80)[2][0], plain.receive(80)[2][0]
+        assert (elapsed_us(first), elapsed_us(second)) == (500, 500)
+        assert first[13] < second[13], "a scheduled command comes before one that arrives at the same time"
 
 
-def test_a_message_of_rows_takes_as_long_as_single_ones_and_keeps_its_order(tmp_path: Path) -> None:
+def test_a_bulk_message_has_the_delays_of_single_ones_and_keeps_its_order(tmp_path: Path) -> None:
     rows = np.zeros(40, COMMAND)
     rows["command_id"], rows["kind"], rows["qty_lots"], rows["price_ticks"] = np.arange(1, 41), 1, 1, 100
     delays = Delays(Lognormal.model_validate(SPREAD), 0, "orders", "spread").draw_ns(rows["command_id"])
@@ -112,9 +112,9 @@ def test_a_message_of_rows_takes_as_long_as_single_ones_and_keeps_its_order(tmp_
     streams = []
     for bulk in (False, True):
         accounts = {"spread": {"latency": {"orders": SPREAD}}}
-        with held(tmp_path, accounts=accounts) as served, raws(served, "spread") as (spread,):
+        with held(tmp_path, accounts=accounts) as served, raw_clients(served, "spread") as (spread,):
             if bulk:
-                spread.say(32, rows.tobytes())
+                spread.send(32, rows.tobytes())
             else:
                 for command_id in rows["command_id"].tolist():
                     buy(spread, command_id, 100)
@@ -122,41 +122,41 @@ def test_a_message_of_rows_takes_as_long_as_single_ones_and_keeps_its_order(tmp_
             set_time(served, 3.6e9)
             events: list[list[int]] = []
             while len(events) < len(rows):
-                events += spread.hear(80)[2]
+                events += spread.receive(80)[2]
             streams.append([(event[1] - START_NS, event[2]) for event in events])
     assert streams[0] == streams[1] == list(zip(expected, range(1, 41), strict=True))
-    assert (np.diff(delays) < 0).any(), "some would have overtaken others"
+    assert (np.diff(delays) < 0).any(), "without the order some would have overtaken others"
 
 
-def test_a_command_sent_again_on_its_way_is_answered_once(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "far") as (far,):
+def test_a_command_resent_before_its_arrival_is_answered_once(tmp_path: Path) -> None:
+    with held(tmp_path) as served, raw_clients(served, "far") as (far,):
         buy(far, 1, 100)
         buy(far, 1, 100)
         rows = np.zeros(2, COMMAND)
         rows["command_id"], rows["kind"], rows["qty_lots"], rows["price_ticks"] = [1, 2], 1, 1, 100
-        far.say(32, rows.tobytes())
+        far.send(32, rows.tobytes())
         assert silent(far)
         set_time(served, 500)
-        answer = far.hear()
+        answer = far.receive()
         assert answer[0] == 80
         assert [event[2] for event in answer[2]] == [1, 2]
         buy(far, 1, 100)
-        assert far.hear()[:2] == [82, 1]
+        assert far.receive()[:2] == [82, 1]
 
 
-def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_what_was_on_its_way(tmp_path: Path) -> None:
+def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_delayed_orders(tmp_path: Path) -> None:
     with held(tmp_path) as served:
-        with raws(served, "far", cancel_on_disconnect=True) as (far,):
+        with raw_clients(served, "far", cancel_on_disconnect=True) as (far,):
             buy(far, 1, 100)
-            far.say(5, 2, 65535, 0)
+            far.send(5, 2, 65535, 0)
             buy(far, 3, 101)
             assert silent(far)
             set_time(served, 500)
-            kinds = [event[0] for event in far.hear(80)[2]]
+            kinds = [event[0] for event in far.receive(80)[2]]
             assert kinds == [1, 4, 11, 1]
             buy(far, 4, 102)
-            far.say(65)
-            assert far.hear(100)[1] == "bye"
+            far.send(65)
+            assert far.receive(100)[1] == "bye"
         assert depth(served)[0] == [[101, 1, 1]]
         set_time(served, 1000)
         assert depth(served)[0] == [[102, 1, 1], [101, 1, 1]]
@@ -164,79 +164,79 @@ def test_a_mass_cancel_does_not_overtake_and_a_disconnect_cancels_what_was_on_it
         assert depth(served)[0] == []
 
 
-def test_a_crash_loses_what_is_on_its_way_and_a_start_cancels_for_those_who_left(tmp_path: Path) -> None:
+def test_a_crash_loses_delayed_commands_and_the_next_start_cancels_on_disconnect(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with held(tmp_path, journal) as served, raws(served, "far", cancel_on_disconnect=True) as (far,):
+    with held(tmp_path, journal) as served, raw_clients(served, "far", cancel_on_disconnect=True) as (far,):
         buy(far, 1, 100)
         assert silent(far)
         set_time(served, 500)
-        far.hear(80)
+        far.receive(80)
         buy(far, 2, 101)
-        far.say(65)
-        far.hear(100)
+        far.send(65)
+        far.receive(100)
         served.kill()
-    with held(tmp_path, journal) as served, raws(served, "far") as (far,):
+    with held(tmp_path, journal) as served, raw_clients(served, "far") as (far,):
         assert depth(served)[0] == []
         set_time(served, 2000)
         assert silent(far)
         assert depth(served)[0] == []
-        far.say(65)
-        far.hear(100)
-        assert far.login("far")[5] == 1, "command 2 never came"
+        far.send(65)
+        far.receive(100)
+        assert far.login("far")[5] == 1, "command 2 never arrived"
         buy(far, 2, 101)
         assert silent(far)
         set_time(served, 3000)
-        assert far.hear(80)[2][0][2] == 2
+        assert far.receive(80)[2][0][2] == 2
 
 
-def test_what_waits_has_a_limit(tmp_path: Path) -> None:
+def test_delayed_commands_are_limited(tmp_path: Path) -> None:
     with (
         held(tmp_path, limits={"staged_rows_max": 1024, "bulk_rows_max": 1024}) as served,
-        raws(served, "far") as (far,),
+        raw_clients(served, "far") as (far,),
     ):
         rows = np.zeros(1024, COMMAND)
         rows["command_id"], rows["kind"], rows["qty_lots"], rows["price_ticks"] = np.arange(1, 1025), 1, 1, 100
-        far.say(32, rows.tobytes())
+        far.send(32, rows.tobytes())
         buy(far, 1025, 100)
-        assert far.hear()[:2] == [97, "throttled"]
+        assert far.receive()[:2] == [97, "throttled"]
         set_time(served, 500)
         events: list[list[int]] = []
         while len(events) < 1024:
-            events += far.hear(80)[2]
+            events += far.receive(80)[2]
         buy(far, 1025, 100)
         assert silent(far)
         set_time(served, 1000)
-        assert far.hear(80)[2][0][2] == 1025
+        assert far.receive(80)[2][0][2] == 1025
 
 
-def test_reports_take_their_time_and_a_new_login_is_no_way_around(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
+def test_reports_are_delayed_and_a_new_login_does_not_shorten_that(tmp_path: Path) -> None:
+    with held(tmp_path) as served, raw_clients(served, "listener", "plain") as (listener, plain):
         buy(listener, 1, 100)
         assert silent(listener)
-        assert depth(served)[0] == [[100, 1, 1]], "the order itself was there at once"
+        assert depth(served)[0] == [[100, 1, 1]], "the order itself arrived at once"
         buy(listener, 1, 100)
-        assert silent(listener), "no answer to a second sending before the first"
+        assert silent(listener), "the duplicate is not answered before the original"
         set_time(served, 100)
-        plain.say(1, 1, 0, 1, 1, 100, 1, 0, 0)
-        plain.hear(80)
+        plain.send(1, 1, 0, 1, 1, 100, 1, 0, 0)
+        plain.receive(80)
         set_time(served, 399)
         assert silent(listener)
-        listener.say(65)
-        listener.hear(100)
+        listener.send(65)
+        listener.receive(100)
         assert listener.login("listener", last_report=0)[8]["feed_delayed"] == 1
         assert silent(listener)
         set_time(served, 400)
-        assert [event[0] for event in listener.hear(80)[2]] == [1]
+        assert [event[0] for event in listener.receive(80)[2]] == [1]
         assert silent(listener)
         set_time(served, 500)
-        first, events = listener.hear(80)[1:]
-        assert (first, [event[0] for event in events], after_us(events[0])) == (2, [3], 100)
+        first, events = listener.receive(80)[1:]
+        assert (first, [event[0] for event in events], elapsed_us(events[0])) == (2, [3], 100)
 
 
-def test_the_feed_takes_its_time(tmp_path: Path) -> None:
-    with held(tmp_path) as served, raws(served, "listener", "plain") as (listener, plain):
-        listener.say(65)
-        listener.hear(100)
+def test_the_feed_is_delayed(tmp_path: Path) -> None:
+    with held(tmp_path) as served, raw_clients(served, "listener", "plain") as (listener, plain):
+        listener.send(65)
+        listener.receive(100)
         number = listener.login("listener")[3]
         context = zmq.Context[zmq.Socket[bytes]]()
         feed = context.socket(FEED)
@@ -245,33 +245,33 @@ def test_the_feed_takes_its_time(tmp_path: Path) -> None:
             feed.subscribe(topic.encode())
         while feed.recv_multipart()[0] != b"time/":
             pass
-        heard: list[tuple[str, int]] = []
+        received: list[tuple[str, int]] = []
 
         def listen(count: int) -> None:
-            """Until so many messages came in all, and no more."""
-            while feed.poll(200 if len(heard) >= count else WAIT_MS):
+            """Receives messages until there are `count` in total, and asserts that no more follow."""
+            while feed.poll(200 if len(received) >= count else WAIT_MS):
                 topic, data = feed.recv_multipart()
                 if topic != b"time/":
-                    heard.append((topic.decode(), msgpack.unpackb(data)[5][0]))
+                    received.append((topic.decode(), msgpack.unpackb(data)[5][0]))
 
         buy(plain, 1, 100)
-        plain.hear(80)
+        plain.receive(80)
         listen(1)
         set_time(served, 399)
         buy(plain, 2, 101)
-        plain.hear(80)
+        plain.receive(80)
         listen(2)
-        assert heard == [("l1/AMZN/", 100), ("l1/AMZN/", 101)]
+        assert received == [("l1/AMZN/", 100), ("l1/AMZN/", 101)]
         set_time(served, 400)
         listen(3)
-        assert heard[2:] == [(f"{number}/l1/AMZN/", 100)]
+        assert received[2:] == [(f"{number}/l1/AMZN/", 100)]
         set_time(served, 799)
         listen(4)
-        assert heard[3:] == [(f"{number}/l1/AMZN/", 101)]
+        assert received[3:] == [(f"{number}/l1/AMZN/", 101)]
         context.destroy(0)
 
 
-def test_the_client_follows_its_own_feed(tmp_path: Path) -> None:
+def test_the_client_follows_its_delayed_feed(tmp_path: Path) -> None:
     with (
         held(tmp_path) as served,
         connect(served.endpoint, "listener") as listener,
@@ -290,11 +290,14 @@ def test_the_client_follows_its_own_feed(tmp_path: Path) -> None:
         assert listener.book("AMZN") == ([(100, 2, 1)], [])
 
 
-def test_on_the_machines_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -> None:
+def test_under_a_live_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -> None:
     config: dict[str, object] = {"latency": {"orders": SPREAD}, "accounts": {"plain": {"latency": {}}}}
-    with start_exchange(config=config, folder=tmp_path) as served, raws(served, "slow", "plain") as (slow, plain):
-        slow.say(66, 1)
-        before_ns = slow.hear(98)[2]
+    with (
+        start_exchange(config=config, folder=tmp_path) as served,
+        raw_clients(served, "slow", "plain") as (slow, plain),
+    ):
+        slow.send(66, 1)
+        before_ns = slow.receive(98)[2]
         for command_id in range(1, 301):
             buy(slow, command_id, 100)
             buy(plain, command_id, 101)
@@ -302,7 +305,7 @@ def test_on_the_machines_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -
         for client in (slow, plain):
             own: list[list[int]] = []
             while len(own) < 300:
-                own += client.hear(80)[2]
+                own += client.receive(80)[2]
             assert [event[2] for event in own] == list(range(1, 301))
             events += own
     events.sort(key=lambda event: event[13])
@@ -312,7 +315,7 @@ def test_on_the_machines_clock_the_tape_is_in_order_of_arrival(tmp_path: Path) -
     assert all(arrived >= before_ns + drawn)
 
 
-def test_on_a_live_clock_an_order_is_answered_when_it_was_there_and_back(tmp_path: Path) -> None:
+def test_under_a_live_clock_an_order_is_answered_after_the_round_trip(tmp_path: Path) -> None:
     config: dict[str, object] = {"latency": {"orders": constant(20_000), "feed": constant(30_000)}}
     with start_exchange(config=config, folder=tmp_path) as served, connect(served.endpoint, "ann") as ann:
         began = time.monotonic()
@@ -322,37 +325,37 @@ def test_on_a_live_clock_an_order_is_answered_when_it_was_there_and_back(tmp_pat
 
 
 def lockstep_streams(folder: Path, order: tuple[int, int, int], pause_s: float) -> list[list[Any]]:
-    """What three participants hear, message by message but for how reports are grouped, when they speak in this order."""
+    """The messages that three participants receive when they send in this order, with the grouping of reports removed."""
     config: dict[str, object] = {"clock": {"participants": 3}, "latency": {"seed": 5, "orders": SPREAD, "feed": SPREAD}}
     streams: list[list[Any]] = [[], [], []]
     with (
         start_exchange(clock="lockstep", config=config, folder=folder) as served,
-        raws(served, "a", "b", "c") as clients,
+        raw_clients(served, "a", "b", "c") as clients,
     ):
         for turn in range(12):
             for index in order:
                 for place in range(6):
                     command_id, time_ns = turn * 6 + place + 1, turn * 1_000_000 + place * 50_000
                     side, price = (command_id + index) % 2, 100 + command_id % 3
-                    clients[index].say(1, command_id, 0, side, 1 + index, price, 1, 0, time_ns)
+                    clients[index].send(1, command_id, 0, side, 1 + index, price, 1, 0, time_ns)
                 time.sleep(pause_s)
-                clients[index].say(67, (turn + 1) * 1_000_000 if turn < 11 else 1 << 62)
+                clients[index].send(67, (turn + 1) * 1_000_000 if turn < 11 else 1 << 62)
             if turn < 11:
                 for client, stream in zip(clients, streams, strict=True):
-                    while (message := client.hear(80, 101))[0] == 80:
+                    while (message := client.receive(80, 101))[0] == 80:
                         stream += message[2]
                     stream.append(message)
         for client, stream in zip(clients, streams, strict=True):
             while not any(len(each) == 14 and each[2] == 72 for each in stream):
-                stream += client.hear(80)[2]
-            client.say(66, 9)
-            while (message := client.hear(80, 98))[0] == 80:
+                stream += client.receive(80)[2]
+            client.send(66, 9)
+            while (message := client.receive(80, 98))[0] == 80:
                 stream += message[2]
     return streams
 
 
 @pytest.mark.parametrize(("order", "pause_s"), [((2, 0, 1), 0.0), ((1, 2, 0), 0.003)])
-def test_in_lockstep_everybody_hears_the_same_whoever_is_quicker(
+def test_in_lockstep_all_streams_are_independent_of_process_speed(
     order: tuple[int, int, int], pause_s: float, tmp_path: Path
 ) -> None:
     streams = lockstep_streams(tmp_path, (0, 1, 2), 0.0)
@@ -362,5 +365,5 @@ def test_in_lockstep_everybody_hears_the_same_whoever_is_quicker(
         assert [stream[place][1] for place in grants] == [turn * 1_000_000 for turn in range(1, 12)]
         for place, each in enumerate(stream[: grants[-1]]):
             granted = next(stream[grant][1] for grant in grants if grant >= place)
-            assert each[1] <= granted, "nothing is heard before it happened"
+            assert each[1] <= granted, "no event is delivered before its time"
         assert {each[2] for each in stream if len(each) == 14} >= set(range(1, 73))

@@ -1,4 +1,4 @@
-"""Limits of a served exchange, over real sockets: who does not read, says too much or nothing; and what operators may."""
+"""Limits of a served exchange over real sockets: slow consumers, message rates, silence; and permissions of operators."""
 
 import time
 from collections.abc import Iterator
@@ -17,23 +17,23 @@ from serl.clients.errors import Rejected, SessionEnded
 from serl.clients.session import Report
 from serl.exchange.config import socket_endpoints
 from serl.exchange.records import COMMAND, CommandKind, EventKind, Reason, TimeInForce
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 PROMPT_S = 1.0
-"""Within this an exchange answers, whatever others do to it."""
+"""Time within which an exchange answers, whatever its other clients do."""
 KIND, COMMAND_ID, REASON = 0, 2, 10
 HALT, RESUME, END_DAY = int(CommandKind.HALT), int(CommandKind.RESUME), int(CommandKind.END_DAY)
 
 
 @contextmanager
 def limited(folder: Path, clock: str = "live", **config: Any) -> Iterator[Served]:
-    """An exchange with these sections of its settings."""
+    """An exchange with these sections of its configuration."""
     with start_exchange(config=config, folder=folder, clock=clock) as served:
         yield served
 
 
 def bulk(first_id: int, count: int, price_ticks: Any, symbol: int = 0) -> bytes:
-    """NEW GTC buys of a lot each, as one message."""
+    """One-lot NEW GTC buys in one bulk message."""
     rows = np.zeros(count, COMMAND)
     rows["kind"], rows["time_in_force"], rows["qty_lots"], rows["price_ticks"] = CommandKind.NEW, 1, 1, price_ticks
     rows["command_id"], rows["symbol"] = first_id + np.arange(count), symbol
@@ -41,33 +41,33 @@ def bulk(first_id: int, count: int, price_ticks: Any, symbol: int = 0) -> bytes:
 
 
 def timed_order(client: Exchange) -> float:
-    """Seconds from an order to its acknowledgement, and to that of its cancel."""
+    """Seconds until an order and its cancel are both acknowledged."""
     began = time.perf_counter()
     client.cancel(client.buy("GOOG", 1, 10))
     return time.perf_counter() - began
 
 
-def read_to_goodbye(client: Raw) -> tuple[list[Any], list[Any]]:
-    """(events of the reports, GOODBYE): everything that was sent before the session ended."""
+def receive_until_goodbye(client: RawClient) -> tuple[list[Any], list[Any]]:
+    """(events, GOODBYE): everything received until the session ended."""
     events: list[Any] = []
-    while (message := client.hear(80, 100))[0] == 80:
+    while (message := client.receive(80, 100))[0] == 80:
         events += message[2]
     return events, message
 
 
-def test_who_does_not_read_is_cut_and_nobody_else_waits(tmp_path: Path) -> None:
+def test_a_slow_consumer_is_disconnected_and_delays_nobody(tmp_path: Path) -> None:
     limits, intervals = {"outbound_messages_max": 16}, {"heartbeat_s": 0.2}
     with (
         limited(tmp_path, limits=limits, intervals=intervals) as served,
         connect(served.endpoint, "other") as other,
-        Raw(served.endpoint, deaf=True) as deaf,
+        RawClient(served.endpoint, slow=True) as slow,
     ):
-        assert deaf.login("deaf", cancel_on_disconnect=True)[4] == 1
+        assert slow.login("slow", cancel_on_disconnect=True)[4] == 1
         slowest, orders, sessions = 0.0, 0, 2
         while sessions == 2:
             assert orders < 2_000_000, "never cut"
             for _ in range(10):
-                deaf.socket.send(bulk(orders + 1, 500, 90))
+                slow.socket.send(bulk(orders + 1, 500, 90))
                 orders += 500
             slowest = max(slowest, timed_order(other))
             sessions = other.ask(132)[5]["sessions"]
@@ -76,25 +76,25 @@ def test_who_does_not_read_is_cut_and_nobody_else_waits(tmp_path: Path) -> None:
         while other.book("AMZN", 1) != ([], []):  # it asked for cancel_on_disconnect
             other.wait(0.01)
 
-        seen, goodbye = read_to_goodbye(deaf)
+        seen, goodbye = receive_until_goodbye(slow)
         assert goodbye[1] == "slow_consumer"
-        missed = missed_reports(served, "deaf", len(seen))
+        missed = missed_reports(served, "slow", len(seen))
         ended = [event[KIND] for event in missed].count(EventKind.CANCELLED)
-        taken = [event for event in seen + missed if event[KIND] == EventKind.ACCEPTED]
-        assert [event[COMMAND_ID] for event in taken] == list(range(1, ended + 1))
+        accepted = [event for event in seen + missed if event[KIND] == EventKind.ACCEPTED]
+        assert [event[COMMAND_ID] for event in accepted] == list(range(1, ended + 1))
         assert {event[REASON] for event in missed if event[KIND] == EventKind.CANCELLED} == {Reason.DISCONNECT}
         assert missed[-1][KIND] == EventKind.MASS_CANCELLED
 
 
 def missed_reports(served: Served, name: str, last_report: int) -> list[Any]:
-    """Every report after `last_report`, without a gap, over as many sessions as that takes."""
+    """Every report after `last_report`, without a gap, over as many sessions as needed."""
     events: list[Any] = []
     ended = True
     while ended:
-        with Raw(served.endpoint) as again:
+        with RawClient(served.endpoint) as again:
             assert again.login(name, last_report=last_report + len(events))[0] == 96
-            again.say(66, 1)
-            while (message := again.hear(80, 98, 100))[0] == 80:
+            again.send(66, 1)
+            while (message := again.receive(80, 98, 100))[0] == 80:
                 assert message[1] == last_report + len(events) + 1
                 events += message[2]
         ended = message[0] == 100
@@ -103,16 +103,16 @@ def missed_reports(served: Served, name: str, last_report: int) -> list[Any]:
 
 def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
     """A request and its reply, or ERROR."""
-    with Raw(served.endpoint, socket) as raw:
-        raw.say(kind, 7, *values)
-        return raw.hear()
+    with RawClient(served.endpoint, socket) as raw:
+        raw.send(kind, 7, *values)
+        return raw.receive()
 
 
-def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Path) -> None:
+def test_a_slow_subscriber_delays_nobody_and_recovers(tmp_path: Path) -> None:
     with (
         limited(tmp_path, limits={"outbound_messages_max": 16}) as served,
         connect(served.endpoint, "other") as other,
-        Raw(served.endpoint) as maker,
+        RawClient(served.endpoint) as maker,
         l2_subscriber(served, "GOOG") as feed,
     ):
         book = L2Book()
@@ -123,12 +123,12 @@ def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Pa
         slowest = 0.0
         for first in range(1, 300_000, 1000):
             maker.socket.send(bulk(first, 1000, 20 + np.arange(1000), symbol=1))
-            while maker.hear(80)[2][-1][COMMAND_ID] != first + 999:
+            while maker.receive(80)[2][-1][COMMAND_ID] != first + 999:
                 pass
             slowest = max(slowest, timed_order(other))
         assert slowest < PROMPT_S
         apply_all(feed, book)
-        timed_order(other)  # should the last messages be those that were dropped
+        timed_order(other)  # in case the last messages were dropped
         apply_all(feed, book)
         assert (book.gaps, book.needs_snapshot) == (1, True)
         book.apply_snapshot(other.ask(129, 1, 0))
@@ -140,7 +140,7 @@ def test_a_subscriber_that_does_not_read_stalls_nobody_and_recovers(tmp_path: Pa
 
 @contextmanager
 def l2_subscriber(served: Served, symbol: str) -> Iterator["zmq.Socket[bytes]"]:
-    """A bare SUB that takes in next to nothing before it is read."""
+    """A SUB socket with minimal receive buffers."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     feed = context.socket(zmq.SUB)
     feed.rcvhwm, feed.rcvbuf = 1, 4096
@@ -153,17 +153,17 @@ def l2_subscriber(served: Served, symbol: str) -> Iterator["zmq.Socket[bytes]"]:
 
 
 def apply_all(feed: "zmq.Socket[bytes]", book: L2Book) -> None:
-    """Applies everything that comes within 0.3 s of the one before."""
+    """Applies messages until none arrives for 0.3 s."""
     while feed.poll(300):
         book.apply(msgpack.unpackb(feed.recv_multipart()[1]))
 
 
-def hear_answers(raw: Raw, count: int) -> tuple[list[Any], list[Any]]:
+def receive_answers(raw: RawClient, count: int) -> tuple[list[Any], list[Any]]:
     """(events, ERRORs): `count` of them, for commands with one answer each."""
     events: list[Any] = []
     errors: list[Any] = []
     while len(events) + len(errors) < count:
-        message = raw.hear(80, 97)
+        message = raw.receive(80, 97)
         if message[0] == 80:
             events += message[2]
         else:
@@ -171,101 +171,109 @@ def hear_answers(raw: Raw, count: int) -> tuple[list[Any], list[Any]]:
     return events, errors
 
 
-def test_too_many_messages_are_throttled_and_cancels_are_free(tmp_path: Path) -> None:
-    with limited(tmp_path, limits={"messages_per_s_max": 5}) as served, Raw(served.endpoint) as raw:
+def test_too_many_messages_are_throttled_and_cancels_do_not_count(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"messages_per_s_max": 5}) as served, RawClient(served.endpoint) as raw:
         raw.login("hasty")
         for command_id in range(1, 9):
-            raw.say(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
-        taken, refused = hear_answers(raw, 8)
-        assert [event[COMMAND_ID] for event in taken] == [1, 2, 3, 4, 5]
-        assert [refusal[1] for refusal in refused] == ["throttled"] * 3
-        assert "command 6" in refused[0][2]
+            raw.send(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
+        accepted, rejected = receive_answers(raw, 8)
+        assert [event[COMMAND_ID] for event in accepted] == [1, 2, 3, 4, 5]
+        assert [refusal[1] for refusal in rejected] == ["throttled"] * 3
+        assert "command 6" in rejected[0][2]
         began = time.perf_counter()
-        raw.say(1, 6, 0, 0, 1, 106, 1, 0, 0)  # the same id, until it is taken
-        while raw.hear(80, 97)[0] == 97:
+        raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)  # the same id, until it is accepted
+        while raw.receive(80, 97)[0] == 97:
             time.sleep(0.02)
-            raw.say(1, 6, 0, 0, 1, 106, 1, 0, 0)
+            raw.send(1, 6, 0, 0, 1, 106, 1, 0, 0)
         assert time.perf_counter() - began < PROMPT_S
         for command_id, order_id in zip(range(7, 13), range(1, 7), strict=True):
-            raw.say(2, command_id, order_id, 0)
-        taken, refused = hear_answers(raw, 6)
-        assert [event[KIND] for event in taken] == [EventKind.CANCELLED] * 6
+            raw.send(2, command_id, order_id, 0)
+        accepted, rejected = receive_answers(raw, 6)
+        assert [event[KIND] for event in accepted] == [EventKind.CANCELLED] * 6
 
 
-@pytest.mark.parametrize(("name", "rate", "taken"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)])
-def test_an_account_may_have_a_message_rate_of_its_own(rates: Served, name: str, rate: float, taken: int) -> None:
-    with Raw(rates.endpoint) as raw:
+@pytest.mark.parametrize(
+    ("name", "rate", "accepted"), [("quick", 20, 8), ("slow", 2, 2), ("free", 0, 8), ("other", 5, 5)]
+)
+def test_an_account_can_have_its_own_message_rate(rates: Served, name: str, rate: float, accepted: int) -> None:
+    with RawClient(rates.endpoint) as raw:
         welcome = raw.login(name)
         assert welcome[8]["messages_per_s_max"] == rate
         for command_id in range(1, 9):
-            raw.say(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
-        events, refused = hear_answers(raw, 8)
-        assert (len(events), len(refused)) == (taken, 8 - taken)
-        assert all(refusal[1] == "throttled" and f"more than {rate:g} messages" in refusal[2] for refusal in refused)
+            raw.send(1, command_id, 0, 0, 1, 100 + command_id, 1, 0, 0)
+        events, rejected = receive_answers(raw, 8)
+        assert (len(events), len(rejected)) == (accepted, 8 - accepted)
+        assert all(refusal[1] == "throttled" and f"more than {rate:g} messages" in refusal[2] for refusal in rejected)
 
 
 @pytest.fixture(scope="module")
 def rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Five messages a second for those who have no rate of their own."""
+    """An exchange with a default rate of five messages per second."""
     accounts = {"quick": 20, "slow": 2, "free": 0}
     own = {name: {"messages_per_s_max": rate} for name, rate in accounts.items()}
     with limited(tmp_path_factory.mktemp("rates"), limits={"messages_per_s_max": 5}, accounts=own) as served:
         yield served
 
 
-def test_cancels_do_not_use_up_what_orders_may(tmp_path: Path) -> None:
-    with limited(tmp_path, limits={"messages_per_s_max": 0.5}) as served, Raw(served.endpoint) as raw:
+def test_cancels_do_not_consume_the_rate_limit(tmp_path: Path) -> None:
+    with limited(tmp_path, limits={"messages_per_s_max": 0.5}) as served, RawClient(served.endpoint) as raw:
         raw.login("busy")
-        raw.say(1, 1, 0, 0, 1, 100, 1, 0, 0)
-        assert raw.hear(80, 97)[0] == 80
+        raw.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
+        assert raw.receive(80, 97)[0] == 80
         command_id, began = 2, time.perf_counter()
         while time.perf_counter() - began < 2.2:
-            raw.say(2, command_id, 999, 0)
-            raw.say(66, 1)
-            assert raw.hear(80, 97)[2][0][REASON] == Reason.UNKNOWN_ORDER
+            raw.send(2, command_id, 999, 0)
+            raw.send(66, 1)
+            assert raw.receive(80, 97)[2][0][REASON] == Reason.UNKNOWN_ORDER
             command_id += 1
-        raw.say(1, command_id, 0, 0, 1, 100, 1, 0, 0)
-        assert raw.hear(80, 97)[0] == 80
+        raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 0)
+        assert raw.receive(80, 97)[0] == 80
 
 
-def test_under_the_lockstep_clock_throttled_is_throttled(tmp_path: Path) -> None:
-    with limited(tmp_path, clock="lockstep", limits={"messages_per_s_max": 1}) as served, Raw(served.endpoint) as raw:
+def test_throttling_works_in_lockstep(tmp_path: Path) -> None:
+    with (
+        limited(tmp_path, clock="lockstep", limits={"messages_per_s_max": 1}) as served,
+        RawClient(served.endpoint) as raw,
+    ):
         raw.login("hasty")
         for command_id in (1, 2):
-            raw.say(1, command_id, 0, 0, 1, 100, 1, 0, 50)
-        assert raw.hear(97)[1] == "throttled"
+            raw.send(1, command_id, 0, 0, 1, 100, 1, 0, 50)
+        assert raw.receive(97)[1] == "throttled"
 
 
 def test_silence_ends_a_session_and_ping_keeps_it(tmp_path: Path) -> None:
     with (
         limited(tmp_path, intervals={"silence_s": 0.6, "heartbeat_s": 0.1}) as served,
-        Raw(served.endpoint) as silent,
-        Raw(served.endpoint) as pinging,
+        RawClient(served.endpoint) as silent,
+        RawClient(served.endpoint) as pinging,
     ):
         silent.login("silent")
         pinging.login("pinging")
         began = time.perf_counter()
         while time.perf_counter() - began < 1.5:
-            pinging.say(66, 5)
-            assert pinging.hear(98, 100)[0] == 98
+            pinging.send(66, 5)
+            assert pinging.receive(98, 100)[0] == 98
             time.sleep(0.1)
-        assert silent.hear(100)[1] == "silence"
-        silent.say(1, 1, 0, 0, 1, 100, 1, 0, 0)
-        assert silent.hear(97)[1] == "not_logged_in"
+        assert silent.receive(100)[1] == "silence"
+        silent.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
+        assert silent.receive(97)[1] == "not_logged_in"
 
 
-def test_what_has_no_room_to_wait_under_the_lockstep_clock_is_refused(tmp_path: Path) -> None:
-    with limited(tmp_path, clock="lockstep", limits={"staged_rows_max": 1024}) as served, Raw(served.endpoint) as raw:
+def test_lockstep_rejects_commands_beyond_staged_rows_max(tmp_path: Path) -> None:
+    with (
+        limited(tmp_path, clock="lockstep", limits={"staged_rows_max": 1024}) as served,
+        RawClient(served.endpoint) as raw,
+    ):
         raw.login("early")
-        raw.say(67, 0)
+        raw.send(67, 0)
         raw.socket.send(bulk(1, 1000, 100))
         raw.socket.send(bulk(1001, 100, 100))
-        assert raw.hear(97)[1] == "throttled"
+        assert raw.receive(97)[1] == "throttled"
         raw.socket.send(bulk(1001, 24, 100))
-        raw.say(1, 1025, 0, 0, 1, 100, 1, 0, 0)
-        assert raw.hear(97)[1] == "throttled"
-        raw.say(67, 10)
-        while raw.hear(80)[2][-1][COMMAND_ID] != 1024:
+        raw.send(1, 1025, 0, 0, 1, 100, 1, 0, 0)
+        assert raw.receive(97)[1] == "throttled"
+        raw.send(67, 10)
+        while raw.receive(80)[2][-1][COMMAND_ID] != 1024:
             pass
 
 
@@ -299,7 +307,7 @@ def operate(served: Served, token: str, kind: int) -> None:
 
 
 def next_status(client: Exchange) -> list[int]:
-    """The items of the next message of the status channel."""
+    """The items of the next status message."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         item = client.wait(1)
@@ -309,7 +317,7 @@ def next_status(client: Exchange) -> list[int]:
 
 
 def follow_status(client: Exchange, served: Served, token: str) -> None:
-    """Subscribes, and waits until that has arrived."""
+    """Subscribes, and waits until the subscription is active."""
     client.subscribe("status", "AMZN")
     while not isinstance(client.wait(0.05), tuple):
         operate(served, token, RESUME)
@@ -319,7 +327,7 @@ def follow_status(client: Exchange, served: Served, token: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "secret", "no such", None, 5, ["key"]])
 @pytest.mark.parametrize("message", [[160], [161, 0, 1], [162], [163, HALT, 0]])
-def test_without_an_operators_token_nothing_is_done(guarded: Served, message: list[int], token: Any) -> None:
+def test_without_an_operators_token_nothing_happens(guarded: Served, message: list[int], token: Any) -> None:
     assert ask(guarded, "admin", message[0], token, *message[1:])[:2] == [97, "not_permitted"]
     assert ask(guarded, "queries", 132)[5]["commands"] == 0
 
@@ -342,7 +350,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ([199, "key"], "malformed"),
     ],
 )
-def test_admin_messages_that_cannot_be(guarded: Served, message: list[Any], code: str) -> None:
+def test_invalid_admin_messages(guarded: Served, message: list[Any], code: str) -> None:
     assert ask(guarded, "admin", *message)[:2] == [97, code]
 
 
@@ -390,10 +398,10 @@ def test_whether_a_symbol_is_halted_can_be_asked(tmp_path: Path) -> None:
 
 def test_a_bulk_message_has_a_largest_number_of_rows(tmp_path: Path) -> None:
     with limited(tmp_path, limits={"bulk_rows_max": 16}) as served:
-        raw = Raw(served.endpoint)
+        raw = RawClient(served.endpoint)
         raw.login("bulky", rows=True)
         raw.socket.send(bulk(1, 17, 100))
-        assert raw.hear(97)[1] == "too_large"
+        assert raw.receive(97)[1] == "too_large"
         raw.socket.send(bulk(1, 16, 100))
-        assert raw.hear(81)[1] == 1
+        assert raw.receive(81)[1] == 1
         raw.close()

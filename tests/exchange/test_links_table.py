@@ -58,13 +58,13 @@ LINKS: list[Case] = [
         p2 FILL c10 o10 #0 s0 buy 2@105 leaves 0 m1
         p1 CANCELLED c0 o10 #2 s0 sell 5@106 leaves 0 LINKED RESTING
         p2 CANCELLED c0 o1 #3 s0 buy 1@90 leaves 0 LINKED RESTING"""),
-    ("behind an iceberg's next part", "p1 c1 NEW sell 5@106; p1 c20 NEW sell 5@105 display=2 link=1", "p2 c1 NEW buy 2@105", """
+    ("after an iceberg's next part", "p1 c1 NEW sell 5@106; p1 c20 NEW sell 5@105 display=2 link=1", "p2 c1 NEW buy 2@105", """
         p2 ACCEPTED c1 o1 #0 s0 buy 2@105 leaves 2
         p1 FILL c0 o20 #2 s0 sell 2@105 leaves 3 MAKER m1
         p2 FILL c1 o1 #0 s0 buy 2@105 leaves 0 m1
         p1 RESTED c0 o20 #3 s0 sell 2@105 leaves 3
         p1 CANCELLED c0 o1 #1 s0 sell 5@106 leaves 0 LINKED RESTING"""),
-    ("the two trade with each other: the incoming one's rest is cancelled", "p1 c1 NEW sell 2@105", "p1 c10 NEW buy 5@105 link=1", """
+    ("the two trade with each other: the incoming order's remainder is cancelled", "p1 c1 NEW sell 2@105", "p1 c10 NEW buy 5@105 link=1", """
         p1 ACCEPTED c10 o10 #0 s0 buy 5@105 leaves 5
         p1 FILL c0 o1 #1 s0 sell 2@105 leaves 0 MAKER m1
         p1 FILL c10 o10 #0 s0 buy 2@105 leaves 3 m1
@@ -79,7 +79,7 @@ LINKS: list[Case] = [
         p1 FILL c0 o1 #1 s1 sell 1@105 leaves 4 MAKER m1
         p2 FILL c1 o1 #0 s1 buy 1@105 leaves 0 m1
         p1 CANCELLED c0 o10 #2 s0 sell 5@106 leaves 0 LINKED RESTING"""),
-    ("a mass cancel goes on behind it and counts its own only", "p1 c1 NEW sell 5@105; p1 c10 NEW sell 5@106 link=1; p1 c11 NEW sell 1@107", "p1 c12 MASS_CANCEL s0", """
+    ("a mass cancel continues after it and counts only its own cancels", "p1 c1 NEW sell 5@105; p1 c10 NEW sell 5@106 link=1; p1 c11 NEW sell 1@107", "p1 c12 MASS_CANCEL s0", """
         p1 CANCELLED c12 o1 #1 s0 sell 5@105 leaves 0 MASS_CANCEL RESTING
         p1 CANCELLED c0 o10 #2 s0 sell 5@106 leaves 0 LINKED RESTING
         p1 CANCELLED c12 o11 #3 s0 sell 1@107 leaves 0 MASS_CANCEL RESTING
@@ -129,14 +129,14 @@ SELF_TRADE: list[Case] = [
         p1 FILL c10 o10 #0 s0 buy 4@100 leaves 1 m1
         p2 FILL c0 o1 #2 s0 sell 1@100 leaves 5 MAKER m2
         p1 FILL c10 o10 #0 s0 buy 1@100 leaves 0 m2"""),
-    ("newest: what is left of the incoming one is cancelled", ASKS, "p1 c10 NEW buy 5@100 stp=newest; p2 c10 NEW buy 5@100 stp=newest", """
+    ("newest: the remainder of the incoming order is cancelled", ASKS, "p1 c10 NEW buy 5@100 stp=newest; p2 c10 NEW buy 5@100 stp=newest", """
         p1 ACCEPTED c10 o10 #0 s0 buy 5@100 leaves 5
         p1 CANCELLED c10 o10 #0 s0 buy 5@100 leaves 0 SELF_TRADE
         p2 ACCEPTED c10 o10 #0 s0 buy 5@100 leaves 5
         p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER m1
         p2 FILL c10 o10 #0 s0 buy 4@100 leaves 1 m1
         p2 CANCELLED c10 o10 #0 s0 buy 1@100 leaves 0 SELF_TRADE"""),
-    ("oldest: the resting one is cancelled, the incoming one goes on", ASKS, "p1 c10 NEW buy 5@100 stp=oldest", """
+    ("oldest: the resting order is cancelled, the incoming one continues", ASKS, "p1 c10 NEW buy 5@100 stp=oldest", """
         p1 ACCEPTED c10 o10 #0 s0 buy 5@100 leaves 5
         p1 CANCELLED c0 o1 #1 s0 sell 4@100 leaves 0 SELF_TRADE RESTING
         p2 FILL c0 o1 #2 s0 sell 5@100 leaves 1 MAKER m1
@@ -181,11 +181,11 @@ SELF_TRADE: list[Case] = [
         p1 ACCEPTED c20 o20 #0 s0 buy 4@100 leaves 4
         p1 CANCELLED c0 o10 #1 s0 sell 4@100 leaves 0 SELF_TRADE RESTING
         p1 RESTED c20 o20 #2 s0 buy 4@100 leaves 4"""),
-    ("of others nothing is cancelled", ASKS + "; p3 c1 ACCOUNT o3 SELF_TRADE 1", "p3 c2 NEW buy 4@100", """
+    ("orders of others are not cancelled", ASKS + "; p3 c1 ACCOUNT o3 SELF_TRADE 1", "p3 c2 NEW buy 4@100", """
         p3 ACCEPTED c2 o2 #0 s0 buy 4@100 leaves 4
         p1 FILL c0 o1 #1 s0 sell 4@100 leaves 0 MAKER m1
         p3 FILL c2 o2 #0 s0 buy 4@100 leaves 0 m1"""),
-    ("a replacing order prevents it with the mode that it came with", ASKS + "; p1 c10 NEW buy 4@99 stp=oldest", "p1 c11 REPLACE o10 4@100", """
+    ("a replacing order prevents it with its original mode", ASKS + "; p1 c10 NEW buy 4@99 stp=oldest", "p1 c11 REPLACE o10 4@100", """
         p1 REPLACED c11 o10 #4 s0 buy 4@99 leaves 4
         p1 CANCELLED c0 o1 #1 s0 sell 4@100 leaves 0 SELF_TRADE RESTING
         p2 FILL c0 o1 #2 s0 sell 4@100 leaves 2 MAKER m1
@@ -205,12 +205,12 @@ SELF_TRADE: list[Case] = [
         p2 FILL c20 o20 #0 s0 buy 4@100 leaves 0 m1"""),
     ("post-only would trade with an order of its own", ASKS, "p1 c10 NEW buy 5@100 post stp=oldest",
         "p1 REJECTED c10 o10 #0 s0 buy 5@100 leaves 0 WOULD_CROSS"),
-    ("a conditional order takes care as well", "p1 c10 NEW buy 5@100 min=5 stp=newest; p1 c11 NEW sell 4@100", "p2 c1 NEW sell 1@100; p2 c2 NEW sell 5@100", """
+    ("a conditional order prevents self-trades too", "p1 c10 NEW buy 5@100 min=5 stp=newest; p1 c11 NEW sell 4@100", "p2 c1 NEW sell 1@100; p2 c2 NEW sell 5@100", """
         p2 ACCEPTED c1 o1 #3 s0 sell 1@100 leaves 1 RESTING
         p2 ACCEPTED c2 o2 #0 s0 sell 5@100 leaves 5
         p1 FILL c0 o10 #1 s0 buy 5@100 leaves 0 MAKER HIDDEN m1
         p2 FILL c2 o2 #0 s0 sell 5@100 leaves 0 m1"""),
-    ("in an auction all trade with all", "p9 c1 PHASE OPENING; p1 c1 ACCOUNT o1 SELF_TRADE 1; p1 c2 NEW buy 4@101; p1 c3 NEW sell 4@100", "p9 c2 UNCROSS", """
+    ("self-trade prevention is off in auctions", "p9 c1 PHASE OPENING; p1 c1 ACCOUNT o1 SELF_TRADE 1; p1 c2 NEW buy 4@101; p1 c3 NEW sell 4@100", "p9 c2 UNCROSS", """
         p1 FILL c0 o3 #2 s0 sell 4@100 leaves 0 MAKER AUCTION m1
         p1 FILL c0 o2 #1 s0 buy 4@100 leaves 0 AUCTION m1
         p9 PHASED c2 o0 #0 s0 buy 4@100 leaves 0 OPENING"""),

@@ -1,4 +1,4 @@
-"""The limits of a market, exact and the same in both implementations."""
+"""The limits of a market are exact and equal in both implementations."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tests.exchange.reference import ReferenceMarket
 def test_the_limit_of_open_orders_is_exact(
     implementation: type[Market | ReferenceMarket], orders_open_max: int
 ) -> None:
-    """Whatever sizes the pool of an implementation grows in."""
+    """For any growth steps of an implementation's pool."""
     market = implementation(1, limits=MarketLimits(orders_open_max=orders_open_max))
     events = market.submit(parse_all("; ".join(f"p1 c{number} NEW buy 1@{number}" for number in range(1, 150))))
     assert events["reason"].tolist() == [Reason.NONE] * orders_open_max + [Reason.BOOK_FULL] * (149 - orders_open_max)
@@ -29,7 +29,7 @@ def test_the_limit_of_open_orders_is_exact(
 @pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
 @pytest.mark.parametrize("levels_max", [1, 5, 127, 128, 200, 700])
 def test_the_limit_of_levels_is_exact(implementation: type[Market | ReferenceMarket], levels_max: int) -> None:
-    """Whatever the window holds: these prices are far apart, the next ones close together."""
+    """Inside and outside the price window: first with prices far apart, then close together."""
     for step in (1, 1000):
         market = implementation(1, limits=MarketLimits(levels_max=levels_max, window_ticks=128))
         news = "; ".join(f"p1 c{number} NEW buy 1@{number * step}" for number in range(1, 800))
@@ -48,8 +48,8 @@ def test_the_limit_of_levels_is_exact(implementation: type[Market | ReferenceMar
         ("p2 c1 NEW sell 1@10 ioc", "p2 ACCEPTED c1 o1 #0 s0 sell 1@10 leaves 1"),
     ],
 )
-def test_full_of_levels(implementation: type[Market | ReferenceMarket], command: str, shown: str) -> None:
-    """What may rest is refused, even where it would trade or find its level there."""
+def test_a_book_full_of_levels(implementation: type[Market | ReferenceMarket], command: str, shown: str) -> None:
+    """Orders that may rest are rejected, even if they would trade or their level exists."""
     market = implementation(1, limits=MarketLimits(levels_max=2))
     market.submit(parse_all("p1 c1 NEW buy 2@10; p1 c2 NEW buy 1@9"))
     assert show(market.submit(parse_all(command))[0]) == shown
@@ -70,7 +70,7 @@ TWO_LEVELS = "p1 c1 NEW buy 2@99; p1 c2 NEW buy 1@98; p2 c1 NEW sell 1@99 ioc"
     ],
 )  # fmt: skip
 def test_levels_are_counted_by_queue(implementation: type[Market | ReferenceMarket], text: str, last: str) -> None:
-    """A triggered order that finds its queue full is cancelled."""
+    """A triggered order whose queue is full is cancelled."""
     market = implementation(1, limits=MarketLimits(levels_max=2))
     market.submit(parse_all(TWO_LEVELS))
     assert show(market.submit(parse_all(text))[-1]) == last
@@ -86,7 +86,7 @@ def test_levels_are_counted_by_queue(implementation: type[Market | ReferenceMark
         ({"window_ticks": 129}, "window_ticks"),
     ],
 )
-def test_limits_that_cannot_be(limits: dict[str, int], named: str) -> None:
+def test_invalid_limits(limits: dict[str, int], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         MarketLimits(**limits)
 
@@ -102,19 +102,19 @@ def test_limits_that_cannot_be(limits: dict[str, int], named: str) -> None:
         (70_000, "1 to 65535"),
     ],
 )
-def test_symbols_that_cannot_be(symbols: list[str] | str | int, message: str) -> None:
+def test_invalid_symbols(symbols: list[str] | str | int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Market(symbols)
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(MarketLimits)])
-def test_limits_are_from_one(name: str) -> None:
+def test_limits_start_at_one(name: str) -> None:
     for value in (0, -1):
         with pytest.raises(ConfigError, match=name):
             MarketLimits(**{name: value})
 
 
-def test_participants_are_as_many_as_rows_can_name() -> None:
+def test_participants_max_fits_the_row_format() -> None:
     assert MarketLimits(participants_max=65_536).participants_max == 65_536
     with pytest.raises(ConfigError, match="participants_max: at most 65536"):
         MarketLimits(participants_max=65_537)
@@ -138,6 +138,6 @@ def test_participants_are_as_many_as_rows_can_name() -> None:
         (lambda market: market.submit(np.zeros(3)), "type float64"),
     ],
 )
-def test_questions_that_cannot_be(ask: Callable[[Market], object], message: str) -> None:
+def test_invalid_queries(ask: Callable[[Market], object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ask(Market(2))

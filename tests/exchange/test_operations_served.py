@@ -1,4 +1,4 @@
-"""Accounts, purges, halts with a reason and drop copies on a served exchange: over its sockets and by the command line."""
+"""Accounts, purges, halts with a reason and drop copies on a served exchange, over its sockets and the command line."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ from serl.exchange.records import (
     TimeInForce,
 )
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 TOKENS = {"tokens": {"alice": "secret", "bob": "word", "root": "key"}, "operators": ["root"]}
 FEES = {"maker_ppm": -20, "taker_ppm": 50, "taker_microticks": 3}
@@ -43,7 +43,7 @@ HALT, RESUME = int(CommandKind.HALT), int(CommandKind.RESUME)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Alice has bought 5 AMZN at 100 from a resting order of Bob's."""
+    """An exchange on which Alice has bought 5 AMZN at 100 from a resting order of Bob."""
     config: dict[str, Any] = {"login": TOKENS, "symbols": SYMBOLS}
     with start_exchange(symbols="", config=config, folder=tmp_path_factory.mktemp("operations")) as exchange:
         with connect(exchange.endpoint, "bob", "word") as bob, connect(exchange.endpoint, "alice", "secret") as alice:
@@ -60,13 +60,13 @@ def alice(served: Served) -> Iterator[Exchange]:
 
 
 def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
-    with Raw(served.endpoint, socket) as raw:
-        raw.say(kind, 1, *values)
-        return raw.hear()
+    with RawClient(served.endpoint, socket) as raw:
+        raw.send(kind, 1, *values)
+        return raw.receive()
 
 
 def serl(served: Served, *words: str) -> str:
-    """What a command of the command line says."""
+    """The output of a serl command."""
     done = subprocess.run(
         [sys.executable, "-m", "serl", *words, "--connect", served.endpoint, "--token", "key"],
         capture_output=True, text=True, check=False, timeout=60,
@@ -88,12 +88,12 @@ def test_an_account_has_its_fees(served: Served) -> None:
 @pytest.mark.parametrize(
     ("token", "name"), [("", "alice"), ("word", "alice"), ("secret", "nobody"), ("", "root"), ("key", "nobody")]
 )
-def test_accounts_are_for_their_owner_and_operators(served: Served, token: str, name: str) -> None:
+def test_only_the_owner_and_operators_can_query_an_account(served: Served, token: str, name: str) -> None:
     assert ask(served, "queries", Kind.ACCOUNT, token, name)[:2] == [97, "login"]
 
 
 @pytest.mark.parametrize("values", [[], ["key"], ["key", 1], [1, "alice"], [None, "alice"], ["key", "alice", 0]])
-def test_a_question_for_an_account_has_two_texts(served: Served, values: list[Any]) -> None:
+def test_an_account_query_takes_two_strings(served: Served, values: list[Any]) -> None:
     assert ask(served, "queries", Kind.ACCOUNT, *values)[:2] == [97, "malformed"]
 
 
@@ -102,7 +102,7 @@ def test_the_command_line_prints_an_account(served: Served) -> None:
     assert line.split() == ["AMZN", "5", "-500", "0", "0", "0.025015"]
 
 
-def test_fees_that_could_overflow_are_no_configuration() -> None:
+def test_fees_that_could_overflow_are_a_configuration_error() -> None:
     most = 2**62 // 1_000_000
     good = load_config(overrides={"symbols": [{"name": "A", "fees": {"auction_microticks": -most}}]})
     assert good.needs_full_rule_book
@@ -113,7 +113,7 @@ def test_fees_that_could_overflow_are_no_configuration() -> None:
             load_config(overrides={"symbols": [{"name": "A"}], "accounts": {"a": {"fees": fees}}})
 
 
-def test_an_empty_token_is_no_configuration() -> None:
+def test_an_empty_token_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match=r"login\.tokens\.alice: .* at least 1 character"):
         load_config(overrides={"symbols": [{"name": "A"}], "login": {"tokens": {"alice": ""}}})
 
@@ -121,7 +121,7 @@ def test_an_empty_token_is_no_configuration() -> None:
 # -- purges and halts ---------------------------------------------------------------------------------------------
 
 
-def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
+def test_a_purge_cancels_the_named_orders(served: Served, alice: Exchange) -> None:
     alice.buy("AMZN", 1, 50)
     alice.sell("AMZN", 1, 150)
     alice.buy("GOOG", 1, 50)
@@ -132,8 +132,8 @@ def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
     assert serl(served, "exchange", "purge", "alice", "--symbol", "0") == "1 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
     with drop_copy(served.endpoint, token="key", participant="alice") as copy:
-        told = np.concatenate(list(copy.pieces()))
-    assert told["reason"][-3:].tolist() == [Reason.PURGED] * 3
+        events = np.concatenate(list(copy.pieces()))
+    assert events["reason"][-3:].tolist() == [Reason.PURGED] * 3
     assert "no participant 'nobody'" in serl(served, "exchange", "purge", "nobody")
 
 
@@ -148,11 +148,11 @@ def test_a_purge_cancels_what_it_names(served: Served, alice: Exchange) -> None:
         (["key", "alice", 0], "malformed"),
     ],
 )
-def test_purges_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_purges(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.PURGE, *values)[:2] == [97, code]
 
 
-def test_a_kill_switch_is_pressed_and_lifted(served: Served, alice: Exchange) -> None:
+def test_a_kill_switch_is_activated_and_lifted(served: Served, alice: Exchange) -> None:
     orders = [alice.buy("AMZN", 1, 50), alice.sell("GOOG", 1, 150)]
     assert serl(served, "exchange", "kill", "alice") == "alice is killed: 2 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
@@ -168,11 +168,11 @@ def test_a_kill_switch_is_pressed_and_lifted(served: Served, alice: Exchange) ->
     ("values", "code"),
     [(["secret", "alice", 1], "not_permitted"), (["key", "nobody", 1], "login"), (["key", "alice", 2], "malformed")],
 )
-def test_kills_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_kills(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.KILL, *values)[:2] == [97, code]
 
 
-def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
+def test_a_kill_switch_survives_a_restart(tmp_path: Path) -> None:
     config: dict[str, Any] = {"accounts": {"ann": {"order_lots_max": 5}}}
     options: dict[str, Any] = {"journal": tmp_path / "journal", "config": config, "folder": tmp_path}
     with start_exchange(**options) as exchange, connect(exchange.endpoint, "ann"):
@@ -184,18 +184,18 @@ def test_a_kill_outlives_a_restart(tmp_path: Path) -> None:
         assert ann.buy("AMZN", 1, 50).state == "open"
 
 
-def test_an_operator_purges_over_its_own_session(served: Served, alice: Exchange) -> None:
+def test_an_operator_purges_over_its_session(served: Served, alice: Exchange) -> None:
     alice.buy("GOOG", 1, 50)
-    with Raw(served.endpoint) as root:
-        root.say(64, 1, 1, "root", "key", -1, {})
-        welcome = root.hear(96)
+    with RawClient(served.endpoint) as root:
+        root.send(64, 1, 1, "root", "key", -1, {})
+        welcome = root.receive(96)
         number = number_of(served, "alice")
-        root.say(25, welcome[5] + 1, number, ALL_SYMBOLS, 0, 0)
-        (event,) = root.hear(80)[2]
+        root.send(25, welcome[5] + 1, number, ALL_SYMBOLS, 0, 0)
+        (event,) = root.receive(80)[2]
     assert (event[0], event[3], event[7]) == (EventKind.MASS_CANCELLED, number, 1)
 
 
-def test_everybody_is_told_why_trading_is_halted(served: Served, alice: Exchange) -> None:
+def test_the_halt_reason_is_published(served: Served, alice: Exchange) -> None:
     alice.subscribe("status", "GOOG")
     assert serl(served, "exchange", "operate", "halt", "--symbol", "1", "--reason", "news") == "halt: done\n"
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
@@ -203,7 +203,9 @@ def test_everybody_is_told_why_trading_is_halted(served: Served, alice: Exchange
     assert status_of_feed(alice) == [1, Phase.CONTINUOUS, HaltReason.NEWS]
     ask(served, "admin", Kind.OPERATE, "key", RESUME, 1)
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
-    assert "--reason is for halt" in serl(served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news")
+    assert "expected --reason only with halt" in serl(
+        served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news"
+    )
 
 
 def test_an_interruption_has_its_reason(served: Served) -> None:
@@ -214,7 +216,7 @@ def test_an_interruption_has_its_reason(served: Served) -> None:
     assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
 
 
-def test_an_operation_that_is_rejected_is_refused(served: Served) -> None:
+def test_a_rejected_operation_is_an_error(served: Served) -> None:
     ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.PHASE), 1, int(Phase.PRE_OPEN))
     ask(served, "admin", Kind.OPERATE, "key", HALT, 1)
     refused = ask(served, "admin", Kind.OPERATE, "key", int(CommandKind.UNCROSS), 1)
@@ -225,7 +227,7 @@ def test_an_operation_that_is_rejected_is_refused(served: Served) -> None:
 
 
 @pytest.mark.parametrize("values", [[HALT, 0, 6], [HALT, 0, -1], [RESUME, 0, 1], [16, 0, 1]])
-def test_flags_that_an_operation_does_not_have(served: Served, values: list[int]) -> None:
+def test_invalid_flags_of_an_operation(served: Served, values: list[int]) -> None:
     assert ask(served, "admin", Kind.OPERATE, "key", *values)[:2] == [97, "malformed"]
 
 
@@ -240,22 +242,22 @@ def status_of_feed(client: Exchange) -> list[int]:
 # -- drop copies --------------------------------------------------------------------------------------------------
 
 
-def everything(endpoint: str, after: int = 0, **options: Any) -> Rows:
+def full_drop_copy(endpoint: str, after: int = 0, **options: Any) -> Rows:
     with drop_copy(endpoint, token="key", after=after, **options) as copy:
         return np.concatenate([np.zeros(0, EVENT), *copy.pieces()])
 
 
 def number_of(served: Served, name: str) -> int:
-    return int(everything(served.endpoint, participant=name)["participant"][0])
+    return int(full_drop_copy(served.endpoint, participant=name)["participant"][0])
 
 
 def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
-    everybody = everything(served.endpoint)
-    assert everybody["sequence"].tolist() == list(range(1, len(everybody) + 1))
-    own = everything(served.endpoint, participant="alice")
-    assert len(own) and (own == everybody[everybody["participant"] == number_of(served, "alice")]).all()
+    all_events = full_drop_copy(served.endpoint)
+    assert all_events["sequence"].tolist() == list(range(1, len(all_events) + 1))
+    own = full_drop_copy(served.endpoint, participant="alice")
+    assert len(own) and (own == all_events[all_events["participant"] == number_of(served, "alice")]).all()
     assert own["report"].tolist() == list(range(1, len(own) + 1))
-    with drop_copy(served.endpoint, token="key", participant="alice", after=len(everybody)) as copy:
+    with drop_copy(served.endpoint, token="key", participant="alice", after=len(all_events)) as copy:
         assert list(copy.pieces()) == []
         alice.buy("GOOG", 1, 40)
         ((event,),) = copy.pieces()
@@ -273,7 +275,7 @@ def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
         (["key", ""], "malformed"),
     ],
 )
-def test_drop_copies_that_cannot_be(served: Served, values: list[Any], code: str) -> None:
+def test_invalid_drop_copies(served: Served, values: list[Any], code: str) -> None:
     assert ask(served, "admin", Kind.DROP_COPY, *values)[:2] == [97, code]
 
 
@@ -284,66 +286,64 @@ def orders(first_id: int, count: int) -> Rows:
     return rows
 
 
-def test_a_drop_copy_goes_on_behind_files_and_restarts(tmp_path: Path) -> None:
-    """More events than one answer has and one file of the journal holds; a file that is gone is said to be."""
+def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> None:
+    """With more events than one reply or one journal file contains; a deleted file is an error."""
     journal = tmp_path / "journal"
     config: dict[str, object] = {"journal": {"segment_rows": 8192}}
     count = DROP_COPY_ROWS + 5000
     with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
-        with Raw(exchange.endpoint) as raw:
+        with RawClient(exchange.endpoint) as raw:
             raw.login("ann")
             for first in range(1, count, 1000):
-                raw.say(Kind.BULK, orders(first, 1000).tobytes())
-                while raw.hear(80)[2][-1][2] < first + 999:
+                raw.send(Kind.BULK, orders(first, 1000).tobytes())
+                while raw.receive(80)[2][-1][2] < first + 999:
                     pass
-        before = everything(exchange.endpoint)
+        before = full_drop_copy(exchange.endpoint)
         assert len(before) >= count
     with start_exchange(journal=journal, config=config, folder=tmp_path) as exchange:
-        after = everything(exchange.endpoint, after=100)
+        after = full_drop_copy(exchange.endpoint, after=100)
         assert (after[: len(before) - 100] == before[100:]).all()
         sorted(journal.glob("events-*.rows"))[0].unlink()
-        with pytest.raises(Refused, match="not kept"):
-            everything(exchange.endpoint)
+        with pytest.raises(Refused, match="no longer stored"):
+            full_drop_copy(exchange.endpoint)
 
 
 # -- in a file ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
-def test_the_command_line_goes_on_where_its_file_ends(
-    served: Served, alice: Exchange, tmp_path: Path, name: str
-) -> None:
+def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert "events more" in serl(served, "drop-copy", "--once", "-o", str(path))
     whole = path.read_bytes()
-    path.write_bytes(whole[:-7])  # it was killed in the middle of a line
+    path.write_bytes(whole[:-7])  # as if killed while writing a line
     alice.buy("GOOG", 1, 41)
     serl(served, "drop-copy", "--once", "-o", str(path))
     assert path.read_bytes().startswith(whole)
-    rows = everything(served.endpoint)
+    rows = full_drop_copy(served.endpoint)
     assert sequences(path) == rows["sequence"].tolist()
     assert len(path.read_text().splitlines()) == len(rows) + (path.suffix == ".csv")
 
 
 def sequences(path: Path) -> list[int]:
     text = path.read_text()
-    lines = text[: text.rfind("\n") + 1].splitlines()  # the last one may be half there
+    lines = text[: text.rfind("\n") + 1].splitlines()  # the last line may be incomplete
     if path.suffix == ".csv":
         return [int(line.split(",")[FIELDS.index("sequence")]) for line in lines[1:]]
     return [json.loads(line)["sequence"] for line in lines]
 
 
-def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exchange, tmp_path: Path) -> None:
+def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange, tmp_path: Path) -> None:
     path = tmp_path / "alice.jsonl"
     words = ["drop-copy", "--participant", "alice", "--every-s", "0.05", "-o", str(path), "--connect", served.endpoint]
     following = subprocess.Popen(
         [sys.executable, "-m", "serl", *words, "--token", "key"], stdout=subprocess.PIPE, text=True
     )
     alice.buy("GOOG", 1, 42)
-    due = everything(served.endpoint, participant="alice")["sequence"].tolist()
+    due = full_drop_copy(served.endpoint, participant="alice")["sequence"].tolist()
     deadline = time.monotonic() + 30
     while not path.exists() or sequences(path)[-1:] != due[-1:]:
-        assert time.monotonic() < deadline, "it does not follow"
+        assert time.monotonic() < deadline, "the drop copy does not follow"
         time.sleep(0.05)
     following.send_signal(signal.SIGINT)
     assert f"{len(due)} events more, up to {due[-1]}" in following.communicate(timeout=20)[0]
@@ -353,7 +353,7 @@ def test_a_drop_copy_follows_until_it_is_told_to_stop(served: Served, alice: Exc
 
 @pytest.mark.parametrize("text", ["an essay\n", "an essay", "{}\n", "a,b\n1,2\n", "[1]\n", "1\n"])
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
-def test_a_file_of_something_else_is_left_alone(tmp_path: Path, name: str, text: str) -> None:
+def test_a_file_with_other_content_is_not_changed(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(NotEvents, match="choose another file"):

@@ -1,4 +1,4 @@
-"""Plain orders, a row a case: trading, changing, operating, and the order of the checks."""
+"""Plain orders, case by case: trading, changes, operator commands, and the order of the checks."""
 
 import pytest
 
@@ -20,19 +20,19 @@ TRADING: list[Case] = [
         p3 FILL c1 o1 #0 s0 buy 7@100 leaves 2 m2
         p1 FILL c0 o2 #2 s0 sell 2@101 leaves 3 MAKER m3
         p3 FILL c1 o1 #0 s0 buy 2@101 leaves 0 m3"""),
-    ("DAY: the rest goes into the book", ASKS, "p3 c1 NEW buy 20@100 day", """
+    ("DAY: the remainder rests in the book", ASKS, "p3 c1 NEW buy 20@100 day", """
         p3 ACCEPTED c1 o1 #0 s0 buy 20@100 leaves 20
         p1 FILL c0 o1 #1 s0 sell 10@100 leaves 0 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 10@100 leaves 10 m1
         p2 FILL c0 o1 #3 s0 sell 7@100 leaves 0 MAKER m2
         p3 FILL c1 o1 #0 s0 buy 7@100 leaves 3 m2
         p3 RESTED c1 o1 #5 s0 buy 3@100 leaves 3"""),
-    ("GTC: the rest goes into the book", "p1 c1 NEW buy 2@90", "p2 c1 NEW sell 3@80 gtc", """
+    ("GTC: the remainder rests in the book", "p1 c1 NEW buy 2@90", "p2 c1 NEW sell 3@80 gtc", """
         p2 ACCEPTED c1 o1 #0 s0 sell 3@80 leaves 3
         p1 FILL c0 o1 #1 s0 buy 2@90 leaves 0 MAKER m1
         p2 FILL c1 o1 #0 s0 sell 2@90 leaves 1 m1
         p2 RESTED c1 o1 #2 s0 sell 1@80 leaves 1"""),
-    ("IOC: the rest is cancelled", "p1 c1 NEW buy 2@90; p1 c2 NEW buy 9@70", "p2 c1 NEW sell 3@80 ioc", """
+    ("IOC: the remainder is cancelled", "p1 c1 NEW buy 2@90; p1 c2 NEW buy 9@70", "p2 c1 NEW sell 3@80 ioc", """
         p2 ACCEPTED c1 o1 #0 s0 sell 3@80 leaves 3
         p1 FILL c0 o1 #1 s0 buy 2@90 leaves 0 MAKER m1
         p2 FILL c1 o1 #0 s0 sell 2@90 leaves 1 m1
@@ -54,7 +54,7 @@ TRADING: list[Case] = [
     ("FOK to sell, unfillable", ASKS, "p3 c1 NEW sell 5@90 fok", """
         p3 ACCEPTED c1 o1 #0 s0 sell 5@90 leaves 5
         p3 CANCELLED c1 o1 #0 s0 sell 5@90 leaves 0 FOK_UNFILLABLE"""),
-    ("market order: no limit, the rest is cancelled even if DAY", "p1 c1 NEW sell 1@10000", "p2 c1 NEW buy 3@0 market day", """
+    ("market order: no limit, the remainder is cancelled even if DAY", "p1 c1 NEW sell 1@10000", "p2 c1 NEW buy 3@0 market day", """
         p2 ACCEPTED c1 o1 #0 s0 buy 3@0 leaves 3
         p1 FILL c0 o1 #1 s0 sell 1@10000 leaves 0 MAKER m1
         p2 FILL c1 o1 #0 s0 buy 1@10000 leaves 2 m1
@@ -73,7 +73,7 @@ TRADING: list[Case] = [
     ("market order into an empty book", "", "p1 c1 NEW sell 5@0 market gtc", """
         p1 ACCEPTED c1 o1 #0 s0 sell 5@0 leaves 5
         p1 CANCELLED c1 o1 #0 s0 sell 5@0 leaves 0 MARKET_REMAINDER"""),
-    ("post-only rests where it does not trade", ASKS, "p3 c1 NEW buy 1@99 post; p3 c2 NEW sell 1@91 gtc post", """
+    ("post-only rests if it does not trade", ASKS, "p3 c1 NEW buy 1@99 post; p3 c2 NEW sell 1@91 gtc post", """
         p3 ACCEPTED c1 o1 #5 s0 buy 1@99 leaves 1 RESTING
         p3 REJECTED c2 o2 #0 s0 sell 1@91 leaves 0 WOULD_CROSS"""),
     ("post-only at the touch of the other side", ASKS, "p3 c1 NEW buy 1@100 post; p3 c2 NEW sell 1@91 post", """
@@ -95,7 +95,7 @@ CHANGING: list[Case] = [
     ("CANCEL", ASKS, "p1 c3 CANCEL o1; p1 c4 CANCEL o1", """
         p1 CANCELLED c3 o1 #1 s0 sell 10@100 leaves 0 REQUESTED RESTING
         p1 REJECTED c4 o1 #0 s0 buy 0@0 leaves 0 UNKNOWN_ORDER"""),
-    ("CANCEL of what is open after a fill", ASKS + "; p3 c1 NEW buy 4@100", "p1 c3 CANCEL o1",
+    ("CANCEL of the open quantity after a fill", ASKS + "; p3 c1 NEW buy 4@100", "p1 c3 CANCEL o1",
         "p1 CANCELLED c3 o1 #1 s0 sell 6@100 leaves 0 REQUESTED RESTING"),
     ("REDUCE keeps priority", ASKS, "p1 c3 REDUCE o1 4@0; p3 c1 NEW buy 7@100 ioc", """
         p1 REDUCED c3 o1 #1 s0 sell 4@100 leaves 6
@@ -104,7 +104,7 @@ CHANGING: list[Case] = [
         p3 FILL c1 o1 #0 s0 buy 6@100 leaves 1 m1
         p2 FILL c0 o1 #3 s0 sell 1@100 leaves 6 MAKER m2
         p3 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m2"""),
-    ("REDUCE by what is open", ASKS, "p1 c3 REDUCE o1 10@0",
+    ("REDUCE by the whole open quantity", ASKS, "p1 c3 REDUCE o1 10@0",
         "p1 CANCELLED c3 o1 #1 s0 sell 10@100 leaves 0 REQUESTED RESTING"),
     ("REDUCE by more than what is open", ASKS, "p1 c3 REDUCE o2 1000@0",
         "p1 CANCELLED c3 o2 #2 s0 sell 5@101 leaves 0 REQUESTED RESTING"),
@@ -114,12 +114,12 @@ CHANGING: list[Case] = [
         p3 ACCEPTED c1 o1 #0 s0 buy 1@100 leaves 1
         p1 FILL c0 o1 #1 s0 sell 1@100 leaves 7 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m1"""),
-    ("REPLACE to the same: nothing taken off, priority kept", ASKS, "p1 c3 REPLACE o1 10@100; p3 c1 NEW buy 1@100", """
+    ("REPLACE to the same: nothing reduced, priority kept", ASKS, "p1 c3 REPLACE o1 10@100; p3 c1 NEW buy 1@100", """
         p1 REDUCED c3 o1 #1 s0 sell 0@100 leaves 10
         p3 ACCEPTED c1 o1 #0 s0 buy 1@100 leaves 1
         p1 FILL c0 o1 #1 s0 sell 1@100 leaves 9 MAKER m1
         p3 FILL c1 o1 #0 s0 buy 1@100 leaves 0 m1"""),
-    ("REPLACE, same price, larger total: behind the last order", ASKS, "p1 c3 REPLACE o1 11@100; p3 c1 NEW buy 8@100", """
+    ("REPLACE, same price, larger total: after the last order", ASKS, "p1 c3 REPLACE o1 11@100; p3 c1 NEW buy 8@100", """
         p1 REPLACED c3 o1 #1 s0 sell 10@100 leaves 11
         p1 RESTED c3 o1 #5 s0 sell 11@100 leaves 11
         p3 ACCEPTED c1 o1 #0 s0 buy 8@100 leaves 8
@@ -193,7 +193,7 @@ OPERATING: list[Case] = [
         p1 CANCELLED c0 o2 #2 s1 sell 2@110 leaves 0 DISCONNECT RESTING
         p1 MASS_CANCELLED c0 o0 #0 s65535 buy 5@0 leaves 0"""),
     ("MASS_CANCEL of nothing", MANY, "p3 c1 MASS_CANCEL s65535", "p3 MASS_CANCELLED c1 o0 #0 s65535 buy 0@0 leaves 0"),
-    ("END_DAY cancels DAY orders of everybody; only its own carry its command id", MANY + "; p9 c1 NEW sell 1@99", "p9 c2 END_DAY", """
+    ("END_DAY cancels all DAY orders; only the operator's own carry its command id", MANY + "; p9 c1 NEW sell 1@99", "p9 c2 END_DAY", """
         p2 CANCELLED c0 o1 #3 s0 buy 3@95 leaves 0 DAY_END RESTING
         p1 CANCELLED c0 o3 #4 s0 buy 4@95 leaves 0 DAY_END RESTING
         p1 CANCELLED c0 o1 #1 s0 buy 1@90 leaves 0 DAY_END RESTING
@@ -335,7 +335,7 @@ def test_first_check_that_fails_gives_the_reason_and_changes_nothing(
     ("command", "reason"),
     [("p1 c33 NEW sell 1@20 post", Reason.WOULD_CROSS), ("p1 c33 NEW sell 1@40 post", Reason.BOOK_FULL)],
 )
-def test_full_is_the_last_check(market: AnyMarket, command: str, reason: Reason) -> None:
+def test_book_full_is_the_last_check(market: AnyMarket, command: str, reason: Reason) -> None:
     market.submit(parse_all(FULL))
     assert Reason(market.submit(parse_all(command))[0]["reason"]) == reason
 

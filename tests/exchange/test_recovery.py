@@ -1,4 +1,4 @@
-"""Nothing acknowledged is lost and nothing is applied twice, however the exchange dies."""
+"""However the exchange dies, nothing acknowledged is lost and nothing is executed twice."""
 
 import hashlib
 from pathlib import Path
@@ -11,12 +11,12 @@ from serl.clients.blocking import connect
 from serl.exchange.config import load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import JournalError
-from serl.exchange.journal.segment import HEAD_BYTES, read_rows
+from serl.exchange.journal.segment import HEADER_BYTES, read_rows
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, LIMIT_COLUMNS, CommandKind, EventKind, Rows, command
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, launch
+from tests.server_fixture import RawClient, Served, launch
 
 OPTIONS = ("--symbols", "A,B")
 
@@ -50,7 +50,7 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
         client = connect(served.endpoint, "load", rows=True)
         client.close()
         client = _return(served.endpoint, last_report)
-        assert client.session.next_command_id > acknowledged, "an acknowledged command is gone"
+        assert client.session.next_command_id > acknowledged, "an acknowledged command is lost"
         wanted = last_report + int(rng.integers(2000, 12_000))
         while last_report < wanted:
             client.words.say(client.session.rows(load(rng, client.session.next_command_id, 256)))
@@ -76,15 +76,15 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
     client.close()
     assert "stopped" in served.stop()
     commands = journaled(journal)
-    assert commands["sequence"].tolist() == list(range(1, len(commands) + 1)), "a command is missing or there twice"
+    assert commands["sequence"].tolist() == list(range(1, len(commands) + 1)), "a command is missing or duplicated"
     market = Market(["A", "B"], limits=MarketLimits(participants_max=1024))
     market.submit(commands)
     assert market.state_hash() == digest
     market.validate()
 
 
-def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
-    """Neither what the exchange itself commanded; also not where another start has other operators."""
+def test_a_crash_does_not_undo_operator_commands(tmp_path: Path) -> None:
+    """Nor commands of the exchange itself; also if the next start has other operators."""
     journal, config = tmp_path / "journal", tmp_path / "exchange.yaml"
 
     def start_with(operators: str) -> Served:
@@ -98,9 +98,9 @@ def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
     served = start_with("ann")
     with connect(served.endpoint, "ann", token="a") as ann:
         ann.words.say(ann.session.rows(command(CommandKind.HALT, symbol=1, command_id=1)))
-        with Raw(served.endpoint, "admin") as admin:
-            admin.say(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
-            assert admin.hear()[0] != Kind.ERROR
+        with RawClient(served.endpoint, "admin") as admin:
+            admin.send(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
+            assert admin.receive()[0] != Kind.ERROR
         assert is_halted(served.endpoint, 0) and is_halted(served.endpoint, 1)
         hashed = ann.ask(Kind.HASH)[5]
     for operators in ("ann", "bob", "bob"):
@@ -115,7 +115,7 @@ def test_a_crash_does_not_undo_what_operators_did(tmp_path: Path) -> None:
 
 
 def _return(endpoint: str, last_report: int) -> Any:
-    """The client `load` as one that already has reports up to last_report."""
+    """Logs in as the client `load` that already has the reports up to last_report."""
     from serl.clients.blocking import Exchange
     from serl.clients.core import Words
     from serl.clients.session import Session
@@ -134,14 +134,14 @@ def start(folder: Path) -> Core:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> tuple[Path, str]:
-    """A journal of 300 commands whose exchange was never stopped, and the market's hash."""
+    """A journal of 300 commands whose exchange crashed, and the hash of its market."""
     core = start(tmp_path)
     rows = load(np.random.default_rng(1), 1, 300)
     rows["symbol"] = 0
     core.submit(rows)
     digest = core.market.state_hash()
     core.journal.commands.sync()
-    core.journal.release()
+    core.journal.unlock()
     return tmp_path, digest
 
 
@@ -160,7 +160,7 @@ def test_restart_gives_the_same_state(crashed: tuple[Path, str]) -> None:
     again.close()
 
 
-def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[Path, str]) -> None:
+def test_a_snapshot_without_account_fees_is_skipped(crashed: tuple[Path, str]) -> None:
     start(crashed[0]).close()
     newest = max(crashed[0].glob("snapshot-*.npz"))
     values = dict(np.load(newest))
@@ -171,35 +171,35 @@ def test_a_snapshot_from_before_accounts_had_fees_is_passed_over(crashed: tuple[
     core.close()
 
 
-def test_a_truncated_journal_stops_at_the_last_whole_row(crashed: tuple[Path, str]) -> None:
+def test_a_truncated_journal_stops_at_the_last_complete_row(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
-        file.truncate(HEAD_BYTES + 200 * COMMAND.itemsize + 20)
+        file.truncate(HEADER_BYTES + 200 * COMMAND.itemsize + 20)
     core = start(crashed[0])
     assert core.recovery.commands == 200
     assert 0 < core.recovery.dropped_bytes <= 20
     core.close()
 
 
-def test_a_hole_in_the_journal_is_not_papered_over(crashed: tuple[Path, str]) -> None:
+def test_a_gap_in_the_journal_is_an_error(crashed: tuple[Path, str]) -> None:
     path = next(crashed[0].glob("commands-*.rows"))
     with path.open("r+b") as file:
-        file.seek(HEAD_BYTES + 100 * COMMAND.itemsize)
+        file.seek(HEADER_BYTES + 100 * COMMAND.itemsize)
         file.write(b"\xff" * 8)
-    with pytest.raises(JournalError, match="command 101 is broken but later ones are whole"):
+    with pytest.raises(JournalError, match="command 101 is corrupt but later ones are valid"):
         start(crashed[0])
 
 
-def test_other_symbols_are_refused(crashed: tuple[Path, str]) -> None:
+def test_other_symbols_are_rejected(crashed: tuple[Path, str]) -> None:
     overrides: dict[str, Any] = {
         "symbols": [{"name": "B"}],
         "journal": {"folder": str(crashed[0]), "segment_rows": 8192},
     }
-    with pytest.raises(JournalError, match="same ones or with another folder"):
+    with pytest.raises(JournalError, match="same symbols or with another folder"):
         Core(load_config(None, overrides), crashed[0])
 
 
-def test_one_exchange_a_folder(tmp_path: Path) -> None:
+def test_one_exchange_per_folder(tmp_path: Path) -> None:
     core = start(tmp_path)
     with pytest.raises(JournalError, match="another exchange"):
         start(tmp_path)
@@ -212,11 +212,11 @@ def test_segments_rotate_and_answers_are_found_across_them(tmp_path: Path) -> No
     rows["symbol"] = 0
     core.submit(rows)
     assert len(core.journal.segments("commands")) == 3
-    reports = core.journal.reports(0, 0, core.gate, 10**6)
+    reports = core.journal.reports(0, 0, core.gateway, 10**6)
     assert reports is not None
     assert reports["report"].tolist() == list(range(1, len(reports) + 1))
-    answer = core.journal.answers(0, 5, core.gate)
+    answer = core.journal.answers(0, 5, core.gateway)
     assert len(answer) and set(answer["command_id"].tolist()) == {5}
-    trades = core.journal.trades(0, 10, core.gate)
+    trades = core.journal.trades(0, 10, core.gateway)
     assert trades["kind"].tolist() == [EventKind.FILL] * 10
     core.close()

@@ -1,4 +1,4 @@
-"""The reference market by itself: what it promises as a class. Its rules are in test_orders_table.py."""
+"""The interface of the reference market. Its rules are tested in test_orders_table.py."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def traded() -> ReferenceMarket:
 
 
 def special() -> ReferenceMarket:
-    """With an order in every queue and terms that are not used yet."""
+    """A market with an order in every queue and unused terms."""
     market = traded()
     market.grant_operator(9)
     market.submit(parse_all(SPECIAL_TEXT))
@@ -72,7 +72,7 @@ def test_positions_and_cash() -> None:
     assert snapshot.counters.tolist() == [9, 2, 4, 5]
 
 
-def test_submit_does_not_depend_on_batches_and_leaves_the_commands() -> None:
+def test_submit_does_not_depend_on_batches_and_does_not_change_the_commands() -> None:
     commands = parse_all(TEXT)
     given = commands.copy()
     one, many = ReferenceMarket(2, limits=LIMITS), ReferenceMarket(2, limits=LIMITS)
@@ -85,7 +85,7 @@ def test_submit_does_not_depend_on_batches_and_leaves_the_commands() -> None:
     assert len(one.submit(np.zeros(0, COMMAND))) == 0
 
 
-def test_restore_keeps_the_hash_and_the_future() -> None:
+def test_restore_keeps_the_hash_and_later_events() -> None:
     market = traded()
     restored = ReferenceMarket.restore(market.snapshot(), ["AAA", "BBB"], limits=LIMITS)
     restored.validate()
@@ -120,12 +120,12 @@ def test_hash_depends_on_every_field(field: str) -> None:
     assert dataclasses.replace(snapshot, **{field: value}).digest() != snapshot.digest()
 
 
-def test_too_high_participant_is_refused() -> None:
+def test_a_participant_above_the_limit_is_rejected() -> None:
     with pytest.raises(ConfigError, match="up to 9 are due, got 10"):
         traded().submit(command(CommandKind.NEW, participant=10, command_id=1, qty_lots=1, price_ticks=1))
 
 
-def test_validate_sees_what_is_broken() -> None:
+def test_validate_finds_corruption() -> None:
     crossed, lost, unbalanced, worn, parted, small = (special() for _ in range(6))
     bid = next(crossed.books[0].seen[Side.BUY].orders())
     crossed.put(dataclasses.replace(bid, price_ticks=101, queue_ticks=101, order_number=9, order_id=99))

@@ -78,7 +78,7 @@ RULES: list[Case] = [
         p9 REJECTED c9 o0 #0 s0 buy 0@1001 leaves 0 BAD_SETTING
         p9 REJECTED c10 o10001 #0 s0 buy 0@1 leaves 0 BAD_SETTING
         p1 REJECTED c1 o0 #0 s0 buy 0@1 leaves 0 NOT_PERMITTED"""),
-    ("a tick entry of 0 is taken out: what is below it holds there; where there is none nothing happens", "p9 c1 RULE TICK 5; p9 c2 RULE TICK 10 o100; p9 c3 RULE TICK 7 o200",
+    ("a tick entry of 0 removes the entry: the one below applies there; without an entry nothing happens", "p9 c1 RULE TICK 5; p9 c2 RULE TICK 10 o100; p9 c3 RULE TICK 7 o200",
         "p9 c4 RULE TICK 0 o100; p9 c5 RULE TICK 0 o150; p1 c1 NEW buy 1@105; p1 c2 NEW buy 1@203; p9 c6 RULE TICK 0; p1 c3 NEW buy 1@106; p1 c4 NEW buy 1@204; p9 c7 RULE TICK 0 o200; p1 c5 NEW buy 1@204", """
         p9 SET c4 o100 #0 s0 buy 0@0 leaves 0 flags=1
         p9 SET c5 o150 #0 s0 buy 0@0 leaves 0 flags=1
@@ -89,7 +89,7 @@ RULES: list[Case] = [
         p1 REJECTED c4 o4 #0 s0 buy 1@204 leaves 0 BAD_PRICE
         p9 SET c7 o200 #0 s0 buy 0@0 leaves 0 flags=1
         p1 ACCEPTED c5 o5 #4 s0 buy 1@204 leaves 1 RESTING"""),
-    ("of eight tick entries one is taken out: a ninth has room", "p9 c1 RULE TICK 2 o100; p9 c2 RULE TICK 2 o200; p9 c3 RULE TICK 2 o300; p9 c4 RULE TICK 2 o400; p9 c5 RULE TICK 2 o500; p9 c6 RULE TICK 2 o600; p9 c7 RULE TICK 2 o700; p9 c8 RULE TICK 2 o800", "p9 c9 RULE TICK 0 o900; p9 c10 RULE TICK 0 o800; p9 c11 RULE TICK 3 o50; p1 c1 NEW buy 1@51; p1 c2 NEW buy 1@901", """
+    ("one of eight tick entries is removed, so a ninth fits", "p9 c1 RULE TICK 2 o100; p9 c2 RULE TICK 2 o200; p9 c3 RULE TICK 2 o300; p9 c4 RULE TICK 2 o400; p9 c5 RULE TICK 2 o500; p9 c6 RULE TICK 2 o600; p9 c7 RULE TICK 2 o700; p9 c8 RULE TICK 2 o800", "p9 c9 RULE TICK 0 o900; p9 c10 RULE TICK 0 o800; p9 c11 RULE TICK 3 o50; p1 c1 NEW buy 1@51; p1 c2 NEW buy 1@901", """
         p9 SET c9 o900 #0 s0 buy 0@0 leaves 0 flags=1
         p9 SET c10 o800 #0 s0 buy 0@0 leaves 0 flags=1
         p9 SET c11 o50 #0 s0 buy 0@3 leaves 0 flags=1
@@ -125,7 +125,7 @@ RULES: list[Case] = [
         p1 RESTED c0 o10 #3 s0 buy 6@100 leaves 54
         p2 FILL c0 o1 #2 s0 buy 5@100 leaves 0 MAKER m2
         p3 FILL c1 o1 #0 s0 sell 5@100 leaves 0 m2"""),
-    ("pro-rata: hidden orders only behind, by time", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100 hidden; p2 c1 NEW sell 3@100; p3 c1 NEW sell 5@100 hidden", "p4 c1 NEW buy 6@100", """
+    ("pro-rata: hidden orders only after, by time", "p9 c1 RULE MATCHING 1; p1 c1 NEW sell 2@100 hidden; p2 c1 NEW sell 3@100; p3 c1 NEW sell 5@100 hidden", "p4 c1 NEW buy 6@100", """
         p4 ACCEPTED c1 o1 #0 s0 buy 6@100 leaves 6
         p2 FILL c0 o1 #2 s0 sell 3@100 leaves 0 MAKER m1
         p4 FILL c1 o1 #0 s0 buy 3@100 leaves 3 m1
@@ -251,7 +251,7 @@ COLLARS: list[Case] = [
         p3 ACCEPTED c2 o2 #0 s0 sell 1@0 leaves 1
         p2 FILL c0 o2 #2 s0 buy 1@97 leaves 1 MAKER m2
         p3 FILL c2 o2 #0 s0 sell 1@97 leaves 0 m2"""),
-    ("all or nothing: what is behind the collar does not count", DEAR, "p1 c1 NEW buy 2@0 market fok", """
+    ("all or nothing: quantity beyond the collar does not count", DEAR, "p1 c1 NEW buy 2@0 market fok", """
         p1 ACCEPTED c1 o1 #0 s0 buy 2@0 leaves 2
         p1 CANCELLED c1 o1 #0 s0 buy 2@0 leaves 0 FOK_UNFILLABLE"""),
     ("before the first trade there is none, and the largest one reaches all", "p9 c1 ACCOUNT o1 COLLAR_TICKS 9223372036854775807; p2 c1 NEW sell 1@10000; p2 c2 NEW sell 1@10000", "p1 c1 NEW buy 1@0 market; p1 c2 NEW buy 1@0 market", """

@@ -1,4 +1,4 @@
-"""Phases by the calendar, rules and accounts by configuration, batch auctions, what expires: on a served exchange."""
+"""Phases from the calendar, configured rules and accounts, batch auctions and expiries on a served exchange."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
 from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 OPENING = [{"at": "09:25", "phase": "pre_open"}, {"at": "09:30", "phase": "continuous"}]
 HOUR_NS = 3600 * 10**9
@@ -30,7 +30,7 @@ def scaled(start: str, speed: float = 10.0, **symbol: object) -> dict[str, objec
 
 @contextmanager
 def market(config: dict[str, object], folder: Path) -> Iterator[tuple[Exchange, Exchange]]:
-    """Two clients of an exchange."""
+    """Two clients of one exchange."""
     with (
         start_exchange(symbols="", clock="", config=config, folder=folder) as served,
         connect(served.endpoint, "ann") as ann,
@@ -42,12 +42,12 @@ def market(config: dict[str, object], folder: Path) -> Iterator[tuple[Exchange, 
 def until(what: Callable[[], bool], client: Exchange) -> None:
     deadline = time.monotonic() + 30
     while not what():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, "the condition did not become true"
         client.wait(0.05)
 
 
 def run(client: Exchange) -> None:
-    """The clock, which waits until the test is ready, runs."""
+    """Starts the held clock."""
     set_clock(client.words.endpoint, "", SAME_TIME, run=True)
 
 
@@ -74,7 +74,7 @@ def test_the_day_opens_with_an_auction(tmp_path: Path) -> None:
 
 
 def auction_news(client: Exchange) -> list[list[Any]]:
-    """What channel auction has said since the last look."""
+    """Messages of the channel `auction` since the last call."""
     found = []
     while (item := client.wait(0.3)) is not None:
         if isinstance(item, tuple) and item[0] == "auction/AMZN/":
@@ -83,10 +83,10 @@ def auction_news(client: Exchange) -> list[list[Any]]:
     return found
 
 
-def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
+def test_the_feed_publishes_the_indicative_auction(tmp_path: Path) -> None:
     with market(scaled("09:29:30", day=OPENING), tmp_path) as (ann, bob):
         ann.subscribe("auction", "AMZN")
-        assert auction_news(ann) == [], "nothing has happened"
+        assert auction_news(ann) == [], "no event yet"
         bob.buy("AMZN", 10, 103)
         assert [news[5] for news in auction_news(ann)] == [[0, 0, 0]]
         bob.sell("AMZN", 6, 100)
@@ -100,7 +100,7 @@ def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
         assert auction_news(ann) == [], "neither changes the auction"
         bob.sell("AMZN", 9, 100)
         (last,) = auction_news(ann)
-        assert last[5][1:] == [10, -5] and last[2] == news[3], "the chain of sequences is whole"
+        assert last[5][1:] == [10, -5] and last[2] == news[3], "the chain of sequences has no gap"
         run(ann)
         until(lambda: phase(bob) == Phase.CONTINUOUS, bob)
         assert [message[5] for message in auction_news(ann)] == [[]], "the end of the phase, once"
@@ -109,19 +109,19 @@ def test_the_feed_says_what_an_auction_would_trade(tmp_path: Path) -> None:
 
 
 def operate(served: Served, kind: CommandKind) -> None:
-    with Raw(served.endpoint, "admin") as admin:
-        admin.say(Kind.OPERATE, 1, "", int(kind), 0)
-        assert admin.hear()[0] != Kind.ERROR
+    with RawClient(served.endpoint, "admin") as admin:
+        admin.send(Kind.OPERATE, 1, "", int(kind), 0)
+        assert admin.receive()[0] != Kind.ERROR
 
 
 @pytest.mark.parametrize(
     ("later", "waits_in", "ends_in"),
     [([], Phase.PRE_OPEN, Phase.CONTINUOUS), (["closing", "closed"], Phase.CLOSING, Phase.CLOSED)],
 )
-def test_an_auction_that_is_due_in_a_halt_is_held_when_that_ends(
+def test_an_auction_due_during_a_halt_is_held_after_it(
     tmp_path: Path, later: list[str], waits_in: Phase, ends_in: Phase
 ) -> None:
-    """A phase that collects orders as well begins at its time."""
+    """A phase that collects orders too begins on time."""
     day = [*OPENING, *({"at": f"09:{31 + number}", "phase": name} for number, name in enumerate(later))]
     config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", "day": day}]}
     with (
@@ -141,7 +141,7 @@ def test_an_auction_that_is_due_in_a_halt_is_held_when_that_ends(
         assert {fill.time_ns for fill in ann.fills()} == {10 * HOUR_NS} and phase(ann) == ends_in
 
 
-def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:
+def test_a_followed_book_is_correct_after_an_auction(tmp_path: Path) -> None:
     with market(scaled("09:29:30", day=OPENING), tmp_path) as (ann, bob):
         ann.follow("AMZN")
         for price in (101, 102, 103):
@@ -154,7 +154,7 @@ def test_a_followed_book_is_right_behind_an_auction(tmp_path: Path) -> None:
         assert bids and (not asks or bids[0][0] < asks[0][0])
 
 
-def test_what_expires_does_so_while_nobody_says_anything(tmp_path: Path) -> None:
+def test_orders_expire_without_any_message(tmp_path: Path) -> None:
     with market(scaled("10:00"), tmp_path) as (ann, _):
         terms = Terms(expire_ns=10 * HOUR_NS + 20 * 10**9)
         order = ann.buy("AMZN", 10, 103, time_in_force=TimeInForce.GTT, terms=terms)
@@ -174,7 +174,7 @@ def test_batch_auctions(tmp_path: Path) -> None:
         assert phase(ann) == Phase.INTRADAY
 
 
-def test_a_band_stops_trading_for_a_while(tmp_path: Path) -> None:
+def test_a_band_interrupts_trading(tmp_path: Path) -> None:
     config = scaled("10:00", band_high_ticks=105, band_action="auction", volatility_s=10)
     with market(config, tmp_path) as (ann, bob):
         bob.sell("AMZN", 5, 105)
@@ -186,7 +186,7 @@ def test_a_band_stops_trading_for_a_while(tmp_path: Path) -> None:
         assert phase(ann) == Phase.CONTINUOUS
 
 
-def test_rules_and_accounts_are_those_of_the_configuration(tmp_path: Path) -> None:
+def test_configured_rules_and_accounts_are_applied(tmp_path: Path) -> None:
     config = scaled("10:00", tick_table={0: 1, 100: 5}, lot_multiple=10)
     config["accounts"] = {"ann": {"self_trade": "oldest", "order_lots_max": 50}}
     with (
@@ -211,14 +211,13 @@ def test_terms_over_the_sockets(tmp_path: Path) -> None:
         stop = ann.sell("AMZN", 5, 90, terms=Terms(stop_ticks=109))
         target = ann.sell("AMZN", 5, 120, terms=Terms(link=stop.order_id))
         bob.buy("AMZN", 15, 110)
-        until(
-            lambda: target.state == "done", ann
-        )  # the hidden lots trade at 109: the stop is triggered, its partner goes
+        # the hidden lots trade at 109, which triggers the stop and cancels its linked order
+        until(lambda: target.state == "done", ann)
         assert sum(fill.qty_lots for fill in bob.fills()) == 15
         until(lambda: bob.book("AMZN")[1] == [(90, 5, 1), (110, 10, 1)], bob)
 
 
-def test_the_same_tape_in_lockstep_whatever_the_calendar_does(tmp_path: Path) -> None:
+def test_lockstep_with_a_calendar_is_deterministic(tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"kind": "lockstep"}, "symbols": [{"name": "AMZN", "day": OPENING}]}
     with (
         start_exchange(symbols="", clock="", config=config, folder=tmp_path) as served,
@@ -241,12 +240,12 @@ def test_the_same_tape_in_lockstep_whatever_the_calendar_does(tmp_path: Path) ->
         ({"matching": "lifo"}, "pro-rata"),
     ],
 )
-def test_bad_rules_are_told(symbol: dict[str, object], word: str) -> None:
+def test_invalid_rules_are_errors(symbol: dict[str, object], word: str) -> None:
     with pytest.raises(ValidationError, match=word):
         SymbolConfig.model_validate({"name": "AMZN", **symbol})
 
 
-def test_an_unknown_time_zone_is_told() -> None:
+def test_an_unknown_time_zone_is_an_error() -> None:
     with pytest.raises(ValidationError, match="America/New_York"):
         ExchangeConfig(symbols=[SymbolConfig(name="AMZN")], time_zone="Mars/Olympus")
 

@@ -1,4 +1,4 @@
-"""A real exchange process, spoken to over real sockets: bad input, sessions, feed, lockstep."""
+"""A real exchange process over real sockets: malformed input, sessions, feed, lockstep."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ import pytest
 from serl.clients.blocking import connect
 from serl.exchange.keys import new_keys
 from serl.exchange.records import COMMAND
-from tests.server_fixture import Raw, Served, launch, start_exchange
+from tests.server_fixture import RawClient, Served, launch, start_exchange
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def exchange() -> Iterator[Served]:
 
 
 @pytest.fixture
-def raw(exchange: Served) -> Iterator[Raw]:
-    client = Raw(exchange.endpoint)
+def raw(exchange: Served) -> Iterator[RawClient]:
+    client = RawClient(exchange.endpoint)
     yield client
     client.close()
 
@@ -50,9 +50,9 @@ def nested(depth: int) -> bytes:
         (msgpack.packb([999]), "not_logged_in"),
     ],
 )
-def test_rubbish_before_login_gets_a_typed_error(raw: Raw, data: bytes, code: str) -> None:
+def test_malformed_messages_before_login_get_a_typed_error(raw: RawClient, data: bytes, code: str) -> None:
     raw.socket.send(data)
-    assert raw.hear(97)[1] == code
+    assert raw.receive(97)[1] == code
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_rubbish_before_login_gets_a_typed_error(raw: Raw, data: bytes, code: st
         ([200], "malformed"),
     ],
 )
-def test_rubbish_after_login_changes_nothing(raw: Raw, message: list[Any], code: str) -> None:
-    welcome = raw.login("rubbish", replace=True)
-    raw.say(*message)
-    assert raw.hear(97)[1] == code
-    raw.say(65)
-    raw.hear(100)
-    assert raw.login("rubbish")[4:6] == welcome[4:6]
-    raw.say(65)
+def test_malformed_messages_after_login_change_nothing(raw: RawClient, message: list[Any], code: str) -> None:
+    welcome = raw.login("malformed", replace=True)
+    raw.send(*message)
+    assert raw.receive(97)[1] == code
+    raw.send(65)
+    raw.receive(100)
+    assert raw.login("malformed")[4:6] == welcome[4:6]
+    raw.send(65)
 
 
-def test_several_frames_cannot_pass_for_somebody_else(raw: Raw) -> None:
+def test_extra_frames_cannot_impersonate_another_client(raw: RawClient) -> None:
     raw.socket.send_multipart([msgpack.packb([66, 1]), b"\0abcd", msgpack.packb([66, 2])])
-    assert raw.hear(97)[1] == "malformed"
+    assert raw.receive(97)[1] == "malformed"
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ def test_several_frames_cannot_pass_for_somebody_else(raw: Raw) -> None:
         ([0, 7, 1, 5], 3),
     ],
 )
-def test_orders_that_cannot_be_are_rejected_with_a_reason(raw: Raw, order: list[int], reason: int) -> None:
+def test_invalid_orders_are_rejected_with_a_reason(raw: RawClient, order: list[int], reason: int) -> None:
     first = raw.login("wrong", replace=True)[5] + 1
-    raw.say(1, first, *order, 1, 0, 0)
-    event = raw.hear(80)[2][0]
+    raw.send(1, first, *order, 1, 0, 0)
+    event = raw.receive(80)[2][0]
     assert (event[0], event[2], event[10]) == (2, first, reason)
 
 
-def test_a_foreign_order_is_unknown(exchange: Served) -> None:
+def test_an_order_of_another_participant_is_unknown(exchange: Served) -> None:
     with connect(exchange.endpoint, "owner") as owner, connect(exchange.endpoint, "thief") as thief:
         order = owner.buy("GOOG", 5, 50)
         thief.session.next_command_id += order.order_id
@@ -112,43 +112,43 @@ def test_a_foreign_order_is_unknown(exchange: Served) -> None:
         owner.cancel(order)
 
 
-def test_duplicate_login_is_refused_and_replace_takes_over(exchange: Served) -> None:
-    one, two = Raw(exchange.endpoint), Raw(exchange.endpoint)
+def test_a_duplicate_login_is_refused_unless_it_replaces(exchange: Served) -> None:
+    one, two = RawClient(exchange.endpoint), RawClient(exchange.endpoint)
     one.login("twin")
     assert two.login("twin")[1] == "duplicate_login"
     assert two.login("twin", replace=True)[0] == 96
-    assert one.hear(100)[1] == "replaced"
+    assert one.receive(100)[1] == "replaced"
     one.close()
     two.close()
 
 
-def test_a_command_sent_twice_is_answered_again_and_done_once(raw: Raw, exchange: Served) -> None:
+def test_a_duplicate_command_is_answered_twice_and_executed_once(raw: RawClient, exchange: Served) -> None:
     first = raw.login("twice", replace=True)[5] + 1
-    raw.say(1, first, 1, 0, 7, 60, 1, 0, 0)
-    answer = raw.hear(80)
-    raw.say(1, first, 1, 0, 7, 60, 1, 0, 0)
-    assert raw.hear(82) == [82, first, answer[1], answer[2]]
+    raw.send(1, first, 1, 0, 7, 60, 1, 0, 0)
+    answer = raw.receive(80)
+    raw.send(1, first, 1, 0, 7, 60, 1, 0, 0)
+    assert raw.receive(82) == [82, first, answer[1], answer[2]]
     rows = np.zeros(2, COMMAND)
     rows["command_id"], rows["kind"], rows["symbol"], rows["order_id"] = [first, first + 1], [1, 2], 1, first
     raw.socket.send(msgpack.packb([32, rows.tobytes()]))
-    assert raw.hear(82)[1] == first
-    event = raw.hear(80)[2][0]
+    assert raw.receive(82)[1] == first
+    event = raw.receive(80)[2][0]
     assert (event[0], event[2], event[3]) == (4, first + 1, first)
     with connect(exchange.endpoint, "looker") as looker:
         assert (60, 7, 1) not in looker.book("GOOG", 0)[0]
 
 
-def test_reports_that_were_missed_come_after_reconnecting(exchange: Served) -> None:
-    one = Raw(exchange.endpoint)
+def test_missed_reports_are_resent_after_reconnecting(exchange: Served) -> None:
+    one = RawClient(exchange.endpoint)
     first = one.login("returns")[5] + 1
-    one.say(1, first, 1, 0, 7, 61, 1, 0, 0)
-    seen = one.hear(80)[1]
-    one.say(65)
-    one.hear(100)
+    one.send(1, first, 1, 0, 7, 61, 1, 0, 0)
+    seen = one.receive(80)[1]
+    one.send(65)
+    one.receive(100)
     with connect(exchange.endpoint, "taker") as taker:
         taker.sell("GOOG", 7, 61)
     assert one.login("returns", last_report=seen)[4] == seen + 1
-    missed = one.hear(80)
+    missed = one.receive(80)
     assert missed[1] == seen + 1
     assert missed[2][0][0] == 3
     assert one.login("returns")[1] == "duplicate_login"
@@ -177,23 +177,23 @@ def test_a_followed_book_equals_the_snapshot(exchange: Served) -> None:
         maker.mass_cancel()
 
 
-def test_tokens_are_asked_for(tmp_path: Path) -> None:
+def test_tokens_are_required(tmp_path: Path) -> None:
     config: dict[str, object] = {"login": {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root", "boss"]}}
     with start_exchange(config=config, folder=tmp_path) as served:
-        raw = Raw(served.endpoint)
+        raw = RawClient(served.endpoint)
         assert raw.login("alice")[1] == "login"
-        for name in ("stranger", "boss"):  # without a token there is none to guess
+        for name in ("stranger", "boss"):  # participants without a token cannot log in
             for token in ("", "\0"):
-                raw.say(64, 1, 1, name, token, -1, {})
-                assert raw.hear(96, 97)[1] == "login"
-        raw.say(64, 1, 1, "alice", "secret", -1, {})
-        welcome = raw.hear(96)
+                raw.send(64, 1, 1, name, token, -1, {})
+                assert raw.receive(96, 97)[1] == "login"
+        raw.send(64, 1, 1, "alice", "secret", -1, {})
+        welcome = raw.receive(96)
         assert welcome[9] is False
-        raw.say(17, 1, 0, 0)
-        assert raw.hear(80)[2][0][10] == 11
-        admin = Raw(served.endpoint, "admin")
-        admin.say(160, 1, "secret")
-        assert admin.hear(97)[1] == "not_permitted"
+        raw.send(17, 1, 0, 0)
+        assert raw.receive(80)[2][0][10] == 11
+        admin = RawClient(served.endpoint, "admin")
+        admin.send(160, 1, "secret")
+        assert admin.receive(97)[1] == "not_permitted"
         raw.close()
         admin.close()
 
@@ -203,8 +203,8 @@ def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
     with start_exchange(config={"login": {"curve_keys": str(tmp_path / "keys")}}, folder=tmp_path) as served:
         with connect(served.endpoint, "friend", curve=tmp_path / "keys") as friend:
             assert friend.buy("AMZN", 1, 10).state == "open"
-        stranger = Raw(served.endpoint)
-        stranger.say(64, 1, 1, "stranger", "", -1, {})
+        stranger = RawClient(served.endpoint)
+        stranger.send(64, 1, 1, "stranger", "", -1, {})
         assert stranger.socket.poll(1000) == 0
         stranger.close()
         for words in (["status"], ["account", "friend"], ["stop"]):
@@ -215,13 +215,13 @@ def test_curve_keeps_strangers_out(tmp_path: Path) -> None:
 
 
 def serl(served: Served, command: str, *words: str) -> str:
-    """What `serl exchange` says to a command."""
+    """The output of a `serl exchange` command."""
     line = [sys.executable, "-m", "serl", "exchange", command, *words, "--connect", served.endpoint]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
     return done.stdout + done.stderr
 
 
-def test_a_port_that_is_taken_is_named(exchange: Served) -> None:
+def test_a_port_in_use_is_named(exchange: Served) -> None:
     with pytest.raises(
         AssertionError,
         match=r"cannot be bound: .* by \w+ \(process \d+\); .*--endpoint tcp://127.0.0.1:\d{5}, which is free",
@@ -235,25 +235,25 @@ def test_a_public_address_needs_keys() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_lockstep_executes_by_arrival_time_whoever_sends_first(first: int, tmp_path: Path) -> None:
+def test_lockstep_executes_by_arrival_time_not_by_sending_order(first: int, tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"participants": 2}}
     with start_exchange(clock="lockstep", config=config, folder=tmp_path) as served:
-        a, b = Raw(served.endpoint), Raw(served.endpoint)
+        a, b = RawClient(served.endpoint), RawClient(served.endpoint)
         a.login("a")
         b.login("b")
         turns = [(a, 100, 10), (b, 99, 20)]
         for client, price, time_ns in turns if first == 0 else turns[::-1]:
-            client.say(67, 5)
-            client.say(1, 1, 0, 0, 1, price, 1, 0, time_ns)
+            client.send(67, 5)
+            client.send(1, 1, 0, 0, 1, price, 1, 0, time_ns)
         for client in (a, b):
-            client.say(67, 1000)
+            client.send(67, 1000)
         for client, _, time_ns in turns:
-            assert client.hear(80)[2][0][1] == time_ns
-            assert client.hear(101)[1] == 1000
-        a.say(1, 2, 0, 0, 1, 5, 1, 0, 500)
-        assert a.hear(97)[1] == "promise"
-        queries = Raw(served.endpoint, "queries")
-        queries.say(130, 1, 0)
-        assert [order[0] for order in queries.hear()[5]] == [1, 2]
+            assert client.receive(80)[2][0][1] == time_ns
+            assert client.receive(101)[1] == 1000
+        a.send(1, 2, 0, 0, 1, 5, 1, 0, 500)
+        assert a.receive(97)[1] == "promise"
+        queries = RawClient(served.endpoint, "queries")
+        queries.send(130, 1, 0)
+        assert [order[0] for order in queries.receive()[5]] == [1, 2]
         for client in (a, b, queries):
             client.close()

@@ -1,4 +1,4 @@
-"""A hypothesis machine over both markets: few prices, few orders, every step compared. Failures shrink to a few commands."""
+"""A hypothesis state machine over both markets: few prices, few orders, every step compared. Failures shrink to a few commands."""
 
 import os
 from collections import Counter
@@ -81,7 +81,7 @@ class BothMarkets(RuleBasedStateMachine):
         assert (fills[makers]["side"] != fills[~makers]["side"]).all()
 
     def follow(self, event: np.void) -> None:
-        """The effect of an event on the displayed book, as docs/orders.md has it."""
+        """Applies an event to the displayed book, as docs/orders.md describes."""
         kind, flags, number = int(event["kind"]), int(event["flags"]), int(event["order_number"])
         if kind in (EventKind.PHASED, EventKind.SET) or flags & EventFlag.HIDDEN:
             return
@@ -113,7 +113,7 @@ class BothMarkets(RuleBasedStateMachine):
         count=st.integers(2, 8),
     )
     def ladder(self, who: int, symbol: int, side: int, start: int, step: int, count: int) -> None:
-        """Several levels, so that sweeps and moves of the window have something to do."""
+        """Orders at several levels, for sweeps and moves of the price window."""
         for level in range(count):
             price = start + level * step if side else start - level * step
             self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=1 + level, price_ticks=price)
@@ -160,7 +160,7 @@ class BothMarkets(RuleBasedStateMachine):
     def special_order(
         self, who: int, symbol: int, side: int, qty: int, price: int, tif: int, flags: int, terms: dict[int, int]
     ) -> None:
-        """Whatever goes together, and what does not."""
+        """Valid and invalid combinations of flags and terms."""
         for term, value in terms.items():
             value += self.time_ns if term == Term.EXPIRE_NS else 0
             self.send(CommandKind.TERM, who, flags=term, price_ticks=value)
@@ -198,7 +198,7 @@ class BothMarkets(RuleBasedStateMachine):
     def trade_behind_a_band(
         self, who: int, symbol: int, side: int, lots: tuple[int, int, int], across: int, inside: int, stays: bool
     ) -> None:
-        """A displayed order, an all-or-none one before it, a band between the two, and one that meets both."""
+        """A displayed order, an all-or-none order with a better price, a band between the two, and an order that crosses both."""
         (sign, edge), (displayed, conditional, incoming) = ((-1, Rule.BAND_LOW) if side else (1, Rule.BAND_HIGH)), lots
         price, flags = 1000 + sign * across, CommandFlag.ALL_OR_NONE
         self.send(CommandKind.NEW, who, symbol=symbol, side=side, qty_lots=displayed, price_ticks=1000)
@@ -225,7 +225,7 @@ class BothMarkets(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Each is restored from the snapshot of the other."""
+        """Restores each market from the snapshot of the other."""
         compiled, reference = (market.snapshot() for market in self.markets)
         self.markets = (
             Market.restore(reference, SYMBOLS, limits=LIMITS),

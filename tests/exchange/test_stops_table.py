@@ -14,7 +14,7 @@ STOPS: list[Case] = [
         p3 TRIGGERED c0 o10 #3 s0 sell 2@98 leaves 2 HIDDEN
         p1 FILL c0 o2 #2 s0 buy 2@99 leaves 7 MAKER m2
         p3 FILL c0 o10 #0 s0 sell 2@99 leaves 0 m2"""),
-    ("without any trade nothing is due", "p1 c1 NEW sell 9@101", "p3 c10 NEW sell 2@98 stop=101",
+    ("before the first trade no stop is triggered", "p1 c1 NEW sell 9@101", "p3 c10 NEW sell 2@98 stop=101",
         "p3 ACCEPTED c10 o10 #2 s0 sell 2@98 leaves 2 RESTING HIDDEN"),
     ("a stop-limit order that does not trade rests when it is triggered", TOUCH + "; p3 c10 NEW buy 2@100 stop=102; p1 c3 NEW sell 1@102", "p2 c2 NEW buy 9@102", """
         p2 ACCEPTED c2 o2 #0 s0 buy 9@102 leaves 9
@@ -233,7 +233,7 @@ PEGS: list[Case] = [
         p2 FILL c2 o2 #0 s0 sell 1@97 leaves 1 m1
         p3 FILL c0 o10 #6 s0 buy 1@97 leaves 3 MAKER HIDDEN m2
         p2 FILL c2 o2 #0 s0 sell 1@97 leaves 0 m2"""),
-    ("a moved peg is behind the others of its new price", QUOTES + "; p3 c10 NEW buy 1@0 peg=primary; p4 c1 NEW buy 1@99 hidden", "p1 c3 NEW buy 1@99; p2 c1 NEW sell 3@99", """
+    ("a moved peg queues after the others at its new price", QUOTES + "; p3 c10 NEW buy 1@0 peg=primary; p4 c1 NEW buy 1@99 hidden", "p1 c3 NEW buy 1@99; p2 c1 NEW sell 3@99", """
         p1 ACCEPTED c3 o3 #5 s0 buy 1@99 leaves 1 RESTING
         p2 ACCEPTED c1 o1 #0 s0 sell 3@99 leaves 3
         p1 FILL c0 o3 #5 s0 buy 1@99 leaves 0 MAKER m1

@@ -21,7 +21,7 @@ from serl.clients.replay import set_clock
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.records import EVENT, EventKind, Rows
 from serl.exchange.wire import Kind
-from tests.server_fixture import Raw, Served, start_exchange
+from tests.server_fixture import RawClient, Served, start_exchange
 
 MINUTE_NS = 60_000_000_000
 CHILDREN = Path("/proc/self/task") / str(os.getpid()) / "children"
@@ -123,11 +123,11 @@ def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 2, clock="scaled:60") as exchange:
         run = agents(exchange, "small", 2, "09:35", "--wait-for-open")
-        with Raw(exchange.endpoint, "queries") as queries:
+        with RawClient(exchange.endpoint, "queries") as queries:
             sessions = 0
             while sessions < 2:  # a busy machine takes longer to start them than the market is open
-                queries.say(132, 1)
-                sessions = queries.hear()[5]["sessions"]
+                queries.send(132, 1)
+                sessions = queries.receive()[5]["sessions"]
                 time.sleep(0.1)
         set_clock(exchange.endpoint, "", population.open_ns, run=True)
         began = time.monotonic()

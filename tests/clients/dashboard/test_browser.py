@@ -11,7 +11,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from tests.clients.dashboard.server_fixture import Looked, Shown, dashboard, eventually
-from tests.server_fixture import Raw, free_endpoint, launch, start_exchange
+from tests.server_fixture import RawClient, free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
 
@@ -189,11 +189,11 @@ def test_a_lockstep_clock_is_held_where_it_has_a_pace(opened: Any, tmp_path: Pat
         with (
             start_exchange(symbols="DEMO", clock=clock, config=config, folder=tmp_path) as served,
             dashboard(served.endpoint) as found,
-            Raw(served.endpoint) as trader,
+            RawClient(served.endpoint) as trader,
             Looked(opened, found.operator) as looked,
         ):
             trader.login("trader")
-            trader.say(67, 3_600_000_000_000)
+            trader.send(67, 3_600_000_000_000)
             hold = looked.page.get_by_role("button", name="Hold")
             if not has_controls:
                 looked.page.wait_for_selector(":text('it goes as the participants promise')")

@@ -20,10 +20,10 @@ from websockets.typing import Origin
 
 from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
 from serl.clients.dashboard.server import bind
-from serl.exchange.ports import owner_of
+from serl.exchange.ports import listening_process
 from tests.clients.dashboard.flood import now_ms
 from tests.clients.dashboard.server_fixture import Shown, dashboard
-from tests.server_fixture import Raw, free_endpoint, start_exchange
+from tests.server_fixture import RawClient, free_endpoint, start_exchange
 
 RATE, FLOOD_S = 50_000, 60
 WINDOW_S, WINDOWS = 4, 8
@@ -118,9 +118,9 @@ def test_a_flood_does_not_make_pages_lag() -> None:
 @pytest.fixture(scope="module")
 def shown() -> Iterator[Shown]:
     with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint, "--account", "me") as found:
-        with Raw(served.endpoint, "admin") as admin:
-            admin.say(163, 1, "", 17, 0)  # the symbol was halted before anybody looked
-            admin.hear(179)
+        with RawClient(served.endpoint, "admin") as admin:
+            admin.send(163, 1, "", 17, 0)  # the symbol was halted before anybody looked
+            admin.receive(179)
         yield found
 
 
@@ -214,7 +214,7 @@ def test_a_halt_from_before_is_shown(shown: Shown) -> None:
 def test_a_taken_port_names_who_has_it() -> None:
     with contextlib.closing(bind("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
-        assert "pytest" in (owner_of(port) or "") or "python" in (owner_of(port) or "")
+        assert "pytest" in (listening_process(port) or "") or "python" in (listening_process(port) or "")
         with pytest.raises(PageAddressTaken, match=r"listens there; .* --port \d{5}, which is free$"):
             bind("127.0.0.1", port)
 

@@ -234,7 +234,7 @@ def test_endpoints_of_the_command_line() -> None:
     (["start", "--config", "missing.yaml"], "expected a YAML file"),
     (["start", "--url", "nowhere", "--model", "x"], "http://"),
 ])  # fmt: skip
-def test_bad_options_are_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_options_are_one_line_errors(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "serl", "researcher", *arguments], capture_output=True, text=True, cwd=tmp_path
     )
