@@ -117,7 +117,7 @@ class Scene:
             *self._clock(),
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
-        exchange.wait_for("  journal")
+        exchange.wait_for_line("  journal")
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
@@ -125,7 +125,7 @@ class Scene:
             page = self.start(
                 "dashboard", "dashboard", "--connect", self.endpoint, "--port", str(plan.page), *self._shown()
             )
-            yield from page.wait_for("operator")
+            yield from page.wait_for_line("operator")
 
     def _clock(self) -> Iterator[str]:
         """History is sent on time by a replayer that sets the clock; simulated traders answer what they see, so that the clock waits for them."""
@@ -187,7 +187,7 @@ class Scene:
         for line in self._settled("researcher"):
             yield line
             late = self.watcher.time_ns >= time_of_day_ns(LATE)
-            if late and not held and not self.children["researcher"].ended:
+            if late and not held and not self.children["researcher"].exited:
                 set_clock(self.endpoint, "", SAME_TIME, run=False)
                 held = True
                 yield "the clock is held until the researcher has ended"
@@ -195,8 +195,8 @@ class Scene:
     def _settled(self, name: str) -> Steps:
         """What one of RESEARCH says, line by line, until it has ended; if it failed, that the demo goes on without."""
         one, told = self.children[name], 0
-        while not one.ended:
-            yield from (lines := one.text.split("\n")[told:-1])
+        while not one.exited:
+            yield from (lines := one.output.split("\n")[told:-1])
             told += len(lines)
             self._moment()
             yield None
@@ -204,7 +204,7 @@ class Scene:
             self.unresearched = one.failure()
             yield f"no researcher from here on, as with --no-researcher: {self.unresearched}"
         else:
-            yield from one.text.rstrip().split("\n")[told:]
+            yield from one.output.rstrip().split("\n")[told:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name)
@@ -258,7 +258,7 @@ class Scene:
             self.watcher.look(left_s)
         for one in self.children.values():
             failed = one.process.returncode and one.name not in RESEARCH
-            if one.ended and (failed or one.name in ("exchange", "dashboard")):
+            if one.exited and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
 
     def _logged_in(self, count: int) -> Steps:
@@ -269,7 +269,7 @@ class Scene:
 
     def _ended(self, name: str) -> Steps:
         """Until a child has ended: its last words."""
-        while not self.children[name].ended:
+        while not self.children[name].exited:
             self._moment()
             yield None
-        yield self.children[name].finish()
+        yield self.children[name].wait()

@@ -48,7 +48,7 @@ def _view(scene: Scene) -> RenderableType:
     """The ladder, and the last words of those that work."""
     if scene.watcher is None:
         return Text("")
-    at_work = [one for one in scene.children.values() if not one.ended]
+    at_work = [one for one in scene.children.values() if not one.exited]
     words = [Text(f"{one.name:10} {_words(scene, one)}", overflow="ellipsis", no_wrap=True) for one in at_work]
     return Group(scene.watcher.table(), *words)
 
@@ -57,5 +57,5 @@ def _words(scene: Scene, one: Child) -> str:
     """How far an execution is; what others said last."""
     if one.name in scene.executions:
         return f"{scene.executions[one.name].shown()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
-    lines = one.text.splitlines()
+    lines = one.output.splitlines()
     return lines[-1].strip() if lines else ""

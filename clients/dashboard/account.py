@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from serl.clients.core import ANSWER_S, Words
+from serl.clients.core import ANSWER_S, ClientCore
 from serl.clients.dashboard.errors import NotSent
 from serl.clients.errors import ExchangeAway, LoginRefused, Refused, ReportGap, SessionEnded
 from serl.clients.session import Report, Session
@@ -22,7 +22,7 @@ class Account:
     def __init__(self, endpoint: str, name: str, token: str, curve: Path | None, *, wanted: bool) -> None:
         self.name, self.wanted = name, wanted
         self._endpoint, self._token, self._curve = endpoint, token, curve
-        self._words: Words | None = None
+        self._core: ClientCore | None = None
         self._said_s = 0.0
         self._unsent: list[tuple[Future[str], float, tuple[str, int, int, int | None]]] = []
         self._orders: dict[int, tuple[Future[str], float]] = {}
@@ -47,16 +47,16 @@ class Account:
         if not self.wanted or now_s < self._retry_s:
             return
         try:
-            if self._words is None:
-                self._words = Words(self._endpoint, self._session, self._curve)
+            if self._core is None:
+                self._core = ClientCore(self._endpoint, self._session, self._curve)
                 self._hello()
-            self._words.receive()
+            self._core.receive()
             if not self._session.live and now_s - self._said_s > ANSWER_S:
                 raise ExchangeAway("the exchange does not answer")
-            while self._words.inbox:
-                self._take(self._words.inbox.popleft())
+            while self._core.inbox:
+                self._take(self._core.inbox.popleft())
             if self._session.live:
-                self._send(self._words)
+                self._send(self._core)
         except ReportGap:
             self._leave("")
             self._begin(from_start=False)
@@ -66,15 +66,15 @@ class Account:
             self._leave(str(error))
 
     def _hello(self) -> None:
-        assert self._words is not None
+        assert self._core is not None
         self._said_s = time.monotonic()
-        self._words.say(self._session.hello())
+        self._core.say(self._session.hello())
 
     def _leave(self, problem: str) -> None:
         self.problem, self._retry_s = problem, time.monotonic() + AGAIN_S
-        if self._words is not None:
-            self._words.context.destroy(0)
-            self._words = None
+        if self._core is not None:
+            self._core.context.destroy(0)
+            self._core = None
         self._session.live = False
 
     def restart(self) -> None:
@@ -109,12 +109,12 @@ class Account:
         self.wanted = True
         self._unsent.append((future, time.monotonic(), (symbol, side, qty_lots, price_ticks)))
 
-    def _send(self, words: Words) -> None:
+    def _send(self, core: ClientCore) -> None:
         while self._unsent:
             future, asked_s, order = self._unsent.pop(0)
             sent, (message,) = self._session.new(*order, TimeInForce.GTC, False)
             self._orders[sent.order_id] = (future, asked_s)
-            words.say(message)
+            core.send(message)
 
     def shown(self, mids: dict[int, float | None]) -> dict[str, Any]:
         """For the page. mids: in ticks, by symbol number; profit is cash and position at the mid, in ticks x lots."""
@@ -133,9 +133,9 @@ class Account:
 
     def close(self) -> None:
         """Says BYE."""
-        if self._words is None:
+        if self._core is None:
             return
         try:
-            self._words.close()
+            self._core.close()
         except (SerlError, OSError):
-            self._words.context.destroy(0)
+            self._core.context.destroy(0)

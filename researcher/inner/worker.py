@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from serl.clients.parent_watch import end_with
+from serl.clients.parent_watch import exit_with_parent
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, perform
 from serl.researcher.sandbox.returned import read_claim
@@ -105,7 +105,7 @@ class _Worker:
 def _serve(parent: int) -> None:
     """Does what is asked for, a line each, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that asks
-    end_with(parent)
+    exit_with_parent(parent)
     done = os.dup(1)
     for line in sys.stdin:
         request, folder = json.loads(line)

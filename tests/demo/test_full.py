@@ -68,11 +68,11 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     output = tmp_path / "output"
     done = demo("--no-dashboard", "--speed", "100", folder=output)
     assert done.returncode == 2, "one part of what was asked for is missing"
-    assert "no researcher from here on, as with --no-researcher: model ended with exit status 2" in done.stdout
+    assert "no researcher from here on, as with --no-researcher: model exited with status 2" in done.stdout
     numbers = json.loads((output / "demo.json").read_text())
     assert numbers["executions"]["twap"]["filled_lots"] == 2500
-    assert numbers["research"]["failed"].startswith("model ended with exit status 2; it said: ")
-    assert "There was no researcher: model ended" in (output / "demo.html").read_text()
+    assert numbers["research"]["failed"].startswith("model exited with status 2; its output: ")
+    assert "There was no researcher: model exited" in (output / "demo.html").read_text()
     assert "report: " in done.stdout and "Traceback" not in done.stderr
 
 
