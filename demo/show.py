@@ -56,6 +56,6 @@ def _view(scene: Scene) -> RenderableType:
 def _words(scene: Scene, one: Child) -> str:
     """How far an execution is; what others said last."""
     if one.name in scene.executions:
-        return f"{scene.executions[one.name].shown()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
+        return f"{scene.executions[one.name].as_json()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
     lines = one.output.splitlines()
     return lines[-1].strip() if lines else ""

@@ -36,11 +36,11 @@ def dashboard(
 
     board = Board()
     board.put("pages", {"researcher": run is not None})
-    holder = Account(connect, account or "dashboard", token, curve, wanted=account is not None)
+    holder = Account(connect, account or "dashboard", token, curve, active=account is not None)
     link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
-    def tell(address: str, operators: str) -> None:
+    def print_addresses(address: str, operators: str) -> None:
         click.echo(f"dashboard {address}")
         click.echo(f"operator  {operators}")
 
-    serve(board, link, host, port, routes(run) if run else [], tell)
+    serve(board, link, host, port, routes(run) if run else [], print_addresses)

@@ -53,7 +53,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert len(list((tmp_path / "flow").glob("traders-small-*.jsonl"))) == 2, "each host has counted what it sent"
     flow = Flow(tmp_path / "flow")
     flow.read()
-    kinds = flow.shown("DEMO")["kinds"]
+    kinds = flow.as_json("DEMO")["kinds"]
     assert set(kinds) == {group.trader for group in load_population("small").groups} | {"twap"}
     _, market_orders, _, lots = map(sum, kinds["twap"])
     assert market_orders >= 90
