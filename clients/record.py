@@ -13,11 +13,11 @@ from serl.clients.dashboard.sockets import Sockets
 from serl.clients.errors import ExchangeAway, FeedGap, Refused, UnknownSymbol
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import Kind
-from serl.history import named_book
+from serl.history import stream_book
 from serl.history.day import DayWriter, Reference, SymbolReference
-from serl.history.named_book import FIRST_NS, ROW, TIME_NS
 from serl.history.source import flush, make_room
-from serl.history.tape import HASH, Tape, actions, play_public, public
+from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
+from serl.history.tape import HASH, Tape, public_view, tape_actions, write_public_commands
 
 ROWS, TIME = 118, 117
 SILENCE_S = 10.0
@@ -43,7 +43,7 @@ class Recorder:
         self._sockets = Sockets(endpoint, curve)
         try:
             self._instruments = self._select(symbols)
-            self._book = named_book.named_book(len(self._instruments))
+            self._book = stream_book.empty_book(len(self._instruments))
             self._pending: list[Rows] = []
             self._feed_time_s = time.monotonic()
             self._complete_until = -1
@@ -174,10 +174,10 @@ class Recorder:
 
     def _write(self, rows: Rows) -> None:
         self.tape.update(rows)
-        rows = public(rows)
-        action = actions(rows)
+        rows = public_view(rows)
+        action = tape_actions(rows)
         at = 0
-        while (at := play_public(self._book, rows, action, at)) < len(rows):
+        while (at := write_public_commands(self._book, rows, action, at)) < len(rows):
             self._book = make_room(self._book, self._writer)
         flush(self._book, self._writer)
 
@@ -213,7 +213,7 @@ class Recorder:
             first_time_ns=int(counter[FIRST_NS]),
             last_time_ns=int(counter[TIME_NS]),
             source_rows=int(counter[ROW]),
-            counts=dict(zip(named_book.COUNT_NAMES, self._book.counts.tolist(), strict=True)),
+            counts=dict(zip(stream_book.COUNT_NAMES, self._book.counts.tolist(), strict=True)),
             parameters={"endpoint": self.endpoint, HASH: self.tape.hexdigest()},
         )
         self._writer.finish(reference)

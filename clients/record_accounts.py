@@ -15,7 +15,7 @@ from serl.clients.errors import ExchangeAway, Refused
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.request import Ask, asking
 from serl.exchange.wire import Kind
-from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, from_midnight, kept, renumbered
+from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, effective_commands, put_exchange_first, to_time_of_day
 from serl.history.day import DayWriter, Reference, SymbolReference
 from serl.history.tape import HASH
 
@@ -57,7 +57,7 @@ class AccountsRecorder:
                 "expected a journal of one day, got one that begins before the exchange's day; start the exchange with a new --journal folder",
             )
         events = self._events_of(self._sequence)
-        self._write(kept(commands, events))
+        self._write(effective_commands(commands, events))
         events["time_ns"] -= self._midnight_ns
         self.tape.update(events)
         return True
@@ -78,8 +78,8 @@ class AccountsRecorder:
         if not len(commands):
             return
         rows = commands["sequence"] - 1
-        from_midnight(commands, self._midnight_ns)
-        renumbered(commands, self._exchange_number())
+        to_time_of_day(commands, self._midnight_ns)
+        put_exchange_first(commands, self._exchange_number())
         self._writer.write(commands, rows)
         self.time_ns = int(commands[-1]["time_ns"])
         if self._first_ns < 0:

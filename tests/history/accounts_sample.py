@@ -5,7 +5,7 @@ import numpy as np
 from serl.exchange.kernel.state import NEXT_EXPIRY
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, Rows, command
-from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, kept
+from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, effective_commands
 from serl.history.day import Day, Reference, SymbolReference
 from serl.history.tape import HASH
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
@@ -52,7 +52,7 @@ def recorded(market: Market, parts: list[tuple[Rows, Rows]]) -> Day:
     commands["sequence"] = np.arange(1, len(commands) + 1)
     tape = AccountsTape()
     tape.update(events)
-    rows = kept(commands, events)
+    rows = effective_commands(commands, events)
     reference = Reference(
         symbols=tuple(SymbolReference(name) for name in market.names),
         date="2020-01-02",

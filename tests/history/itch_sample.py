@@ -7,7 +7,7 @@ from typing import Any
 from serl.history.day import Day
 from serl.history.itch.messages import decode, encode
 from serl.history.itch.reader import read_itch
-from serl.history.source import Collected, Options
+from serl.history.source import MemorySink, Options
 
 Fields = dict[str, Any]
 Levels = dict[int, int]
@@ -46,9 +46,9 @@ def imported(folder: Path, *messages: Fields, **options: Any) -> Day:
 
 def import_itch(path: Path, **options: Any) -> Day:
     """The day of a file."""
-    sink = Collected()
+    sink = MemorySink()
     reference = read_itch(path, sink, Options(**options))
-    return Day(*sink.all(), reference)
+    return Day(*sink.concatenated(), reference)
 
 
 def framed(data: bytes) -> Iterator[Fields]:

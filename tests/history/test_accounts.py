@@ -20,7 +20,7 @@ from serl.exchange.records import (
     TimeInForce,
     command,
 )
-from serl.history.accounts import events_of, from_midnight, kept, renumbered, verify_accounts
+from serl.history.accounts import effective_commands, events_of, put_exchange_first, to_time_of_day, verify_accounts
 from serl.history.day import read_day, write_day
 from serl.history.errors import DayOfAccounts
 from tests.exchange.generate import PROFILES
@@ -106,7 +106,7 @@ def test_the_time_of_day_and_of_an_order_s_end() -> None:
         command(CommandKind.TERM, flags=Term.EXPIRE_NS, price_ticks=-(1 << 63), time_ns=1_500),
         command(CommandKind.TERM, flags=Term.MIN_LOTS, price_ticks=1_700, time_ns=1_501),
     ])  # fmt: skip
-    from_midnight(rows, 1_000)
+    to_time_of_day(rows, 1_000)
     assert rows["time_ns"].tolist() == [500, 500, 501]
     assert rows["price_ticks"].tolist() == [700, 0, 1_700]
 
@@ -118,7 +118,7 @@ def test_the_exchange_itself_is_participant_0(own: int, participants: list[int],
     rows = np.zeros(3, COMMAND)
     rows["participant"], rows["order_id"] = [0, 1, 2], [7, 1, 2]
     rows["kind"] = [CommandKind.CANCEL, CommandKind.ACCOUNT, CommandKind.PURGE]
-    renumbered(rows, own)
+    put_exchange_first(rows, own)
     assert rows["participant"].tolist() == participants
     assert rows["order_id"].tolist() == [7, *others], "of a CANCEL it is the name of an order"
 
@@ -170,4 +170,4 @@ def test_nothing_rejected_is_nothing_left_out() -> None:
     market = Market(["A"])
     rows = np.concatenate([new(1, 1, Side.BUY, 5, 100), new(2, 1, Side.SELL, 5, 100)])
     rows["sequence"] = [1, 2]
-    assert np.array_equal(kept(rows, market.submit(rows)), rows)
+    assert np.array_equal(effective_commands(rows, market.submit(rows)), rows)

@@ -14,7 +14,7 @@ from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from serl.history.errors import ExportError, SourceError
 from serl.history.generate import generate_day
-from serl.history.importing import FORMATS, import_day, import_file, recognise
+from serl.history.importing import FORMATS, detect_format, import_day, import_file
 from serl.history.lobster import read_lobster
 from serl.history.source import Options
 from serl.history.verify import verify_source
@@ -49,11 +49,11 @@ def run(*arguments: object) -> Result:
 )
 def test_told_by_content(data: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
-    assert recognise(tmp_path / "file").name == name
+    assert detect_format(tmp_path / "file").name == name
 
 
 def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
-    assert recognise(write_sample(tmp_path, [NOTHING])).name == recognise(tmp_path).name == "LOBSTER"
+    assert detect_format(write_sample(tmp_path, [NOTHING])).name == detect_format(tmp_path).name == "LOBSTER"
 
 
 @pytest.mark.parametrize(
@@ -64,21 +64,21 @@ def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
 def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match="not recognised") as error:
-        recognise(tmp_path / "file")
+        detect_format(tmp_path / "file")
     assert all(one.name in str(error.value) for one in FORMATS) and "bars: a table" in str(error.value)
 
 
 def test_what_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
-        recognise(tmp_path / "none")
+        detect_format(tmp_path / "none")
     with pytest.raises(SourceError, match="a folder without LOBSTER files"):
-        recognise(tmp_path)
+        detect_format(tmp_path)
     write_day(generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + MINUTE_NS), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match="is a day file already"):
-        recognise(tmp_path / "a.parquet")
+        detect_format(tmp_path / "a.parquet")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(ITCH)[:20])
     with pytest.raises(SourceError, match="damaged or cut short"):
-        recognise(tmp_path / "cut.gz")
+        detect_format(tmp_path / "cut.gz")
     bars = pa.table(
         {name: [1.0] for name in ("open", "high", "low", "close", "volume")} | {"timestamp": ["2020-01-02 09:30:00"]}
     )

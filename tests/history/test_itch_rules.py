@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serl.history import named_book
+from serl.history import stream_book
 from serl.history.errors import ItchError, SourceError
 from serl.history.itch import reader
 from serl.history.itch.messages import LAYOUTS, decode, encode
@@ -210,7 +210,7 @@ def test_a_damaged_gzip_file(tmp_path: Path) -> None:
 
 def test_many_orders_make_the_tables_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every order at a price of its own, then all are deleted in another order: the tables grow while they are full."""
-    monkeypatch.setattr(named_book, "named_book", lambda symbols: made(symbols, orders=16, levels=16, block=16))
+    monkeypatch.setattr(stream_book, "empty_book", lambda symbols: made(symbols, orders=16, levels=16, block=16))
     count = 500
     order = np.random.default_rng(1).permutation(count) + 1
     messages = [add(int(number), "B", int(number), 10_000 + 100 * int(number)) for number in order]
@@ -220,12 +220,12 @@ def test_many_orders_make_the_tables_grow(tmp_path: Path, monkeypatch: pytest.Mo
     assert (day.commands["order_id"][count : 2 * count] == np.arange(count, 0, -1)).all()
 
 
-made = named_book.named_book
+made = stream_book.empty_book
 
 
 def test_a_crowded_level_leaves_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An order out of turn may need a command for every order of its level: the block grows to hold them."""
-    monkeypatch.setattr(named_book, "named_book", lambda symbols: made(symbols, orders=64, levels=16, block=8))
+    monkeypatch.setattr(stream_book, "empty_book", lambda symbols: made(symbols, orders=64, levels=16, block=8))
     small = [add(number, "B", 1, 10_000) for number in range(2, 32)]
     executed = [of("E", number, 1) for number in range(31, 1, -1)]
     day = imported(tmp_path, add(1, "B", 30, 10_000), *small, *executed, of("D", 1))
