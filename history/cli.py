@@ -157,7 +157,7 @@ def info(file: Path) -> None:
 @day.command(epilog="Example: serl day head amzn.parquet -n 20")
 @click.argument("file", type=FILE)
 @click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Commands to print.")
-def read_head(file: Path, count: int) -> None:
+def head(file: Path, count: int) -> None:
     """Prints the first commands of a day file."""
     from serl.exchange.records import ALL_SYMBOLS, CommandKind, Side, TimeInForce
     from serl.history.day import read_day

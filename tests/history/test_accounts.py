@@ -159,7 +159,7 @@ def test_those_who_want_one_participant_are_told(tmp_path: Path) -> None:
     market.grant_operator(0)
     day = recorded(market, [(rows, market.submit(rows))])
     write_day(day, tmp_path / "a.parquet")
-    with pytest.raises(DayOfAccounts, match="commands of 3, for `serl replay`"):
+    with pytest.raises(DayOfAccounts, match="got the commands of 3, for `serl replay`"):
         read_day(tmp_path / "a.parquet")
     one = dataclasses.replace(day, reference=dataclasses.replace(day.reference, participants=()))
     write_day(one, tmp_path / "b.parquet")

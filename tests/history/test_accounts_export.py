@@ -209,7 +209,7 @@ def test_the_command_line_and_what_it_refuses(script: Script, tmp_path: Path) ->
     assert "ITCH 5.0," in export("-o", str(tmp_path / "a.itch.gz"))
     assert gzip.decompress((tmp_path / "a.itch.gz").read_bytes())
     assert "LOBSTER, 17 rows of 3 levels" in export("-o", str(tmp_path / "a.zip"), "--levels", "3", "--symbol", "A")
-    with pytest.raises(ExportError, match="--symbol: B is due, the day has A"):
+    with pytest.raises(ExportError, match="--symbol: expected one of A, got B"):
         write_itch_of_accounts(script.day(), tmp_path / "b.itch", "B")
-    with pytest.raises(ExportError, match="one symbol, the day has 2"):
+    with pytest.raises(ExportError, match="expected a day with one symbol, got 2"):
         write_lobster(all_orders(1).day(), tmp_path / "b.zip")

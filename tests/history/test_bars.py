@@ -35,7 +35,7 @@ def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("head", "when", "due"),
+    ("head", "when", "expected_time"),
     [
         ("Date,Time", "2018-02-16,09:30:00", ("2018-02-16", "09:30:00")),
         ("timestamp", "2018-02-16 09:30:00", ("2018-02-16", "09:30:00")),
@@ -47,13 +47,13 @@ def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
         ("ts_event", "1518773400000000000", ("2018-02-16", "09:30:00")),
     ],
 )
-def test_layouts(head: str, when: str, due: tuple[str, str], tmp_path: Path) -> None:
+def test_layouts(head: str, when: str, expected_time: tuple[str, str], tmp_path: Path) -> None:
     rows = imported(tmp_path, f"ticker,{head},{HEAD}\n000001,{when},{BAR}\n")
     assert rows == [
         {
             "symbol": "000001",
-            "date": due[0],
-            "ToD": due[1],
+            "date": expected_time[0],
+            "ToD": expected_time[1],
             "open": 10.0,
             "high": 10.2,
             "low": 9.9,
@@ -91,7 +91,7 @@ def test_an_hour_that_the_clock_repeats_is_refused_and_one_that_it_skips_is_not_
     """On 2018-11-04 New York has 01:30 twice; on 2018-03-11 it has no 02:30."""
     twice = f"timestamp,{HEAD}\n2018-11-04T05:30:00Z,{BAR}\n2018-11-04T06:30:00Z,{BAR}5\n"
     with pytest.raises(
-        BarsError, match=r"A: one bar is due at 01:30:00 of 2018-11-04, .*the clock goes back.*--time-zone UTC"
+        BarsError, match=r"A: expected one bar at 01:30:00 of 2018-11-04, .*daylight saving time ends.*--time-zone UTC"
     ):
         imported(tmp_path, twice, NEW_YORK)
     assert whens(imported(tmp_path, twice, Options(("A",)))) == [("2018-11-04", "05:30:00"), ("2018-11-04", "06:30:00")]
@@ -126,40 +126,40 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        (f"timestamp,{HEAD}\n", Options(("A",)), "at least one bar is due, the table is empty"),
-        (minutes("2018-02-16 09:30:00"), Options(), "a column of symbols is due, or `--symbols NAME`"),
-        (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "bars within the day are due"),
+        (f"timestamp,{HEAD}\n", Options(("A",)), "expected at least one bar, got an empty table"),
+        (minutes("2018-02-16 09:30:00"), Options(), "expected a column of symbols, got .*give `--symbols NAME`"),
+        (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "expected bars with a time of day"),
         (
             f"symbol,timestamp,{HEAD}\nA,soon,{BAR}\n",
             Options(),
-            "row 1: timestamp: a time like 2018-02-16 09:30:00.*, got 'soon'",
+            "row 1: timestamp: expected a time like 2018-02-16 09:30:00.*, got 'soon'",
         ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1,2,x,4,5\n",
             Options(),
-            "row 1: low: a number is due, got 'x'",
+            "row 1: low: expected a number, got 'x'",
         ),
         (
             "symbol,timestamp,open,high,low,close\nA,2018-02-16 09:30:00,1,2,1,1\n",
             Options(),
-            "a column of volume is due",
+            "expected a column of volumes",
         ),
-        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "B not in this file"),
+        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "--symbols: expected symbols of this file, got B"),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n,2018-02-16 09:31:00,{BAR}\n",
             Options(),
-            "row 2: symbol: a symbol is due",
+            "row 2: symbol: expected a symbol",
         ),
-        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: universal times are due"),
+        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: expected UTC times"),
         (
             f"symbol,timestamp,{HEAD}\nA,1518773400,{BAR}\n",
             Options(time_zone="Mars/Base"),
-            "--time-zone: a name like America/New_York",
+            "--time-zone: expected a name like America/New_York",
         ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1\n",
             Options(),
-            "table of bars; row 1: 7 columns are due, got 3",
+            "table of bars; row 1: expected 7 columns, got 3",
         ),
     ],
 )
@@ -172,15 +172,15 @@ def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("whens", "error"),
     [
-        (("-5", "1518773400"), "row 1: timestamp: a count from 1970, not below 0, is due, got -5"),
+        (("-5", "1518773400"), "row 1: timestamp: expected a count from 1970, not below 0, got -5"),
         (
             ("1518773400", "1518773460000"),
-            "row 2: timestamp: a count from 1970 in s, as in row 1, is due, got 1518773460000",
+            "row 2: timestamp: expected a count from 1970 in s, as in row 1, got 1518773460000",
         ),
-        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: a time like .*, got 'yesterday'"),
-        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: a time like .*with an offset in all rows"),
-        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: a time like .*, got '2018-02-30 09:31:00'"),
-        (("2018-02-16 09:30:00", ""), "row 2: timestamp: a time is due, got None"),
+        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: expected a time like .*, got 'yesterday'"),
+        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: expected a time like .*with an offset in all rows"),
+        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: expected a time like .*, got '2018-02-30 09:31:00'"),
+        (("2018-02-16 09:30:00", ""), "row 2: timestamp: expected a time, got None"),
     ],
 )
 def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> None:
@@ -189,34 +189,34 @@ def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("date", "time", "due"),
+    ("date", "time", "expected_time"),
     [
         ("20180216", "9:30", ("2018-02-16", "09:30:00")),
         ("2018/02/16", "09:30:00.5", ("2018-02-16", "09:30:00")),
-        ("2018-02-16", "930", "row 2: date and time: a time like .*, got '2018-02-16 930'"),
-        ("garbage", "09:30", "row 2: date and time: a time like .*, got 'garbage 09:30"),
-        ("2018-02-16", "24:30", "row 2: date and time: a time like"),
-        ("2018-02-16", "", "row 2: .*a time"),
+        ("2018-02-16", "930", "row 2: date and time: expected a time like .*, got '2018-02-16 930'"),
+        ("garbage", "09:30", "row 2: date and time: expected a time like .*, got 'garbage 09:30"),
+        ("2018-02-16", "24:30", "row 2: date and time: expected a time like"),
+        ("2018-02-16", "", "row 2: .*expected a time"),
     ],
 )
-def test_date_and_time_apart(date: str, time: str, due: tuple[str, str] | str, tmp_path: Path) -> None:
+def test_date_and_time_apart(date: str, time: str, expected_time: tuple[str, str] | str, tmp_path: Path) -> None:
     text = f"date,time,{HEAD}\n2018-02-15,10:00,{BAR}\n{date},{time},{BAR}\n"
-    if isinstance(due, str):
-        with pytest.raises(BarsError, match=due):
+    if isinstance(expected_time, str):
+        with pytest.raises(BarsError, match=expected_time):
             imported(tmp_path, text, Options(("A",)))
     else:
-        assert whens(imported(tmp_path, text, Options(("A",))))[1] == due
+        assert whens(imported(tmp_path, text, Options(("A",))))[1] == expected_time
 
 
 @pytest.mark.parametrize(
     ("bar", "error"),
     [
-        ("10.0,9.8,9.9,10.1,500", "row 2: high: a price not below that of low is due, got 9.8"),
-        ("-1,10.2,9.9,10.1,500", "row 2: open: a number not below 0 is due, got -1"),
-        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: a number not below 0 is due, got -5"),
-        ("10.0,10.2,,10.1,500", "row 2: low: a number is due, got None"),
-        ("10.0,10.2,nan,10.1,500", "row 2: low: a number is due, got"),
-        ("10.0,inf,9.9,10.1,500", "row 2: high: a number is due, got inf"),
+        ("10.0,9.8,9.9,10.1,500", "row 2: high: expected a price not below low, got 9.8"),
+        ("-1,10.2,9.9,10.1,500", "row 2: open: expected a number not below 0, got -1"),
+        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: expected a number not below 0, got -5"),
+        ("10.0,10.2,,10.1,500", "row 2: low: expected a number, got None"),
+        ("10.0,10.2,nan,10.1,500", "row 2: low: expected a number, got"),
+        ("10.0,inf,9.9,10.1,500", "row 2: high: expected a number, got inf"),
     ],
 )
 def test_bars_that_cannot_be(bar: str, error: str, tmp_path: Path) -> None:
@@ -241,10 +241,10 @@ def test_the_command_line(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(day, arguments, catch_exceptions=False)
     assert (
-        "1 bars, 1 symbols, 1 dates, 0 rows twice; `serl train`, `serl evaluate` and `serl data` take it"
+        "1 bars, 1 symbols, 1 dates, 0 rows twice; use it with `serl train`, `serl evaluate` and `serl data`"
         in result.output
     )
-    with pytest.raises(BarsError, match="take this file as it is"):
+    with pytest.raises(BarsError, match="read this file directly"):
         CliRunner().invoke(day, ["import", str(tmp_path / "out.parquet"), "-o", "x.parquet"], catch_exceptions=False)
 
 
@@ -252,5 +252,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     "name", ["nasdaq_44stocks_1min_2018-02-16_2018-04-06.parquet", "cn_42stocks_15min_2025.parquet"]
 )
 def test_the_samples_are_ready(name: str) -> None:
-    with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` take this file as it is"):
+    with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` read this file directly"):
         import_day(sample(f"bars/{name}"))

@@ -93,7 +93,7 @@ def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
 def test_other_version(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", version=99)
-    with pytest.raises(DayVersionError, match="version 99, this serl reads versions up to 2"):
+    with pytest.raises(DayVersionError, match="expected a day file of version 2 or older, got version 99"):
         read_day(tmp_path / "a.parquet")
 
 
@@ -118,5 +118,5 @@ def test_damaged_in_the_middle(day: Day, tmp_path: Path) -> None:
 def test_fewer_rows_than_it_says(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", commands=1001)
-    with pytest.raises(DayTruncated, match="1001 commands are due, it holds 1000"):
+    with pytest.raises(DayTruncated, match="expected 1001 commands, got 1000"):
         read_day(tmp_path / "a.parquet")

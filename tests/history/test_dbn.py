@@ -244,7 +244,7 @@ def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
     assert day.commands["price_ticks"].tolist() == [50, 51] and day.reference.date == "2023-12-25"
     one = imported(tmp_path, FIRST, ("A", "B", 6, 102, 1), options=Options(symbols=("ESH4",)), **more)
     assert len(one) == 1 and one.reference.counts["records_left_out"] == 1
-    with pytest.raises(DbnError, match="ZZ is due"):
+    with pytest.raises(DbnError, match="expected ZZ"):
         imported(tmp_path, FIRST, options=Options(symbols=("ESH4", "ZZ")))
     with pytest.raises(SourceError, match="--tick-size"):
         imported(tmp_path, FIRST, options=Options(tick_size="0"))
@@ -253,15 +253,15 @@ def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (file_bytes(FIRST, ("A", "B", 5, 100, 1)), "record 2: an order_id that is not open.*order_id 5"),
-        (file_bytes(FIRST, ("A", "N", 6, 100, 1)), "record 2: side A or B"),
-        (file_bytes(FIRST, ("A", "B", 6, 100, 0)), "record 2: a size above 0"),
-        (file_bytes(FIRST, ("A", "B", 6, -100, 1)), "record 2: a price above 0"),
-        (file_bytes(FIRST, ("A", "B", 6, 100, 1), times={0: 9}), "record 2: a ts_recv that is not before"),
+        (file_bytes(FIRST, ("A", "B", 5, 100, 1)), "record 2: expected an order_id that is not open.*order_id 5"),
+        (file_bytes(FIRST, ("A", "N", 6, 100, 1)), "record 2: expected side A or B"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 0)), "record 2: expected a size above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, -100, 1)), "record 2: expected a price above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 1), times={0: 9}), "record 2: expected a ts_recv not before"),
         (file_bytes(FIRST)[:-3], "ends within a record"),
-        (file_bytes(), "an order is due"),
-        (file_bytes(FIRST, schema=dbn.Schema.TRADES), "schema mbo .* is due, got trades"),
-        (b"DBN\x01" + b"nonsense" * 40, "ends within a record|cannot be decoded|an order is due"),
+        (file_bytes(), "expected an order"),
+        (file_bytes(FIRST, schema=dbn.Schema.TRADES), "expected schema mbo .*, got trades"),
+        (b"DBN\x01" + b"nonsense" * 40, "ends within a record|cannot be decoded|expected an order"),
     ],
 )
 def test_broken_files(data: bytes, error: str, tmp_path: Path) -> None:

@@ -117,18 +117,18 @@ def test_halts_come_back(tmp_path: Path) -> None:
     ("symbol", "message"),
     [
         (SymbolReference("A", "0.00001"), "four decimals"),
-        (SymbolReference("A", "0.01", "0.5"), "whole shares"),
+        (SymbolReference("A", "0.01", "0.5"), "lot size 1, got 0.01 and 0.5"),
         (SymbolReference("LONGLONGNAME"), "8 ASCII letters"),
     ],
 )
-def test_what_does_not_go_in(symbol: SymbolReference, message: str, tmp_path: Path) -> None:
+def test_what_itch_cannot_represent(symbol: SymbolReference, message: str, tmp_path: Path) -> None:
     made = Day(np.zeros(0, COMMAND), np.zeros(0, np.int64), Reference((symbol,), "", "generated"))
     with pytest.raises(ExportError, match=message):
         write_itch(made, tmp_path / "a.itch")
     assert not list(tmp_path.iterdir())
 
 
-def test_sizes_that_do_not_go_in(tmp_path: Path) -> None:
+def test_sizes_that_itch_cannot_represent(tmp_path: Path) -> None:
     rows = command(CommandKind.NEW, qty_lots=1 << 32, price_ticks=1, command_id=1)
     made = Day(rows, np.zeros(1, np.int64), Reference((SymbolReference("A"),), "", "generated"))
     with pytest.raises(ExportError, match="32 bits"):

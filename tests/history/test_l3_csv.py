@@ -70,24 +70,24 @@ def test_names_and_lots(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "error"),
     [
-        ((2, 1, "10.00", 5, "made", "bid"), "row 2: action: one of created, changed, deleted is due, got made"),
-        ((2, 1, "10.00", 5, "created", "up"), "row 2: direction: one of bid, ask is due, got up"),
-        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: a multiple of the tick 0.01"),
-        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: above 0"),
-        ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: above 0"),
-        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: 0 to 2"),
-        ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: above 0"),
-        ((2, -1, "10.00", 5, "created", "bid"), "row 2: timestamp: not before the row above"),
-        ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: one that is not open"),
-        ((2, 1, "ten", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got 'ten'"),
-        ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got '1e30'"),
-        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: above 0, at most 2.53 ticks"),
-        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: a whole number is due, got ''"),
-        ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: 0 to 2"),
-        ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: a whole number is due, got '1000"),
-        ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: ms since 1970, before 2100, is due"),
-        ((2, 1, "10.00", 5, "created", "bid,more"), "row 2: 7 columns are due, got 8: '2,1430.*,more'"),
-        ((1, 1, "10.00", 3, "changed", "ask"), "row 2: direction: that of the order so far is due, got ask"),
+        ((2, 1, "10.00", 5, "made", "bid"), "row 2: action: expected one of created, changed, deleted, got made"),
+        ((2, 1, "10.00", 5, "created", "up"), "row 2: direction: expected one of bid, ask, got up"),
+        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: expected a multiple of the tick 0.01"),
+        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: expected more than 0"),
+        ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: expected a number above 0"),
+        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: expected 0 to 2"),
+        ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: expected a number above 0"),
+        ((2, -1, "10.00", 5, "created", "bid"), "row 2: timestamp: expected a time not before the row above"),
+        ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: expected one that is not open"),
+        ((2, 1, "ten", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got 'ten'"),
+        ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got '1e30'"),
+        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: expected more than 0, at most 2.53 ticks"),
+        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: expected an integer, got ''"),
+        ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: expected 0 to 2"),
+        ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: expected an integer, got '1000"),
+        ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: expected ms since 1970, before 2100"),
+        ((2, 1, "10.00", 5, "created", "bid,more"), "row 2: expected 7 columns, got 8: '2,1430.*,more'"),
+        ((1, 1, "10.00", 3, "changed", "ask"), "row 2: direction: expected the direction that the order has had, got ask"),
     ],
 )
 def test_broken_rows(event: Event, error: str, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_mark_or_quotes_in_the_header(mark: str, tmp_path: Path) -> None:
 
 
 def test_an_empty_day(tmp_path: Path) -> None:
-    with pytest.raises(L3CsvError, match="at least one event is due"):
+    with pytest.raises(L3CsvError, match="expected at least one event"):
         imported(tmp_path)
 
 
@@ -134,9 +134,9 @@ def test_the_sample_follows_its_events() -> None:
             rows.append(row)
             books.append([best(book[at], at, 10) for at in range(2)])
     differing = 0
-    for due, market in zip(books, played(import_day(path), rows), strict=True):
+    for expected, market in zip(books, played(import_day(path), rows), strict=True):
         shown = top(market, 10)
         differing += any(
-            abs(due[side].get(price, 0) - shown[side].get(price, 0)) > 1_000 for side in range(2) for price in due[side]
+            abs(expected[side].get(price, 0) - shown[side].get(price, 0)) > 1_000 for side in range(2) for price in expected[side]
         )
     assert len(rows) > 4_500 and differing < 0.04 * len(rows), f"{differing} of {len(rows)}"

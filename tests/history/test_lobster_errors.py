@@ -1,4 +1,4 @@
-"""Broken sources: each is refused with the file, the row, what was due and what came."""
+"""Broken sources: each error names the file, the row, the expected and the actual value."""
 
 import re
 import zipfile
@@ -17,31 +17,31 @@ GOOD = "34203.5,1,9,5,9900,1"
 GOOD_BOOK = "10100,10,9900,10,10300,10,9700,10"
 
 MESSAGE_CASES = [
-    ("34201.5,1,9,5,9900", "row 2: 6 columns are due, got 5"),
-    ("34201.5,1,9,5,9900,1,7", "row 2: 6 columns are due, got 7"),
-    ("", "row 2: 6 columns are due, got 1"),
-    ("34201.5,1,9,five,9900,1", "row 2: size: an integer is due, got 'five'"),
-    ("34201.5,1,9,,9900,1", "row 2: size: an integer is due, got ''"),
-    ("34201.5,1,9,5,9900.5,1", "row 2: price: an integer is due, got '9900.5'"),
-    ("noon,1,9,5,9900,1", "row 2: time: seconds with up to 12 decimals is due, got 'noon'"),
-    ("34201.5,1,9,-5,9900,1", "row 2: size: above 0 is due, got -5"),
-    ("34201.5,4,9,0,9900,1", "row 2: size: above 0 is due, got 0"),
-    ("34201.5,8,9,5,9900,1", "row 2: type: 1 to 7 is due, got 8"),
-    ("34201.5,1,9,5,9900,0", "row 2: direction: 1 or -1 is due, got 0"),
-    ("34201.5,1,9,5,9950,1", "row 2: price: a multiple of the tick (100) is due, got 9950"),
-    ("34201.5,1,9,5,-9900,1", "row 2: price: above 0 is due, got -9900"),
-    ("34201.5,7,0,0,2,-1", "row 2: price of a halt: -1, 0 or 1 is due, got 2"),
-    ("34200.4,1,9,5,9900,1", "row 2: time: not before that of the row above (in ns) is due, got 34200400000000"),
-    ("86401,1,9,5,9900,1", "row 2: time: 0 to 86400 s (in ns) is due, got 86401000000000"),
+    ("34201.5,1,9,5,9900", "row 2: expected 6 columns, got 5"),
+    ("34201.5,1,9,5,9900,1,7", "row 2: expected 6 columns, got 7"),
+    ("", "row 2: expected 6 columns, got 1"),
+    ("34201.5,1,9,five,9900,1", "row 2: size: expected an integer, got 'five'"),
+    ("34201.5,1,9,,9900,1", "row 2: size: expected an integer, got ''"),
+    ("34201.5,1,9,5,9900.5,1", "row 2: price: expected an integer, got '9900.5'"),
+    ("noon,1,9,5,9900,1", "row 2: time: expected seconds with up to 12 decimals, got 'noon'"),
+    ("34201.5,1,9,-5,9900,1", "row 2: size: expected a number above 0, got -5"),
+    ("34201.5,4,9,0,9900,1", "row 2: size: expected a number above 0, got 0"),
+    ("34201.5,8,9,5,9900,1", "row 2: type: expected 1 to 7, got 8"),
+    ("34201.5,1,9,5,9900,0", "row 2: direction: expected 1 or -1, got 0"),
+    ("34201.5,1,9,5,9950,1", "row 2: price: expected a multiple of the tick (100), got 9950"),
+    ("34201.5,1,9,5,-9900,1", "row 2: price: expected a number above 0, got -9900"),
+    ("34201.5,7,0,0,2,-1", "row 2: price of a halt: expected -1, 0 or 1, got 2"),
+    ("34200.4,1,9,5,9900,1", "row 2: time: expected a time not before the row above (in ns), got 34200400000000"),
+    ("86401,1,9,5,9900,1", "row 2: time: expected 0 to 86400 s (in ns), got 86401000000000"),
 ]
 BOOK_CASES = [
-    ("10100,10,9900,10,10300,10,9700", "row 2: 8 columns are due, got 7"),
-    ("10100,10,9900,x,10300,10,9700,10", "row 2: column 4: an integer is due, got 'x'"),
-    ("10100,-10,9900,10,10300,10,9700,10", "row 2: ask 1 size: above 0 is due, got -10"),
-    ("10100,10,-9999999999,3,10300,10,9700,10", "row 2: bid 1 size: 0 (there is no such level) is due, got 3"),
-    ("10150,10,9900,10,10300,10,9700,10", "row 2: ask 1 price: a multiple of the tick (100) is due, got 10150"),
-    ("10100,10,9900,10,10300,10,9900,10", "row 2: bid 2 price: worse than the level before it is due, got 9900"),
-    ("10100,10,9900,10,10000,10,9700,10", "row 2: ask 2 price: worse than the level before it is due, got 10000"),
+    ("10100,10,9900,10,10300,10,9700", "row 2: expected 8 columns, got 7"),
+    ("10100,10,9900,x,10300,10,9700,10", "row 2: column 4: expected an integer, got 'x'"),
+    ("10100,-10,9900,10,10300,10,9700,10", "row 2: ask 1 size: expected a number above 0, got -10"),
+    ("10100,10,-9999999999,3,10300,10,9700,10", "row 2: bid 1 size: expected 0, as there is no such level, got 3"),
+    ("10150,10,9900,10,10300,10,9700,10", "row 2: ask 1 price: expected a multiple of the tick (100), got 10150"),
+    ("10100,10,9900,10,10300,10,9900,10", "row 2: bid 2 price: expected a price worse than the level before, got 9900"),
+    ("10100,10,9900,10,10000,10,9700,10", "row 2: ask 2 price: expected a price worse than the level before, got 10000"),
 ]
 
 
@@ -65,21 +65,21 @@ def test_broken_book_row(tmp_path: Path, line: str, text: str) -> None:
 def test_row_counts_that_do_not_match(tmp_path: Path, kept: int, row: int) -> None:
     write_sample(tmp_path, [NOTHING] * 3)
     (tmp_path / BOOKS).write_text(f"{GOOD_BOOK}\n" * kept)
-    with pytest.raises(LobsterError, match=f"3 messages is due, it has {kept}; row {row} is the first"):
+    with pytest.raises(LobsterError, match=f"3 messages, got {kept}; row {row} is the first"):
         read_lobster(tmp_path)
 
 
 def test_empty_message_file(tmp_path: Path) -> None:
     write_sample(tmp_path, [NOTHING])
     (tmp_path / MESSAGES).write_text("")
-    with pytest.raises(LobsterError, match="row 1: at least one row of 6 columns is due, the file is empty"):
+    with pytest.raises(LobsterError, match="row 1: expected at least one row of 6 columns, got an empty file"):
         read_lobster(tmp_path)
 
 
 def test_cut_off_last_row(tmp_path: Path) -> None:
     write_sample(tmp_path, [NOTHING] * 2)
     (tmp_path / MESSAGES).write_text("34200.5,5,0,1,10000,1\n34201.5,1,9")
-    with pytest.raises(LobsterError, match=r"row 2: 6 columns are due, got 3: '34201.5,1,9'"):
+    with pytest.raises(LobsterError, match=r"row 2: expected 6 columns, got 3: '34201.5,1,9'"):
         read_lobster(tmp_path)
 
 
@@ -112,14 +112,14 @@ def test_folder_zip_and_message_file_are_the_same_day(tmp_path: Path) -> None:
 def test_sources_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         import_day(tmp_path / "nowhere.zip")
-    with pytest.raises(SourceError, match="a folder without LOBSTER files; give LOBSTER"):
+    with pytest.raises(SourceError, match="expected a folder with LOBSTER files, got one without; give LOBSTER"):
         import_day(tmp_path)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(SerlError, match=r"broken\.zip: not a complete zip file"):
         import_day(tmp_path / "broken.zip")
     write_sample(tmp_path, [NOTHING])
     (tmp_path / BOOKS).unlink()
-    with pytest.raises(SourceError, match=f"{BOOKS} is due beside {MESSAGES}"):
+    with pytest.raises(SourceError, match=f"expected {BOOKS} next to {MESSAGES}"):
         import_day(tmp_path)
-    with pytest.raises(SourceError, match=f"{BOOKS} is due beside {MESSAGES}"):
+    with pytest.raises(SourceError, match=f"expected {BOOKS} next to {MESSAGES}"):
         import_day(tmp_path / MESSAGES)
