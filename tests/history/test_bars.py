@@ -1,4 +1,4 @@
-"""Tables of bars in several layouts become the one that training reads; what cannot be one says why."""
+"""Tables of bars in several layouts become the canonical table; invalid ones are refused with the reason."""
 
 import gzip
 from pathlib import Path
@@ -24,13 +24,13 @@ NEW_YORK = Options(("A",), time_zone="America/New_York")
 
 
 def imported(folder: Path, text: str, options: Options = DEFAULTS) -> list[dict[str, Any]]:
-    """The rows of the table that a CSV becomes."""
+    """Imports a CSV; returns the rows of the table."""
     (folder / "in.csv").write_text(text)
     import_bars(folder / "in.csv", folder / "out.parquet", options)
     return list(pq.read_table(folder / "out.parquet").to_pylist())
 
 
-def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def starts_of(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(row["date"], row["ToD"]) for row in rows]
 
 
@@ -63,7 +63,7 @@ def test_layouts(head: str, when: str, expected_time: tuple[str, str], tmp_path:
     ]
 
 
-def test_parquet_packed_csv_amount_and_names_in_capitals(tmp_path: Path) -> None:
+def test_parquet_compressed_csv_amount_and_capitalised_names(tmp_path: Path) -> None:
     text = f"Symbol,Timestamp,{HEAD.title()},Turnover\nA,2018-02-16 09:30:00,{BAR},5050\n"
     (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
     assert import_bars(tmp_path / "in.csv.gz", tmp_path / "a.parquet")["bars"] == 1
@@ -81,25 +81,28 @@ def minutes(*starts: str) -> str:
     return f"timestamp,{HEAD}\n" + "".join(f"{start},{BAR}\n" for start in starts)
 
 
-def test_the_day_follows_the_exchanges_clock_over_a_change_of_it(tmp_path: Path) -> None:
+def test_times_follow_daylight_saving_time(tmp_path: Path) -> None:
     """New York goes from UTC-5 to UTC-4 on 2018-03-11: it opens at 14:30 UTC before and at 13:30 UTC after."""
     rows = imported(tmp_path, minutes("2018-03-09T14:30:00Z", "2018-03-12T13:30:00Z"), NEW_YORK)
-    assert whens(rows) == [("2018-03-09", "09:30:00"), ("2018-03-12", "09:30:00")]
+    assert starts_of(rows) == [("2018-03-09", "09:30:00"), ("2018-03-12", "09:30:00")]
 
 
-def test_an_hour_that_the_clock_repeats_is_refused_and_one_that_it_skips_is_not_there(tmp_path: Path) -> None:
+def test_a_repeated_hour_is_refused_and_a_skipped_hour_is_absent(tmp_path: Path) -> None:
     """On 2018-11-04 New York has 01:30 twice; on 2018-03-11 it has no 02:30."""
     twice = f"timestamp,{HEAD}\n2018-11-04T05:30:00Z,{BAR}\n2018-11-04T06:30:00Z,{BAR}5\n"
     with pytest.raises(
         BarsError, match=r"A: expected one bar at 01:30:00 of 2018-11-04, .*daylight saving time ends.*--time-zone UTC"
     ):
         imported(tmp_path, twice, NEW_YORK)
-    assert whens(imported(tmp_path, twice, Options(("A",)))) == [("2018-11-04", "05:30:00"), ("2018-11-04", "06:30:00")]
+    assert starts_of(imported(tmp_path, twice, Options(("A",)))) == [
+        ("2018-11-04", "05:30:00"),
+        ("2018-11-04", "06:30:00"),
+    ]
     rows = imported(tmp_path, minutes("2018-03-11T06:30:00Z", "2018-03-11T07:30:00Z"), NEW_YORK)
-    assert whens(rows) == [("2018-03-11", "01:30:00"), ("2018-03-11", "03:30:00")]
+    assert starts_of(rows) == [("2018-03-11", "01:30:00"), ("2018-03-11", "03:30:00")]
 
 
-def test_rows_that_are_there_twice(tmp_path: Path) -> None:
+def test_duplicate_rows(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(minutes("2018-02-16 09:31:00", "2018-02-16 09:30:00", "2018-02-16 09:31:00"))
     counts = import_bars(path, tmp_path / "out.parquet", Options(("A",)))
@@ -110,7 +113,7 @@ def test_rows_that_are_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
-    """All-zero bars stay in the table; the reader of training leaves them out and counts them."""
+    """All-zero bars stay in the table; the training reader drops and counts them."""
     lines = [
         f"A,2018-02-{day:02} 09:{minute}:00,{BAR if day != 17 else '0,0,0,0,0'}"
         for day in range(16, 20)
@@ -144,7 +147,11 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
             Options(),
             "expected a column of volumes",
         ),
-        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "--symbols: expected symbols of this file, got B"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n",
+            Options(("B",)),
+            "--symbols: expected symbols of this file, got B",
+        ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n,2018-02-16 09:31:00,{BAR}\n",
             Options(),
@@ -178,8 +185,14 @@ def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) 
             "row 2: timestamp: expected a count from 1970 in s, as in row 1, got 1518773460000",
         ),
         (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: expected a time like .*, got 'yesterday'"),
-        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: expected a time like .*with an offset in all rows"),
-        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: expected a time like .*, got '2018-02-30 09:31:00'"),
+        (
+            ("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"),
+            "row 2: timestamp: expected a time like .*with an offset in all rows",
+        ),
+        (
+            ("2018-02-16 09:30:00", "2018-02-30 09:31:00"),
+            "row 2: timestamp: expected a time like .*, got '2018-02-30 09:31:00'",
+        ),
         (("2018-02-16 09:30:00", ""), "row 2: timestamp: expected a time, got None"),
     ],
 )
@@ -199,13 +212,15 @@ def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> Non
         ("2018-02-16", "", "row 2: .*expected a time"),
     ],
 )
-def test_date_and_time_apart(date: str, time: str, expected_time: tuple[str, str] | str, tmp_path: Path) -> None:
+def test_date_and_time_in_two_columns(
+    date: str, time: str, expected_time: tuple[str, str] | str, tmp_path: Path
+) -> None:
     text = f"date,time,{HEAD}\n2018-02-15,10:00,{BAR}\n{date},{time},{BAR}\n"
     if isinstance(expected_time, str):
         with pytest.raises(BarsError, match=expected_time):
             imported(tmp_path, text, Options(("A",)))
     else:
-        assert whens(imported(tmp_path, text, Options(("A",))))[1] == expected_time
+        assert starts_of(imported(tmp_path, text, Options(("A",))))[1] == expected_time
 
 
 @pytest.mark.parametrize(
@@ -219,8 +234,8 @@ def test_date_and_time_apart(date: str, time: str, expected_time: tuple[str, str
         ("10.0,inf,9.9,10.1,500", "row 2: high: expected a number, got inf"),
     ],
 )
-def test_bars_that_cannot_be(bar: str, error: str, tmp_path: Path) -> None:
-    """Of another symbol they are none of this table's business."""
+def test_invalid_bars(bar: str, error: str, tmp_path: Path) -> None:
+    """Invalid bars of symbols that are not selected are ignored."""
     text = f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\nB,2018-02-16 09:30:00,{bar}\n"
     with pytest.raises(BarsError, match=error):
         imported(tmp_path, text)
@@ -251,6 +266,6 @@ def test_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["nasdaq_44stocks_1min_2018-02-16_2018-04-06.parquet", "cn_42stocks_15min_2025.parquet"]
 )
-def test_the_samples_are_ready(name: str) -> None:
+def test_the_samples_need_no_import(name: str) -> None:
     with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` read this file directly"):
         import_day(sample(f"bars/{name}"))

@@ -1,4 +1,4 @@
-"""Formats are told by what is in a file; each sample becomes a day."""
+"""The content of a file tells its format; each sample can be imported."""
 
 import gzip
 import lzma
@@ -18,13 +18,13 @@ from serl.history.importing import FORMATS, detect_format, import_day, import_fi
 from serl.history.lobster import read_lobster
 from serl.history.source import Options
 from serl.history.verify import verify_source
-from tests.history.itch_sample import add, file_bytes, of
+from tests.history.itch_sample import add, file_bytes, order_message
 from tests.history.sample import write_sample
 from tests.history.samples import sample
 from tests.history.test_depth import DIFF, SNAPSHOT, recording
 from tests.history.test_itch_export import MINUTE_NS, OPEN_NS
 from tests.history.test_l3_csv import csv_text
-from tests.history.test_lobster_rules import NOTHING
+from tests.history.test_lobster_rules import NO_CHANGE
 
 ITCH = file_bytes([add(1, "B", 5, 10_000)])
 L3 = csv_text((1, 0, "10.00", 5, "created", "bid")).encode()
@@ -47,13 +47,13 @@ def run(*arguments: object) -> Result:
     ],
     ids=["itch", "itch.gz", "l3", "l3.xz", "depth", "depth.gz", "dbn"],
 )
-def test_told_by_content(data: bytes, name: str, tmp_path: Path) -> None:
+def test_detected_by_content(data: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     assert detect_format(tmp_path / "file").name == name
 
 
-def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
-    assert detect_format(write_sample(tmp_path, [NOTHING])).name == detect_format(tmp_path).name == "LOBSTER"
+def test_lobster_is_detected_by_file_names(tmp_path: Path) -> None:
+    assert detect_format(write_sample(tmp_path, [NO_CHANGE])).name == detect_format(tmp_path).name == "LOBSTER"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     assert all(one.name in str(error.value) for one in FORMATS) and "bars: a table" in str(error.value)
 
 
-def test_what_is_no_source(tmp_path: Path) -> None:
+def test_files_that_are_no_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         detect_format(tmp_path / "none")
     with pytest.raises(SourceError, match="expected a folder with LOBSTER files"):
@@ -97,7 +97,7 @@ def test_what_is_no_source(tmp_path: Path) -> None:
         (ITCH + b"\0\x0dS", r"byte 38: expected a message S of 12 bytes, got length 13"),
     ],
 )
-def test_empty_files_and_itch_that_goes_wrong_early(data: bytes, error: str, tmp_path: Path) -> None:
+def test_empty_files_and_early_errors_in_itch(data: bytes, error: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match=error):
         import_day(tmp_path / "file")
@@ -122,11 +122,11 @@ DEPTH = recording(SNAPSHOT, DIFF).encode()
         (b"DBN\x01", {"date": "2020-01-02"}, "Databento MBO accepts .*, got --date"),
     ],
 )  # fmt: skip
-def test_options_that_a_format_has_no_use_for(
+def test_options_that_a_format_does_not_accept(
     data: bytes | None, options: dict[str, Any], error: str, tmp_path: Path
 ) -> None:
     if data is None:
-        write_sample(tmp_path, [NOTHING])
+        write_sample(tmp_path, [NO_CHANGE])
     else:
         (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match=error):
@@ -135,13 +135,13 @@ def test_options_that_a_format_has_no_use_for(
 
 @pytest.mark.parametrize("size", ["0", "-1", "abc", "NaN", "Infinity"])
 @pytest.mark.parametrize("name", ["tick_size", "lot_size"])
-def test_sizes_that_make_no_sense_anywhere(name: str, size: str) -> None:
+def test_invalid_sizes(name: str, size: str) -> None:
     with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: expected a decimal above 0, got '{size}'"):
         Options(**{name: size})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("date", ["2019-13-45", "20190102", "2019-W01-1", "today"])
-def test_dates_that_are_none(date: str) -> None:
+def test_invalid_dates(date: str) -> None:
     with pytest.raises(SourceError, match=f"--date: expected YYYY-MM-DD, got '{date}'"):
         Options(date=date)
 
@@ -169,9 +169,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     made = run("import", tmp_path / "a.itch", "-o", tmp_path / "a.parquet", "--date", "2020-01-02")
     assert made.exit_code == 0 and "1 commands of 1 rows" in made.output and "new orders 1" in made.output
     assert read_day(tmp_path / "a.parquet").reference.date == "2020-01-02"
-    for output, words in (("b.itch", "ITCH 5.0"), ("b.itch.gz", "ITCH 5.0"), ("b.zip", "1 rows of 3 levels")):
+    for output, text in (("b.itch", "ITCH 5.0"), ("b.itch.gz", "ITCH 5.0"), ("b.zip", "1 rows of 3 levels")):
         exported = run("export", tmp_path / "a.parquet", "-o", tmp_path / output, "--levels", 3)
-        assert exported.exit_code == 0 and words in exported.output, exported.output
+        assert exported.exit_code == 0 and text in exported.output, exported.output
     assert read_lobster(tmp_path / "b.zip").levels == 3
     refused = run("export", tmp_path / "a.parquet", "-o", tmp_path / "b.csv")
     assert refused.exit_code == 2 and ".itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER)" in refused.output
@@ -188,7 +188,7 @@ def test_verify_says_which_formats_cannot_be_verified(data: bytes, name: str, tm
 
 
 def test_one_symbol_of_several_is_exported(tmp_path: Path) -> None:
-    messages = [add(1, "B", 5, 10_000), add(2, "S", 7, 20_000, "BBB", locate=2), of("X", 2, 3, locate=2)]
+    messages = [add(1, "B", 5, 10_000), add(2, "S", 7, 20_000, "BBB", locate=2), order_message("X", 2, 3, locate=2)]
     (tmp_path / "two.itch").write_bytes(file_bytes(messages))
     run("import", tmp_path / "two.itch", "-o", tmp_path / "two.parquet")
     refused = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip")

@@ -1,4 +1,4 @@
-"""A day written as LOBSTER, and read and verified by our own reader."""
+"""A day exported as LOBSTER, then read and verified by our reader."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.history.test_itch_export import MINUTE_NS, OPEN_NS, random_commands
 
 
 def verified(day: Day, path: Path, levels: int) -> None:
-    """Our reader takes the file, and its book is the file's after every row."""
+    """Imports the file and compares its book after every row."""
     rows = write_lobster(day, path, levels)
     assert is_lobster(path)
     source = read_lobster(path)
@@ -45,7 +45,7 @@ def test_every_command(seed: int, tmp_path: Path) -> None:
     assert kinds == {1, 2, 3, 4, 5}
 
 
-def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
+def test_the_rows_have_the_documented_form(tmp_path: Path) -> None:
     rows = [
         command(CommandKind.NEW, qty_lots=5, price_ticks=100, time_in_force=1, command_id=1, time_ns=1_500_000_000),
         command(
