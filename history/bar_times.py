@@ -50,7 +50,7 @@ def _date_with_time(date: Any, clock: Any, check: RowCheck) -> Any:
 
 
 def _from_epoch(counts: Any, name: str, check: RowCheck) -> Any:
-    """UTC timestamps of counts from 1970; their size tells the unit."""
+    """UTC timestamps of counts from 1970; their magnitude implies the unit."""
     values = check.cast(name, counts, pa.int64(), "a count from 1970").to_numpy()
     check(name, values < 0, "a count from 1970, not below 0", counts)
     unit = np.searchsorted(EPOCH_UNIT_MIN, values, side="right")

@@ -1,4 +1,4 @@
-"""Reads plain, gzip, xz and zstd files; their first bytes tell which."""
+"""Reads plain, gzip, xz and zstd files; the first bytes identify the format."""
 
 import gzip
 import lzma

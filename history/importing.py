@@ -1,4 +1,4 @@
-"""Imports a file of any supported format; its content tells the format."""
+"""Imports a file of any supported format; detects the format from the content."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -99,10 +99,10 @@ class Account:
                 future.set_exception(ActionFailed(f"rejected: {Reason(item.reason).name}"))
 
     def _fail_expired(self, now_s: float) -> None:
-        expired = [future for future, asked_s, _ in self._queued if now_s - asked_s > REPLY_TIMEOUT_S]
+        expired = [future for future, queued_s, _ in self._queued if now_s - queued_s > REPLY_TIMEOUT_S]
         self._queued = [order for order in self._queued if order[0] not in expired]
         for command_id in [
-            number for number, (_, asked_s) in self._orders.items() if now_s - asked_s > REPLY_TIMEOUT_S
+            number for number, (_, queued_s) in self._orders.items() if now_s - queued_s > REPLY_TIMEOUT_S
         ]:
             expired.append(self._orders.pop(command_id)[0])
         for future in expired:
@@ -115,15 +115,17 @@ class Account:
 
     def _send_queued(self, core: ClientCore) -> None:
         while self._queued:
-            future, asked_s, fields = self._queued.pop(0)
+            future, queued_s, fields = self._queued.pop(0)
             order, (message,) = self._session.new_order(*fields, TimeInForce.GTC, False)
-            self._orders[order.order_id] = (future, asked_s)
+            self._orders[order.order_id] = (future, queued_s)
             core.send(message)
 
     def as_json(self, mids: dict[int, float | None]) -> dict[str, Any]:
         """For the page. mids: mid prices in ticks by symbol number; profit = cash + position x mid, in ticks x lots."""
         rows = []
-        for symbol, instrument in ((each.number, each) for each in self._session.instruments.values()):
+        for symbol, instrument in (
+            (instrument.number, instrument) for instrument in self._session.instruments.values()
+        ):
             position, cash, mid = self._session.positions.get(symbol, 0), self._cash.get(symbol, 0), mids.get(symbol)
             if not position and not cash:
                 continue

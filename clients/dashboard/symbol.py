@@ -1,12 +1,12 @@
 """One symbol as pages show it, in bounded memory."""
 
+from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from serl.clients.book import L2Book
-from serl.clients.dashboard.ring import Ring
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 
 CHANNELS = ("l2", "trade", "status", "rows")
@@ -18,11 +18,37 @@ PRINTED, CROSSED = 1, 2
 """off_book of a trade: a print; an auction, which has no aggressor."""
 SECOND_NS = 1_000_000_000
 DAY_S = 86_400
+T = TypeVar("T")
 
 
 def time_of_day_s(time_ns: int) -> float:
     """Exchange time as seconds since midnight; a float64 is precise enough for these, but not for nanoseconds since 1970."""
     return time_ns % (DAY_S * SECOND_NS) / SECOND_NS
+
+
+class Ring(Generic[T]):
+    """Keeps the newest `size` items. Each reader remembers the `count` that it has read up to."""
+
+    def __init__(self, size: int) -> None:
+        self._items: deque[T] = deque(maxlen=size)
+        #: number of items ever appended
+        self.count = 0
+
+    def append(self, item: T) -> None:
+        """Appends an item; drops the oldest if the ring is full."""
+        self._items.append(item)
+        self.count += 1
+
+    def since(self, seen: int, limit: int | None = None) -> list[T]:
+        """The items after the first `seen` that are still kept, oldest first; at most the newest `limit`."""
+        new = min(max(self.count - seen, 0), len(self._items))
+        if limit is not None:
+            new = min(new, limit)
+        return [self._items[index] for index in range(len(self._items) - new, len(self._items))]
+
+    def clear(self) -> None:
+        """Drops all items; `count` continues."""
+        self._items.clear()
 
 
 class SymbolView:

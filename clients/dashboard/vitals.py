@@ -28,7 +28,7 @@ class Vitals:
     def is_new_process(self, reply: list[Any]) -> bool:
         """Whether a reply to STATISTICS comes from another process than the last one.
 
-        The epoch alone does not tell: without a journal every process starts with the same one.
+        The epoch alone does not show it: without a journal every process starts with the same one.
         """
         if not self._counts:
             return self._epoch is None or reply[2] != self._epoch

@@ -197,5 +197,5 @@ def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
     client = subprocess.run(
         ["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True
     )
-    assert "the feed says: 5 lots at 4321 ticks" in client.stdout, client.stderr
+    assert "trade on the feed: 5 lots at 4321 ticks" in client.stdout, client.stderr
     assert "goodbye" in client.stdout

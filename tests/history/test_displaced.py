@@ -6,6 +6,7 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Reason, Row
 from serl.history.day import Day
 from serl.history.verify import market_of
 from tests.history.sample import Book, imported
+from tests.history.test_lobster_rules import NO_CHANGE
 
 ASKS = [(101, 10), (103, 10)]
 OTHERS = 2

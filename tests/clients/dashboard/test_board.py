@@ -9,8 +9,7 @@ import pytest
 
 from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
-from serl.clients.dashboard.ring import Ring
-from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
+from serl.clients.dashboard.symbol import COLUMNS, TRADES, Ring, SymbolView, imbalance, order_flow, traded_by_price
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
