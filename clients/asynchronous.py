@@ -1,4 +1,4 @@
-"""The asyncio client: the same words as the blocking one, awaited."""
+"""The asyncio client: the same API as the blocking client, awaited."""
 
 from pathlib import Path
 from types import TracebackType
@@ -8,8 +8,8 @@ import zmq
 import zmq.asyncio
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.core import Steps, Words
-from serl.clients.session import Grant, Instrument, Order, Report, Session
+from serl.clients.core import Client, ClientCore, InboxItem, Result, Steps, Trade
+from serl.clients.session import Grant, Order, Session
 from serl.exchange.records import CommandKind, Side, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 
@@ -18,119 +18,139 @@ async def connect(
     endpoint: str = "tcp://127.0.0.1:5570", name: str = "client", token: str = "", *, curve: Path | None = None,
     cancel_on_disconnect: bool = False, replace: bool = False, rows: bool = False,
 ) -> "AsyncExchange":  # fmt: skip
-    """Logs in as participant `name`. curve: a key folder of `serl keys new`; replace: ends a session of ours that lives.
+    """Logs in to an exchange as a participant.
 
-    ExchangeAway if nobody answers, LoginRefused if the exchange does not want us.
+    Args:
+        endpoint: the exchange's orders endpoint.
+        name: the participant; orders and positions belong to it across sessions.
+        token: its login token, if the exchange has tokens.
+        curve: key folder of `serl keys new`, to encrypt the connection.
+        cancel_on_disconnect: the exchange cancels our orders when this session ends.
+        replace: ends another live session of this participant instead of being refused.
+        rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders and positions are then not kept.
+
+    Raises:
+        ExchangeAway: no exchange answers at the endpoint.
+        LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
-    client = AsyncExchange(Words(endpoint, session, curve))
+    client = AsyncExchange(ClientCore(endpoint, session, curve))
     try:
-        await client._run(client.words.login())
+        await client._run(client.core.login())
     except BaseException:
-        client.words.close()
+        client.core.close()
         raise
     return client
 
 
-class AsyncExchange:
-    """A logged-in client. Prices in ticks, quantities in lots: `instrument(symbol).ticks(223.45)` converts.
+class AsyncExchange(Client):
+    """A logged-in asyncio client. Prices are in ticks, quantities in lots: `instrument(symbol).ticks("223.45")` converts.
 
-    One task at a time may use it: replies are told apart, waiting is not.
+    Only one task at a time may call it.
     """
 
-    def __init__(self, words: Words) -> None:
-        self.words = words
-        self.session = words.session
-
-    async def _run(self, steps: Steps) -> Any:
+    async def _run(self, steps: Steps[Result]) -> Result:
         poller = zmq.asyncio.Poller()
-        for socket in self.words.sockets:
+        for socket in self.core.sockets:
             poller.register(socket, zmq.POLLIN)
         try:
             while True:
                 next(steps)
                 await poller.poll(50)
-                self.words.receive()
-        except StopIteration as done:
-            return done.value
+                self.core.receive()
+        except StopIteration as returned:
+            result: Result = returned.value
+            return result
 
     async def buy(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
         time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Buys; without a price at the market. `terms` as docs/orders.md explains them. The order after its first report; Rejected if it was not taken."""
+        """Sends a buy order and returns it with its first report: `state`, `filled_lots` and `open_lots` are known.
+
+        Later reports update the returned order. In lockstep it returns at once, with `state` "sent".
+
+        Args:
+            symbol: name of the symbol.
+            qty_lots: quantity in lots.
+            price_ticks: limit price in ticks; None for a market order.
+            time_in_force: e.g. GTC (until cancelled), IOC (trade now or cancel), FOK (all now or nothing), DAY.
+            post_only: reject the order if it would trade at once.
+            terms: stop, iceberg, hidden, peg and so on; see docs/orders.md.
+
+        Raises:
+            Rejected: the exchange rejected the order; `reason` names the rule.
+            UnknownSymbol: the exchange does not list the symbol.
+            ExchangeAway: the exchange does not reply.
+        """
         return await self._run(
-            self.words.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)
+            self.core.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)
         )
 
     async def sell(
         self, symbol: str, qty_lots: int, price_ticks: int | None = None, *,
         time_in_force: TimeInForce = TimeInForce.GTC, post_only: bool = False, terms: Terms = NO_TERMS,
     ) -> Order:  # fmt: skip
-        """Sells; see `buy`."""
+        """Sends a sell order; see `buy`."""
         return await self._run(
-            self.words.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms)
+            self.core.order(symbol, Side.SELL, qty_lots, price_ticks, time_in_force, post_only, terms)
         )
 
     async def cancel(self, order: Order) -> Order:
-        """Takes an order out of the book."""
-        return await self._run(self.words.change(order, CommandKind.CANCEL))
+        """Cancels an order. Raises `Rejected` if it is no longer open."""
+        return await self._run(self.core.amend(order, CommandKind.CANCEL))
 
     async def reduce(self, order: Order, qty_lots: int) -> Order:
-        """Takes qty_lots off what is open; the order keeps its place."""
-        return await self._run(self.words.change(order, CommandKind.REDUCE, qty_lots))
+        """Reduces the open quantity by qty_lots; the order keeps its time priority. Raises `Rejected`."""
+        return await self._run(self.core.amend(order, CommandKind.REDUCE, qty_lots))
 
     async def replace(self, order: Order, qty_lots: int, price_ticks: int) -> Order:
-        """New total quantity and price; docs/orders.md says when the order keeps its place."""
-        return await self._run(self.words.change(order, CommandKind.REPLACE, qty_lots, price_ticks))
+        """Gives an order a new total quantity (fills included) and price. Raises `Rejected`.
+
+        It keeps its time priority only if the price stays and the quantity does not grow; see docs/orders.md.
+        """
+        return await self._run(self.core.amend(order, CommandKind.REPLACE, qty_lots, price_ticks))
 
     async def mass_cancel(self, symbol: str | None = None) -> None:
-        """Cancels all orders of ours, of one symbol or of all."""
-        await self._run(self.words.mass_cancel(symbol))
+        """Cancels all our orders, in one symbol or in all."""
+        await self._run(self.core.mass_cancel(symbol))
 
     async def book(self, symbol: str, depth: int = 10) -> tuple[list[Level], list[Level]]:
-        """(bids, asks) as (price_ticks, qty_lots, orders), best first."""
-        return await self._run(self.words.book(symbol, depth))
+        """(bids, asks), best first, at most `depth` levels each (0: all).
+
+        Queries the exchange, unless the book is kept up to date by `follow`.
+        """
+        return await self._run(self.core.book(symbol, depth))
 
     async def follow(self, symbol: str, channel: str = "l2") -> L2Book | L3Book:
-        """A book that the feed keeps up to date; `book` then needs no query."""
-        return await self._run(self.words.follow(symbol, channel))
+        """Keeps a book up to date from the feed; `book` then needs no query.
 
-    async def trades(self, symbol: str, count: int = 100) -> list[list[int]]:
-        """The last trades: [match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book], newest last."""
-        return await self._run(self.words.trades(symbol, count))
+        channel: "l2" for price levels, "l3" for single orders.
+        """
+        return await self._run(self.core.follow(symbol, channel))
+
+    async def trades(self, symbol: str, count: int = 100) -> list[Trade]:
+        """The last trades of the market, newest last."""
+        return await self._run(self.core.trades(symbol, count))
 
     async def ask(self, kind: int, *values: Any) -> list[Any]:
-        """Any query of docs/protocol.md: the whole reply."""
-        return await self._run(self.words.ask(kind, *values))
+        """Sends any query of docs/protocol.md and returns the whole reply. Raises `Refused`."""
+        return await self._run(self.core.ask(kind, *values))
 
-    async def wait(self, timeout_s: float = 1.0) -> Report | Grant | tuple[str, list[Any]] | None:
-        """The next report, grant or (topic, feed message); None if none came in time."""
-        return await self._run(self.words.next_item(timeout_s))
+    async def wait(self, timeout_s: float = 1.0) -> InboxItem | None:
+        """The next report, grant or message of a subscribed channel; None if nothing arrives within timeout_s.
+
+        Also processes everything that has arrived: orders, positions and followed books are up to date afterwards.
+        """
+        return await self._run(self.core.next_item(timeout_s))
 
     async def turn(self, time_ns: int) -> Grant:
-        """Lockstep: nothing of ours arrives before time_ns; returns when it is our turn, with the feed complete."""
-        return await self._run(self.words.turn(time_ns))
-
-    def subscribe(self, channel: str, symbol: str) -> None:
-        """Asks for a feed channel: l1, l2, l3, trade, status, rows or auction; its messages come with `wait`."""
-        self.words.subscribe(channel, symbol)
-
-    def instrument(self, symbol: str) -> Instrument:
-        """Reference data of a symbol, and its conversion between prices and ticks."""
-        return self.session.instrument(symbol)
-
-    def fills(self) -> list[Report]:
-        """Every fill of this session."""
-        return self.session.fills
-
-    def position(self, symbol: str) -> int:
-        """Lots bought minus lots sold in this session."""
-        return self.session.positions.get(self.instrument(symbol).number, 0)
+        """Lockstep clock: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
+        return await self._run(self.core.turn(time_ns))
 
     async def close(self) -> None:
-        """Says BYE; orders stay in the book unless the session asked for cancel_on_disconnect."""
-        self.words.close()
+        """Logs out. Orders stay in the book unless the session has `cancel_on_disconnect`."""
+        self.core.close()
 
     async def __aenter__(self) -> "AsyncExchange":
         return self

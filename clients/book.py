@@ -1,29 +1,35 @@
-"""Books that follow the feed: a snapshot, then deltas, and a new snapshot wherever the chain of sequences is broken."""
+"""Order books built from the feed: a snapshot, then deltas, and a new snapshot after each gap in the sequence numbers."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
-Level = tuple[int, int, int]
-"""(price_ticks, qty_lots, orders)."""
 BUFFERED_MAX = 100_000
-"""Messages kept while a snapshot is on its way; then the oldest go, and another snapshot will be needed."""
+"""Messages buffered until a snapshot arrives; beyond that the oldest are dropped, and the book needs another snapshot."""
 
 
-class _Follower:
-    """The rule of docs/protocol.md for feed messages [kind, epoch, previous, sequence, time_ns, items]."""
+class Level(NamedTuple):
+    """A price level: its price, the displayed quantity and the number of orders there."""
+
+    price_ticks: int
+    qty_lots: int
+    orders: int
+
+
+class _FeedBook:
+    """Applies feed messages [kind, epoch, previous, sequence, time_ns, items] by the rule of docs/protocol.md."""
 
     def __init__(self) -> None:
         self.needs_snapshot = True
         self.epoch = -1
-        #: the last event that the book includes
+        #: number of the last event that the book includes
         self.sequence = -1
         self.time_ns = 0
         self.gaps = 0
-        self._waiting: list[list[Any]] = []
+        self._buffered: list[list[Any]] = []
 
     def apply(self, message: list[Any]) -> bool:
-        """Takes a feed message; True if the book changed. Where the chain is broken, `needs_snapshot` becomes True."""
+        """Applies a feed message; True if the book changed. A gap sets `needs_snapshot`."""
         if self.needs_snapshot:
-            self._waiting = [*self._waiting[-BUFFERED_MAX:], message]
+            self._buffered = [*self._buffered[-BUFFERED_MAX:], message]
             return False
         _, epoch, previous, sequence, time_ns, items = message
         if epoch == self.epoch and sequence <= self.sequence:
@@ -31,45 +37,45 @@ class _Follower:
         if epoch != self.epoch or previous > self.sequence:
             self.needs_snapshot = True
             self.gaps += 1
-            self._waiting = [message]
+            self._buffered = [message]
             return False
         self._change(items)
         self.sequence, self.time_ns = sequence, time_ns
         return True
 
     def apply_snapshot(self, reply: list[Any]) -> None:
-        """Starts again from a snapshot reply [kind, request, epoch, sequence, time_ns, result], then what waited."""
+        """Loads a snapshot reply [kind, request, epoch, sequence, time_ns, result], then applies the buffered messages."""
         _, _, self.epoch, self.sequence, self.time_ns, result = reply
         self.needs_snapshot = False
         self._load(result)
-        waiting, self._waiting = self._waiting, []
-        for message in waiting:
+        buffered, self._buffered = self._buffered, []
+        for message in buffered:
             if message[1] == self.epoch:
                 self.apply(message)
 
     def _change(self, items: list[Any]) -> None:
-        raise AssertionError("a book says how its items change it")
+        raise NotImplementedError
 
     def _load(self, result: Any) -> None:
-        raise AssertionError("a book says how its snapshot is read")
+        raise NotImplementedError
 
     def levels(self, side: int, depth: int = 0) -> list[Level]:
-        """Levels of a side (0 bids, 1 asks), best first; all with depth 0."""
-        raise AssertionError("a book knows its levels")
+        """The best `depth` levels of a side (0 bids, 1 asks), best first; depth 0 means all."""
+        raise NotImplementedError
 
     @property
     def bid_ticks(self) -> int:
-        """Best bid, 0 if there is none."""
+        """Best bid price, 0 without bids."""
         return next((level[0] for level in self.levels(0, 1)), 0)
 
     @property
     def ask_ticks(self) -> int:
-        """Best ask, 0 if there is none."""
+        """Best ask price, 0 without asks."""
         return next((level[0] for level in self.levels(1, 1)), 0)
 
 
-class L2Book(_Follower):
-    """Price levels, from channel l2."""
+class L2Book(_FeedBook):
+    """A book of price levels, from channel l2."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,17 +94,17 @@ class L2Book(_Follower):
                 self._sides[side].pop(price, None)
 
     def levels(self, side: int, depth: int = 0) -> list[Level]:
-        """Levels of a side (0 bids, 1 asks), best first; all with depth 0."""
+        """The best `depth` levels of a side (0 bids, 1 asks), best first; depth 0 means all."""
         prices = sorted(self._sides[side], reverse=side == 0)
-        return [(price, *self._sides[side][price]) for price in (prices[:depth] if depth else prices)]
+        return [Level(price, *self._sides[side][price]) for price in (prices[:depth] if depth else prices)]
 
 
-class L3Book(_Follower):
-    """Single orders, from channel l3; each price in time priority."""
+class L3Book(_FeedBook):
+    """A book of single orders, from channel l3."""
 
     def __init__(self) -> None:
         super().__init__()
-        #: order number: [side, price_ticks, qty_lots]
+        #: by order number: [side, price_ticks, qty_lots], at each price in time priority
         self.orders: dict[int, list[int]] = {}
 
     def _load(self, result: Any) -> None:
@@ -115,12 +121,12 @@ class L3Book(_Follower):
                 del self.orders[number]
 
     def levels(self, side: int, depth: int = 0) -> list[Level]:
-        """Levels of a side (0 bids, 1 asks), best first; all with depth 0."""
+        """The best `depth` levels of a side (0 bids, 1 asks), best first; depth 0 means all."""
         totals: dict[int, list[int]] = {}
-        for own, price, qty in self.orders.values():
-            if own == side:
+        for order_side, price, qty in self.orders.values():
+            if order_side == side:
                 total = totals.setdefault(price, [0, 0])
                 total[0] += qty
                 total[1] += 1
         prices = sorted(totals, reverse=side == 0)
-        return [(price, totals[price][0], totals[price][1]) for price in (prices[:depth] if depth else prices)]
+        return [Level(price, *totals[price]) for price in (prices[:depth] if depth else prices)]

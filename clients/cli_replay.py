@@ -1,4 +1,4 @@
-"""`serl replay`: a day of history, played live."""
+"""`serl replay`: replays a day of history into a running exchange."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from serl.exchange.errors import ConfigError
 
 
 def parse_speed(text: str) -> float | None:
-    """The option --speed: None for max; ConfigError if it is neither max nor a positive number."""
+    """Parses the option --speed; None for max."""
     if text == "max":
         return None
     try:
@@ -18,58 +18,58 @@ def parse_speed(text: str) -> float | None:
     except ValueError:
         speed = 0.0
     if not 0 < speed < float("inf"):
-        raise ConfigError(f"--speed max or a positive number is due; got {text!r}")
+        raise ConfigError(f"--speed: expected max or a positive number, got {text!r}")
     return speed
 
 
 @click.command(epilog="Example: serl replay amzn.day --speed 60 --connect tcp://127.0.0.1:5570")
 @click.argument("day", type=click.Path(path_type=Path))
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--speed", default="max", show_default=True, help="Times real time, or max.")
-@click.option("--from", "start", help="Time of day from which --speed counts; what comes before is played at once.")
+@click.option("--speed", default="max", show_default=True, help="Multiple of real time, or max.")
+@click.option("--from", "start", help="Time of day at which --speed begins; everything before is sent at once.")
 @click.option("--to", "end", help="Time of day at which to stop.")
-@click.option("--wait-for", default=0, help="Begin when this many other participants are logged in.")
+@click.option("--wait-for", default=0, help="Wait until this many other participants are logged in.")
 @click.option("--token", default="", help="Login token of the participant 'history'.")
 def replay(day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, token: str) -> None:
-    """Plays the day file DAY (see `serl day`) into a running exchange."""
+    """Replays the day file DAY (see `serl day`) into a running exchange."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     from serl.clients.replay import END_NS, Progress
-    from serl.clients.replay_accounts import replayer as replayer_of
+    from serl.clients.replay_accounts import create_replayer
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import read_day
 
     pace = parse_speed(speed)
     from_ns = time_of_day_ns(start) if start else 0
     to_ns = time_of_day_ns(end) if end else END_NS
-    replayer = replayer_of(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns)
+    replayer = create_replayer(read_day(day, accounts=True), connect, pace, token, from_ns, to_ns)
     console = Console()
-    began = time.perf_counter()
+    started_s = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
         replayer.wait_for(wait_for)
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
             task = bar.add_task("opening", total=len(replayer.rows))
 
-            def tell(progress: Progress) -> None:
+            def show(progress: Progress) -> None:
                 bar.update(task, completed=progress.answered, description=time_of_day_text(progress.time_ns))
 
-            replayer.run(tell)
+            replayer.run(show)
     except KeyboardInterrupt:
         click.echo(
-            f"stopped at {time_of_day_text(replayer.progress.time_ns)}, {replayer.progress.answered:,} rows answered"
+            f"stopped at {time_of_day_text(replayer.progress.time_ns)}, {replayer.progress.answered:,} commands executed"
         )
         raise
     finally:
         replayer.close()
-    elapsed = time.perf_counter() - began
+    elapsed_s = time.perf_counter() - started_s
     progress = replayer.progress
     click.echo(
-        f"replayed {progress.answered:,} of {progress.rows:,} commands up to {time_of_day_text(progress.time_ns)} in {elapsed:.2f} s "
-        f"({progress.answered / elapsed:,.0f}/s)"
+        f"replayed {progress.answered:,} of {progress.rows:,} commands up to {time_of_day_text(progress.time_ns)} in {elapsed_s:.2f} s "
+        f"({progress.answered / elapsed_s:,.0f}/s)"
     )
     for reason, count in progress.rejected.items():
-        click.echo(f"  {count:,} of them rejected with {reason}: others' trading displaced their orders")
+        click.echo(f"  {count:,} rejected with {reason}: trades of other participants had displaced their orders")

@@ -1,43 +1,44 @@
-"""An exchange's clock as a client knows it."""
+"""An estimate of the exchange's clock between two messages that carry its time."""
 
 import time
 
-ASK_S = 0.2
-UNHEARD_S = 1.5 * ASK_S
-"""How far the clock is believed to run on without word: one that was held is overrun by no more."""
+PING_EVERY_S = 0.2
+EXTRAPOLATE_MAX_S = 1.5 * PING_EVERY_S
+"""How long the estimate runs on without a new message: it overruns a clock that was paused by no more than this."""
 
 
 class RemoteClock:
-    """The exchange's time between two messages that tell it; it runs at the rate that they show, so a held clock stands."""
+    """Extrapolates the exchange's time at the rate that its last messages show; a paused clock therefore stands still."""
 
     def __init__(self) -> None:
-        self._told = (0, time.monotonic())
-        #: ns a second, as the last two tellings showed; the smaller one counts, because a clock that is set ahead has not become quicker
+        #: (exchange time, local time) of the last message
+        self._reading = (0, time.monotonic())
+        #: ns per second over the last two intervals; the smaller one counts, because a clock that was set ahead did not run faster
         self._rates = (0.0, 0.0)
-        self._latest = 0
-        self._asked_s = 0.0
+        self._latest_ns = 0
+        self._pinged_s = 0.0
 
     @property
     def running(self) -> bool:
-        """Whether the last tellings showed that it runs: only then is its time known between them."""
+        """Whether the clock advanced between the last messages; if not, its time between messages is unknown."""
         return min(self._rates) > 0
 
-    def due(self) -> bool:
-        """Whether it is time to ask again."""
+    def ping_due(self) -> bool:
+        """Whether to ask for the time again; if so, the caller does it now."""
         now_s = time.monotonic()
-        if now_s - self._asked_s < ASK_S:
+        if now_s - self._pinged_s < PING_EVERY_S:
             return False
-        self._asked_s = now_s
+        self._pinged_s = now_s
         return True
 
-    def now_ns(self, told_ns: int) -> int:
-        """The time now; told_ns is what the exchange said last. Never goes back."""
+    def now_ns(self, reported_ns: int) -> int:
+        """The estimated time now; reported_ns is the time in the exchange's last message. Never goes back."""
         now_s = time.monotonic()
-        before_ns, before_s = self._told
-        if told_ns != before_ns or now_s - before_s > 4 * ASK_S:
-            rate = 0.0 if before_ns == 0 else (told_ns - before_ns) / (now_s - before_s)
+        last_ns, last_s = self._reading
+        if reported_ns != last_ns or now_s - last_s > 4 * PING_EVERY_S:
+            rate = 0.0 if last_ns == 0 else (reported_ns - last_ns) / (now_s - last_s)
             self._rates = (self._rates[1], rate)
-            self._told = (told_ns, now_s)
-        since_s = min(now_s - self._told[1], UNHEARD_S)
-        self._latest = max(self._latest, self._told[0] + int(since_s * min(self._rates)))
-        return self._latest
+            self._reading = (reported_ns, now_s)
+        since_s = min(now_s - self._reading[1], EXTRAPOLATE_MAX_S)
+        self._latest_ns = max(self._latest_ns, self._reading[0] + int(since_s * min(self._rates)))
+        return self._latest_ns

@@ -1,32 +1,65 @@
-"""What a client can say, written once for both shells: generators that yield whenever they need another message."""
+"""The client API, written once for the asyncio and the blocking client.
+
+Each method of `ClientCore` that has to wait is a generator: it yields whenever it needs another message, and returns its result. A client
+(`serl.clients.asynchronous`, `serl.clients.blocking`) waits on the sockets in its own way, calls `receive` and resumes the generator.
+"""
 
 import time
 from collections import deque
 from collections.abc import Generator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 import zmq
 
-from serl.clients.book import L2Book, L3Book
+from serl.clients.book import L2Book, L3Book, Level
 from serl.clients.errors import ExchangeAway, Refused, Rejected
-from serl.clients.session import Grant, Order, Report, Session
+from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
-from serl.exchange.records import CommandKind, EventKind, Reason
+from serl.exchange.records import CommandKind, EventKind, Reason, Rows
 from serl.exchange.terms import Terms
 from serl.exchange.wire import Kind
 
-Steps = Generator[None, None, Any]
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+"""A call in progress: yields while it waits for messages, returns a `Result`."""
 TIME = 117
-ANSWER_S = 5.0
-"""How long an exchange may take to answer before it counts as away."""
+REPLY_TIMEOUT_S = 5.0
+"""An exchange that does not reply for this long counts as away."""
 
 
-class Words:
-    """Sockets, session and feed of one client. `receive` never waits; the shells wait on `sockets` between steps."""
+class FeedMessage(NamedTuple):
+    """A message of a subscribed channel: the topic, e.g. `trade/AMZN/`, and `[kind, epoch, previous, sequence, time_ns, items]`."""
+
+    topic: str
+    message: list[Any]
+
+
+class Trade(NamedTuple):
+    """A trade of the market.
+
+    Attributes:
+        aggressor_side: 0 if the buyer, 1 if the seller took liquidity.
+        off_book: 0 for a trade in the continuous book, 1 for a print, 2 for an auction (which has no aggressor).
+    """
+
+    match_id: int
+    time_ns: int
+    price_ticks: int
+    qty_lots: int
+    aggressor_side: int
+    off_book: int
+
+
+InboxItem = Report | Grant | FeedMessage | Rows
+"""What `wait` returns: EVENT rows instead of reports in a session with the option `rows`."""
+
+
+class ClientCore:
+    """Sockets, session and followed books of one client. `receive` never blocks; clients wait on `sockets` between steps."""
 
     def __init__(self, endpoint: str, session: Session, curve: Path | None) -> None:
         self.endpoint = endpoint
@@ -37,16 +70,16 @@ class Words:
         self.orders = self._connect("orders", zmq.DEALER)
         self.queries = self._connect("queries", zmq.DEALER)
         self.feed = self._connect("feed", zmq.SUB)
-        #: reports, grants and feed messages that nobody has asked for yet
-        self.inbox: deque[Any] = deque()
-        #: the last grant that no turn has taken; it is in the inbox too
+        #: received reports, grants and feed messages that no call has returned yet
+        self.inbox: deque[InboxItem] = deque()
+        #: the last grant that `turn` has not returned yet; it is in the inbox too
         self._grant: Grant | None = None
         self.books: dict[str, L2Book | L3Book] = {}
         self.feed_sequence = -1
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
         self._request = 0
-        self._answered_s = self._said_s = self._asked_s = time.monotonic()
+        self._received_s = self._sent_s = self._queried_s = time.monotonic()
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self.context.socket(kind)
@@ -60,170 +93,171 @@ class Words:
 
     @property
     def sockets(self) -> "list[zmq.Socket[bytes]]":
-        """What the shells wait on."""
+        """The sockets to wait on between two steps."""
         return [self.orders, self.queries, self.feed]
 
-    def say(self, message: bytes) -> None:
-        """Sends on the orders socket."""
-        self._said_s = time.monotonic()
+    def send(self, message: bytes) -> None:
+        """Sends a message on the orders socket."""
+        self._sent_s = time.monotonic()
         try:
             self.orders.send(message, zmq.DONTWAIT)
         except zmq.Again:
-            raise ExchangeAway(f"{self.endpoint} takes no more messages; is the exchange running?") from None
+            raise ExchangeAway(f"{self.endpoint} accepts no more messages; is the exchange running?") from None
 
     def receive(self) -> None:
-        """Takes everything that has come; keeps the session alive."""
+        """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
         for data in drain(self.orders):
-            self._answered_s = time.monotonic()
+            self._received_s = time.monotonic()
             was_live = self.session.live
             items = self.session.receive(data)
             self.inbox.extend(items)
             if items and isinstance(items[-1], Grant):
                 self._grant = items[-1]
             if was_live and not self.session.live:
-                self.say(self.session.hello())
+                self.send(self.session.hello())
             if self.session.live and not was_live:
                 for message in self.session.unanswered.values():
-                    self.say(message)
+                    self.send(message)
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
             self._replies[reply[3] if reply[0] == Kind.ERROR else reply[1]] = reply
         while self.feed.poll(0):
             topic, data = self.feed.recv_multipart()
-            self._take_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
+            self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
         silence_s = float(self.session.limits.get("silence_s", 30.0))
-        if self.session.live and time.monotonic() - self._said_s > silence_s / 3:
-            self.say(msgpack.packb([Kind.PING, 0]))
+        if self.session.live and time.monotonic() - self._sent_s > silence_s / 3:
+            self.send(msgpack.packb([Kind.PING, 0]))
 
-    def _take_feed(self, topic: str, message: list[Any]) -> None:
+    def _receive_feed(self, topic: str, message: list[Any]) -> None:
         if message[0] == TIME:
             self.feed_sequence = message[3]
             return
         book = self.books.get(topic)
         if book is None:
-            self.inbox.append((topic, message))
+            self.inbox.append(FeedMessage(topic, message))
         else:
             book.apply(message)
 
-    def steps_until_away(self) -> None:
-        """ExchangeAway if nothing was heard for too long while an answer is due."""
-        if time.monotonic() - max(self._answered_s, self._said_s, self._asked_s) > ANSWER_S:
+    def raise_if_silent(self) -> None:
+        """Raises `ExchangeAway` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""
+        if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
             raise ExchangeAway(
-                f"no answer from {self.endpoint} for {ANSWER_S:g} s; start an exchange with `serl exchange start`, or "
+                f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, or "
                 "check the address"
             )
 
-    def login(self) -> Steps:
-        """HELLO until WELCOME."""
-        self.say(self.session.hello())
+    def login(self) -> Steps[None]:
+        """Sends HELLO; returns with WELCOME."""
+        self.send(self.session.hello())
         while not self.session.live:
             yield
-            self.steps_until_away()
+            self.raise_if_silent()
 
     def order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms,
-    ) -> Steps:  # fmt: skip
-        """A new order and its first report; Rejected if the market does not take it. In lockstep it does not wait."""
-        order, messages = self.session.new(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
+    ) -> Steps[Order]:  # fmt: skip
+        """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
+        order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
-            self.say(message)
+            self.send(message)
         if self.lockstep:
             return order
-        yield from self._answer(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
+        yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
         return order
 
-    def change(self, order: Order, kind: CommandKind, *values: int) -> Steps:
-        """CANCEL, REDUCE or REPLACE of an order; Rejected if it is not open any more."""
+    def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
+        """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
         command_id, message = self.session.command(kind, order.order_id, *values)
-        self.say(message)
+        self.send(message)
         if not self.lockstep:
-            yield from self._answer(command_id, f"{kind.name} of order {order.order_id}")
+            yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order
 
-    def mass_cancel(self, symbol: str | None) -> Steps:
-        """Cancels all our orders."""
+    def mass_cancel(self, symbol: str | None) -> Steps[None]:
+        """Cancels all orders of this participant, in one symbol or in all."""
         command_id, message = self.session.mass_cancel(symbol)
-        self.say(message)
+        self.send(message)
         if not self.lockstep:
-            yield from self._answer(command_id, "MASS_CANCEL")
+            yield from self._wait_for_reply(command_id, "MASS_CANCEL")
 
     @property
     def lockstep(self) -> bool:
-        """Whether the exchange's clock is lockstep: then nothing is answered before it is everybody's time."""
+        """Whether the exchange has a lockstep clock: replies then arrive once every participant has advanced."""
         return bool(self.session.clock[0] == "lockstep")
 
-    def _answer(self, command_id: int, sent: str) -> Steps:
+    def _wait_for_reply(self, command_id: int, command: str) -> Steps[None]:
         seen = len(self.inbox)
         while True:
             self.receive()
-            # from the end: nobody may ever take what is before, and all of it would be looked through for every command
+            # newest first: older items may never be read, and each command would search all of them again
             for item in islice(reversed(self.inbox), len(self.inbox) - seen):
                 if isinstance(item, Report) and item.command_id == command_id and item.kind == EventKind.REJECTED:
-                    raise Rejected(Reason(item.reason).name, sent)
+                    raise Rejected(Reason(item.reason).name, command)
             if command_id not in self.session.unanswered:
                 return
             seen = len(self.inbox)
             yield
-            self.steps_until_away()
+            self.raise_if_silent()
 
-    def ask(self, kind: int, *values: Any) -> Steps:
-        """A query and its reply."""
+    def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
+        """Sends a query; returns the whole reply. Raises `Refused`."""
         self._request += 1
         request = self._request
-        self._asked_s = time.monotonic()
+        self._queried_s = time.monotonic()
         self.queries.send(msgpack.packb([kind, request, *values]))
         while request not in self._replies:
             yield
-            self.steps_until_away()
+            self.raise_if_silent()
         reply = self._replies.pop(request)
         if reply[0] == Kind.ERROR:
             raise Refused(reply[1], reply[2])
         return reply
 
-    def book(self, symbol: str, depth: int) -> Steps:
-        """(bids, asks) as levels: from the feed where it is followed, else from a snapshot.
+    def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:
+        """(bids, asks): from the feed if it is followed, else from a snapshot.
 
-        Where the feed takes its time to us it is followed from the first call on: a snapshot tells what we cannot know yet.
+        A participant whose feed has a latency follows it from the first call on: a snapshot would show what cannot have reached it yet.
         """
         if self.session.topic_prefix and f"l2/{symbol}/" not in self.books:
             yield from self.follow(symbol, "l2")
-        follower = self.books.get(f"l2/{symbol}/")
-        if follower is None:
+        followed = self.books.get(f"l2/{symbol}/")
+        if followed is None:
             reply = yield from self.ask(Kind.L2, self.session.instrument(symbol).number, depth)
-            return tuple([(price, qty, orders) for price, qty, orders in side] for side in reply[5])
-        yield from self._refresh(symbol, follower)
-        return follower.levels(0, depth), follower.levels(1, depth)
+            bids, asks = ([Level(*level) for level in side] for side in reply[5])
+            return bids, asks
+        yield from self._fill_gap(symbol, followed)
+        return followed.levels(0, depth), followed.levels(1, depth)
 
-    def _refresh(self, symbol: str, follower: L2Book | L3Book) -> Steps:
+    def _fill_gap(self, symbol: str, book: L2Book | L3Book) -> Steps[None]:
         number = self.session.instrument(symbol).number
         self.receive()
-        while follower.needs_snapshot:
-            values = (Kind.L3, number) if isinstance(follower, L3Book) else (Kind.L2, number, 0)
-            follower.apply_snapshot((yield from self.ask(*values)))
+        while book.needs_snapshot:
+            query = (Kind.L3, number) if isinstance(book, L3Book) else (Kind.L2, number, 0)
+            book.apply_snapshot((yield from self.ask(*query)))
 
-    def follow(self, symbol: str, channel: str) -> Steps:
-        """Keeps a book of channel l2 or l3 up to date from the feed."""
-        follower = L3Book() if channel == "l3" else L2Book()
-        self.books[f"{channel}/{symbol}/"] = follower
+    def follow(self, symbol: str, channel: str) -> Steps[L2Book | L3Book]:
+        """Subscribes to channel l2 or l3 and returns a book that `receive` keeps up to date."""
+        book = L3Book() if channel == "l3" else L2Book()
+        self.books[f"{channel}/{symbol}/"] = book
         self.subscribe(channel, symbol)
-        yield from self._refresh(symbol, follower)
-        return follower
+        yield from self._fill_gap(symbol, book)
+        return book
 
     def subscribe(self, channel: str, symbol: str) -> None:
-        """Asks for a channel (l1, l2, l3, trade, status, rows, auction) of a symbol; messages come with `wait`."""
+        """Subscribes to a channel of a symbol; its messages go to the inbox."""
         self.session.instrument(symbol)
         self.feed.subscribe(f"{self.session.topic_prefix}{channel}/{symbol}/".encode())
         self.feed.subscribe(b"time/")
         self._subscribed = True
 
-    def trades(self, symbol: str, count: int) -> Steps:
-        """The last trades: [match_id, time_ns, price_ticks, qty_lots, aggressor_side, off_book], newest last."""
+    def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
+        """The last trades, newest last."""
         reply = yield from self.ask(Kind.TRADES, self.session.instrument(symbol).number, count)
-        return reply[5]
+        return [Trade(*trade) for trade in reply[5]]
 
-    def next_item(self, timeout_s: float) -> Steps:
-        """The next Report, Grant or (topic, feed message); None after timeout_s without one."""
+    def next_item(self, timeout_s: float) -> Steps[InboxItem | None]:
+        """Takes the next item from the inbox; None if there is none within timeout_s."""
         deadline = time.monotonic() + timeout_s
         self.receive()
         while not self.inbox:
@@ -233,9 +267,9 @@ class Words:
             yield
         return self.inbox.popleft() if self.inbox else None
 
-    def turn(self, time_ns: int) -> Steps:
-        """Lockstep: promises that nothing of ours arrives before time_ns; returns at our turn, feed complete."""
-        self.say(msgpack.packb([Kind.PROMISE, time_ns]))
+    def turn(self, time_ns: int) -> Steps[Grant]:
+        """Lockstep: promises that nothing from us arrives before time_ns; returns at our turn, with the feed complete."""
+        self.send(msgpack.packb([Kind.PROMISE, time_ns]))
         while True:
             self.receive()
             grant = self._grant
@@ -243,22 +277,22 @@ class Words:
                 break
             yield
         self._grant = None
-        self._withdraw(grant)
+        self._remove_from_inbox(grant)
         return grant
 
     def _feed_reached(self, sequence: int) -> bool:
-        """Whether the feed, if we follow it, is here up to this event."""
+        """Whether the feed, if we subscribe to any of it, is complete up to this event."""
         return not self._subscribed or self.feed_sequence >= sequence
 
-    def _withdraw(self, grant: Grant) -> None:
-        """Takes a grant out of the inbox. It came last or nearly so: looked for from the end, as in `_answer`."""
+    def _remove_from_inbox(self, grant: Grant) -> None:
+        """Searches newest first, because the grant is at the end or close to it."""
         for place in range(len(self.inbox) - 1, -1, -1):
             if self.inbox[place] is grant:
                 del self.inbox[place]
                 return
 
     def close(self) -> None:
-        """BYE, and let the sockets go."""
+        """Sends BYE and closes the sockets."""
         if self.session.live:
             self.orders.send(msgpack.packb([Kind.BYE]), zmq.DONTWAIT)
         for socket in self.sockets:
@@ -266,8 +300,32 @@ class Words:
         self.context.term()
 
 
+class Client:
+    """What both clients can do without waiting for the exchange."""
+
+    def __init__(self, core: ClientCore) -> None:
+        self.core = core
+        self.session = core.session
+
+    def subscribe(self, channel: str, symbol: str) -> None:
+        """Subscribes to a feed channel: l1, l2, l3, trade, status, rows or auction. `wait` returns its messages."""
+        self.core.subscribe(channel, symbol)
+
+    def instrument(self, symbol: str) -> Instrument:
+        """Reference data of a symbol; converts between prices and ticks. Raises `UnknownSymbol`."""
+        return self.session.instrument(symbol)
+
+    def fills(self) -> list[Report]:
+        """Every fill of this session, oldest first."""
+        return self.session.fills
+
+    def position(self, symbol: str) -> int:
+        """Lots bought minus lots sold in this session."""
+        return self.session.positions.get(self.instrument(symbol).number, 0)
+
+
 def drain(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """Everything that has come, without waiting."""
+    """Every message that has arrived, without waiting."""
     messages = []
     try:
         while True:

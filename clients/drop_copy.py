@@ -1,5 +1,7 @@
-"""A copy of the events of a participant, or of everybody, as an operator gets it: asked for piece by piece, so that whoever
-is slow or was away misses nothing."""
+"""Drop copy: the events of one participant or of all, for an operator.
+
+It reads the exchange's journal in batches, on request, so a slow or restarted reader misses nothing.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,24 +15,24 @@ from serl.exchange.wire import Kind
 
 
 class DropCopy:
-    """Follows the journal of one exchange. `sequence` is the last event looked at: kept, it is where another one goes on."""
+    """Reads the journal of one exchange. `sequence` is the number of the last event that was searched: resume with `after=sequence`."""
 
     def __init__(self, ask: Request, token: str = "", participant: str = "", after: int = 0) -> None:
         self._ask, self._token, self._participant, self.sequence = ask, token, participant, after
 
-    def next(self) -> Rows:
-        """The EVENT rows of the next piece of the journal, shape (n,); n = 0 does not mean that there are no more (see `pieces`).
+    def next_batch(self) -> Rows:
+        """EVENT rows from the next part of the journal, shape (n,). An empty batch does not mean the end (see `batches`).
 
-        ExchangeAway if nobody answers, Refused without an operator's token or where the journal does not have them.
+        Raises `ExchangeAway`, and `Refused` without an operator's token or if the journal no longer has these events.
         """
         self.sequence, data = self._ask(Kind.DROP_COPY, self._token, self._participant, self.sequence)[5]
         return np.frombuffer(data, EVENT)
 
-    def pieces(self) -> Iterator[Rows]:
-        """Pieces with at least one row, up to the last event of now; called again it goes on from there."""
+    def batches(self) -> Iterator[Rows]:
+        """Non-empty batches up to the journal's current end; call it again to continue from there."""
         while True:
             before = self.sequence
-            rows = self.next()
+            rows = self.next_batch()
             if self.sequence == before:
                 return
             if len(rows):
@@ -41,6 +43,6 @@ class DropCopy:
 def drop_copy(
     endpoint: str, *, token: str = "", participant: str = "", after: int = 0, curve: Path | None = None
 ) -> Iterator[DropCopy]:
-    """A `DropCopy` for the time of a `with`: of a participant, or of everybody; events behind number `after`."""
+    """Opens a `DropCopy` of a participant ("": of all), starting behind event number `after`."""
     with request_socket(endpoint, "admin", curve) as ask:
         yield DropCopy(ask, token, participant, after)

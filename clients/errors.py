@@ -1,4 +1,4 @@
-"""What can go wrong between a client and an exchange."""
+"""Errors of clients."""
 
 from serl.exchange.errors import ExchangeAway as ExchangeAway
 from serl.exchange.errors import Refused as Refused
@@ -7,7 +7,7 @@ from serl.exchange.errors import SerlError
 
 
 class LoginRefused(SerlError, PermissionError):
-    """The exchange did not take the HELLO; `code` is the protocol's."""
+    """The exchange refused the login; `code` is an error code of docs/protocol.md."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"login refused ({code}): {text}")
@@ -15,7 +15,7 @@ class LoginRefused(SerlError, PermissionError):
 
 
 class SessionEnded(SerlError, ConnectionError):
-    """The exchange said GOODBYE; `code` says why."""
+    """The exchange ended the session; `code` says why: shutdown, slow_consumer, silence, replaced or bye."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"the exchange ended the session ({code}): {text}")
@@ -23,23 +23,23 @@ class SessionEnded(SerlError, ConnectionError):
 
 
 class PriceOffTick(SerlError, ValueError):
-    """A price that is no multiple of the tick size."""
+    """A price that is not a multiple of the tick size."""
 
 
 class UnknownSymbol(SerlError, KeyError):
-    """A symbol that the exchange does not list."""
+    """The exchange does not list the symbol."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class ReportGap(SerlError, RuntimeError):
-    """Reports are missing that the exchange no longer keeps: positions and open orders may be incomplete."""
+    """Reports are missing and the exchange no longer stores them: positions and open orders may be incomplete."""
 
 
 class FeedGap(SerlError, RuntimeError):
-    """Messages of the feed are missing: what came after them would be a market that never was."""
+    """Feed messages are missing: a recording beyond the gap would show a market that never existed."""
 
 
-class NotEvents(SerlError, ValueError):
-    """A file that is to be gone on with holds something else."""
+class NotAnEventFile(SerlError, ValueError):
+    """The file to append to does not end with an event."""

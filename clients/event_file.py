@@ -1,22 +1,21 @@
-"""Events as lines of text, CSV or JSON, in a file that is gone on with where it ends."""
+"""A file of events as CSV or JSON lines, which can be continued where it ends."""
 
 import csv
 import io
 import json
 from pathlib import Path
 
-from serl.clients.errors import NotEvents
+from serl.clients.errors import NotAnEventFile
 from serl.exchange.records import EVENT, Rows
 
 FIELDS = tuple(EVENT.names or ())
-TAIL_BYTES = 4096
-"""A line is never longer."""
+LINE_BYTES_MAX = 4096
 
 
 class EventFile:
-    """Appends EVENT rows; a name that ends with .csv makes CSV with a head, any other one JSON a line.
+    """Appends EVENT rows: CSV with a header if the name ends with .csv, else JSON lines.
 
-    `sequence` is that of the last event in the file, 0 in a new one. What is left of a line that was not finished is cut off.
+    `sequence` is the number of the last event in the file, 0 in a new one. An incomplete last line is cut off.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,29 +23,31 @@ class EventFile:
         self._file = path.open("ab+")
         try:
             self.sequence = self._last_sequence()
-        except NotEvents:
+        except NotAnEventFile:
             self._file.close()
             raise
         if self._is_csv and self._file.tell() == 0:
             self._file.write((",".join(FIELDS) + "\n").encode())
 
     def _last_sequence(self) -> int:
-        """Of the last whole line; the file is cut behind it, if it is one of ours."""
+        """The event number of the last complete line; cuts the file off behind it."""
         size = self._file.seek(0, io.SEEK_END)
-        self._file.seek(max(0, size - TAIL_BYTES))
+        self._file.seek(max(0, size - LINE_BYTES_MAX))
         tail = self._file.read()
-        whole = tail[: tail.rfind(b"\n") + 1]
+        complete = tail[: tail.rfind(b"\n") + 1]
         if not size:
             return 0
         try:
-            sequence = self._sequence_of(whole.decode().splitlines()[-1])
+            sequence = self._sequence_in(complete.decode().splitlines()[-1])
         except (ValueError, KeyError, TypeError, IndexError):
-            raise NotEvents(f"{self.path}: its end is not what a drop copy writes; choose another file") from None
-        self._file.truncate(size - len(tail) + len(whole))
+            raise NotAnEventFile(
+                f"{self.path}: expected a file of `serl drop-copy`, got one that ends otherwise; choose another file"
+            ) from None
+        self._file.truncate(size - len(tail) + len(complete))
         self._file.seek(0, io.SEEK_END)
         return sequence
 
-    def _sequence_of(self, line: str) -> int:
+    def _sequence_in(self, line: str) -> int:
         if not self._is_csv:
             return int(json.loads(line)["sequence"])
         values = line.split(",")
@@ -57,7 +58,7 @@ class EventFile:
         return int(values[FIELDS.index("sequence")])
 
     def write(self, rows: Rows) -> None:
-        """Appends rows, and has them in the system's hands when it returns."""
+        """Appends rows and flushes them to the operating system."""
         text = io.StringIO()
         if self._is_csv:
             csv.writer(text, lineterminator="\n").writerows(rows.tolist())

@@ -1,4 +1,4 @@
-"""`serl` commands as child processes, which are gone when we are: their words go to a file, so that nobody waits for a reader."""
+"""`serl` commands as child processes that exit with this one. Their output goes to a file, so that they never block on a pipe."""
 
 import contextlib
 import os
@@ -15,22 +15,22 @@ from typing import Any
 from serl.exchange.errors import SerlError
 
 SERL = (sys.executable, "-u", "-m", "serl")
-PATIENCE_S = 4
-"""How long a process that is told to stop may take: three of them within the time that people wait after Ctrl-C."""
-LOOK_S = 0.02
+SHUTDOWN_S = 4
+"""Time for a child to stop before it is killed: short enough to stop three of them while a user waits after Ctrl-C."""
+POLL_S = 0.02
 
 
 class ProcessFailed(SerlError, RuntimeError):
-    """A child process ended where it should not have; its last words are in the message."""
+    """A child process exited with an error or too early; the message ends with the end of its output."""
 
 
-def end(process: "subprocess.Popen[Any]", patience_s: float) -> None:
-    """Ends a process, by force if it takes longer; one that has ended is left as it is."""
+def terminate(process: "subprocess.Popen[Any]", shutdown_s: float) -> None:
+    """Terminates a process, and kills it if it still runs after shutdown_s. Does nothing if it has exited."""
     if process.poll() is not None:
         return
     process.terminate()
     try:
-        process.wait(patience_s)
+        process.wait(shutdown_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -38,77 +38,80 @@ def end(process: "subprocess.Popen[Any]", patience_s: float) -> None:
 
 @dataclass(frozen=True)
 class Child:
-    """A process and what it has said."""
+    """A child process and its output."""
 
     name: str
     process: "subprocess.Popen[bytes]"
     log: Path
 
     @property
-    def ended(self) -> bool:
-        """Whether it has."""
+    def exited(self) -> bool:
+        """Whether the process has exited."""
         return self.process.poll() is not None
 
     @property
-    def text(self) -> str:
-        """All that it has said."""
+    def output(self) -> str:
+        """Its output so far, stdout and stderr together."""
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, start: str) -> list[str]:
-        """Its lines up to the one that begins with `start`; ProcessFailed if it ends before."""
+    def wait_for_line(self, prefix: str) -> list[str]:
+        """Waits for a line that starts with `prefix`; returns the lines up to it. Raises `ProcessFailed` if the process exits first."""
         while True:
-            ended = self.ended
-            lines = self.text.split("\n")
+            exited = self.exited
+            lines = self.output.split("\n")
             for place, line in enumerate(lines[:-1]):
-                if line.startswith(start):
+                if line.startswith(prefix):
                     return lines[: place + 1]
-            if ended:
+            if exited:
                 raise self.failure()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
-    def finish(self) -> str:
-        """Waits for its end: what it has said; ProcessFailed unless it ended well."""
+    def wait(self) -> str:
+        """Waits until the process exits; returns its output. Raises `ProcessFailed` unless the exit status is 0."""
         if self.process.wait():
             raise self.failure()
-        return self.text.rstrip()
+        return self.output.rstrip()
 
     def failure(self) -> ProcessFailed:
-        """That it ended, with its last words."""
-        words = self.text.strip()[-2000:] or "not a word"
-        return ProcessFailed(f"{self.name} ended with exit status {self.process.returncode}; it said: {words}")
+        """The error for a process that has exited: its status and the end of its output."""
+        output = self.output.strip()[-2000:] or "(none)"
+        return ProcessFailed(f"{self.name} exited with status {self.process.returncode}; its output: {output}")
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[list[int]]:
-    """Holds Ctrl-C and SIGTERM back: in the middle of starting a process they would leave one that nobody knows of. Threads other than
-    the main one get none."""
+def _signals_deferred() -> Iterator[list[int]]:
+    """Collects SIGINT and SIGTERM while a process starts: an interrupt in the middle would leave a child that nobody stops.
+
+    Only the main thread receives signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield []
         return
-    came: list[int] = []
+    received: list[int] = []
     stops = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in stops}
+    before = {number: signal.signal(number, lambda number, _frame: received.append(number)) for number in stops}
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def child(folder: Path, name: str, *arguments: str, apart: bool = False) -> Iterator[Child]:
-    """`serl ARGUMENTS` for the time of a `with`, its words in `folder`/NAME.log; it is gone afterwards, whatever happens.
-    apart: in a process group of its own, where Ctrl-C does not reach it: we stop it."""
+def child(folder: Path, name: str, *arguments: str, new_session: bool = False) -> Iterator[Child]:
+    """Runs `serl ARGUMENTS` for the duration of a `with`, with its output in `folder`/NAME.log.
+
+    new_session: shields it from Ctrl-C in the terminal, so that only leaving the `with` stops it.
+    """
     log = folder / f"{name}.log"
-    with log.open("wb") as words, _held_back() as signals:
-        started = subprocess.Popen(
+    with log.open("wb") as output, _signals_deferred() as signals:
+        process = subprocess.Popen(
             [sys.executable, "-u", "-m", "serl.clients.parent_watch", str(os.getpid()), *arguments],
-            stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT, start_new_session=apart,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=new_session,
         )  # fmt: skip
-    running = Child(name, started, log)
     try:
         for number in signals:
             signal.raise_signal(number)
-        yield running
+        yield Child(name, process, log)
     finally:
-        end(started, PATIENCE_S)
+        terminate(process, SHUTDOWN_S)

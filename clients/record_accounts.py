@@ -1,4 +1,4 @@
-"""Records a running exchange as the commands of everybody, from its journal: for operators, without effect on the market."""
+"""Records the commands of all participants from the journal of a running exchange: for operators, without effect on the market."""
 
 import threading
 import time
@@ -15,18 +15,17 @@ from serl.clients.errors import ExchangeAway, Refused
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
-from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, from_midnight, kept, renumbered
+from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, effective_commands, put_exchange_first, to_time_of_day
 from serl.history.day import DayWriter, Reference, SymbolReference
 from serl.history.tape import HASH
 
-EVERY_S = 0.2
-"""Between two looks at the journal."""
-UNKNOWN = 1 << 16
-"""Above every participant: the exchange has not given a command itself yet."""
+POLL_S = 0.2
+NO_PARTICIPANT = 1 << 16
+"""Above every participant number: the exchange itself has sent no command yet."""
 
 
 class AccountsRecorder:
-    """Copies the journal from its first command on; `finish` ends the file. `accounts_recorder` makes it."""
+    """Copies the journal from its first command on; `finish` completes the file. Create it with `accounts_recorder`."""
 
     def __init__(self, endpoint: str, ask: Request, info: list[Any], writer: DayWriter, token: str) -> None:
         _, symbols, clock, limits = info
@@ -39,12 +38,14 @@ class AccountsRecorder:
         self._symbols = tuple(SymbolReference(name, tick, lot) for _, name, tick, lot in symbols)
         self._midnight_ns, self._limits = int(clock[3]), limits
         self._ask, self._token, self._writer = ask, token, writer
-        self._copy = DropCopy(ask, token)
+        self._drop_copy = DropCopy(ask, token)
         self._events = np.zeros(0, EVENT)
 
-    def take(self) -> bool:
-        """Writes the next piece of the journal; False if there is none. Refused without an operator's token, or where the journal
-        cannot be a day; ExchangeAway if nobody answers."""
+    def copy_batch(self) -> bool:
+        """Writes the next batch of commands; False if there is none.
+
+        Raises `ExchangeAway`, and `Refused` without an operator's token or if the journal begins on an earlier day.
+        """
         data, names = self._ask(Kind.COMMAND_COPY, self._token, self._sequence)[5]
         commands = np.frombuffer(data, COMMAND).copy()
         if not len(commands):
@@ -53,62 +54,62 @@ class AccountsRecorder:
         if commands[0]["time_ns"] < self._midnight_ns:
             raise Refused(
                 "journal",
-                "it begins before the exchange's day; record an exchange that was started with a new --journal folder",
+                "expected a journal of one day, got one that begins before the exchange's day; start the exchange with a new --journal folder",
             )
         events = self._events_of(self._sequence)
-        self._tell(kept(commands, events))
+        self._write(effective_commands(commands, events))
         events["time_ns"] -= self._midnight_ns
         self.tape.update(events)
         return True
 
     def _events_of(self, sequence: int) -> Rows:
-        """The events of the commands up to this one, behind those that were taken before."""
+        """The events of the commands up to this one that were not returned before."""
         parts = [self._events]
-        for rows in self._copy.pieces():
+        for rows in self._drop_copy.batches():
             parts.append(rows)
             if rows[-1]["command_sequence"] > sequence:
                 break
         events = np.concatenate(parts)
-        ours = events["command_sequence"] <= sequence
-        self._events = events[~ours]
-        return events[ours]
+        caused = events["command_sequence"] <= sequence
+        self._events = events[~caused]
+        return events[caused]
 
-    def _tell(self, commands: Rows) -> None:
+    def _write(self, commands: Rows) -> None:
         if not len(commands):
             return
         rows = commands["sequence"] - 1
-        from_midnight(commands, self._midnight_ns)
-        renumbered(commands, self._own())
+        to_time_of_day(commands, self._midnight_ns)
+        put_exchange_first(commands, self._exchange_number())
         self._writer.write(commands, rows)
         self.time_ns = int(commands[-1]["time_ns"])
         if self._first_ns < 0:
             self._first_ns = int(commands[0]["time_ns"])
 
-    def _own(self) -> int:
-        """The number of the exchange itself, whose name nobody else can have."""
-        return next((number for number, name in enumerate(self._names) if name.startswith("\0")), UNKNOWN)
+    def _exchange_number(self) -> int:
+        """The participant number of the exchange itself; no participant can have a name that begins with a zero."""
+        return next((number for number, name in enumerate(self._names) if name.startswith("\0")), NO_PARTICIPANT)
 
     def run(
-        self, stop: threading.Event, tell: Callable[["AccountsRecorder"], None], seconds: float = float("inf")
+        self, stop: threading.Event, report: Callable[["AccountsRecorder"], None], seconds: float = float("inf")
     ) -> str:
-        """Records until `stop` is set, the exchange is gone or the time is over, calling `tell` now and then; why it ended."""
-        until_s = time.monotonic() + seconds
+        """Records until `stop` is set, the exchange stops or `seconds` are over, calling `report` from time to time; returns why it ended."""
+        deadline_s = time.monotonic() + seconds
         while True:
-            stopping = stop.is_set() or time.monotonic() > until_s  # asked first: what came until then is taken
+            stopping = stop.is_set() or time.monotonic() > deadline_s  # first, so that all before is recorded
             try:
-                while self.take():
-                    tell(self)
+                while self.copy_batch():
+                    report(self)
             except ExchangeAway:
-                return "the exchange is gone"
-            tell(self)
+                return "the exchange stopped"
+            report(self)
             if stopping:
-                return "stopped" if stop.is_set() else f"{seconds:g} s are over"
-            stop.wait(EVERY_S)
+                return "stopped" if stop.is_set() else f"recorded {seconds:g} s"
+            stop.wait(POLL_S)
 
     def finish(self) -> Reference:
-        """Ends the day file with everything that has come."""
+        """Completes the day file."""
         midnight = datetime.fromtimestamp(self._midnight_ns // 1_000_000_000, UTC)
-        others = [name for name in self._names if name and not name.startswith("\0")]
+        participants = [name for name in self._names if name and not name.startswith("\0")]
         reference = Reference(
             symbols=self._symbols,
             date=midnight.date().isoformat() if self._midnight_ns else "",
@@ -118,7 +119,7 @@ class AccountsRecorder:
             source_rows=self._sequence,
             parameters={"endpoint": self.endpoint, HASH: self.tape.hexdigest()}
             | {name: int(self._limits[name]) for name in LIMITS},
-            participants=(EXCHANGE, *others),
+            participants=(EXCHANGE, *participants),
         )
         self._writer.finish(reference)
         return reference
@@ -128,7 +129,7 @@ class AccountsRecorder:
 def accounts_recorder(
     endpoint: str, writer: DayWriter, token: str = "", curve: Path | None = None
 ) -> Iterator[AccountsRecorder]:
-    """An `AccountsRecorder` for the time of a `with`; `writer` is one for accounts. ExchangeAway if nobody answers."""
+    """Opens an `AccountsRecorder`; `writer` is a day writer with accounts=True. Raises `ExchangeAway`."""
     with request_socket(endpoint, "queries", curve) as query:
         info = query(Kind.INFO)[5]
     with request_socket(endpoint, "admin", curve) as ask:

@@ -1,6 +1,6 @@
-"""Plays a day of history into a running exchange, as one participant among others.
+"""Replays a day of history into a running exchange, as one participant among others.
 
-History sends its messages as if nobody else had ever traded; the book decides what becomes of them (docs/history.md).
+The history's commands are sent as if nobody else had ever traded; the book decides what they do (docs/history.md).
 """
 
 import time
@@ -12,6 +12,7 @@ import numpy as np
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
+from serl.clients.core import InboxItem
 from serl.clients.session import Grant
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, Rows
@@ -21,17 +22,17 @@ from serl.history.day import Day
 
 NAME = "history"
 END_NS = 1 << 62
-WINDOW_ROWS = 8192
-"""Rows without an answer before the replayer waits."""
+UNANSWERED_MAX = 8192
+"""Rows without a reply at which the replayer waits."""
 
 
 class ReplayError(SerlError, ValueError):
-    """A day that cannot be played into this exchange."""
+    """The day cannot be replayed into this exchange."""
 
 
 @dataclass
 class Progress:
-    """How far a replay has come."""
+    """Progress of a replay: rows sent and answered, rejections by reason."""
 
     rows: int
     sent: int = 0
@@ -41,9 +42,9 @@ class Progress:
     finished: bool = False
 
 
-def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
-    """The day's rows with the exchange's symbol numbers, and ids behind those that history used here before."""
-    rows = with_symbols(day, client)
+def renumber_for(day: Day, client: Exchange, first_id: int) -> Rows:
+    """The day's rows with the exchange's symbol numbers and with ids from first_id on."""
+    rows = with_symbol_numbers(day, client)
     _check_limits(day, client.session.limits)
     shift = first_id - int(rows[0]["command_id"])
     rows["command_id"] += shift
@@ -51,37 +52,37 @@ def numbered(day: Day, client: Exchange, first_id: int) -> Rows:
     return rows
 
 
-def with_symbols(day: Day, client: Exchange) -> Rows:
-    """The day's rows with the exchange's symbol numbers; ReplayError if it does not take them."""
+def with_symbol_numbers(day: Day, client: Exchange) -> Rows:
+    """The day's rows with the exchange's symbol numbers. Raises `ReplayError` if it has other tick sizes."""
     rows = day.commands.copy()
     if not len(rows):
-        raise ReplayError("the day has no commands at all; `serl day info` says what its source had")
+        raise ReplayError("expected a day with commands, got an empty one; `serl day info` shows what its source had")
     numbers = []
     for symbol in day.reference.symbols:
         instrument = client.instrument(symbol.name)
         if str(instrument.tick_size) != symbol.tick_size:
             raise ReplayError(
-                f"{symbol.name}: the day's tick is {symbol.tick_size}, the exchange's {instrument.tick_size}; start it with "
+                f"{symbol.name}: expected the day's tick size {symbol.tick_size}, the exchange has {instrument.tick_size}; start it with "
                 f"--symbols {symbol.name}={symbol.tick_size}"
             )
         numbers.append(instrument.number)
-    named = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor where it means nothing
-    rows["symbol"][named] = np.array(numbers, np.uint16)[rows["symbol"][named]]
+    has_symbol = rows["symbol"] < len(numbers)  # not ALL_SYMBOLS, nor commands without a symbol
+    rows["symbol"][has_symbol] = np.array(numbers, np.uint16)[rows["symbol"][has_symbol]]
     return rows
 
 
 def _check_limits(day: Day, limits: dict[str, float]) -> None:
-    """ReplayError if the exchange would reject orders for their size or price."""
+    """Raises `ReplayError` if the exchange would reject orders for their size or price."""
     for name, limit in (("qty_lots", "qty_lots_max"), ("price_ticks", "price_ticks_max")):
         largest = int(day.commands[name].max())
         if largest > limits[limit]:
             raise ReplayError(
-                f"the day has {name} up to {largest}, the exchange takes {limits[limit]}; start it with --config and limits: {limit}: {largest}"
+                f"the day has {name} up to {largest}, the exchange accepts {limits[limit]}; start it with --config and limits: {limit}: {largest}"
             )
 
 
 class Replayer:
-    """One replay: `run` until the end or until it is stopped; `progress` says how far it came."""
+    """One replay; `run` returns at its end, `progress` shows how far it is."""
 
     def __init__(
         self,
@@ -99,80 +100,83 @@ class Replayer:
         self.client = connect(endpoint, NAME, token, rows=True)
         try:
             rows = self._rows()
-            first = int(np.searchsorted(rows["time_ns"], to_ns, side="right"))
-            self.rows = rows[:first]
+            end = int(np.searchsorted(rows["time_ns"], to_ns, side="right"))
+            self.rows = rows[:end]
             self._check()
         except BaseException:
             self.client.close()
             raise
         self.progress = Progress(len(self.rows))
-        self._fast_until = int(np.searchsorted(self.rows["time_ns"], from_ns))
+        #: rows before this one are sent without regard to speed
+        self._first_paced = int(np.searchsorted(self.rows["time_ns"], from_ns))
         self._last_id = 0
 
     def _rows(self) -> Rows:
-        return numbered(self.day, self.client, self.client.session.next_command_id)
+        return renumber_for(self.day, self.client, self.client.session.next_command_id)
 
     @property
-    def kind(self) -> str:
+    def clock_kind(self) -> str:
         """The exchange's clock: live, scaled or lockstep."""
         return str(self.client.session.clock[0])
 
     def _check(self) -> None:
         session = self.client.session
         if not len(self.rows):
-            raise ReplayError("the day has no commands in this stretch of time")
+            raise ReplayError("the day has no commands in this window; choose another --from and --to")
         if not session.operator:
-            raise ReplayError(f"history halts and prints: let {NAME!r} be an operator (login.operators)")
-        if self.kind == "scaled" and self.speed is not None and self.speed != session.clock[1]:
             raise ReplayError(
-                f"--speed {self.speed:g} is asked for, the exchange's clock runs at {session.clock[1]:g}; they must be the same"
+                f"a replay halts symbols and prints trades, which takes an operator; add {NAME!r} to login.operators"
+            )
+        if self.clock_kind == "scaled" and self.speed is not None and self.speed != session.clock[1]:
+            raise ReplayError(
+                f"expected the speed of the exchange's clock, {session.clock[1]:g}, got --speed {self.speed:g}; use the same speed for both"
             )
 
     def wait_for(self, sessions: int) -> None:
-        """Returns when that many other sessions are logged in."""
+        """Returns once this many other sessions are logged in."""
         while self.client.ask(Kind.STATISTICS)[5]["sessions"] <= sessions:
             self.client.wait(0.05)
 
-    def run(self, tell: Callable[[Progress], None]) -> Progress:
-        """Plays everything, calling `tell` now and then; at the end all is answered."""
-        lockstep = self.kind == "lockstep"
-        step = int(self.client.session.limits["bulk_rows_max"])
-        due = None if lockstep and self.speed is None else self._pace()
+    def run(self, report: Callable[[Progress], None]) -> Progress:
+        """Sends every command, calling `report` from time to time; returns once all are answered."""
+        lockstep = self.clock_kind == "lockstep"
+        batch = int(self.client.session.limits["bulk_rows_max"])
+        market_time = None if lockstep and self.speed is None else self._market_time()
         if lockstep:
             self._promise(int(self.rows[0]["time_ns"]))
         at = 0
         while at < len(self.rows):
-            stop = min(at + step, len(self.rows))
-            if at < self._fast_until:
-                stop = min(stop, self._fast_until)
-            elif due is not None:
-                if at == self._fast_until and self.kind == "scaled":
-                    self._go_on_to(int(self.rows[at]["time_ns"]))
-                stop = self._wait_until_due(due, at, stop)
-            while self._unanswered() > WINDOW_ROWS:
-                self._listen(0.2)
-            self._say(self.rows[at:stop])
+            stop = min(at + batch, len(self.rows))
+            if at < self._first_paced:
+                stop = min(stop, self._first_paced)
+            elif market_time is not None:
+                if at == self._first_paced and self.clock_kind == "scaled":
+                    self._start_clock_at(int(self.rows[at]["time_ns"]))
+                stop = self._wait_until_due(market_time, at, stop)
+            while self._unanswered() > UNANSWERED_MAX:
+                self._receive(0.2)
+            self._send(self.rows[at:stop])
             at = stop
             self.progress.sent = at
             self.progress.time_ns = int(self.rows[at - 1]["time_ns"])
             if lockstep:
                 self._promise(int(self.rows[at]["time_ns"]) if at < len(self.rows) else self._last_promise_ns())
-            self._listen(0)
-            tell(self.progress)
+            self._receive(0)
+            report(self.progress)
         while self.progress.answered < len(self.rows):
-            self._listen(0.2)
-            tell(self.progress)
+            self._receive(0.2)
+            report(self.progress)
         self.progress.finished = True
         return self.progress
 
-    def _go_on_to(self, time_ns: int) -> None:
-        """Sets the clock to where the replay really begins, when all before it is in the book."""
+    def _start_clock_at(self, time_ns: int) -> None:
+        """Sets the clock to the first paced row and runs it, once everything before is in the book."""
         while self.progress.answered < self.progress.sent:
-            self._listen(0.2)
+            self._receive(0.2)
         set_clock(self.endpoint, self.token, time_ns, run=True)
 
-    def _say(self, rows: Rows) -> None:
-        self.client.words.say(self.client.session.rows(rows))
+    def _send(self, rows: Rows) -> None:
+        self.client.core.send(self.client.session.rows(rows))
 
     def _unanswered(self) -> int:
         return self.progress.sent - self.progress.answered
@@ -181,50 +185,50 @@ class Replayer:
         return END_NS
 
     def _promise(self, time_ns: int) -> None:
-        self.client.words.say(msgpack.packb([Kind.PROMISE, time_ns]))
+        self.client.core.send(msgpack.packb([Kind.PROMISE, time_ns]))
 
-    def _pace(self) -> Callable[[], int] | None:
-        """The market time that is due now; None for as fast as it goes."""
-        first_ns = int(self.rows[self._fast_until]["time_ns"]) if self._fast_until < len(self.rows) else 0
-        if self.kind == "scaled":
-            if self._fast_until:  # held: however long it takes, time is not past the beginning then
+    def _market_time(self) -> Callable[[], int] | None:
+        """A function that returns the market time now: commands up to it are due. None to replay as fast as possible."""
+        first_ns = int(self.rows[self._first_paced]["time_ns"]) if self._first_paced < len(self.rows) else 0
+        if self.clock_kind == "scaled":
+            if self._first_paced:  # paused, so that sending what comes before takes no market time
                 set_clock(self.endpoint, self.token, int(self.rows[0]["time_ns"]), run=False)
-            return self._follow_clock(RemoteClock())
+            return self._exchange_time(RemoteClock())
         if self.speed is None:
             return None
-        speed, start = self.speed, time.monotonic()
-        return lambda: first_ns + int((time.monotonic() - start) * speed * 1e9)
+        speed, start_s = self.speed, time.monotonic()
+        return lambda: first_ns + int((time.monotonic() - start_s) * speed * 1e9)
 
-    def _follow_clock(self, clock: RemoteClock) -> Callable[[], int]:
-        """The exchange's time, which its operator may hold, set ahead, and make quicker or slower."""
+    def _exchange_time(self, clock: RemoteClock) -> Callable[[], int]:
+        """The exchange's time; its operator may pause the clock, set it ahead or change its speed."""
 
-        def due() -> int:
-            if clock.due():
-                self.client.words.say(msgpack.packb([Kind.PING, 0]))
+        def now_ns() -> int:
+            if clock.ping_due():
+                self.client.core.send(msgpack.packb([Kind.PING, 0]))
             return clock.now_ns(int(self.client.session.clock[2]))
 
-        return due
+        return now_ns
 
-    def _wait_until_due(self, due: Callable[[], int], at: int, stop: int) -> int:
-        """The end of the rows that are due; waits until there is one."""
+    def _wait_until_due(self, market_time: Callable[[], int], at: int, stop: int) -> int:
+        """Waits until at least one row is due; returns the end of the rows that are."""
         times = self.rows["time_ns"][at:stop]
-        while (count := int(np.searchsorted(times, due(), side="right"))) == 0:
-            self._listen(0.002)
+        while (count := int(np.searchsorted(times, market_time(), side="right"))) == 0:
+            self._receive(0.002)
         return at + count
 
-    def _listen(self, timeout_s: float) -> None:
-        item = self.client.wait(timeout_s)
+    def _receive(self, timeout_s: float) -> None:
+        item: InboxItem | None = self.client.wait(timeout_s)
         while item is not None:
             if isinstance(item, Grant):
-                self._granted(item)
-            elif not isinstance(item, tuple):
-                self._count(item)
-            item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+                self._process_grant(item)
+            elif isinstance(item, np.ndarray):
+                self._process_events(item)
+            item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
-    def _granted(self, grant: Grant) -> None:
-        """Time has come as far as was promised; the answers say the same."""
+    def _process_grant(self, grant: Grant) -> None:
+        """Nothing to do: the replies show the progress."""
 
-    def _count(self, events: Rows) -> None:
+    def _process_events(self, events: Rows) -> None:
         own = events["command_id"][events["command_id"] > 0]
         if len(own):
             self._last_id = max(self._last_id, int(own.max()))
@@ -234,12 +238,12 @@ class Replayer:
             self.progress.rejected[name] = self.progress.rejected.get(name, 0) + 1
 
     def close(self) -> None:
-        """Leaves the exchange; the book stays as it is."""
+        """Logs out; the book keeps the orders."""
         self.client.close()
 
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
-    """Sets a scaled or paced clock (SAME_TIME: it stays where it is) and lets it run or holds it; the time it was set to."""
+    """Sets a scaled clock, or a lockstep clock with a speed (SAME_TIME: leaves its time), and runs or pauses it; returns time_ns."""
     with request_socket(endpoint, "admin") as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

@@ -1,9 +1,8 @@
-"""One participant's session as a state machine: bytes in, what happened out; no sockets, no clock, no waiting."""
+"""One participant's session as a state machine: bytes in, events out; no sockets, no clock, no waiting."""
 
 import dataclasses
-from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgpack
 import numpy as np
@@ -18,7 +17,7 @@ _pack = msgpack.Packer().pack
 
 @dataclasses.dataclass(frozen=True)
 class Instrument:
-    """Reference data of a symbol: its number on the wire and its grid."""
+    """Reference data of a symbol: its number on the wire, its tick size and its lot size."""
 
     number: int
     name: str
@@ -26,15 +25,15 @@ class Instrument:
     lot_size: Decimal
 
     def ticks(self, price: Decimal | str | float) -> int:
-        """A price in ticks; PriceOffTick if it is not on the grid. A float counts as its shortest decimal form."""
+        """A price in ticks. A float is read as its shortest decimal form. Raises `PriceOffTick` for a price between two ticks."""
         try:
             exact = Decimal(str(price)) / self.tick_size
         except InvalidOperation:
-            raise PriceOffTick(f"{self.name}: a price is due, got {price!r}") from None
+            raise PriceOffTick(f"{self.name}: expected a price, got {price!r}") from None
         if exact != exact.to_integral_value():
             below = int(exact // 1)
             raise PriceOffTick(
-                f"{self.name}: prices are multiples of {self.tick_size}; {price} is not, the nearest are "
+                f"{self.name}: expected a multiple of {self.tick_size}, got {price}; the nearest prices are "
                 f"{self.price(below)} and {self.price(below + 1)}"
             )
         return int(exact)
@@ -45,7 +44,19 @@ class Instrument:
 
 
 class Report(NamedTuple):
-    """One event of this participant, as on the wire."""
+    """One event of this participant, as on the wire.
+
+    Attributes:
+        kind: an `EventKind`, e.g. ACCEPTED, FILL, CANCELLED, REJECTED.
+        command_id: the command that this event answers; 0 if none of ours caused it.
+        order_id: our id of the order (the command_id of its NEW).
+        order_number: the exchange's number of the order, as on the feed.
+        side: 0 buy, 1 sell.
+        leaves_lots: quantity of the order that is still open after this event.
+        reason: a `Reason`, for REJECTED and CANCELLED.
+        match_id: number of the trade, the same for both sides, for FILL.
+        sequence: number of the event in the exchange, over all participants.
+    """
 
     kind: int
     time_ns: int
@@ -64,85 +75,100 @@ class Report(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Lockstep: it is this participant's turn at time_ns; the feed is complete up to event_sequence."""
+    """Lockstep: it is our turn at time_ns; the feed is complete up to event_sequence."""
 
     time_ns: int
     event_sequence: int
 
 
+OrderState = Literal["sent", "open", "done", "rejected"]
+"""sent: no report yet; open: in the book; done: filled or cancelled."""
+
+
 @dataclasses.dataclass
 class Order:
-    """An order of ours, as far as reports tell. `state` is sent, open, done or rejected."""
+    """One of our orders, kept up to date by its reports.
+
+    Attributes:
+        order_id: its id in `Report.order_id`.
+        symbol: the symbol's number; `Instrument.number` of `instrument(name)`.
+        side: 0 buy, 1 sell.
+        price_ticks: its limit price; 0 for a market order.
+        qty_lots: the quantity it was sent with.
+        filled_lots: quantity traded so far.
+        open_lots: quantity that can still trade.
+        fills: its FILL reports, oldest first.
+    """
 
     order_id: int
     symbol: int
     side: int
     price_ticks: int
     qty_lots: int
-    state: str = "sent"
+    state: OrderState = "sent"
     filled_lots: int = 0
     open_lots: int = 0
     fills: list[Report] = dataclasses.field(default_factory=list)
 
 
 class Session:
-    """Builds what is sent, follows what comes back. Every report counts once, also over reconnects."""
+    """Encodes commands and keeps orders, fills and positions from the reports. Every report counts once, also over reconnects."""
 
     def __init__(self, name: str, token: str = "", **options: bool) -> None:
         self.name = name
         self.token = token
         self.options = options
         self.live = False
-        #: the last report that was taken; what HELLO asks to be sent from
+        #: number of the last report that was processed; after a reconnect the exchange resends the later ones
         self.last_report = -1
         self.next_command_id = 1
         self.instruments: dict[str, Instrument] = {}
         self.limits: dict[str, Any] = {}
         self.clock: list[Any] = ["live", 1.0, 0, 0]
         self.operator = False
-        #: what our topics of the feed begin with: our number where the feed takes its time to us
+        #: prefix of our feed topics: our participant number if our feed has a latency
         self.topic_prefix = ""
-        #: arrival time that orders carry (lockstep: the last grant)
+        #: arrival time of our commands (lockstep: the time of the last grant)
         self.time_ns = 0
-        #: commands without an answer, by id: sent again after a reconnect
+        #: commands without a reply, by id: resent after a reconnect
         self.unanswered: dict[int, bytes] = {}
-        #: commands that have no answer but that of their order, by its id
-        self.terms_of: dict[int, list[int]] = {}
+        #: TERM commands of an order, by its id: the reply to the order is theirs too
+        self.term_ids: dict[int, list[int]] = {}
         self.orders: dict[int, Order] = {}
         self.fills: list[Report] = []
         self.positions: dict[int, int] = {}
 
     def hello(self) -> bytes:
-        """The login; also after a reconnect, when it asks for the reports that were missed."""
+        """The login message; after a reconnect it also requests the missed reports."""
         self.live = False
         return _pack([Kind.HELLO, VERSION, VERSION, self.name, self.token, self.last_report, self.options])
 
     def instrument(self, symbol: str) -> Instrument:
-        """Reference data of a symbol; UnknownSymbol names those there are."""
+        """Reference data of a symbol. Raises `UnknownSymbol`."""
         if symbol not in self.instruments:
-            raise UnknownSymbol(f"no symbol {symbol!r} here; there are {', '.join(self.instruments)}")
+            raise UnknownSymbol(f"expected one of {', '.join(self.instruments)}, got symbol {symbol!r}")
         return self.instruments[symbol]
 
-    def new(
+    def new_order(
         self, symbol: str, side: int, qty_lots: int, price_ticks: int | None, time_in_force: int, post_only: bool,
         terms: Terms = NO_TERMS,
     ) -> tuple[Order, list[bytes]]:  # fmt: skip
-        """A NEW order and the messages that send it, its terms first; without a price (and a peg) a market order."""
+        """A NEW order and its messages, terms first. Without a price (and without a peg) it is a market order."""
         number = self.instrument(symbol).number
         market = price_ticks is None and terms.peg is None
         flags = (CommandFlag.POST_ONLY if post_only else 0) | (CommandFlag.MARKET if market else 0) | terms.flags
-        plain = market and terms.stop_ticks is None and terms.trail_ticks is None
-        tif = TimeInForce.IOC if plain and time_in_force < TimeInForce.IOC else time_in_force
-        said = [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
+        immediate = market and terms.stop_ticks is None and terms.trail_ticks is None
+        tif = TimeInForce.IOC if immediate and time_in_force < TimeInForce.IOC else time_in_force
+        term_commands = [self.command(CommandKind.TERM, term, value) for term, value in terms.items()]
         values = (number, int(side), qty_lots, price_ticks or 0, int(tif), int(flags))
         command_id, message = self.command(CommandKind.NEW, *values)
-        self.terms_of[command_id] = [term_id for term_id, _ in said]
+        self.term_ids[command_id] = [term_id for term_id, _ in term_commands]
         order = Order(command_id, number, int(side), price_ticks or 0, qty_lots)
         self.orders[command_id] = order
-        return order, [*(text for _, text in said), message]
+        return order, [*(term_message for _, term_message in term_commands), message]
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
-        """A command of any kind with its own fields in the protocol's order: (command id, message)."""
+        """(command id, message) of a command; values are the fields of its kind in the order of docs/protocol.md."""
         command_id = self.next_command_id
         self.next_command_id += 1
         message: bytes = _pack([int(kind), command_id, *values, self.time_ns])
@@ -150,24 +176,24 @@ class Session:
         return command_id, message
 
     def mass_cancel(self, symbol: str | None = None) -> tuple[int, bytes]:
-        """Cancels every order of ours, in one symbol or in all."""
+        """(command id, message) that cancels all our orders, in one symbol or in all."""
         return self.command(CommandKind.MASS_CANCEL, ALL_SYMBOLS if symbol is None else self.instrument(symbol).number)
 
     def rows(self, rows: Rows) -> bytes:
-        """COMMAND rows as one bulk message; their ids are the caller's and must grow."""
+        """COMMAND rows as one BULK message. The caller chooses their command ids, which must increase."""
         self.next_command_id = int(rows[-1]["command_id"]) + 1
         return bytes(_pack([Kind.BULK, rows.tobytes()]))
 
     def receive(self, data: bytes) -> list[Any]:
-        """What a message says: Reports, EVENT rows (option rows), Grants. Raises on refusals and on the session's end."""
+        """Processes a message; returns its new reports (with the option rows: EVENT rows) or its grant. Raises what the exchange refused."""
         message = msgpack.unpackb(data, strict_map_key=False)
         kind = message[0]
         if kind == Kind.REPORTS:
-            return self._take(message[1], [Report(*values) for values in message[2]])
+            return self._new_reports(message[1], [Report(*values) for values in message[2]])
         if kind == Kind.REPORT_ROWS:
-            return self._take_rows(message[1], np.frombuffer(message[2], EVENT))
+            return self._new_rows(message[1], np.frombuffer(message[2], EVENT))
         if kind == Kind.DUPLICATE:
-            self._answered(message[1])
+            self._mark_answered(message[1])
         elif kind == Kind.WELCOME:
             self._welcome(message)
         elif kind == Kind.GRANT:
@@ -176,15 +202,15 @@ class Session:
         elif kind in (Kind.PONG, Kind.HEARTBEAT):
             self.clock[2] = message[-1]
         elif kind == Kind.ERROR:
-            self._refused(message[1], message[2])
+            self._raise_refusal(message[1], message[2])
         elif kind == Kind.GOODBYE:
             self.live = False
             raise SessionEnded(message[1], message[2])
         return []
 
-    def _refused(self, code: str, text: str) -> None:
+    def _raise_refusal(self, code: str, text: str) -> None:
         if code == "not_logged_in":
-            self.live = False  # the exchange restarted, or dropped us: the shell says HELLO again
+            self.live = False  # the exchange restarted or ended our session: the client logs in again
             return
         if code == "replay_gone":
             raise ReportGap(text)
@@ -205,29 +231,29 @@ class Session:
         self.next_command_id = max(self.next_command_id, last_command_id + 1)
         self.unanswered = {key: value for key, value in self.unanswered.items() if key > last_command_id}
 
-    def _take(self, first: int, reports: list[Report]) -> list[Report]:
+    def _new_reports(self, first: int, reports: list[Report]) -> list[Report]:
         fresh = reports[max(0, self.last_report + 1 - first) :]
-        self._count(first, len(reports))
+        self._advance(first, len(reports))
         for report in fresh:
-            self._follow(report)
+            self._update_order(report)
         return fresh
 
-    def _take_rows(self, first: int, rows: Rows) -> list[Any]:
+    def _new_rows(self, first: int, rows: Rows) -> list[Any]:
         fresh = rows[max(0, self.last_report + 1 - first) :]
-        self._count(first, len(rows))
+        self._advance(first, len(rows))
         return [fresh] if len(fresh) else []
 
-    def _count(self, first: int, count: int) -> None:
+    def _advance(self, first: int, count: int) -> None:
         if first > self.last_report + 1:
-            raise ReportGap(f"report {self.last_report + 1} is due, got {first}: reports were lost")
+            raise ReportGap(f"expected report {self.last_report + 1}, got {first}: reports were lost; connect again")
         self.last_report = max(self.last_report, first + count - 1)
 
-    def _answered(self, command_id: int) -> None:
-        for each in (command_id, *self.terms_of.pop(command_id, ())):
-            self.unanswered.pop(each, None)
+    def _mark_answered(self, command_id: int) -> None:
+        for answered_id in (command_id, *self.term_ids.pop(command_id, ())):
+            self.unanswered.pop(answered_id, None)
 
-    def _follow(self, report: Report) -> None:
-        self._answered(report.command_id)
+    def _update_order(self, report: Report) -> None:
+        self._mark_answered(report.command_id)
         order = self.orders.get(report.order_id)
         if report.kind == EventKind.FILL:
             self.fills.append(report)
@@ -247,7 +273,7 @@ class Session:
         order.open_lots = report.leaves_lots
         order.state = "open" if report.leaves_lots else "done"
 
-    def open_orders(self) -> Iterable[Order]:
+    def open_orders(self) -> list[Order]:
         """Our orders that can still trade."""
         return [order for order in self.orders.values() if order.state in ("sent", "open")]
 

@@ -117,7 +117,7 @@ class Scene:
             *self._clock_options(),
         )  # fmt: skip
         yield "starting the exchange; the first start on a machine compiles the order book, about a minute"
-        exchange.wait_for("  journal")
+        exchange.wait_for_line("  journal")
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)
         yield f"exchange of {plan.order.symbol} on {self.endpoint}, {plan.speed:g} x real time"
@@ -131,7 +131,7 @@ class Scene:
                 str(plan.dashboard_port),
                 *self._dashboard_options(),
             )
-            yield from dashboard.wait_for("operator")
+            yield from dashboard.wait_for_line("operator")
 
     def _clock_options(self) -> Iterator[str]:
         """A replayer sets the clock itself. With simulated traders the clock runs in lockstep and waits for them."""
@@ -193,7 +193,7 @@ class Scene:
         for line in self._wait_for_research_step("researcher"):
             yield line
             late = self.watcher.time_ns >= time_of_day_ns(HOLD_FROM)
-            if late and not held and not self.children["researcher"].ended:
+            if late and not held and not self.children["researcher"].exited:
                 set_clock(self.endpoint, "", SAME_TIME, run=False)
                 held = True
                 yield "the clock is held until the researcher has ended"
@@ -201,8 +201,8 @@ class Scene:
     def _wait_for_research_step(self, name: str) -> Steps:
         """Yield the output of one of RESEARCH line by line until it has ended. If it failed, the demo continues without it."""
         one, printed = self.children[name], 0
-        while not one.ended:
-            yield from (lines := one.text.split("\n")[printed:-1])
+        while not one.exited:
+            yield from (lines := one.output.split("\n")[printed:-1])
             printed += len(lines)
             self._poll()
             yield None
@@ -210,7 +210,7 @@ class Scene:
             self.research_failure = one.failure()
             yield f"no researcher from here on, as with --no-researcher: {self.research_failure}"
         else:
-            yield from one.text.rstrip().split("\n")[printed:]
+            yield from one.output.rstrip().split("\n")[printed:]
 
     def _execute(self, name: str, policy: str, order: DemoOrder) -> None:
         options = (*order.options, "--connect", self.endpoint, "--name", name)
@@ -264,7 +264,7 @@ class Scene:
             self.watcher.receive(left_s)
         for one in self.children.values():
             failed = one.process.returncode and one.name not in RESEARCH
-            if one.ended and (failed or one.name in ("exchange", "dashboard")):
+            if one.exited and (failed or one.name in ("exchange", "dashboard")):
                 raise one.failure()
 
     def _wait_for_sessions(self, count: int) -> Steps:
@@ -275,7 +275,7 @@ class Scene:
 
     def _wait_for_end(self, name: str) -> Steps:
         """Wait until a child has ended; yields the rest of its output."""
-        while not self.children[name].ended:
+        while not self.children[name].exited:
             self._poll()
             yield None
-        yield self.children[name].finish()
+        yield self.children[name].wait()

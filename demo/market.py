@@ -46,7 +46,7 @@ class Watcher:
         while item is not None:
             if str(item[0]).startswith("trade/"):
                 self.trades += len(item[1][-1])
-            item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+            item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def table(self) -> Table:
         """The price ladder as a table."""

@@ -22,7 +22,7 @@ def run(source: Source, speed: str, output: Path) -> Iterator[str]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="serl-demo-")))
 
         def start(name: str, *arguments: str, until: str) -> list[str]:
-            return stack.enter_context(child(folder, name, *arguments)).wait_for(until)
+            return stack.enter_context(child(folder, name, *arguments)).wait_for_line(until)
 
         yield from start(
             "exchange", "exchange", "start", "--symbols", source.symbols, "--endpoint", endpoint, "--journal", str(folder / "journal"),
@@ -31,7 +31,7 @@ def run(source: Source, speed: str, output: Path) -> Iterator[str]:
         executor = stack.enter_context(
             child(folder, "executor", "execute", "twap", *order.options, "--connect", endpoint, "--day", day, "--report", str(output))
         )  # fmt: skip
-        greeting = executor.wait_for("executor")
+        greeting = executor.wait_for_line("executor")
         yield from greeting
         replayer = stack.enter_context(
             child(
@@ -40,7 +40,7 @@ def run(source: Source, speed: str, output: Path) -> Iterator[str]:
             )
         )  # fmt: skip
         yield f"replaying up to {order.replayed_to} at {'full speed, in lockstep' if speed == 'max' else speed + ' x'} ..."
-        yield "\n".join(executor.finish().splitlines()[len(greeting) :])
+        yield "\n".join(executor.wait().splitlines()[len(greeting) :])
         if speed == "max":
-            yield replayer.finish()
+            yield replayer.wait()
     yield f"done in {time.perf_counter() - began:.1f} s"

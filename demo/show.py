@@ -46,7 +46,7 @@ def _view(scene: Scene) -> RenderableType:
     """The ladder, and a status line for each running process."""
     if scene.watcher is None:
         return Text("")
-    running = [one for one in scene.children.values() if not one.ended]
+    running = [one for one in scene.children.values() if not one.exited]
     lines = [Text(f"{one.name:10} {_status(scene, one)}", overflow="ellipsis", no_wrap=True) for one in running]
     return Group(scene.watcher.table(), *lines)
 
@@ -54,6 +54,6 @@ def _view(scene: Scene) -> RenderableType:
 def _status(scene: Scene, one: Child) -> str:
     """Progress of an execution; the last output line of another process."""
     if one.name in scene.executions:
-        return f"{scene.executions[one.name].shown()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
-    lines = one.text.splitlines()
+        return f"{scene.executions[one.name].as_json()['filled_lots']:,} of {scene.plan.order.qty_lots:,} lots"
+    lines = one.output.splitlines()
     return lines[-1].strip() if lines else ""

@@ -1,6 +1,6 @@
-"""Bars in other layouts, written as the one table of bars that training and execution read.
+"""Converts tables of bars to the canonical table that training and execution read.
 
-The canonical table is Parquet with symbol, date, ToD (when the bar begins), open, high, low, close, volume, and amount if there is one.
+The canonical table is Parquet with symbol, date, ToD (the start of the bar), open, high, low, close, volume and, if known, amount.
 """
 
 import io
@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
-from serl.history.bar_times import when
-from serl.history.decompress import blocks, head
+from serl.history.bar_times import date_and_time
+from serl.history.decompress import read_blocks, read_head
 from serl.history.errors import BarsError
 from serl.history.source import DEFAULTS, Options
-from serl.history.table_rows import Refuse, first_wrong
+from serl.history.table_rows import RowCheck, first_malformed_row
 
 PRICES = ("open", "high", "low", "close")
 ALIASES = {
@@ -34,11 +34,11 @@ ALIASES = {
     "date": ("date", "day", "trading_day"),
     "clock": ("tod", "time", "time_of_day"),
 }
-"""Canonical name: what the column is called in other tables, small letters."""
+"""Lower-case column names of other tables, by canonical name."""
 
 
 def _names(columns: list[str]) -> dict[str, str]:
-    """Canonical name: column of the table."""
+    """The table's column by canonical name."""
     lower = {name.strip().lower(): name for name in columns}
     return {
         canonical: next(lower[alias] for alias in aliases if alias in lower)
@@ -48,7 +48,7 @@ def _names(columns: list[str]) -> dict[str, str]:
 
 
 def _columns(path: Path, start: bytes) -> list[str]:
-    """Names of the columns of a Parquet or CSV file; none if it is neither."""
+    """Column names of a Parquet or CSV file; empty if it is neither."""
     if start.startswith(b"PAR1"):
         try:
             return list(pq.read_schema(path).names)
@@ -58,51 +58,51 @@ def _columns(path: Path, start: bytes) -> list[str]:
 
 
 def is_bars(path: Path, start: bytes) -> bool:
-    """Whether a file has columns of bars: prices, and when they were; start: its first unpacked bytes."""
+    """Whether a file has columns of bars: prices and their times. start: its first decompressed bytes."""
     names = _names(_columns(path, start))
     return set(PRICES) <= names.keys() and bool({"moment", "date"} & names.keys())
 
 
 def is_canonical(path: Path, start: bytes) -> bool:
-    """Whether a file is a table that training reads as it is."""
+    """Whether a file is the canonical table, which training reads directly."""
     columns = set(_columns(path, start))
     needed = {"symbol", "date", *PRICES, "volume"}
     return start.startswith(b"PAR1") and needed <= columns and ("ToD" in columns or {"time", "period"} <= columns)
 
 
 def bars_advice(path: Path) -> str:
-    """What to do with a file of bars where a day with a book is due."""
-    if is_canonical(path, head(path)):
-        return f"{path}: bars, which have no orders to replay; `serl train`, `serl evaluate` and `serl data` take this file as it is"
+    """The error text for a file of bars where a day with an order book is expected."""
+    if is_canonical(path, read_head(path)):
+        return f"{path}: expected orders to replay, got bars; `serl train`, `serl evaluate` and `serl data` read this file directly"
     return (
-        f"{path}: bars, which have no orders to replay; `serl day import {path.name} -o bars.parquet` makes the table that `serl train`, "
-        "`serl evaluate` and `serl data` take"
+        f"{path}: expected orders to replay, got bars; `serl day import {path.name} -o bars.parquet` converts them to the table that "
+        "`serl train`, `serl evaluate` and `serl data` read"
     )
 
 
 def import_bars(path: Path, output: Path, options: Options = DEFAULTS) -> dict[str, int]:
-    """Writes the canonical table of a file of bars; how many bars, symbols and dates. BarsError says what is wrong with it."""
-    options.only(path, "bars", "symbols", "time_zone")
-    start = head(path)
+    """Writes the canonical table of a file of bars; returns the number of bars, symbols and dates. Raises `BarsError`."""
+    options.allow_only(path, "bars", "symbols", "time_zone")
+    start = read_head(path)
     if is_canonical(path, start):
         raise BarsError(bars_advice(path))
     table = _read(path, start)
     if table.num_rows == 0:
-        raise BarsError(f"{path}: at least one bar is due, the table is empty")
+        raise BarsError(f"{path}: expected at least one bar, got an empty table")
     names = _names(table.column_names)
     if "volume" not in names:
-        raise BarsError(f"{path}: a column of volume is due, got {', '.join(table.column_names)}")
-    refuse = Refuse(path, BarsError)
-    date, clock = when(table, names, options.time_zone, refuse)
-    symbols = _symbols(table, names, options, refuse)
-    due = (*PRICES, "volume", *(["amount"] if "amount" in names else []))
-    wanted = pc.is_valid(symbols).to_numpy(zero_copy_only=False)
-    numbers = _numbers({name: table[names[name]] for name in due}, wanted, refuse)
-    bars, twice = _unique(path, pa.table({"symbol": symbols, "date": date, "ToD": clock} | numbers))
+        raise BarsError(f"{path}: expected a column of volumes, got {', '.join(table.column_names)}")
+    check = RowCheck(path, BarsError)
+    date, clock = date_and_time(table, names, options.time_zone, check)
+    symbols = _symbols(table, names, options, check)
+    numeric = (*PRICES, "volume", *(["amount"] if "amount" in names else []))
+    selected = pc.is_valid(symbols).to_numpy(zero_copy_only=False)
+    numbers = _numbers({name: table[names[name]] for name in numeric}, selected, check)
+    bars, duplicates = _unique(path, pa.table({"symbol": symbols, "date": date, "ToD": clock} | numbers))
     with atomic_file(output) as file:
         pq.write_table(bars, file, compression="zstd")
     counts = {name: len(pc.unique(bars[name])) for name in ("symbol", "date")}
-    return {"bars": bars.num_rows, "symbols": counts["symbol"], "dates": counts["date"], "rows_twice": twice}
+    return {"bars": bars.num_rows, "symbols": counts["symbol"], "dates": counts["date"], "rows_twice": duplicates}
 
 
 def _read(path: Path, start: bytes) -> pa.Table:
@@ -112,65 +112,67 @@ def _read(path: Path, start: bytes) -> pa.Table:
         except (pa.ArrowException, OSError) as error:
             raise BarsError(f"{path}: cannot be read as a table of bars ({error})") from None
     text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
-    data = b"".join(blocks(path))
+    data = b"".join(read_blocks(path))
     try:
         return csv.read_csv(
             io.BytesIO(data), convert_options=csv.ConvertOptions(column_types=text, strings_can_be_null=False)
         )
     except pa.ArrowException as error:
-        raise BarsError(f"{path}: cannot be read as a table of bars; {first_wrong(data, {}) or error}") from None
+        raise BarsError(
+            f"{path}: cannot be read as a table of bars; {first_malformed_row(data, {}) or error}"
+        ) from None
 
 
-def _symbols(table: pa.Table, names: dict[str, str], options: Options, refuse: Refuse) -> Any:
-    """[row] the symbol, none where it is not wanted."""
+def _symbols(table: pa.Table, names: dict[str, str], options: Options, check: RowCheck) -> Any:
+    """[row] the symbol, null where it is not selected."""
     if "symbol" in names:
         symbols = pc.cast(table[names["symbol"]], pa.string())
-        refuse(pc.equal(pc.fill_null(symbols, ""), "").to_numpy(), f"{names['symbol']}: a symbol", symbols)
-        return symbols if not options.symbols else _chosen(refuse.path, symbols, options.symbols)
+        check(names["symbol"], pc.equal(pc.fill_null(symbols, ""), "").to_numpy(), "a symbol", symbols)
+        return symbols if not options.symbols else _select(check.path, symbols, options.symbols)
     if len(options.symbols) != 1:
         raise BarsError(
-            f"{refuse.path}: a column of symbols is due, or `--symbols NAME` for a table of one; got {', '.join(table.column_names)}"
+            f"{check.path}: expected a column of symbols, got {', '.join(table.column_names)}; give `--symbols NAME` for a table of one"
         )
     return pa.array([options.symbols[0]] * table.num_rows)
 
 
-def _chosen(path: Path, symbols: Any, wanted: tuple[str, ...]) -> Any:
-    missing = sorted(set(wanted) - set(pc.unique(symbols).to_pylist()))
+def _select(path: Path, symbols: Any, names: tuple[str, ...]) -> Any:
+    missing = sorted(set(names) - set(pc.unique(symbols).to_pylist()))
     if missing:
-        raise BarsError(f"{path}: {', '.join(missing)} not in this file")
-    return pc.if_else(pc.is_in(symbols, pa.array(wanted)), symbols, pa.scalar(None, pa.string()))
+        raise BarsError(f"{path}: --symbols: expected symbols of this file, got {', '.join(missing)}")
+    return pc.if_else(pc.is_in(symbols, pa.array(names)), symbols, pa.scalar(None, pa.string()))
 
 
-def _numbers(columns: dict[str, Any], wanted: NDArray[np.bool_], refuse: Refuse) -> dict[str, Any]:
-    """[row] of each column, as floats; BarsError for a wanted row whose numbers cannot be those of a bar."""
+def _numbers(columns: dict[str, Any], selected: NDArray[np.bool_], check: RowCheck) -> dict[str, Any]:
+    """The columns as floats. Raises `BarsError` for a selected row with invalid numbers."""
     numbers: dict[str, Any] = {}
     for name, column in columns.items():
-        numbers[name] = refuse.cast(column, pa.float64(), f"{name}: a number").to_numpy()
-        refuse(wanted & ~np.isfinite(numbers[name]), f"{name}: a number", column)
-        refuse(wanted & (numbers[name] < 0), f"{name}: a number not below 0", column)
-    refuse(wanted & (numbers["high"] < numbers["low"]), "high: a price not below that of low", columns["high"])
+        numbers[name] = check.cast(name, column, pa.float64(), "a number").to_numpy()
+        check(name, selected & ~np.isfinite(numbers[name]), "a number", column)
+        check(name, selected & (numbers[name] < 0), "a number not below 0", column)
+    check("high", selected & (numbers["high"] < numbers["low"]), "a price not below low", columns["high"])
     return numbers
 
 
 def _unique(path: Path, bars: pa.Table) -> tuple[pa.Table, int]:
-    """The bars by symbol, date and time, each once, and how many rows were there twice; BarsError where two differ."""
+    """The bars sorted by symbol, date and time without duplicates, and the number of duplicates. Raises `BarsError` if two differ."""
     bars = bars.filter(pc.is_valid(bars["symbol"]))
     keys = ["symbol", "date", "ToD"]
     bars = bars.sort_by([(name, "ascending") for name in keys])
     same = _equal_to_next(bars, keys)
-    whole = same & _equal_to_next(bars, bars.column_names[3:])
-    if (same & ~whole).any():
-        row = int(np.argmax(same & ~whole))
+    identical = same & _equal_to_next(bars, bars.column_names[3:])
+    if (same & ~identical).any():
+        row = int(np.argmax(same & ~identical))
         symbol, date, clock = (bars[name][row].as_py() for name in keys)
         raise BarsError(
-            f"{path}: {symbol}: one bar is due at {clock} of {date}, there are two that differ; where the clock goes back that day, import "
+            f"{path}: {symbol}: expected one bar at {clock} of {date}, got two that differ; if daylight saving time ends on that day, import "
             "with `--time-zone UTC`"
         )
-    return bars.filter(pa.array(np.append(True, ~whole))), int(whole.sum())
+    return bars.filter(pa.array(np.append(True, ~identical))), int(identical.sum())
 
 
 def _equal_to_next(bars: pa.Table, columns: list[str]) -> Any:
-    """[row] whether these columns are those of the next row."""
+    """[row] whether these columns equal those of the next row."""
     equal = np.ones(max(0, bars.num_rows - 1), np.bool_)
     for name in columns:
         values = bars[name].to_numpy()

@@ -1,8 +1,7 @@
-"""The book that makers of day files play on: what stands in the exchange after the commands written so far.
+"""An order book that mirrors the exchange's after the commands written so far, for readers that know all prices in advance.
 
-Prices are *ranks*: indices into the sorted array of every price that can occur, so that levels are plain arrays. Orders
-are named by the `command_id` of the NEW that made them, which is also their index here. Every change of the book is
-written as the COMMAND that makes the exchange do the same.
+Prices are *ranks*: indices into the sorted array of all prices, so that levels are plain arrays. An order's id and index is the
+`command_id` of its NEW. Every change of the book writes the COMMAND with the same effect.
 """
 
 from typing import NamedTuple
@@ -19,7 +18,7 @@ BUY, SELL = 0, 1
 
 
 class HistoryBook(NamedTuple):
-    """Levels by [side, rank], orders by command_id, and the commands written."""
+    """Levels by [side, rank], orders by command_id, and the written commands."""
 
     price_ticks: NDArray[np.int64]
     """[rank], strictly increasing."""
@@ -27,29 +26,29 @@ class HistoryBook(NamedTuple):
     """[side, rank] oldest order, 0 = none."""
     tail: NDArray[np.int64]
     level_lots: NDArray[np.int64]
-    """[side, rank] sum of open_lots of the level's orders."""
+    """[side, rank] sum of the open_lots of its orders."""
     best: NDArray[np.int64]
     """[side] rank of the best level; -1 = no bids, len(price_ticks) = no asks."""
-    after: NDArray[np.int64]
-    """[order] next younger order of the level, 0 = none."""
-    before: NDArray[np.int64]
+    next_order: NDArray[np.int64]
+    """[order] the next younger order of its level, 0 = none."""
+    previous_order: NDArray[np.int64]
     open_lots: NDArray[np.int64]
-    known_lots: NDArray[np.int64]
-    """[order] what the source says is open; 0 = anonymous: the source does not name the order (any more)."""
+    source_lots: NDArray[np.int64]
+    """[order] open at the source; 0: anonymous, the source has no id for it (any more)."""
     side: NDArray[np.uint8]
     rank: NDArray[np.int64]
     commands: Rows
-    """COMMAND rows; the first written[0] are set."""
+    """COMMAND rows; the first totals[0] are set."""
     rows: NDArray[np.int64]
     """Source row of each command."""
-    written: NDArray[np.int64]
+    totals: NDArray[np.int64]
     """[0] commands written, [1] orders open."""
-    moment: NDArray[np.int64]
-    """[0] source row, [1] time_ns that the next commands get."""
+    stamp: NDArray[np.int64]
+    """[0] source row and [1] time_ns of the next commands."""
 
 
 def empty_book(price_ticks: NDArray[np.int64], commands_max: int) -> HistoryBook:
-    """A book without orders over the given prices, with room for `commands_max` commands."""
+    """An empty book over the given prices, with room for `commands_max` commands."""
     levels, orders = (2, len(price_ticks)), commands_max + 1
     return HistoryBook(
         price_ticks=price_ticks,
@@ -57,28 +56,28 @@ def empty_book(price_ticks: NDArray[np.int64], commands_max: int) -> HistoryBook
         tail=np.zeros(levels, np.int64),
         level_lots=np.zeros(levels, np.int64),
         best=np.array([-1, len(price_ticks)], np.int64),
-        after=np.zeros(orders, np.int64),
-        before=np.zeros(orders, np.int64),
+        next_order=np.zeros(orders, np.int64),
+        previous_order=np.zeros(orders, np.int64),
         open_lots=np.zeros(orders, np.int64),
-        known_lots=np.zeros(orders, np.int64),
+        source_lots=np.zeros(orders, np.int64),
         side=np.zeros(orders, np.uint8),
         rank=np.zeros(orders, np.int64),
         commands=np.zeros(commands_max, COMMAND),
         rows=np.zeros(commands_max, np.int64),
-        written=np.zeros(2, np.int64),
-        moment=np.array([-1, 0], np.int64),
+        totals=np.zeros(2, np.int64),
+        stamp=np.array([-1, 0], np.int64),
     )
 
 
 @allocating
-def write(
+def write_command(
     book: HistoryBook, kind: int, order_id: int, side: int, price_ticks: int, qty_lots: int, time_in_force: int
 ) -> int:
     """Writes one command; returns its command_id."""
-    index = book.written[0]
-    book.written[0] = index + 1
+    index = book.totals[0]
+    book.totals[0] = index + 1
     row = book.commands[index]
-    row["time_ns"] = book.moment[1]
+    row["time_ns"] = book.stamp[1]
     row["command_id"] = index + 1
     row["order_id"] = order_id
     row["price_ticks"] = price_ticks
@@ -86,13 +85,13 @@ def write(
     row["kind"] = kind
     row["side"] = side
     row["time_in_force"] = time_in_force
-    book.rows[index] = book.moment[0]
+    book.rows[index] = book.stamp[0]
     return int(index + 1)
 
 
 @allocating
 def next_level(book: HistoryBook, side: int, rank: int) -> int:
-    """The next worse level that holds orders; outside the array if there is none."""
+    """Rank of the next worse level with orders; outside the array if there is none."""
     step = -1 if side == BUY else 1
     rank += step
     while 0 <= rank < book.price_ticks.shape[0] and book.level_lots[side, rank] == 0:
@@ -101,30 +100,30 @@ def next_level(book: HistoryBook, side: int, rank: int) -> int:
 
 
 @allocating
-def _take(book: HistoryBook, order: int, qty_lots: int) -> None:
-    """Takes lots off an order, and the order out of its level once nothing is left."""
+def _remove_lots(book: HistoryBook, order: int, qty_lots: int) -> None:
+    """Removes lots from an order, and the order from its level once nothing is left."""
     side, rank = book.side[order], book.rank[order]
     book.open_lots[order] -= qty_lots
     book.level_lots[side, rank] -= qty_lots
     if book.open_lots[order] > 0:
         return
-    older, younger = book.before[order], book.after[order]
+    older, younger = book.previous_order[order], book.next_order[order]
     if older:
-        book.after[older] = younger
+        book.next_order[older] = younger
     else:
         book.head[side, rank] = younger
     if younger:
-        book.before[younger] = older
+        book.previous_order[younger] = older
     else:
         book.tail[side, rank] = older
-    book.written[1] -= 1
+    book.totals[1] -= 1
     if book.level_lots[side, rank] == 0 and book.best[side] == rank:
         book.best[side] = next_level(book, side, rank)
 
 
 @allocating
 def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Trades an incoming order against the other side by price and time; returns what is left of it."""
+    """Matches an incoming order against the other side in price-time priority; returns the lots that are left."""
     other = 1 - side
     while qty_lots > 0:
         best = book.best[other]
@@ -132,29 +131,29 @@ def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
             break
         order = book.head[other, best]
         lots = min(qty_lots, book.open_lots[order])
-        _take(book, order, lots)
+        _remove_lots(book, order, lots)
         qty_lots -= lots
     return qty_lots
 
 
 @allocating
-def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> int:
-    """Writes a GTC limit order and plays it; returns its command_id."""
-    order = write(book, NEW, 0, side, book.price_ticks[rank], qty_lots, GTC)
-    left = _match(book, side, rank, qty_lots)
-    book.known_lots[order] = qty_lots if known else 0
-    if left == 0:
+def add_order(book: HistoryBook, side: int, rank: int, qty_lots: int, named: bool) -> int:
+    """Writes a GTC limit order and applies it; returns its command_id."""
+    order = write_command(book, NEW, 0, side, book.price_ticks[rank], qty_lots, GTC)
+    leaves_lots = _match(book, side, rank, qty_lots)
+    book.source_lots[order] = qty_lots if named else 0
+    if leaves_lots == 0:
         return int(order)
-    book.side[order], book.rank[order], book.open_lots[order] = side, rank, left
+    book.side[order], book.rank[order], book.open_lots[order] = side, rank, leaves_lots
     tail = book.tail[side, rank]
-    book.before[order], book.after[order] = tail, 0
+    book.previous_order[order], book.next_order[order] = tail, 0
     if tail:
-        book.after[tail] = order
+        book.next_order[tail] = order
     else:
         book.head[side, rank] = order
     book.tail[side, rank] = order
-    book.level_lots[side, rank] += left
-    book.written[1] += 1
+    book.level_lots[side, rank] += leaves_lots
+    book.totals[1] += 1
     best = book.best[side]
     if best < 0 or best >= book.price_ticks.shape[0] or (rank > best if side == BUY else rank < best):
         book.best[side] = rank
@@ -162,35 +161,35 @@ def add(book: HistoryBook, side: int, rank: int, qty_lots: int, known: bool) -> 
 
 
 @allocating
-def execute(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Writes an IOC limit order of `side` and plays it; returns what found no counterpart."""
-    write(book, NEW, 0, side, book.price_ticks[rank], qty_lots, IOC)
+def send_ioc(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
+    """Writes an IOC limit order of `side` and applies it; returns the lots that did not trade."""
+    write_command(book, NEW, 0, side, book.price_ticks[rank], qty_lots, IOC)
     return int(_match(book, side, rank, qty_lots))
 
 
 @allocating
-def cut(book: HistoryBook, order: int, qty_lots: int) -> int:
-    """Takes up to qty_lots off an order by REDUCE, or by CANCEL if that is all of it; returns what it took."""
+def reduce_order(book: HistoryBook, order: int, qty_lots: int) -> int:
+    """Reduces an order by up to qty_lots with a REDUCE, or a CANCEL if nothing is left; returns the lots removed."""
     lots = min(qty_lots, book.open_lots[order])
     if lots <= 0:
         return 0
     side, price = book.side[order], book.price_ticks[book.rank[order]]
     if lots == book.open_lots[order]:
-        write(book, CANCEL, order, side, price, 0, 0)
+        write_command(book, CANCEL, order, side, price, 0, 0)
     else:
-        write(book, REDUCE, order, side, price, lots, 0)
-    _take(book, order, lots)
+        write_command(book, REDUCE, order, side, price, lots, 0)
+    _remove_lots(book, order, lots)
     return int(lots)
 
 
 @allocating
-def cut_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
-    """Takes lots off a level: anonymous orders first, then named ones, each from the newest; returns what it lacks."""
+def reduce_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
+    """Removes lots from a level: anonymous orders first, then named ones, each from the newest; returns how many are missing."""
     for named in range(2):
         order = book.tail[side, rank]
         while order and qty_lots > 0:
-            older = book.before[order]
-            if (book.known_lots[order] > 0) == (named == 1):
-                qty_lots -= cut(book, order, qty_lots)
+            older = book.previous_order[order]
+            if (book.source_lots[order] > 0) == (named == 1):
+                qty_lots -= reduce_order(book, order, qty_lots)
             order = older
     return qty_lots

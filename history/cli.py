@@ -1,4 +1,4 @@
-"""`serl day`: make day files, look into them, check them."""
+"""`serl day`: import, export, inspect, verify and generate day files."""
 
 import sys
 import time
@@ -17,11 +17,11 @@ SOURCE = click.Path(path_type=Path)
 
 @click.group(epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 def day() -> None:
-    """Trading days as files: import, export, look, verify, generate."""
+    """Trading days as files: import, export, inspect, verify, generate."""
 
 
 def _print_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """A rich table on a terminal; elsewhere tab-separated lines."""
+    """Prints a table on a terminal, tab-separated lines elsewhere."""
     if not sys.stdout.isatty():
         for row in (header, *rows) if any(header) else rows:
             click.echo("\t".join(row))
@@ -66,40 +66,40 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
 @day.command("import", epilog="Example: serl day import LOBSTER_SampleFile_AMZN_2012-06-21_5.zip -o amzn.parquet")
 @click.argument("source", type=SOURCE)
 @click.option(
-    "-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or that of SOURCE with .parquet]"
+    "-o", "--output", type=FILE, help="File to write. [SYMBOL_DATE_LEVELS.parquet, or the name of SOURCE with .parquet]"
 )
-@click.option("--symbols", help="Those to take, with commas between; the name of a source that does not say it. [all]")
-@click.option("--tick-size", default="", help="Decimal, where the source has none. [that of the format]")
-@click.option("--lot-size", default="", help="Decimal, where the source has none. [that of the format]")
-@click.option("--date", default="", help="YYYY-MM-DD, where the source does not say it.")
 @click.option(
-    "--time-zone", default="", help="Of bars whose times are universal: the clock that the day follows. [UTC]"
+    "--symbols", help="Symbols to import, separated by commas; or the name, if SOURCE does not contain it. [all]"
 )
+@click.option("--tick-size", default="", help="Decimal, if SOURCE does not contain it. [the format's]")
+@click.option("--lot-size", default="", help="Decimal, if SOURCE does not contain it. [the format's]")
+@click.option("--date", default="", help="YYYY-MM-DD, if SOURCE does not contain it.")
+@click.option("--time-zone", default="", help="For bars with UTC times: the time zone to convert them to. [UTC]")
 def import_(
     source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
 ) -> None:
-    """Makes a day file of SOURCE: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Of bars it makes the table that
-    `serl train` reads."""
+    """Converts SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Converts bars to the table
+    that `serl train` reads."""
     from serl.history.bars import import_bars
-    from serl.history.importing import bars_source, import_file
+    from serl.history.importing import import_file, is_bars_source
     from serl.history.source import Options
 
     options = Options(tuple(symbols.split(",")) if symbols else (), tick_size, lot_size, date, time_zone)
     path = output or Path(f"{source.name.split('.')[0]}.parquet")
-    began = time.perf_counter()
-    if bars_source(source):
+    started_s = time.perf_counter()
+    if is_bars_source(source):
         counts = import_bars(source, path, options)
-        words = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
-        click.echo(f"{path}: {words}; `serl train`, `serl evaluate` and `serl data` take it")
+        summary = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        click.echo(f"{path}: {summary}; use it with `serl train`, `serl evaluate` and `serl data`")
         return
     reference, commands = import_file(source, path, options)
     if output is None:
         path = path.replace(f"{reference.symbols[0].name}_{reference.date}_{reference.levels}.parquet")
     counts = reference.counts
     click.echo(
-        f"{path}: {commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - began:.1f} s; "
+        f"{path}: {commands:,} commands of {reference.source_rows:,} rows in {time.perf_counter() - started_s:.1f} s; "
         + (
-            f"refreshed {counts['refresh_adds'] + counts['refresh_cuts']:,} levels that came into view, unexplained {counts['unexplained']:,}"
+            f"{counts['refresh_adds'] + counts['refresh_cuts']:,} levels refreshed as they came into view, {counts['unexplained']:,} changes unexplained"
             if "unexplained" in counts
             else ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
         )
@@ -112,17 +112,21 @@ def import_(
     "-o", "--output", type=FILE, required=True, help="NAME.itch or NAME.itch.gz: ITCH 5.0; NAME.zip: LOBSTER."
 )
 @click.option(
-    "--levels", type=click.IntRange(1, 1000), default=10, show_default=True, help="Of a LOBSTER order book, per side."
+    "--levels",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Levels per side of a LOBSTER order book.",
 )
-@click.option("--symbol", help="To write of a day with several; LOBSTER holds one. [all]")
+@click.option("--symbol", help="Symbol to export; LOBSTER has one only. [all]")
 def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
-    """Writes the day FILE, or a recorded session, in a format that others read."""
-    from serl.history.day import read_day, symbol_day
+    """Exports the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER."""
+    from serl.history.day import read_day, select_symbol
 
     made = read_day(file, accounts=True)
     accounts = bool(made.reference.participants)
     if symbol and not accounts:
-        made, symbol = symbol_day(made, symbol), None
+        made, symbol = select_symbol(made, symbol), None
     if output.suffix == ".zip":
         from serl.history.lobster_export import write_lobster
 
@@ -135,7 +139,9 @@ def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
         size = write_itch_of_accounts(made, output, symbol) if accounts else write_itch(made, output)
         click.echo(f"{output}: ITCH 5.0, {size:,} bytes of messages")
     else:
-        raise click.UsageError(f"{output}: a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER) is due")
+        raise click.UsageError(
+            f"--output: expected a name that ends in .itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER), got {output}"
+        )
 
 
 @day.command(epilog="Example: serl day info amzn.parquet")
@@ -162,9 +168,9 @@ def head(file: Path, count: int) -> None:
     rows = []
     for command, row in zip(made.commands[:count], made.rows[:count], strict=True):
         kind = CommandKind(int(command["kind"]))
-        in_force = f" {TimeInForce(int(command['time_in_force'])).name}" if kind == CommandKind.NEW else ""
+        tif = f" {TimeInForce(int(command['time_in_force'])).name}" if kind == CommandKind.NEW else ""
         rows.append((
-            _time(int(command["time_ns"])), str(row), str(command["command_id"]), kind.name + in_force, str(command["order_id"]),
+            _time(int(command["time_ns"])), str(row), str(command["command_id"]), kind.name + tif, str(command["order_id"]),
             names[int(command["symbol"])], Side(int(command["side"])).name, str(command["qty_lots"]),
             str(command["price_ticks"]),
         ))  # fmt: skip
@@ -175,8 +181,8 @@ def head(file: Path, count: int) -> None:
 @click.argument("file", type=FILE)
 @click.argument("source", type=SOURCE, required=False)
 def verify(file: Path, source: Path | None) -> None:
-    """Plays FILE through the market and compares: with the LOBSTER or depth SOURCE that it was made from its book after every row, of
-    a recording (without SOURCE) its tape. Fails if they differ."""
+    """Replays FILE through the market and compares: the book after every row with the LOBSTER or depth SOURCE that it was imported from,
+    or the tape of a recording (without SOURCE). Fails if they differ."""
     from serl.history.accounts import verify_accounts
     from serl.history.day import read_day
     from serl.history.verify import verify_source, verify_tape
@@ -194,19 +200,19 @@ def verify(file: Path, source: Path | None) -> None:
     first = result.first_difference
     if first is not None:
         for at, name in enumerate(("bids", "asks")):
-            click.echo(f"row {first.row} {name}: {first.expected[at]} is due, the book has {first.actual[at]}")
+            click.echo(f"row {first.row} {name}: expected {first.expected[at]}, got {first.actual[at]}")
         sys.exit(1)
 
 
 @day.command(epilog="Example: serl day generate -o demo.parquet --seed 7 --start 09:30 --end 10:30")
 @click.option("-o", "--output", type=FILE, required=True, help="Day file to write.")
-@click.option("--seed", type=click.IntRange(min=0), required=True, help="The same seed makes the same day.")
+@click.option("--seed", type=click.IntRange(min=0), required=True, help="The same seed generates the same day.")
 @click.option("--symbol", default="DEMO", show_default=True)
 @click.option("--start", default="09:30", show_default=True, help="Time of the first command.")
-@click.option("--end", default="16:00", show_default=True, help="Time before which the last one comes.")
+@click.option("--end", default="16:00", show_default=True, help="Time before which the last command arrives.")
 @click.option("--rate", default=8.0, show_default=True, help="Commands per second, mean of 09:30 to 16:00.")
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
-    """Makes a synthetic day from a seed, for those who have no data."""
+    """Generates a synthetic day from a seed."""
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
     from serl.history.generate import generate_day

@@ -1,7 +1,7 @@
-"""Day files: the commands of one trading day as Parquet, with the reference data that they need.
+"""Day files: the commands of one trading day as Parquet, with their reference data.
 
-One row per command: the columns of COMMAND that a day determines, and `row`, the source row that the command belongs
-to (-1: the opening book). The reference data is JSON in the schema's metadata under `serl.day`.
+One row per command: its COMMAND columns, and `row`, the source row that the command comes from (-1: the opening book). The reference
+data is JSON in the file's metadata under `serl.day`.
 """
 
 import dataclasses
@@ -23,26 +23,26 @@ from serl.exchange.records import ALL_SYMBOLS, COMMAND, CommandKind, Rows
 from serl.history.errors import DayOfAccounts, DayTruncated, DayVersionError, ExportError, NotADayFile
 
 VERSION = 1
-"""Of the format; raised when an older reader would misread a file."""
+"""Format version; increased when older readers would misread a file."""
 ACCOUNTS_VERSION = 2
-"""Of the files with the commands of many participants."""
+"""Format version of days with the commands of several participants."""
 
 KEY = b"serl.day"
 COLUMNS = (
     "time_ns", "command_id", "order_id", "price_ticks", "qty_lots", "symbol", "kind", "side", "time_in_force", "flags",
 )  # fmt: skip
-"""The fields of COMMAND that are kept; the others are zero in a day of one participant."""
-OF_ACCOUNTS = ("participant", "reason")
-"""More that are kept of many participants' commands."""
-RISING = ("time_ns", "command_id", "order_id", "row")
-"""Columns that are stored as differences: a third of the size and four times the speed of a dictionary."""
-OF_ALL_SYMBOLS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
-"""Commands whose symbol means nothing."""
-FEW_VALUES = tuple(name for name in (*COLUMNS, *OF_ACCOUNTS) if name not in RISING)
+"""The stored fields of COMMAND; the others are zero in a day of one participant."""
+ACCOUNT_COLUMNS = ("participant", "reason")
+"""Additional columns of a day with several participants."""
+DELTA_COLUMNS = ("time_ns", "command_id", "order_id", "row")
+"""Columns stored as differences: a third of the size and four times the speed of a dictionary."""
+SYMBOLLESS_KINDS = (CommandKind.END_DAY, CommandKind.TIME, CommandKind.ACCOUNT)
+"""Commands without a symbol."""
+DICTIONARY_COLUMNS = tuple(name for name in (*COLUMNS, *ACCOUNT_COLUMNS) if name not in DELTA_COLUMNS)
 
 
 def _columns(accounts: bool) -> tuple[str, ...]:
-    return (*COLUMNS, *OF_ACCOUNTS) if accounts else COLUMNS
+    return (*COLUMNS, *ACCOUNT_COLUMNS) if accounts else COLUMNS
 
 
 def _schema(columns: tuple[str, ...]) -> pa.Schema:
@@ -51,7 +51,7 @@ def _schema(columns: tuple[str, ...]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class SymbolReference:
-    """One symbol; its number in COMMAND.symbol is its place in Reference.symbols."""
+    """Reference data of one symbol; COMMAND.symbol is its index in `Reference.symbols`."""
 
     name: str
     tick_size: str = "0.01"
@@ -60,7 +60,7 @@ class SymbolReference:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that a day was made from."""
+    """A file that a day was imported from."""
 
     name: str
     sha256: str
@@ -68,7 +68,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the commands of a day mean."""
+    """The reference data of a day."""
 
     symbols: tuple[SymbolReference, ...]
     date: str
@@ -77,27 +77,27 @@ class Reference:
     """The format it was read from: 'lobster', 'generated', ..."""
     files: tuple[SourceFile, ...] = ()
     first_time_ns: int = 0
-    """Nanoseconds after midnight of the exchange's time zone, as every time of a day."""
+    """Like all times of a day, in nanoseconds after midnight in the exchange's time zone."""
     last_time_ns: int = 0
     levels: int = 0
-    """Levels per side that the source shows, 0 = all."""
+    """Levels per side in the source, 0 = all."""
     source_rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     """How often each rule of the reader applied; docs/history.md explains them."""
     parameters: dict[str, int | float | str] = field(default_factory=dict)
-    """Of a generated day: all that makes it again."""
+    """Parameters of a generated or recorded day."""
     participants: tuple[str, ...] = ()
-    """Names by COMMAND.participant, the exchange itself first; none of a day that one participant plays, as all but those of
-    `serl record --accounts` are."""
+    """Names by COMMAND.participant, the exchange itself first. Empty for a day of one participant, which all days are but those of
+    `serl record --accounts`."""
 
     def to_json(self, commands: int) -> str:
-        """The metadata text of a file with this many commands."""
+        """The metadata of a file with this many commands."""
         version = ACCOUNTS_VERSION if self.participants else VERSION
         return json.dumps({"version": version, "commands": commands, **dataclasses.asdict(self)})
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Reference":
-        """The reverse of to_json, of the parsed text; KeyError or TypeError if something is missing."""
+        """Creates it from the parsed metadata. Raises KeyError or TypeError if a field is missing."""
         names = {item.name for item in dataclasses.fields(cls)}
         known = {name: value for name, value in values.items() if name in names}
         known["symbols"] = tuple(SymbolReference(**symbol) for symbol in values["symbols"])
@@ -111,8 +111,7 @@ class Day:
     """The commands of a trading day."""
 
     commands: Rows
-    """COMMAND rows in order of time; sequence and check are 0, and participant where the reference names none: whoever submits them
-    sets them."""
+    """COMMAND rows in order of time. sequence and check are 0, as is participant in a day of one participant: the submitter sets them."""
     rows: NDArray[np.int64]
     """Source row (from 0) of each command, -1 for the opening book."""
     reference: Reference
@@ -123,7 +122,7 @@ class Day:
 
 
 class DayWriter:
-    """Takes the commands of a day block by block; `day_writer` makes it."""
+    """Writes the commands of a day block by block. Create it with `day_writer`."""
 
     def __init__(self, parquet: pq.ParquetWriter, columns: tuple[str, ...]) -> None:
         self.commands = 0
@@ -137,20 +136,20 @@ class DayWriter:
         self.commands += len(commands)
 
     def finish(self, reference: Reference) -> None:
-        """Adds what the commands mean; nothing may follow."""
+        """Adds the reference data; call it last."""
         self._parquet.add_key_value_metadata({KEY: reference.to_json(self.commands).encode()})
         self.finished = True
 
 
 @contextmanager
 def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
-    """Writes a day file in bounded memory, of many participants with `accounts`. It appears complete when the block ends, or not at all;
-    UnwritableFileError without its folder."""
+    """Writes a day file in bounded memory; accounts: with several participants. The file appears complete at the end of the `with`, or
+    not at all. Raises `UnwritableFileError`."""
     columns = _columns(accounts)
     with atomic_file(path) as file:
         parquet = pq.ParquetWriter(
-            file, _schema(columns), compression="zstd", use_dictionary=[name for name in FEW_VALUES if name in columns],
-            column_encoding=dict.fromkeys(RISING, "DELTA_BINARY_PACKED"),
+            file, _schema(columns), compression="zstd", use_dictionary=[name for name in DICTIONARY_COLUMNS if name in columns],
+            column_encoding=dict.fromkeys(DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
         )  # fmt: skip
         with parquet:
             writer = DayWriter(parquet, columns)
@@ -159,36 +158,36 @@ def day_writer(path: Path | str, accounts: bool = False) -> Iterator[DayWriter]:
 
 
 def write_day(day: Day, path: Path | str) -> None:
-    """Writes a day file; the file appears complete or not at all. UnwritableFileError if the folder cannot be written to."""
+    """Writes a day file, which appears complete or not at all. Raises `UnwritableFileError`."""
     with day_writer(path, accounts=bool(day.reference.participants)) as writer:
         writer.write(day.commands, day.rows)
         writer.finish(day.reference)
 
 
 def read_reference(path: Path | str) -> tuple[Reference, int]:
-    """Reference data and number of commands, without reading the commands; errors as read_day."""
+    """Reference data and number of commands, without reading the commands. Raises as `read_day`."""
     path = Path(path)
     try:
         metadata = _metadata(path)
     except OSError as error:
         raise NotADayFile(
-            f"{path}: cannot be read ({error.strerror or error}); give a file of `serl day import`"
+            f"{path}: cannot be read ({error.strerror or error}); give a day file, as `serl day import` writes it"
         ) from None
     text, rows = (metadata.metadata or {}).get(KEY), metadata.num_rows
     if text is None:
         raise NotADayFile(
-            f"{path}: Parquet, but not a day file (no {KEY.decode()} in it); make one with `serl day import`"
+            f"{path}: Parquet, but not a day file (no {KEY.decode()} in its metadata); create one with `serl day import`"
         )
     try:
         values = json.loads(text)
         version = values["version"]
         if version not in (VERSION, ACCOUNTS_VERSION):
             raise DayVersionError(
-                f"{path}: day file of version {version}, this serl reads versions up to {ACCOUNTS_VERSION}; import it again"
+                f"{path}: expected a day file of version {ACCOUNTS_VERSION} or older, got version {version}; import it again"
             )
         reference = Reference.from_json(values)
         if values["commands"] != rows:
-            raise DayTruncated(f"{path}: {values['commands']} commands are due, it holds {rows}; import it again")
+            raise DayTruncated(f"{path}: expected {values['commands']} commands, got {rows}; import it again")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotADayFile(f"{path}: its reference data is damaged ({error!r}); import it again") from None
     missing = [name for name in (*_columns(bool(reference.participants)), "row") if name not in metadata.schema.names]
@@ -202,7 +201,9 @@ def _metadata(path: Path) -> pq.FileMetaData:
         start = file.read(4)
         size = file.seek(0, os.SEEK_END)
         if start != b"PAR1":
-            raise NotADayFile(f"{path}: not a day file (Parquet starts with PAR1, this with {start!r})")
+            raise NotADayFile(
+                f"{path}: not a day file: expected Parquet (PAR1), got {start!r}; create one with `serl day import`"
+            )
         file.seek(max(0, size - 4))
         if size < 12 or file.read(4) != b"PAR1":
             raise DayTruncated(
@@ -215,14 +216,17 @@ def _metadata(path: Path) -> pq.FileMetaData:
 
 
 def read_day(path: Path | str, accounts: bool = False) -> Day:
-    """Reads a day file. NotADayFile, DayVersionError or DayTruncated if that is not possible; DayOfAccounts for a day of many
-    participants, if the caller does not say that it takes these too."""
+    """Reads a day file.
+
+    Raises `NotADayFile`, `DayVersionError` or `DayTruncated`, and `DayOfAccounts` for a day with several participants unless `accounts`
+    is true.
+    """
     reference, count = read_reference(path)
     columns = _columns(bool(reference.participants))
     if reference.participants and not accounts:
         raise DayOfAccounts(
-            f"{path}: a day that one participant plays is due, this one has the commands of {len(reference.participants)}, for "
-            "`serl replay`, `serl day verify` and `serl day export`; record without --accounts"
+            f"{path}: expected a day of one participant, got the commands of {len(reference.participants)}, for "
+            "`serl replay`, `serl day verify` and `serl day export` only; record without --accounts"
         )
     try:
         table = pq.read_table(path, columns=[*columns, "row"])
@@ -235,14 +239,14 @@ def read_day(path: Path | str, accounts: bool = False) -> Day:
     return Day(commands, rows, reference)
 
 
-def symbol_day(day: Day, name: str) -> Day:
-    """What happens in one symbol of a day, or in all; command ids stay, with gaps. ExportError if the day does not have it."""
+def select_symbol(day: Day, name: str) -> Day:
+    """A day with one symbol only; keeps commands without a symbol, and command ids (with gaps). Raises `ExportError`."""
     names = [symbol.name for symbol in day.reference.symbols]
     if name not in names:
-        raise ExportError(f"--symbol: {name} is due, the day has {', '.join(names)}")
-    of_all = np.isin(day.commands["kind"], OF_ALL_SYMBOLS) | (day.commands["symbol"] == ALL_SYMBOLS)
-    kept = of_all | (day.commands["symbol"] == names.index(name))
-    commands, rows = day.commands[kept], day.rows[kept]
-    commands["symbol"][~of_all[kept]] = 0
+        raise ExportError(f"--symbol: expected one of {', '.join(names)}, got {name}")
+    symbolless = np.isin(day.commands["kind"], SYMBOLLESS_KINDS) | (day.commands["symbol"] == ALL_SYMBOLS)
+    selected = symbolless | (day.commands["symbol"] == names.index(name))
+    commands, rows = day.commands[selected], day.rows[selected]
+    commands["symbol"][~symbolless[selected]] = 0
     reference = dataclasses.replace(day.reference, symbols=(day.reference.symbols[names.index(name)],), parameters={})
     return Day(commands, rows, reference)

@@ -1,4 +1,4 @@
-"""Databento's market-by-order records (DBN, plain or zstd), decoded by the package databento-dbn (extra `history`)."""
+"""Reads Databento's market-by-order records (DBN, plain or zstd) with the package databento-dbn (extra `history`)."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,30 +12,30 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.extras import require
-from serl.history import named_book
+from serl.history import stream_book
 from serl.history.day import Reference, SymbolReference
-from serl.history.decompress import BLOCK_BYTES, blocks
+from serl.history.decompress import BLOCK_BYTES, read_blocks
 from serl.history.errors import DbnError
-from serl.history.named_book import BUY, FIRST_NS, ROW, SELL, TIME_NS, NamedBook, find, room
-from serl.history.named_play import (
-    clear,
+from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, units_of
+from serl.history.stream_book import BUY, FIRST_NS, ROW, SELL, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_commands import (
+    cancel_all,
+    cancel_lots,
     crosses,
-    crowd,
-    enter,
-    enter_waiting,
+    enter_held,
+    enter_order,
     execute,
-    hold,
-    publish,
-    retire,
-    take_off,
+    forget_order,
+    hold_order,
+    orders_at_price,
+    print_trade,
 )
-from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
 
 MAGIC = b"DBN"
 PRICE_UNIT = Decimal("0.000000001")
 NO_PRICE = (1 << 63) - 1
 LAST, SNAPSHOT = 128, 32
-"""Flags: the last record of an event; a record of the book as it was before."""
+"""Flags: the last record of an event; a record of the initial snapshot."""
 DAY_NS = 86_400 * 1_000_000_000
 COLUMNS = ("ts_recv", "action", "side", "price", "size", "order_id", "flags", "instrument_id")
 TIME, ACTION, SIDE, PRICE, SIZE, ORDER, FLAGS, INSTRUMENT = range(len(COLUMNS))
@@ -45,80 +45,80 @@ INSTRUMENTS_MAX = 1 << 10
 
 COUNT_NAMES = (
     "modifies",
-    "modifies_unknown",  # taken as new orders
+    "modifies_unknown",  # treated as new orders
     "fills_unknown",  # printed
-    "fills_other_price",  # at another price than that of the order: printed
-    "fills_beyond_shown",  # of an iceberg: what it did not show is printed
+    "fills_other_price",  # at a price other than the order's: printed
+    "fills_beyond_shown",  # of an iceberg: the lots that were not displayed are printed
     "auction_fills",  # the auction's trade is printed
-    "orders_held",  # crossing orders of a call phase, which enter when they cross no more
+    "orders_held",  # crossing orders of a call phase, which enter when they no longer cross
     "cancels_unknown",
     "clears",
     "records_left_out",
 )
 (
     MODIFIES, MODIFIES_UNKNOWN, FILLS_UNKNOWN, FILLS_OTHER_PRICE, FILLS_BEYOND_SHOWN, AUCTION_FILLS, ORDERS_HELD, CANCELS_UNKNOWN, CLEARS,
-    RECORDS_LEFT_OUT,
+    RECORDS_EXCLUDED,
 ) = range(len(COUNT_NAMES))  # fmt: skip
-PLAYED, MORE_ROOM, TIME_BACK, NO_SIZE, NO_SIDE, BAD_PRICE, ORDER_TWICE = range(7)
-WRONG = {
-    TIME_BACK: "a ts_recv that is not before that of the record ahead",
+APPLIED, NEEDS_ROOM, TIME_BACKWARDS, NO_SIZE, NO_SIDE, BAD_PRICE, DUPLICATE_ORDER = range(7)
+EXPECTED = {
+    TIME_BACKWARDS: "a ts_recv not before that of the previous record",
     NO_SIZE: "a size above 0",
     NO_SIDE: "side A or B",
     BAD_PRICE: "a price above 0 that is a multiple of the tick",
-    ORDER_TWICE: "an order_id that is not open, above 0",
+    DUPLICATE_ORDER: "an order_id that is not open, above 0",
 }
 
 
 @inlined
-def _enter(book: NamedBook, name: int, symbol: int, side: int, ticks: int, lots: int, counts: Any) -> None:
-    """An order that crosses came in a call phase, for in continuous trading what trades is gone before: it is held."""
+def _enter(book: StreamBook, name: int, symbol: int, side: int, ticks: int, lots: int, counts: Any) -> None:
+    """Holds an order that crosses: it is of a call phase, since in continuous trading an order that trades is removed first."""
     if crosses(book, symbol, side, ticks):
         counts[ORDERS_HELD] += 1
-        hold(book, name, symbol, side, ticks, lots)
+        hold_order(book, name, symbol, side, ticks, lots)
     else:
-        enter(book, name, symbol, side, ticks, lots)
+        enter_order(book, name, symbol, side, ticks, lots)
 
 
 @compiled
-def _fill(book: NamedBook, slot: int, record: Any, symbol: int, ticks: int, counts: Any) -> None:
-    """F trades and does not change the source's book: the cancel or modify that follows does, and finds done what was traded here."""
+def _fill(book: StreamBook, slot: int, record: Any, symbol: int, ticks: int, counts: Any) -> None:
+    """F: trades without a change of the source's book; the cancel or modify that follows removes only what exceeds these fills."""
     side = SELL if record[SIDE] == ASK else BUY
     if slot == 0:
         counts[FILLS_UNKNOWN] += 1
         if record[SIDE] != NONE:
-            publish(book, symbol, side, ticks, record[SIZE])
+            print_trade(book, symbol, side, ticks, record[SIZE])
         return
     order = book.orders[slot]
     if record[SIDE] == NONE:
         counts[AUCTION_FILLS] += 1
         return
-    shown, printed = min(record[SIZE], order.known_lots), record[SIZE]
-    counts[FILLS_BEYOND_SHOWN] += printed > shown
-    if order.price_ticks != ticks or order.waits:
+    displayed, printed = min(record[SIZE], order.source_lots), record[SIZE]
+    counts[FILLS_BEYOND_SHOWN] += printed > displayed
+    if order.price_ticks != ticks or order.is_held:
         counts[FILLS_OTHER_PRICE] += 1
-    elif shown > 0 and execute(book, slot, shown):
-        order.filled_lots += shown
-        printed -= shown
+    elif displayed > 0 and execute(book, slot, displayed):
+        order.filled_lots += displayed
+        printed -= displayed
     if printed > 0:
-        publish(book, symbol, side, ticks, printed)
+        print_trade(book, symbol, side, ticks, printed)
 
 
 @compiled
-def _cancel(book: NamedBook, slot: int, lots: int) -> None:
-    """C: what was filled comes first; the rest is taken off."""
+def _cancel(book: StreamBook, slot: int, lots: int) -> None:
+    """C: removes only what exceeds the fills."""
     order = book.orders[slot]
     filled = min(lots, order.filled_lots)
     order.filled_lots -= filled
-    lots = min(lots - filled, order.known_lots)
+    lots = min(lots - filled, order.source_lots)
     if lots > 0:
-        take_off(book, slot, lots)
-    if order.known_lots == 0 and order.filled_lots == 0:
-        retire(book, slot)
+        cancel_lots(book, slot, lots)
+    if order.source_lots == 0 and order.filled_lots == 0:
+        forget_order(book, slot)
 
 
 @compiled
-def _modify(book: NamedBook, slot: int, record: Any, symbol: int, side: int, ticks: int, counts: Any) -> None:
-    """M: a smaller size keeps the place in the queue, all else loses it."""
+def _modify(book: StreamBook, slot: int, record: Any, symbol: int, side: int, ticks: int, counts: Any) -> None:
+    """M: a smaller size at the same price keeps its queue position, any other change loses it."""
     counts[MODIFIES] += 1
     name, lots = record[ORDER], record[SIZE]
     if slot == 0:
@@ -126,36 +126,36 @@ def _modify(book: NamedBook, slot: int, record: Any, symbol: int, side: int, tic
     else:
         order = book.orders[slot]
         order.filled_lots = 0
-        if order.price_ticks == ticks and order.side == side and lots <= order.known_lots:
-            if lots < order.known_lots:
-                take_off(book, slot, order.known_lots - lots)
+        if order.price_ticks == ticks and order.side == side and lots <= order.source_lots:
+            if lots < order.source_lots:
+                cancel_lots(book, slot, order.source_lots - lots)
             return
-        if order.known_lots > 0:
-            take_off(book, slot, order.known_lots)
-        retire(book, slot)
+        if order.source_lots > 0:
+            cancel_lots(book, slot, order.source_lots)
+        forget_order(book, slot)
     _enter(book, name, symbol, side, ticks, lots, counts)
 
 
 @compiled
-def _record(book: NamedBook, record: Any, symbol: int, units: int, counts: Any) -> int:
-    """One record; PLAYED, MORE_ROOM or what is wrong with it."""
+def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts: Any) -> int:
+    """Applies a record; returns APPLIED, NEEDS_ROOM or why it is invalid."""
     action = record[ACTION]
-    slot = find(book, record[ORDER]) if record[ORDER] else 0
-    if not room(book, crowd(book, slot) if slot else 0):
-        return MORE_ROOM
+    slot = find_order(book, record[ORDER]) if record[ORDER] else 0
+    if not has_room(book, orders_at_price(book, slot) if slot else 0):
+        return NEEDS_ROOM
     if action == NONE:
-        return PLAYED
+        return APPLIED
     if action == CLEAR:
-        if clear(book, symbol, 1) < book.orders.size:
-            return MORE_ROOM
+        if cancel_all(book, symbol, 1) < book.orders.size:
+            return NEEDS_ROOM
         counts[CLEARS] += 1
-        return PLAYED
+        return APPLIED
     if action == CANCEL:
         if slot == 0:
             counts[CANCELS_UNKNOWN] += 1
         else:
             _cancel(book, slot, record[SIZE])
-        return PLAYED
+        return APPLIED
     if record[SIZE] <= 0:
         return NO_SIZE
     if record[PRICE] <= 0 or record[PRICE] == NO_PRICE or record[PRICE] % units:
@@ -163,35 +163,35 @@ def _record(book: NamedBook, record: Any, symbol: int, units: int, counts: Any) 
     ticks = record[PRICE] // units
     if action == FILL:
         _fill(book, slot, record, symbol, ticks, counts)
-        return PLAYED
+        return APPLIED
     if action == TRADE:
         if record[SIDE] == NONE:
-            publish(book, symbol, BUY, ticks, record[SIZE])
-        return PLAYED
+            print_trade(book, symbol, BUY, ticks, record[SIZE])
+        return APPLIED
     if record[SIDE] != BID and record[SIDE] != ASK:
         return NO_SIDE
     side = BUY if record[SIDE] == BID else SELL
     if action == MODIFY:
         _modify(book, slot, record, symbol, side, ticks, counts)
-        return PLAYED
+        return APPLIED
     if slot != 0 or record[ORDER] == 0:
-        return ORDER_TWICE
+        return DUPLICATE_ORDER
     _enter(book, record[ORDER], symbol, side, ticks, record[SIZE], counts)
-    return PLAYED
+    return APPLIED
 
 
 @compiled
-def _play(
-    book: NamedBook, records: Any, first: int, row: int, numbers: Any, units: int, midnight_ns: int, counts: Any
+def _apply(
+    book: StreamBook, records: Any, first: int, row: int, numbers: Any, units: int, midnight_ns: int, counts: Any
 ) -> tuple[int, int]:
-    """Plays records[first:]: (where it stopped, why). row: of records[0] in the file. numbers: [record] symbol, -1 = left out."""
+    """Applies records[first:]; returns (where it stopped, why). row: of records[0] in the file. numbers: [record] symbol, -1 = excluded."""
     for index in range(first, records.shape[0]):
         record, symbol = records[index], int64(numbers[index])
         time_ns = record[TIME] - midnight_ns
         if time_ns < book.counter[TIME_NS]:
-            return index, TIME_BACK
+            return index, TIME_BACKWARDS
         action = record[ACTION]
-        known = (
+        is_known = (
             action == ADD
             or action == CANCEL
             or action == MODIFY
@@ -200,28 +200,28 @@ def _play(
             or action == CLEAR
             or action == NONE
         )
-        if symbol < 0 or not known:
-            counts[RECORDS_LEFT_OUT] += 1
+        if symbol < 0 or not is_known:
+            counts[RECORDS_EXCLUDED] += 1
             continue
         book.counter[ROW] = -1 if record[FLAGS] & SNAPSHOT else row + index
         book.counter[TIME_NS] = time_ns
-        result = _record(book, record, symbol, units, counts)
-        if result != PLAYED:
+        result = _apply_record(book, record, symbol, units, counts)
+        if result != APPLIED:
             return index, result
-        if record[FLAGS] & LAST and book.waiting[symbol, 2]:
-            if not room(book, int64(book.waiting[symbol, 2])):
-                return index + 1, MORE_ROOM
-            enter_waiting(book, symbol)
-    return records.shape[0], PLAYED
+        if record[FLAGS] & LAST and book.held_orders[symbol, 2]:
+            if not has_room(book, int64(book.held_orders[symbol, 2])):
+                return index + 1, NEEDS_ROOM
+            enter_held(book, symbol)
+    return records.shape[0], APPLIED
 
 
 def is_dbn(head: bytes) -> bool:
-    """Whether the first (unpacked) bytes of a file are DBN's."""
+    """Whether a (decompressed) file begins like DBN."""
     return head.startswith(MAGIC)
 
 
 def decoder_type(path: Path) -> Any:
-    """The decoder of databento-dbn; MissingPackageError if it is not installed."""
+    """The decoder of databento-dbn. Raises `MissingPackageError`."""
     require(f"the DBN file {path}", "databento_dbn")
     from databento_dbn import DBNDecoder
 
@@ -229,35 +229,35 @@ def decoder_type(path: Path) -> Any:
 
 
 def read_records(path: Path) -> Iterator[tuple[Any, NDArray[np.int64]]]:
-    """(metadata, [record, column] of COLUMNS) part by part; DbnError if it is not market-by-order or ends in a record."""
+    """(metadata, [record, column] of COLUMNS) block by block. Raises `DbnError`."""
     decoder, metadata = decoder_type(path)(), None
     rows: list[tuple[int, ...]] = []
-    for block in blocks(path, BLOCK_BYTES):
+    for block in read_blocks(path, BLOCK_BYTES):
         decoder.write(block)
         try:
             records = decoder.decode()
-        except Exception as error:  # databento-dbn raises DBNError, which is no exception class of its stubs
+        except Exception as error:  # databento-dbn raises DBNError, which its stubs do not declare
             raise DbnError(f"{path}: cannot be decoded ({error}); download it again") from None
         if metadata is None and records:
             metadata = records.pop(0)
             if str(metadata.schema) != "mbo":
-                raise DbnError(f"{path}: schema mbo (market by order) is due, got {metadata.schema}")
+                raise DbnError(f"{path}: expected schema mbo (market by order), got {metadata.schema}")
         rows = [
             (r.ts_recv, ord(str(r.action)), ord(str(r.side)), r.price, r.size, _signed(r.order_id), int(r.flags), r.instrument_id)
             for r in records if type(r).__name__ == "MBOMsg"
         ]  # fmt: skip
         yield metadata, np.array(rows, np.int64).reshape(-1, len(COLUMNS))
     if decoder.buffer():
-        raise DbnError(f"{path}: ends within a record ({len(decoder.buffer())} bytes of one); download it again")
+        raise DbnError(f"{path}: ends within a record, after {len(decoder.buffer())} bytes of it; download it again")
 
 
 def _signed(number: int) -> int:
-    """The same 64 bits."""
+    """The same 64 bits as a signed integer."""
     return number - (1 << 64) if number >> 63 else number
 
 
-def _step(path: Path) -> int:
-    """The greatest step of which every price is a multiple."""
+def _tick_units(path: Path) -> int:
+    """The largest step of which every price is a multiple."""
     step = 0
     for _, records in read_records(path):
         prices = records[records[:, PRICE] != NO_PRICE, PRICE]
@@ -266,36 +266,36 @@ def _step(path: Path) -> int:
 
 
 class _Reader:
-    """Parts of records in, commands out."""
+    """Converts blocks of records to commands."""
 
     def __init__(self, path: Path, sink: Sink, options: Options, units: int) -> None:
         self.path = path
         self.symbols: list[str] = []
         self.rows = 0
         self.midnight_ns = -1
-        self.book = named_book.named_book(INSTRUMENTS_MAX)
+        self.book = stream_book.empty_book(INSTRUMENTS_MAX)
         self.counts = np.zeros(len(COUNT_NAMES), np.int64)
         self._sink = sink
-        self._wanted = frozenset(options.symbols)
+        self._symbols = frozenset(options.symbols)
         self._units = units
         self._numbers: dict[int, int] = {}
 
-    def feed(self, metadata: Any, records: NDArray[np.int64]) -> None:
-        """Plays a part of the file."""
+    def read(self, metadata: Any, records: NDArray[np.int64]) -> None:
+        """Converts a block."""
         if self.midnight_ns < 0 and len(records):
             self.midnight_ns = int(records[0, TIME]) // DAY_NS * DAY_NS
         numbers = np.array([self._number(metadata, name) for name in records[:, INSTRUMENT].tolist()], np.int64)
         at = 0
         while at < len(records):
-            at, why = _play(self.book, records, at, self.rows, numbers, self._units, self.midnight_ns, self.counts)
-            if why == MORE_ROOM:
+            at, why = _apply(self.book, records, at, self.rows, numbers, self._units, self.midnight_ns, self.counts)
+            if why == NEEDS_ROOM:
                 self.book = make_room(self.book, self._sink)
-            elif why != PLAYED:
+            elif why != APPLIED:
                 cells = ", ".join(
                     f"{name} {chr(value) if name in ('action', 'side') else value}"
                     for name, value in zip(COLUMNS, records[at].tolist(), strict=True)
                 )
-                raise DbnError(f"{self.path}: record {self.rows + at + 1}: {WRONG[why]} is due, got {cells}")
+                raise DbnError(f"{self.path}: record {self.rows + at + 1}: expected {EXPECTED[why]}, got {cells}")
         self.rows += len(records)
 
     def _number(self, metadata: Any, instrument: int) -> int:
@@ -308,24 +308,24 @@ class _Reader:
                 ),
                 str(instrument),
             )
-            wanted = not self._wanted or name in self._wanted
-            self._numbers[instrument] = len(self.symbols) if wanted else -1
-            if wanted:
+            included = not self._symbols or name in self._symbols
+            self._numbers[instrument] = len(self.symbols) if included else -1
+            if included:
                 self.symbols.append(name)
         return self._numbers[instrument]
 
 
 def read_dbn(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
-    """Writes the commands of a file to the sink; DbnError names the record of what is wrong. Reads the file twice."""
-    options.only(path, "Databento MBO", "symbols", "tick_size")
-    units = whole_units("tick-size", options.tick_size, PRICE_UNIT) if options.tick_size else _step(path)
+    """Writes the commands of a file to the sink; reads the file twice. Raises `DbnError`."""
+    options.allow_only(path, "Databento MBO", "symbols", "tick_size")
+    units = units_of("tick-size", options.tick_size, PRICE_UNIT) if options.tick_size else _tick_units(path)
     reader = _Reader(path, sink, options, units)
     for metadata, records in read_records(path):
-        reader.feed(metadata, records)
+        reader.read(metadata, records)
     flush(reader.book, sink)
     missing = sorted(set(options.symbols) - set(reader.symbols))
     if missing or not reader.symbols:
-        raise DbnError(f"{path}: {', '.join(missing) or 'an order'} is due, the file has none of it")
+        raise DbnError(f"{path}: expected {', '.join(missing) or 'an order'}, got none in this file")
     tick_size = f"{(units * PRICE_UNIT).normalize():f}"
     return Reference(
         symbols=tuple(SymbolReference(name, tick_size) for name in reader.symbols),
@@ -335,6 +335,6 @@ def read_dbn(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
         first_time_ns=int(reader.book.counter[FIRST_NS]),
         last_time_ns=int(reader.book.counter[TIME_NS]),
         source_rows=reader.rows,
-        counts=dict(zip(named_book.COUNT_NAMES, reader.book.counts.tolist(), strict=True))
+        counts=dict(zip(stream_book.COUNT_NAMES, reader.book.counts.tolist(), strict=True))
         | dict(zip(COUNT_NAMES, reader.counts.tolist(), strict=True)),
     )

@@ -1,4 +1,4 @@
-"""Files as bytes, unpacked: plain, gzip, xz or zstd, told by their first bytes."""
+"""Reads plain, gzip, xz and zstd files; the first bytes identify the format."""
 
 import gzip
 import lzma
@@ -27,19 +27,19 @@ def _opened(raw: IO[bytes]) -> Any:
     return raw
 
 
-def blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
-    """The unpacked bytes of a file, `size` at a time; SourceError if it cannot be read or its packing is damaged."""
+def read_blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
+    """The decompressed bytes of a file, `size` at a time. Raises `SourceError`."""
     try:
         with path.open("rb") as raw:
             file = _opened(raw)
             while block := file.read(size):
                 yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, pa.ArrowInvalid) as error:
-        raise SourceError(f"{path}: its packed data is damaged or cut short ({error}); download it again") from None
+        raise SourceError(f"{path}: its compressed data is damaged or truncated ({error}); download it again") from None
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
-def head(path: Path, size: int = 1 << 16) -> bytes:
-    """The first unpacked bytes of a file."""
-    return next(blocks(path, size), b"")
+def read_head(path: Path, size: int = 1 << 16) -> bytes:
+    """The first decompressed bytes of a file."""
+    return next(read_blocks(path, size), b"")

@@ -1,55 +1,55 @@
-"""What can be wrong with a day file or with the source of one."""
+"""Errors of day files, of their sources and of exports."""
 
 from serl.exchange.errors import SerlError
 
 
 class DayError(SerlError, ValueError):
-    """A file that cannot be used as a day file; the text says why and what to do."""
+    """The file cannot be used as a day file."""
 
 
 class NotADayFile(DayError):
-    """The file is something else."""
+    """The file is not a day file."""
 
 
 class DayVersionError(DayError):
-    """The file is a day file of another format version."""
+    """The day file has a format version that this serl cannot read."""
 
 
 class DayTruncated(DayError):
-    """The file ends too early, or holds fewer rows than it says."""
+    """The file ends too early or has fewer rows than its metadata says."""
 
 
 class DayOfAccounts(DayError):
-    """The file holds the commands of many participants, where those of one are due."""
+    """Expected the commands of one participant, got a day with those of several."""
 
 
 class SourceError(SerlError, ValueError):
-    """A source of history that cannot be read: not found, not recognised, or incomplete."""
+    """A source that cannot be read: not found, in an unknown format, or incomplete."""
 
 
 class LobsterError(SourceError):
-    """A LOBSTER file with a row that cannot be: names the file, the row (from 1), what was due and what came."""
+    """An invalid row in a LOBSTER file; names the file and the row (from 1)."""
 
 
 class ItchError(SourceError):
-    """An ITCH file with a message that cannot be: names the file, the byte at which the message begins, what was due."""
+    """An invalid message in an ITCH file; names the file and the byte offset of the message."""
 
 
 class ExportError(SerlError, ValueError):
-    """A day that a format cannot hold: says what does not go in."""
+    """The export format cannot represent the day."""
 
 
 class L3CsvError(SourceError):
-    """An event CSV with a row that cannot be: names the row (from 1, behind the header), what was due and what came."""
+    """An invalid row in an event CSV; names the row (from 1, after the header)."""
 
 
 class DepthError(SourceError):
-    """A recording of depth diffs with a line that cannot be: names the line (from 1), what was due and what came."""
+    """An invalid line in a recording of depth diffs; names the line (from 1)."""
 
 
 class DbnError(SourceError):
-    """A Databento file that is not market-by-order, or has a record that cannot be: names the record (from 1)."""
+    """A Databento file without market-by-order data or with an invalid record; names the record (from 1)."""
 
 
 class BarsError(SourceError):
-    """A table of bars that cannot be read: names the row (from 1) or column, what was due and what came."""
+    """An invalid table of bars; names the row (from 1) or the column."""

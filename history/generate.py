@@ -1,10 +1,9 @@
-"""A trading day made by a seed, for those who have no data: zero intelligence around a mean-reverting value.
+"""Generates a trading day from a seed: zero-intelligence order flow around a mean-reverting value.
 
-Orders arrive as a Poisson process whose rate is high at the open and at the close. Each is a limit order (a geometric
-distance from its touch, or one tick better where the spread has room), a cancellation of any open order (likelier the
-more are open), or an IOC order against the touch, whose side leans to the value, so that the price follows it. After
-Cont, Stoikov, Talreja, A stochastic model for order book dynamics (2010), with the value added. It has no meaning
-beyond being a market that works: never empty, a spread of a few ticks, orders on many levels.
+Orders arrive as a Poisson process with more arrivals at the open and the close. Each is a limit order (at a geometric distance from its
+touch, or one tick inside a wide spread), a cancellation of a random open order (more likely the more are open), or an IOC order against
+the touch, whose side leans towards the value, so that the price follows it. After Cont, Stoikov, Talreja, A stochastic model for order
+book dynamics (2010), with the value added. The book is never empty, its spread is a few ticks, and many levels have orders.
 """
 
 import math
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import allocating
 from serl.exchange.errors import ConfigError
-from serl.history.book import BUY, HistoryBook, add, cut, empty_book, execute
+from serl.history.book import BUY, HistoryBook, add_order, empty_book, reduce_order, send_ioc
 from serl.history.day import Day, Reference, SymbolReference
 
 SECOND_NS = 1_000_000_000
@@ -24,16 +23,16 @@ OPEN_NS, CLOSE_NS = 34_200 * SECOND_NS, 57_600 * SECOND_NS
 
 OPENING_LEVELS, OPENING_ORDERS = 30, 3
 LEVELS_MIN = 15
-"""Occupied levels of a side below which nothing empties a level."""
+"""Minimum number of occupied levels of a side: no event empties a level below it."""
 ORDERS_TARGET = 220.0
 """Open orders at which cancellations and executions balance limit orders."""
 LIMIT_SHARE, MARKET_SHARE = 0.5, 0.09
 SWEEP_SHARE = 0.3
-"""Of the executions: those that take all that stands at the touch."""
+"""Share of the IOC orders that take the whole touch."""
 VALUE_TICKS_PER_ROOT_S, VALUE_REVERSION_S = 0.8, 1800.0
 DISTANCE_P, DISTANCE_MAX = 0.09, 60
 GRID_TICKS = 2000
-"""Half the width of the prices that may occur."""
+"""Half the width of the price range."""
 
 
 @allocating
@@ -49,7 +48,7 @@ def _lots(random: np.random.Generator) -> int:
 
 @allocating
 def _intensity(time_ns: int) -> float:
-    """Of the time of day, mean 1 over 09:30 to 16:00: 2.2 at both ends, 0.4 at their middle."""
+    """Relative arrival rate by time of day: mean 1 over 09:30 to 16:00, 2.2 at both ends, 0.4 in the middle."""
     place = 2.0 * (time_ns - OPEN_NS) / (CLOSE_NS - OPEN_NS) - 1.0
     return 0.4 + 1.8 * min(1.0, place * place)
 
@@ -60,7 +59,7 @@ def _distance(random: np.random.Generator) -> int:
 
 
 @allocating
-def _limit(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> int:
+def _limit_order(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> int:
     """A limit order that does not cross; returns its command_id."""
     side = int(random.random() * 2.0)
     sign = 1 if side == BUY else -1
@@ -71,25 +70,25 @@ def _limit(book: HistoryBook, random: np.random.Generator, value: float, occupie
         rank = touch + sign
     rank = max(1, min(book.price_ticks.shape[0] - 2, rank))
     occupied[side] += book.level_lots[side, rank] == 0
-    return int(add(book, side, rank, _lots(random), True))
+    return int(add_order(book, side, rank, _lots(random), True))
 
 
 @allocating
 def _cancel(
     book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64], count: int, occupied: NDArray[np.int64]
 ) -> int:
-    """Cancels one of the open orders in live[:count], whose gone ones it drops; returns the new count."""
+    """Cancels a random open order of live[:count] and drops closed orders on the way; returns the new count."""
     while count > 0:
         place = int(random.random() * count)
         order = live[place]
         still_open = book.open_lots[order] > 0
         if still_open:
             side, rank = book.side[order], book.rank[order]
-            alone = book.level_lots[side, rank] == book.open_lots[order]
-            if alone and occupied[side] <= LEVELS_MIN:
+            is_last = book.level_lots[side, rank] == book.open_lots[order]
+            if is_last and occupied[side] <= LEVELS_MIN:
                 return count
-            cut(book, order, book.open_lots[order])
-            occupied[side] -= alone
+            reduce_order(book, order, book.open_lots[order])
+            occupied[side] -= is_last
         count -= 1
         live[place] = live[count]
         if still_open:
@@ -98,20 +97,20 @@ def _cancel(
 
 
 @allocating
-def _take(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> None:
-    """An IOC order of at most what stands at the touch."""
+def _market_order(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> None:
+    """An IOC order of at most the quantity at the touch."""
     mid = 0.5 * (book.best[0] + book.best[1])
     lean = min(0.35, max(-0.35, 0.06 * (value - mid)))
     side = BUY if random.random() < 0.5 + lean else 1 - BUY
     other = 1 - side
     touch = book.best[other]
-    standing = book.level_lots[other, touch]
-    lots = standing if random.random() < SWEEP_SHARE else min(standing, _lots(random))
-    if lots == standing:
+    touch_lots = book.level_lots[other, touch]
+    lots = touch_lots if random.random() < SWEEP_SHARE else min(touch_lots, _lots(random))
+    if lots == touch_lots:
         if occupied[other] <= LEVELS_MIN:
             return
         occupied[other] -= 1
-    execute(book, side, touch, lots)
+    send_ioc(book, side, touch, lots)
 
 
 @allocating
@@ -121,7 +120,7 @@ def _open(book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64
         for side in range(2):
             for _ in range(OPENING_ORDERS):
                 rank = middle - 1 - level if side == BUY else middle + 1 + level
-                live[count] = add(book, side, rank, _lots(random), True)
+                live[count] = add_order(book, side, rank, _lots(random), True)
                 count += 1
     occupied[:] = OPENING_LEVELS
     return count
@@ -129,9 +128,9 @@ def _open(book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64
 
 @allocating
 def _run(book: HistoryBook, random: np.random.Generator, start_ns: int, end_ns: int, commands_per_s: float) -> bool:
-    """The whole day; False if the room for commands is too small."""
+    """Generates the whole day; False if there is not enough room for its commands."""
     live, occupied = np.zeros(book.commands.shape[0], np.int64), np.zeros(2, np.int64)
-    book.moment[1] = start_ns
+    book.stamp[1] = start_ns
     count = _open(book, random, live, occupied)
     middle = book.price_ticks.shape[0] / 2.0
     value, time_ns, row = middle, start_ns, 0
@@ -140,21 +139,21 @@ def _run(book: HistoryBook, random: np.random.Generator, start_ns: int, end_ns: 
         time_ns += int(step_s * SECOND_NS) + 1
         if time_ns >= end_ns:
             return True
-        if book.written[0] == book.commands.shape[0]:
+        if book.totals[0] == book.commands.shape[0]:
             return False
         shock = VALUE_TICKS_PER_ROOT_S * math.sqrt(step_s) * random.standard_normal()
         value += (middle - value) * min(1.0, step_s / VALUE_REVERSION_S) + shock
-        book.moment[0], book.moment[1] = row, time_ns
-        before = book.written[0]
+        book.stamp[0], book.stamp[1] = row, time_ns
+        before = book.totals[0]
         draw = random.random()
         if draw < MARKET_SHARE:
-            _take(book, random, value, occupied)
-        elif draw < MARKET_SHARE + (1.0 - LIMIT_SHARE - MARKET_SHARE) * book.written[1] / ORDERS_TARGET:
+            _market_order(book, random, value, occupied)
+        elif draw < MARKET_SHARE + (1.0 - LIMIT_SHARE - MARKET_SHARE) * book.totals[1] / ORDERS_TARGET:
             count = _cancel(book, random, live, count, occupied)
         else:
-            live[count] = _limit(book, random, value, occupied)
+            live[count] = _limit_order(book, random, value, occupied)
             count += 1
-        row += book.written[0] > before
+        row += book.totals[0] > before
 
 
 def generate_day(
@@ -167,19 +166,19 @@ def generate_day(
     price_ticks: int = 10_000,
     tick_size: str = "0.01",
 ) -> Day:
-    """The same day for the same arguments; start_ns and end_ns in nanoseconds after midnight.
+    """Generates a day; the same arguments generate the same day. start_ns and end_ns are nanoseconds after midnight.
 
-    commands_per_s is the mean over 09:30 to 16:00, price_ticks the first mid. ConfigError if an argument cannot be.
+    commands_per_s is the mean over 09:30 to 16:00, price_ticks the first mid. Raises `ConfigError` for an invalid argument.
     """
     _check(seed, start_ns, end_ns, commands_per_s, price_ticks)
     prices = np.arange(price_ticks - GRID_TICKS, price_ticks + GRID_TICKS + 1)
-    room = int(1.1 * commands_per_s * (end_ns - start_ns) / SECOND_NS) + 1000
+    commands_max = int(1.1 * commands_per_s * (end_ns - start_ns) / SECOND_NS) + 1000
     while True:
-        book = empty_book(prices, room)
+        book = empty_book(prices, commands_max)
         if _run(book, np.random.Generator(np.random.PCG64(seed)), start_ns, end_ns, commands_per_s):
             break
-        room *= 2
-    written = int(book.written[0])
+        commands_max *= 2
+    written = int(book.totals[0])
     commands, rows = book.commands[:written].copy(), book.rows[:written].copy()
     parameters: dict[str, Any] = {
         "seed": seed, "start_ns": start_ns, "end_ns": end_ns, "commands_per_s": commands_per_s,
@@ -199,10 +198,10 @@ def generate_day(
 
 def _check(seed: int, start_ns: int, end_ns: int, commands_per_s: float, price_ticks: int) -> None:
     if seed < 0:
-        raise ConfigError(f"seed: 0 or more is due, got {seed}")
+        raise ConfigError(f"seed: expected 0 or more, got {seed}")
     if not 0 <= start_ns < end_ns <= 86_400 * SECOND_NS:
-        raise ConfigError(f"start and end: 0 <= start < end <= 24 h (in ns) is due, got {start_ns} and {end_ns}")
+        raise ConfigError(f"start and end: expected 0 <= start < end <= 24 h (in ns), got {start_ns} and {end_ns}")
     if not 0 < commands_per_s <= 10_000:
-        raise ConfigError(f"commands_per_s: above 0, up to 10000 is due, got {commands_per_s}")
+        raise ConfigError(f"commands_per_s: expected more than 0, up to 10000, got {commands_per_s}")
     if price_ticks <= GRID_TICKS:
-        raise ConfigError(f"price_ticks: more than {GRID_TICKS} is due, got {price_ticks}")
+        raise ConfigError(f"price_ticks: expected more than {GRID_TICKS}, got {price_ticks}")

@@ -1,6 +1,6 @@
-"""Order-by-order events as CSV, with the columns in which Bitstamp's public stream is recorded.
+"""Reads a CSV of order events, with the columns of recordings of Bitstamp's public stream.
 
-`created`, `changed` and `deleted` say what is open of an order; the trades between them are the market's own (docs/history.md).
+`created`, `changed` and `deleted` report the open volume of an order; the market itself makes the trades in between (docs/history.md).
 """
 
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.compiling import compiled
-from serl.history import named_book
+from serl.history import stream_book
 from serl.history.day import Reference, SymbolReference
 from serl.history.l3_events import (
     CREATED,
@@ -26,57 +26,57 @@ from serl.history.l3_events import (
     TIME_MS,
     read_events,
 )
-from serl.history.named_book import FIRST_NS, ROW, TIME_NS, NamedBook, find, room
-from serl.history.named_play import enter, retire, settle
-from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, whole_units
+from serl.history.source import DEFAULTS, Options, Sink, flush, make_room, source_file, units_of
+from serl.history.stream_book import FIRST_NS, ROW, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_commands import enter_order, forget_order, set_open_lots
 
 COUNT_NAMES = ("orders_repriced", "events_unknown")
 ORDERS_REPRICED, EVENTS_UNKNOWN = range(len(COUNT_NAMES))
 
 
 @compiled
-def _play(book: NamedBook, events: Any, first: int, counts: Any) -> int:
-    """Plays events[first:], columns as ID .. LOTS; where it stopped for room."""
+def _apply(book: StreamBook, events: Any, first: int, counts: Any) -> int:
+    """Applies events[first:], columns as ID .. LOTS; returns where it stopped because the book needs room."""
     for index in range(first, events.shape[0]):
         event = events[index]
-        slot = find(book, event[ID])
-        if not room(book, 2):
+        slot = find_order(book, event[ID])
+        if not has_room(book, 2):
             return index
         book.counter[ROW], book.counter[TIME_NS] = index, event[TIME_MS] * 1_000_000
         kind, side, price_ticks, lots = event[KIND], event[SIDE], event[PRICE_TICKS], event[LOTS]
         if kind == CREATED:
-            enter(book, event[ID], 0, side, price_ticks, lots)
+            enter_order(book, event[ID], 0, side, price_ticks, lots)
         elif slot == 0:
             counts[EVENTS_UNKNOWN] += 1
         elif kind == DELETED:
-            settle(book, slot, 0)
-            retire(book, slot)
-        elif book.orders[slot].price_ticks != price_ticks or book.orders[slot].known_lots < lots:
-            settle(book, slot, 0)
-            retire(book, slot)
+            set_open_lots(book, slot, 0)
+            forget_order(book, slot)
+        elif book.orders[slot].price_ticks != price_ticks or book.orders[slot].source_lots < lots:
+            set_open_lots(book, slot, 0)
+            forget_order(book, slot)
             counts[ORDERS_REPRICED] += 1
             if lots > 0:
-                enter(book, event[ID], 0, side, price_ticks, lots)
+                enter_order(book, event[ID], 0, side, price_ticks, lots)
         else:
-            settle(book, slot, lots)
+            set_open_lots(book, slot, lots)
             if lots == 0:
-                retire(book, slot)
+                forget_order(book, slot)
     return events.shape[0]
 
 
 def read_l3_csv(path: Path, sink: Sink, options: Options = DEFAULTS) -> Reference:
-    """Writes the commands of a file to the sink; L3CsvError names the row (from 1, behind the header) of what is wrong."""
-    options.only(path, "L3 event CSV", "symbols", "tick_size", "lot_size")
+    """Writes the commands of a file to the sink. Raises `L3CsvError`."""
+    options.allow_only(path, "L3 event CSV", "symbols", "tick_size", "lot_size")
     tick_size, lot_size = options.tick_size or str(TICK), options.lot_size or f"{LOT:f}"
-    events, midnight_ms = read_events(path, Decimal(tick_size), whole_units("lot-size", lot_size, LOT))
-    book = named_book.named_book(1)
+    events, midnight_ms = read_events(path, Decimal(tick_size), units_of("lot-size", lot_size, LOT))
+    book = stream_book.empty_book(1)
     counts = np.zeros(len(COUNT_NAMES), np.int64)
     at = 0
-    while (at := _play(book, events, at, counts)) < len(events):
+    while (at := _apply(book, events, at, counts)) < len(events):
         book = make_room(book, sink)
     flush(book, sink)
-    words = path.name.split(".")[0].split("_")
-    name = options.symbol(path) or words[min(1, len(words) - 1)].upper()
+    name_parts = path.name.split(".")[0].split("_")
+    name = options.single_symbol(path) or name_parts[min(1, len(name_parts) - 1)].upper()
     date = datetime.fromtimestamp(midnight_ms / 1000, UTC).date().isoformat()
     return Reference(
         symbols=(SymbolReference(name, tick_size, lot_size),),
@@ -86,6 +86,6 @@ def read_l3_csv(path: Path, sink: Sink, options: Options = DEFAULTS) -> Referenc
         first_time_ns=int(book.counter[FIRST_NS]),
         last_time_ns=int(events[-1, TIME_MS]) * 1_000_000,
         source_rows=len(events),
-        counts=dict(zip(named_book.COUNT_NAMES, book.counts.tolist(), strict=True))
+        counts=dict(zip(stream_book.COUNT_NAMES, book.counts.tolist(), strict=True))
         | dict(zip(COUNT_NAMES, counts.tolist(), strict=True)),
     )

@@ -1,6 +1,6 @@
-"""LOBSTER message and order book files: found, parsed, checked.
+"""Finds, parses and checks LOBSTER message and order book files.
 
-The format is that of the sample files' readme (1 Sept 2013). What is wrong raises LobsterError with file and row.
+The format is that of the sample files' readme (1 Sept 2013).
 """
 
 import hashlib
@@ -17,27 +17,27 @@ from numpy.typing import NDArray
 
 from serl.history.day import SourceFile
 from serl.history.errors import LobsterError, SourceError
-from serl.history.lobster_check import check_book, check_messages, explain
+from serl.history.lobster_check import check_book, check_messages, describe_malformed_row
 
 TICK_UNITS = 100
-"""Prices are in 1/10000 of a dollar; the tick is a cent."""
+"""Price units of a tick: prices are in 1/10000 of a dollar, the tick is a cent."""
 EMPTY_PRICE = 9_999_999_999
-"""Price of an ask level that is not there; negative for bids."""
+"""Price of an empty ask level; negative for bids."""
 NAME = re.compile(r"(?P<symbol>[A-Za-z0-9.\-]+)_(?P<date>\d{4}-\d\d-\d\d)_\d+_\d+_message_(?P<levels>\d+)\.csv")
 
 
 @dataclass(frozen=True)
 class Lobster:
-    """One symbol's day as it is in the files; checked."""
+    """The checked contents of the files: one symbol's day."""
 
     symbol: str
     date: str
     levels: int
     files: tuple[SourceFile, ...]
     time_ns: NDArray[np.int64]
-    """[row] after midnight."""
+    """[row] nanoseconds after midnight."""
     times_rounded: int
-    """Times with more than nine decimals."""
+    """Number of times with more than nine decimals."""
     messages: NDArray[np.int64]
     """[row, 5] type, order id, size, price in 1/10000, direction."""
     book: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Lobster:
 
 
 def is_lobster(path: Path) -> bool:
-    """Whether a zip file, folder or message file has the names of LOBSTER in it; a broken zip file may have."""
+    """Whether a zip file, folder or message file has LOBSTER's file names; true for a broken zip file."""
     try:
         return any(NAME.fullmatch(Path(name).name) for name in _names(path))
     except zipfile.BadZipFile:
@@ -59,7 +59,7 @@ def is_lobster(path: Path) -> bool:
 
 
 def read_lobster(path: Path | str) -> Lobster:
-    """Reads a zip file, a folder or a message CSV beside its order book CSV; LobsterError or SourceError otherwise."""
+    """Reads a zip file, a folder, or a message CSV next to its order book CSV. Raises `LobsterError` or `SourceError`."""
     path = Path(path)
     try:
         messages_name, book_name = _pair(path)
@@ -79,8 +79,8 @@ def read_lobster(path: Path | str) -> Lobster:
     time_ns = (picoseconds + 500) // 1000
     if len(messages) != len(book):
         raise LobsterError(
-            f"{book_name}: a row for each of the {len(messages)} messages is due, it has {len(book)}; "
-            f"row {min(len(messages), len(book)) + 1} is the first without its counterpart"
+            f"{book_name}: expected a row for each of the {len(messages)} messages, got {len(book)}; "
+            f"row {min(len(messages), len(book)) + 1} is the first without a counterpart"
         )
     check_messages(messages_name, time_ns, messages, TICK_UNITS)
     check_book(book_name, book, TICK_UNITS, EMPTY_PRICE)
@@ -104,12 +104,12 @@ def _pair(path: Path) -> tuple[str, str]:
     messages = [name for name in names if NAME.fullmatch(Path(name).name)]
     if len(messages) != 1:
         raise SourceError(
-            f"{path}: exactly one SYMBOL_DATE_START_END_message_LEVELS.csv is due, found {len(messages)}"
-            + (f" ({', '.join(messages)}); give the one you mean" if messages else "")
+            f"{path}: expected exactly one SYMBOL_DATE_START_END_message_LEVELS.csv, got {len(messages)}"
+            + (f" ({', '.join(messages)}); give one of them" if messages else "")
         )
     book = str(Path(messages[0]).with_name(Path(messages[0]).name.replace("_message_", "_orderbook_")))
     if book not in names or (path.is_file() and path.suffix.lower() != ".zip" and not path.with_name(book).exists()):
-        raise SourceError(f"{path}: {book} is due beside {messages[0]} and is not there")
+        raise SourceError(f"{path}: expected {book} next to {messages[0]}, got no such file")
     return messages[0], book
 
 
@@ -129,9 +129,9 @@ def _files(path: Path, contents: dict[str, bytes]) -> tuple[SourceFile, ...]:
 
 
 def _parse(name: str, data: bytes, columns: int, *, decimal_first: bool) -> pa.Table:
-    """The file as integers; the first column exact to 1e-12 where it is a time."""
+    """The file as integers; a time in the first column is exact to 1e-12."""
     if not data.strip():
-        raise LobsterError(f"{name}: row 1: at least one row of {columns} columns is due, the file is empty")
+        raise LobsterError(f"{name}: row 1: expected at least one row of {columns} columns, got an empty file")
     names = [str(index) for index in range(columns)]
     types: dict[str, pa.DataType] = dict.fromkeys(names, pa.int64())
     if decimal_first:
@@ -144,7 +144,7 @@ def _parse(name: str, data: bytes, columns: int, *, decimal_first: bool) -> pa.T
             convert_options=pc.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
-        raise LobsterError(explain(name, data, columns, decimal_first) or f"{name}: {error}") from None
+        raise LobsterError(describe_malformed_row(name, data, columns, decimal_first) or f"{name}: {error}") from None
 
 
 def _matrix(table: pa.Table) -> NDArray[np.int64]:

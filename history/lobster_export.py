@@ -1,4 +1,4 @@
-"""A day as LOBSTER files: a zip file with the messages that touch N levels of one symbol, and the book after each."""
+"""Exports a day as LOBSTER files: a zip file with the messages that touch N levels of one symbol, and the book after each."""
 
 import io
 import zipfile
@@ -9,25 +9,25 @@ from pathlib import Path
 
 from serl.exchange.atomic_file import atomic_file
 from serl.exchange.records import EventFlag, EventKind, Phase, Rows
-from serl.history.accounts import of_symbol, published
+from serl.history.accounts import public_events, single_symbol_reference
 from serl.history.day import Day
 from serl.history.errors import ExportError
 from serl.history.lobster import EMPTY_PRICE, TICK_UNITS
-from serl.history.verify import market_of, public_events
+from serl.history.verify import exportable_events, market_of
 
 NEW, PARTIAL_CANCEL, DELETE, EXECUTION, HIDDEN, CROSS, STATE = range(1, 8)
 HALTED, QUOTING, TRADING = -1, 0, 1
-"""The price of a STATE."""
+"""Values of the price of a STATE."""
 BLOCK_COMMANDS = 1 << 16
 BUY = 0
 MESSAGE_OF = {
     EventKind.RESTED: NEW, EventKind.REDUCED: PARTIAL_CANCEL, EventKind.CANCELLED: DELETE, EventKind.REPLACED: DELETE,
 }  # fmt: skip
-"""Type of the message of an event that changes the book, besides ACCEPTED and FILL."""
+"""Message types of the events that change the book, besides ACCEPTED and FILL."""
 
 
 class _Side:
-    """Lots by price, and the prices from worst to best."""
+    """One side of the book: lots by price, and the prices from worst to best."""
 
     def __init__(self, side: int) -> None:
         self.sign = 1 if side == BUY else -1
@@ -35,7 +35,7 @@ class _Side:
         self.prices: list[int] = []
 
     def change(self, price_ticks: int, lots: int) -> int:
-        """How many levels are better than the one that changes."""
+        """Changes a level; returns how many levels are better."""
         key = price_ticks * self.sign
         if price_ticks not in self.lots:
             self.lots[price_ticks] = 0
@@ -54,41 +54,41 @@ class _Side:
         return [f"{price * TICK_UNITS},{self.lots[price]}" for price in best] + empty
 
 
-class _Lines:
-    """The lines of both files."""
+class _Files:
+    """The contents of both files, and the book so far."""
 
     def __init__(self, levels: int) -> None:
         self.levels = levels
         self.messages = io.StringIO()
         self.books = io.StringIO()
         self._sides = (_Side(0), _Side(1))
-        self._book = ""
-        self._prices: dict[int, int] = {}  # of the displayed orders, which an auction's fills do not say
+        self._book_line = ""
+        self._prices: dict[int, int] = {}  # limits of the displayed orders, which auction fills do not contain
         self._halted, self._phase = False, int(Phase.CONTINUOUS)
-        self._show()
+        self._update_book_line()
 
     def change(self, time_ns: int, kind: int, order: int, side: int, price_ticks: int, lots: int, leaves: int) -> None:
-        """A message that changes the book; written if it is in view before or after."""
+        """Changes the book; writes the message if the level is in view before or after."""
         if kind == NEW:
             self._prices[order] = price_ticks
         elif not leaves:
             del self._prices[order]
         better = self._sides[side].change(price_ticks, lots if kind == NEW else -lots)
         if better < self.levels:
-            self._show()
+            self._update_book_line()
             self.message(time_ns, kind, order, lots, price_ticks * TICK_UNITS, 1 if side == BUY else -1)
 
     def auction_fill(self, time_ns: int, order: int, side: int, lots: int, leaves: int) -> None:
-        """What an auction takes off an order: told as if it were cancelled, since the CROSS has the trade, at its one price."""
+        """An auction fills an order: written as a cancel, because the CROSS reports the trade."""
         kind = PARTIAL_CANCEL if leaves else DELETE
         self.change(time_ns, kind, order, side, self._prices[order], lots, leaves)
 
     def cross(self, time_ns: int, price_ticks: int, lots: int) -> None:
-        """What an auction traded."""
+        """Writes the trade of an auction."""
         self.message(time_ns, CROSS, 0, lots, price_ticks * TICK_UNITS, -1)
 
     def state(self, time_ns: int, halted: bool | None = None, phase: int | None = None) -> None:
-        """A halt, its end or a phase; written if what can be done changes."""
+        """A halt, a resume or a phase; written if the trading state changes."""
         before = self._state()
         self._halted = self._halted if halted is None else halted
         self._phase = self._phase if phase is None else phase
@@ -101,51 +101,51 @@ class _Lines:
         return TRADING if self._phase == Phase.CONTINUOUS else QUOTING
 
     def message(self, time_ns: int, kind: int, order: int, size: int, price: int, direction: int) -> None:
-        """A message and the book as it is."""
+        """Writes a message and the current book."""
         second, rest = divmod(time_ns, 1_000_000_000)
         self.messages.write(f"{second}.{rest:09},{kind},{order},{size},{price},{direction}\n")
-        self.books.write(self._book)
+        self.books.write(self._book_line)
 
-    def _show(self) -> None:
+    def _update_book_line(self) -> None:
         bids, asks = (side.cells(self.levels) for side in self._sides)
-        self._book = ",".join(f"{ask},{bid}" for bid, ask in zip(bids, asks, strict=True)) + "\n"
+        self._book_line = ",".join(f"{ask},{bid}" for bid, ask in zip(bids, asks, strict=True)) + "\n"
 
 
 def write_lobster(day: Day, path: Path, levels: int = 10, name: str | None = None) -> int:
-    """Writes the zip file, complete or not at all; the number of rows. `name`: the symbol, of a day with the commands of many
-    participants. ExportError if LOBSTER cannot hold the day."""
-    reference, number = of_symbol(day, name) if name else (day.reference, None)
+    """Writes the zip file, complete or not at all; returns the number of rows. name: the symbol of a day with several participants.
+    Raises `ExportError`."""
+    reference, number = single_symbol_reference(day, name) if name else (day.reference, None)
     if len(reference.symbols) != 1:
         names = ", ".join(symbol.name for symbol in reference.symbols)
         raise ExportError(
-            f"{path}: LOBSTER holds one symbol, the day has {len(reference.symbols)} ({names}); give one with --symbol"
+            f"{path}: expected a day with one symbol, got {len(reference.symbols)} ({names}); give one with --symbol"
         )
     symbol = reference.symbols[0]
     if Decimal(symbol.tick_size) * 10_000 != TICK_UNITS or symbol.lot_size != "1":
         raise ExportError(
-            f"{symbol.name}: LOBSTER has ticks of 0.01 and whole shares; tick {symbol.tick_size} and lot {symbol.lot_size} do not go in"
+            f"{symbol.name}: LOBSTER expects tick size 0.01 and lot size 1, got {symbol.tick_size} and {symbol.lot_size}"
         )
-    lines = _Lines(levels)
-    for events in published(day, number) if reference.participants else _events_of(day):
-        _tell(lines, events)
-    rows = lines.messages.getvalue().count("\n")
+    files = _Files(levels)
+    for events in public_events(day, number) if reference.participants else _events_of(day):
+        _write_events(files, events)
+    rows = files.messages.getvalue().count("\n")
     if not rows:
-        raise ExportError(f"{path}: nothing happens in this day; LOBSTER has a row for each event and needs one")
-    file_name = f"{symbol.name}_{reference.date or '1970-01-01'}_{{start}}_{{end}}_{{what}}_{levels}.csv"
-    span = {"start": reference.first_time_ns // 1_000_000, "end": reference.last_time_ns // 1_000_000}
+        raise ExportError(f"{path}: expected at least one event, got none in this day")
+    file_name = f"{symbol.name}_{reference.date or '1970-01-01'}_{{start}}_{{end}}_{{content}}_{levels}.csv"
+    interval = {"start": reference.first_time_ns // 1_000_000, "end": reference.last_time_ns // 1_000_000}
     with atomic_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(file_name.format(what="message", **span), lines.messages.getvalue())
-        archive.writestr(file_name.format(what="orderbook", **span), lines.books.getvalue())
+        archive.writestr(file_name.format(content="message", **interval), files.messages.getvalue())
+        archive.writestr(file_name.format(content="orderbook", **interval), files.books.getvalue())
     return rows
 
 
 def _events_of(day: Day) -> Iterator[Rows]:
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
-        yield public_events(market, commands[first : first + BLOCK_COMMANDS])
+        yield exportable_events(market, commands[first : first + BLOCK_COMMANDS])
 
 
-def _tell(lines: _Lines, events: Rows) -> None:
+def _write_events(files: _Files, events: Rows) -> None:
     fields = ("kind", "flags", "time_ns", "order_number", "side", "price_ticks", "qty_lots", "leaves_lots")
     for kind, flags, time_ns, order, side, price, lots, leaves in zip(
         *(events[name].tolist() for name in fields), strict=True
@@ -153,25 +153,25 @@ def _tell(lines: _Lines, events: Rows) -> None:
         resting = flags & EventFlag.RESTING
         if flags & EventFlag.AUCTION and kind in (EventKind.FILL, EventKind.PRINT):
             if kind == EventKind.FILL:
-                lines.auction_fill(time_ns, order, side, lots, leaves)
+                files.auction_fill(time_ns, order, side, lots, leaves)
         elif kind == EventKind.FILL and flags & EventFlag.MAKER:
-            lines.change(time_ns, EXECUTION, order, side, price, lots, leaves)
+            files.change(time_ns, EXECUTION, order, side, price, lots, leaves)
         elif kind == EventKind.PRINT:
-            lines.message(time_ns, HIDDEN, 0, lots, price * TICK_UNITS, 1 if side == BUY else -1)
+            files.message(time_ns, HIDDEN, 0, lots, price * TICK_UNITS, 1 if side == BUY else -1)
         elif kind == EventKind.HALTED:
-            lines.state(time_ns, halted=True)
+            files.state(time_ns, halted=True)
         elif kind == EventKind.RESUMED:
-            lines.state(time_ns, halted=False)
+            files.state(time_ns, halted=False)
         elif kind == EventKind.PHASED:
             if lots:
-                lines.cross(time_ns, price, lots)
-            lines.state(time_ns, phase=flags)
+                files.cross(time_ns, price, lots)
+            files.state(time_ns, phase=flags)
         elif kind == EventKind.RESTED or (kind == EventKind.ACCEPTED and resting):
-            lines.change(time_ns, NEW, order, side, price, leaves, leaves)
+            files.change(time_ns, NEW, order, side, price, leaves, leaves)
         elif (
             kind == EventKind.REPLACED
             or (kind == EventKind.REDUCED and lots)
             or (kind == EventKind.CANCELLED and resting)
         ):
-            gone = 0 if kind == EventKind.REPLACED else leaves
-            lines.change(time_ns, MESSAGE_OF[EventKind(kind)], order, side, price, lots, gone)
+            remaining = 0 if kind == EventKind.REPLACED else leaves
+            files.change(time_ns, MESSAGE_OF[EventKind(kind)], order, side, price, lots, remaining)

@@ -1,6 +1,6 @@
-"""From messages and book rows to commands: the opening book, each message, and what came back into view.
+"""Reconstructs commands from LOBSTER messages and book rows: the opening book, each message, and levels that come into view.
 
-The rules are those of docs/history.md. Sides and ranks are those of `serl.history.book`.
+docs/history.md has the rules. Sides and ranks are as in `serl.history.book`.
 """
 
 import numpy as np
@@ -12,13 +12,13 @@ from serl.history.book import (
     BUY,
     SELL,
     HistoryBook,
-    add,
-    cut,
-    cut_level,
+    add_order,
     empty_book,
-    execute,
     next_level,
-    write,
+    reduce_level,
+    reduce_order,
+    send_ioc,
+    write_command,
 )
 
 PRINT, HALT, RESUME = int(CommandKind.PRINT), int(CommandKind.HALT), int(CommandKind.RESUME)
@@ -28,22 +28,22 @@ COUNT_NAMES = (
     "opening_orders",
     "new_orders",
     "cancels",  # messages of types 2 and 3
-    "unnamed_cancels",  # of an order that the file never introduced
+    "unnamed_cancels",  # of an order whose NEW is not in the file
     "executions",
-    "executions_other_head",  # the queue's head was not the order that history executed
+    "executions_other_head",  # the head of the queue was not the executed order
     "executions_unfilled",
     "prints",
     "prints_rounded",  # off the tick grid
     "crosses_empty",
     "halts",
     "resumes",
-    "halted_orders",  # messages that need a book that matches, while halted
+    "halted_orders",  # new orders and executions while halted, which are dropped
     "refresh_adds",
     "refresh_cuts",
     "unexplained",
-    "missing_lots",  # that a message takes off a level which does not hold them
+    "missing_lots",  # lots that a message removes from a level without them
 )
-"""What the reconstruction counts."""
+"""Counts of the reconstruction."""
 (
     OPENING_ORDERS, NEW_ORDERS, CANCELS, UNNAMED_CANCELS, EXECUTIONS, EXECUTIONS_OTHER_HEAD, EXECUTIONS_UNFILLED,
     PRINTS, PRINTS_ROUNDED, CROSSES_EMPTY, HALTS, RESUMES, HALTED_ORDERS, REFRESH_ADDS, REFRESH_CUTS, UNEXPLAINED,
@@ -52,33 +52,33 @@ COUNT_NAMES = (
 
 
 @allocating
-def _open(
+def _opening_book(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """One anonymous order per level of the first row; the order of a first message of type 1 apart from its level."""
+    """Adds one anonymous order per level of the first row; if the first message is a type 1, its order is separate."""
     kind, order, lots, rank, side = message[1], message[2], message[3], message[4], message[5]
     for level in range(view_rank.shape[1]):
         for at in range(2):
             if view_rank[at, level] < 0:
                 continue
-            own = kind == 1 and at == side and view_rank[at, level] == rank
-            rest = view_lots[at, level] - (lots if own else 0)
-            if rest > 0:
-                add(book, at, view_rank[at, level], rest, False)
+            is_new = kind == 1 and at == side and view_rank[at, level] == rank
+            anonymous = view_lots[at, level] - (lots if is_new else 0)
+            if anonymous > 0:
+                add_order(book, at, view_rank[at, level], anonymous, False)
                 counts[OPENING_ORDERS] += 1
-    book.moment[0] = 0
+    book.stamp[0] = 0
     if kind == 1:
-        order_of[order] = add(book, side, rank, lots, True)
+        order_of[order] = add_order(book, side, rank, lots, True)
         counts[NEW_ORDERS] += 1
 
 
 @allocating
-def _enter(
+def _add_order(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Type 1. What the book holds too much at a price that was out of view goes first, or it would stand ahead."""
+    """Type 1. Removes excess lots at a price that was out of view first, because they would be ahead of the order."""
     lots, rank, side = message[3], message[4], message[5]
     if book.level_lots[side, rank] > 0 and (rank < edge[side] if side == BUY else rank > edge[side]):
         for level in range(view_rank.shape[1]):
@@ -86,66 +86,66 @@ def _enter(
                 excess = book.level_lots[side, rank] + lots - view_lots[side, level]
                 if excess > 0:
                     counts[REFRESH_CUTS] += 1
-                    cut_level(book, side, rank, excess)
-    order_of[message[2]] = add(book, side, rank, lots, True)
+                    reduce_level(book, side, rank, excess)
+    order_of[message[2]] = add_order(book, side, rank, lots, True)
     counts[NEW_ORDERS] += 1
 
 
 @allocating
-def _withdraw(
+def _cancel(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
-    """Types 2 and 3: off the named order, and what it does not hold off the rest of its level."""
+    """Types 2 and 3: removes lots from the order, and what it lacks from the rest of its level."""
     kind, lots, rank, side = message[1], message[3], message[4], message[5]
     order = order_of[message[2]]
     counts[CANCELS] += 1
-    left = lots
+    missing = lots
     if order:
-        left -= cut(book, order, lots)
-        book.known_lots[order] = 0 if kind == 3 else max(0, book.known_lots[order] - lots)
+        missing -= reduce_order(book, order, lots)
+        book.source_lots[order] = 0 if kind == 3 else max(0, book.source_lots[order] - lots)
     else:
         counts[UNNAMED_CANCELS] += 1
-    counts[MISSING_LOTS] += cut_level(book, side, rank, left)
+    counts[MISSING_LOTS] += reduce_level(book, side, rank, missing)
 
 
 @allocating
-def _trade(
+def _execute(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
-    """Type 4: the aggressor, an IOC order of the other side."""
+    """Type 4: sends the aggressor, an IOC order of the other side."""
     lots, rank, side = message[3], message[4], message[5]
     order = order_of[message[2]]
     head = book.head[side, rank]
-    same = head == order if order else book.known_lots[head] == 0
+    same = head == order if order else book.source_lots[head] == 0
     counts[EXECUTIONS] += 1
     counts[EXECUTIONS_OTHER_HEAD] += 0 if same else 1
-    if execute(book, 1 - side, rank, lots) > 0:
+    if send_ioc(book, 1 - side, rank, lots) > 0:
         counts[EXECUTIONS_UNFILLED] += 1
     if order:
-        book.known_lots[order] = max(0, book.known_lots[order] - lots)
+        book.source_lots[order] = max(0, book.source_lots[order] - lots)
 
 
 @allocating
-def _publish(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-    """Types 5 and 6, whose price is in ticks already."""
+def _print_trade(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Types 5 and 6; their price is in ticks already."""
     if message[3] == 0:
         counts[CROSSES_EMPTY] += 1
         return
-    write(book, PRINT, 0, message[5], message[4], message[3], 0)
+    write_command(book, PRINT, 0, message[5], message[4], message[3], 0)
     counts[PRINTS] += 1
     counts[PRINTS_ROUNDED] += message[6]
 
 
 @allocating
 def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]) -> bool:
-    """Type 7: -1 halts; 0 (quoting) and 1 (trading) resume, whichever comes first. Returns whether halted."""
+    """Type 7: -1 halts; the first 0 (quoting) or 1 (trading) resumes. Returns whether the symbol is halted."""
     if price < 0:
         if not halted:
-            write(book, HALT, 0, 0, 0, 0, 0)
+            write_command(book, HALT, 0, 0, 0, 0, 0)
             counts[HALTS] += 1
         return True
     if halted:
-        write(book, RESUME, 0, 0, 0, 0, 0)
+        write_command(book, RESUME, 0, 0, 0, 0, 0)
         counts[RESUMES] += 1
     return False
 
@@ -155,7 +155,7 @@ def _remove_excess(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Takes off what the book has more than the row shows, within the row's view of this side."""
+    """Removes what the book has beyond the row, within the row's view of this side."""
     levels, sign = view_rank.shape[1], -1 if side == BUY else 1
     rank, level = book.best[side], 0
     while 0 <= rank < book.price_ticks.shape[0]:
@@ -163,12 +163,12 @@ def _remove_excess(
             level += 1
         if level == levels:
             return
-        wanted = view_lots[side, level] if view_rank[side, level] == rank else 0
+        expected = view_lots[side, level] if view_rank[side, level] == rank else 0
         worse = next_level(book, side, rank)
-        excess = book.level_lots[side, rank] - wanted
+        excess = book.level_lots[side, rank] - expected
         if excess > 0:
             counts[UNEXPLAINED if (rank - edge) * sign <= 0 else REFRESH_CUTS] += 1
-            cut_level(book, side, rank, excess)
+            reduce_level(book, side, rank, excess)
         rank = worse
 
 
@@ -177,45 +177,45 @@ def _add_missing(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Adds what the row shows more than the book has, one anonymous order per level."""
+    """Adds what the book lacks compared with the row, one anonymous order per level."""
     sign = -1 if side == BUY else 1
     for level in range(view_rank.shape[1]):
         rank = view_rank[side, level]
         if rank < 0:
             return
-        lack = view_lots[side, level] - book.level_lots[side, rank]
-        if lack > 0:
+        missing = view_lots[side, level] - book.level_lots[side, rank]
+        if missing > 0:
             counts[UNEXPLAINED if (rank - edge) * sign <= 0 else REFRESH_ADDS] += 1
-            add(book, side, rank, lack, False)
+            add_order(book, side, rank, missing, False)
 
 
 @allocating
 def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64]) -> None:
-    """The worst price in view of each side: all prices where the row does not fill its levels."""
+    """Sets the worst price in view of each side: every price is in view if the row has empty levels."""
     last = view_rank.shape[1] - 1
     edge[BUY] = view_rank[BUY, last] if view_rank[BUY, last] >= 0 else 0
     edge[SELL] = view_rank[SELL, last] if view_rank[SELL, last] >= 0 else ranks - 1
 
 
 @allocating
-def _play(
+def _apply(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], halted: bool, counts: NDArray[np.int64],
 ) -> bool:  # fmt: skip
-    """Plays one message; returns whether the symbol is halted after it."""
+    """Applies a message; returns whether the symbol is halted after it."""
     kind = message[1]
     if kind == 7:
         return bool(_halt(book, message[4], halted, counts))
     if kind == 5 or kind == 6:
-        _publish(book, message, counts)
+        _print_trade(book, message, counts)
     elif kind == 2 or kind == 3:
-        _withdraw(book, message, order_of, counts)
+        _cancel(book, message, order_of, counts)
     elif halted:
         counts[HALTED_ORDERS] += 1
     elif kind == 1:
-        _enter(book, message, order_of, view_rank, view_lots, edge, counts)
+        _add_order(book, message, order_of, view_rank, view_lots, edge, counts)
     else:
-        _trade(book, message, order_of, counts)
+        _execute(book, message, order_of, counts)
     return halted
 
 
@@ -224,28 +224,28 @@ def _run(
     book: HistoryBook, messages: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],
 ) -> bool:  # fmt: skip
-    """The whole day; False if the room for commands is too small."""
+    """Applies the whole day; False if there is not enough room for its commands."""
     levels, ranks = view_rank.shape[2], book.price_ticks.shape[0]
     edge = np.empty(2, np.int64)
     halted = False
     for row in range(messages.shape[0]):
         message = messages[row]
         # At worst every open order is cancelled and every level of the row is added.
-        if book.written[0] + book.written[1] + 8 * levels + 8 > book.commands.shape[0]:
+        if book.totals[0] + book.totals[1] + 8 * levels + 8 > book.commands.shape[0]:
             return False
-        book.moment[0], book.moment[1] = row, message[0]
+        book.stamp[0], book.stamp[1] = row, message[0]
         if row == 0:
-            book.moment[0] = -1
-            _open(book, message, order_of, view_rank[0], view_lots[0], counts)
+            book.stamp[0] = -1
+            _opening_book(book, message, order_of, view_rank[0], view_lots[0], counts)
             if message[1] >= 5:
-                halted = _play(book, message, order_of, view_rank[0], view_lots[0], edge, halted, counts)
+                halted = _apply(book, message, order_of, view_rank[0], view_lots[0], edge, halted, counts)
         else:
             before = halted
-            halted = _play(book, message, order_of, view_rank[row], view_lots[row], edge, halted, counts)
-            if before and not halted:  # nothing was in step while halted
+            halted = _apply(book, message, order_of, view_rank[row], view_lots[row], edge, halted, counts)
+            if before and not halted:  # the whole book may have changed during the halt
                 edge[BUY], edge[SELL] = ranks, -1
             if not halted:
-                for side in range(2):  # first off, then on: what is gone must not trade with what came
+                for side in range(2):  # first remove, then add: what is gone must not trade
                     _remove_excess(book, side, view_rank[row], view_lots[row], edge[side], counts)
                 for side in range(2):
                     _add_missing(book, side, view_rank[row], view_lots[row], edge[side], counts)
@@ -260,7 +260,7 @@ def reconstruct(
     view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64],
 ) -> tuple[HistoryBook, dict[str, int]]:
-    """Plays a day of messages: the book (with its commands) at the end, and the counts by COUNT_NAMES.
+    """Applies a day of messages; returns the book at its end, with its commands, and the counts by COUNT_NAMES.
 
     price_ticks: [rank] every price of the day, strictly increasing. messages: [row, 7] time_ns, type, index of the
     order (0..orders - 1), lots, rank of the price (types 5, 6: price in ticks; type 7: -1, 0 or 1), side of the resting

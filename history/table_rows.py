@@ -1,4 +1,4 @@
-"""Which row of a table is the first that cannot be."""
+"""Finds and reports the first invalid row of a table."""
 
 import io
 from bisect import bisect_left
@@ -14,69 +14,69 @@ from numpy.typing import NDArray
 from serl.history.errors import SourceError
 
 
-class Refuse:
-    """Raises an error that names the first bad row (from 1, behind the header), if there is one."""
+class RowCheck:
+    """Raises an error that names the first invalid row (from 1, after the header), if there is one."""
 
     def __init__(self, path: Path, error: type[SourceError]) -> None:
         self.path = path
         self._error = error
 
-    def __call__(self, bad: NDArray[np.bool_], due: str, came: Any) -> None:
-        """bad: [row]; due: what a row must have; came: [row] what is there instead."""
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise self._error(f"{self.path}: row {row + 1}: {due} is due, got {came[row]}")
+    def __call__(self, column: str, invalid: NDArray[np.bool_], expected: str, values: Any) -> None:
+        """invalid: [row]; expected: what a cell of the column must be; values: [row] the cells."""
+        if invalid.any():
+            row = int(np.argmax(invalid))
+            raise self._error(f"{self.path}: row {row + 1}: {column}: expected {expected}, got {values[row]}")
 
-    def cast(self, column: Any, kind: pa.DataType, due: str) -> Any:
-        """The column as another type; an error for the first cell that is not `due`."""
+    def cast(self, name: str, column: Any, kind: pa.DataType, expected: str) -> Any:
+        """The column as another type; raises an error for the first cell that cannot be cast."""
         try:
             return pc.cast(column, kind)
         except pa.ArrowException:
-            row = first_refused(column, kind)
-            raise self._error(f"{self.path}: row {row + 1}: {due} is due, got {column[row].as_py()!r}") from None
+            row = first_uncastable(column, kind)
+            raise self._error(
+                f"{self.path}: row {row + 1}: {name}: expected {expected}, got {column[row].as_py()!r}"
+            ) from None
 
 
-def first_refused(column: Any, kind: pa.DataType) -> int:
-    """Row (from 0) of the first cell that cannot be cast, by halves; the number of rows if all can."""
+def first_uncastable(column: Any, kind: pa.DataType) -> int:
+    """Row (from 0) of the first cell that cannot be cast, by bisection; the number of rows if all can."""
 
-    def refused(count: int) -> bool:
+    def fails(count: int) -> bool:
         try:
             pc.cast(column.slice(0, count), kind)
         except pa.ArrowException:
             return True
         return False
 
-    return bisect_left(range(1, len(column) + 1), True, key=refused)
+    return bisect_left(range(1, len(column) + 1), True, key=fails)
 
 
-def first_wrong(data: bytes, kinds: dict[str, pa.DataType]) -> str:
-    """The first row of a CSV that has not as many cells as its header, or a cell not of its kind, in words; '' if none is found."""
+def first_malformed_row(data: bytes, kinds: dict[str, pa.DataType]) -> str:
+    """Describes the first row of a CSV with another number of cells than its header, or a cell of the wrong type; '' if there is none."""
     uneven: list[csv.InvalidRow] = []
 
-    def note(row: csv.InvalidRow) -> str:
+    def skip(row: csv.InvalidRow) -> str:
         uneven.append(row)
         return "skip"
 
     table = csv.read_csv(
         io.BytesIO(data),
         read_options=csv.ReadOptions(use_threads=False),  # with threads rows have no numbers
-        parse_options=csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note),
+        parse_options=csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=skip),
         convert_options=csv.ConvertOptions(column_types=dict.fromkeys(kinds, pa.string()), strings_can_be_null=False),
     )
     if uneven:
         row = uneven[0]
-        return (
-            f"row {row.number - 1}: {row.expected_columns} columns are due, got {row.actual_columns}: {row.text[:80]!r}"
-        )
-    rows = {name: first_refused(table[name], kind) for name, kind in kinds.items() if name in table.column_names}
+        return f"row {row.number - 1}: expected {row.expected_columns} columns, got {row.actual_columns}: {row.text[:80]!r}"
+    rows = {name: first_uncastable(table[name], kind) for name, kind in kinds.items() if name in table.column_names}
     name = min(rows, key=lambda name: rows[name], default="")
     if not name or rows[name] == table.num_rows:
         return ""
     cell = table[name][rows[name]].as_py()
-    return f"row {rows[name] + 1}: {name}: {_words(kinds[name])} is due, got {cell!r}"
+    return f"row {rows[name] + 1}: {name}: expected {_type_text(kinds[name])}, got {cell!r}"
 
 
-def _words(kind: pa.DataType) -> str:
+def _type_text(kind: pa.DataType) -> str:
     if pa.types.is_decimal(kind):
-        return f"a decimal of up to {kind.scale} places"
-    return "a whole number" if pa.types.is_integer(kind) else str(kind)
+        return f"a decimal with up to {kind.scale} places"
+    return "an integer" if pa.types.is_integer(kind) else str(kind)

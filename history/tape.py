@@ -1,7 +1,7 @@
-"""The public tape of a market: what everybody can see of its events, and the commands that make the same tape again.
+"""The public tape of a market: the public part of its events, and the commands that reproduce it.
 
-A live session and the replay of its recording have the same tape hash, though those who traded stay unknown: the tape says what
-stood in the book, what traded and what was taken off, not who did it nor how they were called.
+A live session and the replay of its recording have the same tape hash. The tape contains what was added, traded and removed, but not by
+whom, nor the exchange's order numbers.
 """
 
 import hashlib
@@ -12,33 +12,42 @@ from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, int64
 from serl.exchange.records import EventFlag, EventKind, Rows
-from serl.history.named_book import ROW, TIME_NS, NamedBook, find, room
-from serl.history.named_play import crowd, enter, halt, publish, resume, retire, take_off, trade
+from serl.history.stream_book import ROW, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_commands import (
+    cancel_lots,
+    enter_order,
+    forget_order,
+    halt,
+    orders_at_price,
+    print_trade,
+    resume,
+    trade,
+)
 
 _ACCEPTED, _FILL, _CANCELLED = int(EventKind.ACCEPTED), int(EventKind.FILL), int(EventKind.CANCELLED)
 _REDUCED, _REPLACED, _RESTED = int(EventKind.REDUCED), int(EventKind.REPLACED), int(EventKind.RESTED)
 _PRINT, _HALTED, _RESUMED = int(EventKind.PRINT), int(EventKind.HALTED), int(EventKind.RESUMED)
 _RESTING, _MAKER, _HIDDEN = int(EventFlag.RESTING), int(EventFlag.MAKER), int(EventFlag.HIDDEN)
-ADDED, TRADED, TAKEN_OFF, PRINTED, HALTED, RESUMED = range(1, 7)
-NOTHING = 0
+ADDED, TRADED, REMOVED, PRINTED, HALTED, RESUMED = range(1, 7)
+NO_ACTION = 0
 HASH = "tape_sha256"
-"""The parameter of a recorded day that holds its tape hash."""
+"""Name of the parameter of a recorded day that contains its tape hash."""
 
 
-def public(events: Rows) -> Rows:
-    """The events that everybody sees, as they are seen: of hidden orders only that they traded, as a PRINT; of an iceberg what is displayed."""
+def public_view(events: Rows) -> Rows:
+    """The public part of events: the trade of a hidden order as a PRINT, of an iceberg only the displayed part."""
     kind, flags = events["kind"], events["flags"]
-    unseen = ((flags & _HIDDEN) > 0) & (kind <= _RESTED)
-    printed = unseen & (kind == _FILL) & ((flags & _MAKER) > 0)
-    seen = events[~unseen | printed].copy()
-    seen["kind"][printed[~unseen | printed]] = _PRINT
-    added = ((seen["kind"] == _ACCEPTED) & ((seen["flags"] & _RESTING) > 0)) | (seen["kind"] == _RESTED)
-    seen["leaves_lots"][added] = seen["qty_lots"][added]
-    return seen
+    hidden = ((flags & _HIDDEN) > 0) & (kind <= _RESTED)
+    printed = hidden & (kind == _FILL) & ((flags & _MAKER) > 0)
+    shown = events[~hidden | printed].copy()
+    shown["kind"][printed[~hidden | printed]] = _PRINT
+    added = ((shown["kind"] == _ACCEPTED) & ((shown["flags"] & _RESTING) > 0)) | (shown["kind"] == _RESTED)
+    shown["leaves_lots"][added] = shown["qty_lots"][added]
+    return shown
 
 
-def actions(events: Rows) -> NDArray[np.int64]:
-    """[event of `public`] ADDED .. RESUMED; NOTHING for what changes nothing."""
+def tape_actions(events: Rows) -> NDArray[np.int64]:
+    """For each event of `public_view`: ADDED .. RESUMED, or NO_ACTION if it changes nothing."""
     kind, flags, lots = events["kind"], events["flags"], events["qty_lots"]
     resting = (flags & _RESTING) > 0
     choices = [
@@ -49,78 +58,78 @@ def actions(events: Rows) -> NDArray[np.int64]:
         kind == _HALTED,
         kind == _RESUMED,
     ]
-    return np.select(choices, [ADDED, TRADED, TAKEN_OFF, PRINTED, HALTED, RESUMED], NOTHING)
+    return np.select(choices, [ADDED, TRADED, REMOVED, PRINTED, HALTED, RESUMED], NO_ACTION)
 
 
 class Tape:
-    """Hashes the public part of events as they come. Orders are named by their place among all that were added."""
+    """Hashes the public part of events. Orders are numbered in the order in which they were added."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._hash = hashlib.sha256()
-        self._names: dict[int, int] = {}
+        self._number_of: dict[int, int] = {}
         self._added = 0
 
     def update(self, events: Rows) -> None:
-        """Takes EVENT rows in their order."""
-        events = public(events)
-        action = actions(events)
-        told = events[action != NOTHING]
-        action = action[action != NOTHING]
-        if not len(told):
+        """Adds EVENT rows, which must come in order."""
+        events = public_view(events)
+        action = tape_actions(events)
+        visible = events[action != NO_ACTION]
+        action = action[action != NO_ACTION]
+        if not len(visible):
             return
-        book = action <= TAKEN_OFF
+        book = action <= REMOVED
         halt = action >= HALTED
         columns = [
-            told["time_ns"], action, told["symbol"], np.where(halt, 0, told["side"]), self._named(told, action, book),
-            np.where(halt, 0, told["price_ticks"]), np.where(halt, 0, told["qty_lots"]),
+            visible["time_ns"], action, visible["symbol"], np.where(halt, 0, visible["side"]), self._order_numbers(visible, action, book),
+            np.where(halt, 0, visible["price_ticks"]), np.where(halt, 0, visible["qty_lots"]),
         ]  # fmt: skip
         self._hash.update(np.stack(columns, 1).astype("<i8").tobytes())
-        self.rows += len(told)
+        self.rows += len(visible)
 
-    def _named(self, events: Rows, action: NDArray[np.int64], book: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _order_numbers(self, events: Rows, action: NDArray[np.int64], book: NDArray[np.bool_]) -> NDArray[np.int64]:
         names = np.zeros(len(events), np.int64)
         for index in np.flatnonzero(book):
             number = int(events["order_number"][index])
             if action[index] == ADDED:
                 self._added += 1
-                self._names[number] = self._added
-            names[index] = self._names[number]
+                self._number_of[number] = self._added
+            names[index] = self._number_of[number]
             if action[index] != ADDED and events["leaves_lots"][index] == 0:
-                del self._names[number]
+                del self._number_of[number]
         return names
 
     def hexdigest(self) -> str:
-        """Of everything so far."""
+        """The hash of everything so far."""
         return self._hash.hexdigest()
 
 
 @compiled
-def play_public(book: NamedBook, events: Any, action: Any, first: int) -> int:
-    """Writes the commands that make these events again, from events[first] on; where it stopped for room."""
+def write_public_commands(book: StreamBook, events: Any, action: Any, first: int) -> int:
+    """Writes the commands that reproduce events[first:]; returns where it stopped because the book needs room."""
     for index in range(first, events.size):
-        event, what = events[index], action[index]
-        if what == NOTHING:
+        event, kind = events[index], action[index]
+        if kind == NO_ACTION:
             continue
         symbol, side = int64(event.symbol), int64(event.side)
-        slot = find(book, event.order_number) if what == TRADED or what == TAKEN_OFF else 0
-        if not room(book, crowd(book, slot) if slot else int64(book.waiting[symbol, 2])):
+        slot = find_order(book, event.order_number) if kind == TRADED or kind == REMOVED else 0
+        if not has_room(book, orders_at_price(book, slot) if slot else int64(book.held_orders[symbol, 2])):
             return index
         book.counter[TIME_NS] = event.time_ns
-        if what == ADDED:
-            enter(book, event.order_number, symbol, side, event.price_ticks, event.qty_lots)
-        elif what == PRINTED:
-            publish(book, symbol, side, event.price_ticks, event.qty_lots)
-        elif what == HALTED:
+        if kind == ADDED:
+            enter_order(book, event.order_number, symbol, side, event.price_ticks, event.qty_lots)
+        elif kind == PRINTED:
+            print_trade(book, symbol, side, event.price_ticks, event.qty_lots)
+        elif kind == HALTED:
             halt(book, symbol)
-        elif what == RESUMED:
+        elif kind == RESUMED:
             resume(book, symbol)
         else:
-            if what == TRADED:
+            if kind == TRADED:
                 trade(book, slot, event.qty_lots)
             else:
-                take_off(book, slot, event.qty_lots)
-            if book.orders[slot].known_lots == 0:
-                retire(book, slot)
+                cancel_lots(book, slot, event.qty_lots)
+            if book.orders[slot].source_lots == 0:
+                forget_order(book, slot)
         book.counter[ROW] += 1
     return events.size

@@ -1,4 +1,4 @@
-"""Plays a day through the market, in process, and compares its book with the source's after every source row."""
+"""Replays a day through a market in process and compares its book with the source's after every source row."""
 
 import time
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 from serl.history.day import Day, SourceFile
 from serl.history.depth import depth_view
 from serl.history.errors import ExportError, SourceError
-from serl.history.importing import DEPTH, LOBSTER, recognise
+from serl.history.importing import DEPTH, LOBSTER, detect_format
 from serl.history.lobster import read_lobster
 from serl.history.lobster_day import book_view
 from serl.history.source import source_file
-from serl.history.tape import HASH, Tape, public
+from serl.history.tape import HASH, Tape, public_view
 
 REJECTED = int(EventKind.REJECTED)
 EVENT_ROWS = 4096
 BLOCK_COMMANDS = 1 << 16
 HISTORY = 1
-"""The participant that history plays as."""
+"""The participant of history's commands."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One source row whose book is not the source's."""
+    """A source row after which the book differs from the source's."""
 
     row: int
     """From 1, as in the source file."""
@@ -43,23 +43,23 @@ class Difference:
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What came of the comparison."""
+    """The result of a comparison."""
 
     rows: int
     """Source rows compared, on every level of both sides."""
     differing: int
     first_difference: Difference | None
     rejected: int
-    """Commands that the market refused; 0 where nobody else trades."""
+    """Commands that the market rejected; 0 if nobody else trades."""
     commands: int
     unexplained: int
-    """Of the reader: level changes that no message and no level coming into view explains."""
+    """The reader's count of level changes that no message and no level coming into view explains."""
     seconds: float
 
 
 def market_of(day: Day) -> tuple[Market, Rows]:
-    """A fresh market for the day's symbols, and the day's commands as participant 1, who is its operator too."""
-    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_of(day))
+    """A new market with the day's symbols, and the day's commands as those of participant 1, who is also its operator."""
+    market = Market([symbol.name for symbol in day.reference.symbols], limits=limits_for(day))
     market.grant_operator(HISTORY)
     commands = day.commands.copy()
     commands["participant"] = HISTORY
@@ -67,26 +67,28 @@ def market_of(day: Day) -> tuple[Market, Rows]:
     return market, commands
 
 
-def public_events(market: Market, commands: Rows) -> Rows:
-    """What an export tells of commands; ExportError if they hold an auction, which no export has."""
+def exportable_events(market: Market, commands: Rows) -> Rows:
+    """Submits commands; returns their public events. Raises `ExportError` for an auction."""
     events = market.submit(commands)
     if (events["kind"] == EventKind.PHASED).any():
-        raise ExportError("the day has phases or auctions; only continuous trading is exported")
-    return public(events)
+        raise ExportError(
+            "expected a day of continuous trading, got phases or auctions; record with --accounts to export them"
+        )
+    return public_view(events)
 
 
-def limits_of(day: Day) -> MarketLimits:
-    """The usual limits, or what the day needs beyond them (lots of a hundred-millionth are many)."""
-    usual = MarketLimits()
-    largest = max(usual.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
-    return MarketLimits(qty_lots_max=largest, price_ticks_max=min(usual.price_ticks_max, CASH_MAX // largest))
+def limits_for(day: Day) -> MarketLimits:
+    """The default limits, raised to what the day needs (with lots of a hundred-millionth, quantities are large)."""
+    defaults = MarketLimits()
+    largest = max(defaults.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
+    return MarketLimits(qty_lots_max=largest, price_ticks_max=min(defaults.price_ticks_max, CASH_MAX // largest))
 
 
 @allocating
 def _differs(
     state: Any, side: int, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], out: Any
 ) -> bool:  # fmt: skip
-    """Whether a side of the book is not what the source shows of it."""
+    """Whether a side of the book differs from what the source shows of it."""
     count = levels(state, 0, side, out)
     for level in range(view_ticks.size):
         shown = level < count
@@ -106,11 +108,11 @@ def _rejections(events: Any, count: int) -> int:
 
 
 @allocating
-def _play(
+def _replay(
     state: Any, commands: Any, rows: NDArray[np.int64], view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64],
     view_rows: NDArray[np.int64], events: Any, out: Any, at: NDArray[np.int64], stop_at_difference: bool,
 ) -> int:  # fmt: skip
-    """Goes on from at = [view, command, rejected, differing]; DONE or GROW."""
+    """Continues from at = [view, command, rejected, differing]; returns DONE or GROW."""
     while at[0] < view_ticks.shape[0]:
         stop = at[1]
         while stop < rows.size and rows[stop] <= view_rows[at[0]]:
@@ -134,22 +136,22 @@ def _play(
 def verify(
     day: Day, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], view_rows: NDArray[np.int64] | None = None
 ) -> VerifyResult:
-    """Compares after the source rows `view_rows`, every one if not given; views as of `serl.history.lobster_day.book_view`."""
-    began = time.perf_counter()
+    """Compares after the source rows `view_rows`, by default every row. Views as from `serl.history.lobster_day.book_view`."""
+    started_s = time.perf_counter()
     views = (view_ticks, view_lots, np.arange(len(view_ticks)) if view_rows is None else view_rows)
     at = np.zeros(4, np.int64)
     _run(day, *views, at, False)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started_s
     first = _first_difference(day, *views) if at[3] else None
     unexplained = day.reference.counts.get("unexplained", 0)
     return VerifyResult(len(view_ticks), int(at[3]), first, int(at[2]), len(day), unexplained, seconds)
 
 
 def verify_tape(day: Day) -> tuple[str, str]:
-    """Tape hash of a recorded day (as recorded, of its replay through the market); SourceError if it is not a recorded one."""
+    """Tape hashes of a recorded day: (as recorded, of its replay). Raises `SourceError` for another day."""
     if HASH not in day.reference.parameters:
         raise SourceError(
-            f"a day of `serl record` is due, or the source that the day was made from; this one is {day.reference.source}"
+            f"expected a day of `serl record`, got one from {day.reference.source}; give the source that it was imported from"
         )
     market, commands = market_of(day)
     tape = Tape()
@@ -159,12 +161,12 @@ def verify_tape(day: Day) -> tuple[str, str]:
 
 
 def verify_source(day: Day, path: Path | str) -> VerifyResult:
-    """Compares with the LOBSTER files or depth diffs that the day was made from; SourceError if it is another source or format."""
+    """Compares with the LOBSTER files or depth diffs that the day was imported from. Raises `SourceError` for another source."""
     path = Path(path)
-    source_format = recognise(path)
+    source_format = detect_format(path)
     if source_format not in (LOBSTER, DEPTH):
         raise SourceError(
-            f"{path}: LOBSTER files or Binance depth are due, which say what the book was; {source_format.name} does not, and cannot be verified"
+            f"{path}: expected LOBSTER files or Binance depth, which contain the book, got {source_format.name}, which cannot be verified"
         )
     if source_format is DEPTH:
         _check_files(day, path, (source_file(path),))
@@ -176,8 +178,8 @@ def verify_source(day: Day, path: Path | str) -> VerifyResult:
 
 def _check_files(day: Day, path: Path, files: tuple[SourceFile, ...]) -> None:
     if sorted(file.sha256 for file in files) != sorted(file.sha256 for file in day.reference.files):
-        made = ", ".join(file.name for file in day.reference.files) or "no file (it is generated)"
-        raise SourceError(f"{path}: the day was made from {made}, whose contents differ; give that source")
+        imported = ", ".join(file.name for file in day.reference.files) or "no file (it was generated)"
+        raise SourceError(f"{path}: expected the source of the day, {imported}, got other contents; give that source")
 
 
 def _run(
@@ -186,7 +188,7 @@ def _run(
 ) -> Market:  # fmt: skip
     market, commands = market_of(day)
     events, out = np.zeros(EVENT_ROWS, EVENT), np.zeros(view_ticks.shape[2], LEVEL)
-    while _play(market.state, commands, day.rows, view_ticks, view_lots, view_rows, events, out, at, stop) != DONE:
+    while _replay(market.state, commands, day.rows, view_ticks, view_lots, view_rows, events, out, at, stop) != DONE:
         market.grow()
     return market
 

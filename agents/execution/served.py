@@ -138,7 +138,7 @@ class ServedMarket:
         self._take_inbox()
 
     def _take_inbox(self) -> None:
-        inbox = self.client.words.inbox
+        inbox = self.client.core.inbox
         while inbox:
             self.take(inbox.popleft())
 

@@ -101,7 +101,7 @@ class ServedBooks:
 
     def _turn(self, time_ns: int) -> None:
         self.client.turn(self.books[0].midnight_ns + time_ns)
-        inbox = self.client.words.inbox
+        inbox = self.client.core.inbox
         while inbox:
             item = inbox.popleft()
             if isinstance(item, Report):

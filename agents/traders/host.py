@@ -106,7 +106,7 @@ class Host:
         for name in self.population.symbols:
             self.client.subscribe("rows", name)
         deadline = time.monotonic() + SUBSCRIBED_S
-        while self.client.words.feed_sequence < 0:
+        while self.client.core.feed_sequence < 0:
             self._keep(self.client.wait(0.05))
             if time.monotonic() > deadline:
                 raise SimulationError(
@@ -136,7 +136,7 @@ class Host:
                 rows = item.copy()
                 self._timeline.take_private(rows)
                 self._private.append(rows)
-            item = self.client.words.inbox.popleft() if self.client.words.inbox else None
+            item = self.client.core.inbox.popleft() if self.client.core.inbox else None
 
     def _keep_public(self, name: str, message: list[Any]) -> None:
         _, _, previous, sequence, _, data = message
@@ -181,7 +181,7 @@ class Host:
                 self._flow.take(rows)
             rows["symbol"] = self._numbers[0][rows["symbol"]]
             self._timeline.send(rows)
-            self.client.words.say(self.client.session.rows(rows))
+            self.client.core.send(self.client.session.rows(rows))
             self.commands += count
 
     def run(self, tell: Callable[["Host"], None] = lambda host: None) -> None:
@@ -198,7 +198,7 @@ class Host:
         promise_ns = min(next_wake(self.crowd.traders) + lead_ns, self.until_ns)
         while True:
             grant = self.client.turn(promise_ns)
-            inbox = self.client.words.inbox
+            inbox = self.client.core.inbox
             self._keep(inbox.popleft() if inbox else None)
             self._live(grant.time_ns)
             tell(self)
@@ -206,7 +206,7 @@ class Host:
                 break
             promise_ns = min(next_wake(self.crowd.traders) + lead_ns, self.until_ns)
             self._send(promise_ns)
-        self.client.words.say(msgpack.packb([Kind.PROMISE, END_NS]))
+        self.client.core.send(msgpack.packb([Kind.PROMISE, END_NS]))
 
     def _run_clock(self, tell: Callable[["Host"], None]) -> None:
         """On a live or scaled clock: a wake-up when its time has come, a command when its latency is over."""
@@ -223,8 +223,8 @@ class Host:
     def _listen(self, clock: RemoteClock) -> int:
         """Takes what comes within LISTEN_S; the exchange's time after it."""
         self._keep(self.client.wait(LISTEN_S))
-        if clock.due():
-            self.client.words.say(msgpack.packb([Kind.PING, 0]))
+        if clock.ping_due():
+            self.client.core.send(msgpack.packb([Kind.PING, 0]))
         return clock.now_ns(int(self.client.session.clock[2]))
 
     def _begin(self, now_ns: int) -> None:

@@ -1,4 +1,4 @@
 """A web page of a running exchange: link.py follows it, board.py keeps what pages show, server.py serves them."""
 
 PORT = 8700
-"""Of the page, where nothing else is said."""
+"""Default port of the page."""

@@ -1,92 +1,94 @@
-"""A participant's own session: what it holds, what that is worth, and orders that the page's operator gives."""
+"""The dashboard's own participant: its positions and profit, and the orders that the page's operator enters."""
 
 import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from serl.clients.core import ANSWER_S, Words
-from serl.clients.dashboard.errors import NotSent
+from serl.clients.core import REPLY_TIMEOUT_S, ClientCore
+from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.errors import ExchangeAway, LoginRefused, Refused, ReportGap, SessionEnded
 from serl.clients.session import Report, Session
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, TimeInForce
 
-AGAIN_S = 2.0
-FILLS_SHOWN = 30
+RETRY_S = 2.0
+FILLS_KEPT = 30
 
 
 class Account:
-    """Logs in when it is `wanted` and asks for all reports that are kept, so positions count from the account's first day."""
+    """Logs in once it is `active` and requests all stored reports, so that positions include earlier sessions."""
 
-    def __init__(self, endpoint: str, name: str, token: str, curve: Path | None, *, wanted: bool) -> None:
-        self.name, self.wanted = name, wanted
+    def __init__(self, endpoint: str, name: str, token: str, curve: Path | None, *, active: bool) -> None:
+        self.name, self.active = name, active
         self._endpoint, self._token, self._curve = endpoint, token, curve
-        self._words: Words | None = None
-        self._said_s = 0.0
-        self._unsent: list[tuple[Future[str], float, tuple[str, int, int, int | None]]] = []
+        self._core: ClientCore | None = None
+        self._login_s = 0.0
+        self._queued: list[tuple[Future[str], float, tuple[str, int, int, int | None]]] = []
         self._orders: dict[int, tuple[Future[str], float]] = {}
-        self._begin(from_start=True)
+        self._reset(from_start=True)
 
-    def _begin(self, *, from_start: bool) -> None:
-        self.problem = "" if from_start else "older reports are not kept: positions count from the login"
+    def _reset(self, *, from_start: bool) -> None:
+        self.problem = (
+            "" if from_start else "the exchange no longer stores older reports: positions count from the login"
+        )
         self._session = Session(self.name, self._token)
         self._session.last_report = 0 if from_start else -1
-        #: ticks x lots that came in less what went out, by symbol number
+        #: proceeds of sales less cost of purchases in ticks x lots, by symbol number
         self._cash: dict[int, int] = {}
         self._fills: list[Report] = []
         for future, _ in self._orders.values():
-            future.set_exception(NotSent("the exchange went away before it answered"))
+            future.set_exception(ActionFailed("the exchange stopped before it replied"))
         self._orders.clear()
         self._retry_s = 0.0
 
-    def turn(self) -> None:
-        """Logs in, and takes what has come; never waits."""
+    def update(self) -> None:
+        """Logs in where needed, processes what has arrived and sends queued orders; never waits."""
         now_s = time.monotonic()
-        self._give_up_late(now_s)
-        if not self.wanted or now_s < self._retry_s:
+        self._fail_expired(now_s)
+        if not self.active or now_s < self._retry_s:
             return
         try:
-            if self._words is None:
-                self._words = Words(self._endpoint, self._session, self._curve)
-                self._hello()
-            self._words.receive()
-            if not self._session.live and now_s - self._said_s > ANSWER_S:
-                raise ExchangeAway("the exchange does not answer")
-            while self._words.inbox:
-                self._take(self._words.inbox.popleft())
+            if self._core is None:
+                self._core = ClientCore(self._endpoint, self._session, self._curve)
+                self._log_in()
+            self._core.receive()
+            if not self._session.live and now_s - self._login_s > REPLY_TIMEOUT_S:
+                raise ExchangeAway("the exchange does not reply")
+            while self._core.inbox:
+                self._process(self._core.inbox.popleft())
             if self._session.live:
-                self._send(self._words)
+                self._send_queued(self._core)
         except ReportGap:
-            self._leave("")
-            self._begin(from_start=False)
+            self._disconnect("")
+            self._reset(from_start=False)
         except Refused as error:
             self.problem = str(error)
         except (ExchangeAway, LoginRefused, SessionEnded) as error:
-            self._leave(str(error))
+            self._disconnect(str(error))
 
-    def _hello(self) -> None:
-        assert self._words is not None
-        self._said_s = time.monotonic()
-        self._words.say(self._session.hello())
+    def _log_in(self) -> None:
+        assert self._core is not None
+        self._login_s = time.monotonic()
+        self._core.send(self._session.hello())
 
-    def _leave(self, problem: str) -> None:
-        self.problem, self._retry_s = problem, time.monotonic() + AGAIN_S
-        if self._words is not None:
-            self._words.context.destroy(0)
-            self._words = None
+    def _disconnect(self, problem: str) -> None:
+        self.problem, self._retry_s = problem, time.monotonic() + RETRY_S
+        if self._core is not None:
+            self._core.context.destroy(0)
+            self._core = None
         self._session.live = False
 
-    def restart(self) -> None:
-        """Another process is the exchange now. Reports are numbered on where the exchange keeps a journal, and begin anew where it does not: all are taken again."""
-        self._leave("")
-        self._begin(from_start=True)
+    def reset(self) -> None:
+        """Starts again with a new process of the exchange: without a journal its reports are numbered from 1 again, so all are read again."""
+        self._disconnect("")
+        self._reset(from_start=True)
 
-    def _take(self, item: Any) -> None:
+    def _process(self, item: Any) -> None:
         if not isinstance(item, Report):
             return
         if item.kind == EventKind.FILL:
-            self._fills = [*self._fills[1 - FILLS_SHOWN :], item]
+            self._fills = [*self._fills[1 - FILLS_KEPT :], item]
             signed = item.qty_lots if item.side == 1 else -item.qty_lots
             self._cash[item.symbol] = self._cash.get(item.symbol, 0) + signed * item.price_ticks
         if item.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and item.command_id in self._orders:
@@ -94,32 +96,36 @@ class Account:
             if item.kind == EventKind.ACCEPTED:
                 future.set_result(f"order {item.order_id} accepted")
             else:
-                future.set_exception(NotSent(f"rejected: {Reason(item.reason).name}"))
+                future.set_exception(ActionFailed(f"rejected: {Reason(item.reason).name}"))
 
-    def _give_up_late(self, now_s: float) -> None:
-        late = [future for future, asked_s, _ in self._unsent if now_s - asked_s > ANSWER_S]
-        self._unsent = [one for one in self._unsent if one[0] not in late]
-        for command_id in [number for number, (_, asked_s) in self._orders.items() if now_s - asked_s > ANSWER_S]:
-            late.append(self._orders.pop(command_id)[0])
-        for future in late:
-            future.set_exception(NotSent(self.problem or "no answer from the exchange"))
+    def _fail_expired(self, now_s: float) -> None:
+        expired = [future for future, queued_s, _ in self._queued if now_s - queued_s > REPLY_TIMEOUT_S]
+        self._queued = [order for order in self._queued if order[0] not in expired]
+        for command_id in [
+            number for number, (_, queued_s) in self._orders.items() if now_s - queued_s > REPLY_TIMEOUT_S
+        ]:
+            expired.append(self._orders.pop(command_id)[0])
+        for future in expired:
+            future.set_exception(ActionFailed(self.problem or "no reply from the exchange"))
 
     def order(self, future: "Future[str]", symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> None:
-        """Sends an order (without a price at the market), after a login where there was none; the future tells what the exchange said to it."""
-        self.wanted = True
-        self._unsent.append((future, time.monotonic(), (symbol, side, qty_lots, price_ticks)))
+        """Queues an order (without a price: a market order), after a login where needed; the future holds the exchange's reply."""
+        self.active = True
+        self._queued.append((future, time.monotonic(), (symbol, side, qty_lots, price_ticks)))
 
-    def _send(self, words: Words) -> None:
-        while self._unsent:
-            future, asked_s, order = self._unsent.pop(0)
-            sent, (message,) = self._session.new(*order, TimeInForce.GTC, False)
-            self._orders[sent.order_id] = (future, asked_s)
-            words.say(message)
+    def _send_queued(self, core: ClientCore) -> None:
+        while self._queued:
+            future, queued_s, fields = self._queued.pop(0)
+            order, (message,) = self._session.new_order(*fields, TimeInForce.GTC, False)
+            self._orders[order.order_id] = (future, queued_s)
+            core.send(message)
 
-    def shown(self, mids: dict[int, float | None]) -> dict[str, Any]:
-        """For the page. mids: in ticks, by symbol number; profit is cash and position at the mid, in ticks x lots."""
+    def as_json(self, mids: dict[int, float | None]) -> dict[str, Any]:
+        """For the page. mids: mid prices in ticks by symbol number; profit = cash + position x mid, in ticks x lots."""
         rows = []
-        for symbol, instrument in ((one.number, one) for one in self._session.instruments.values()):
+        for symbol, instrument in (
+            (instrument.number, instrument) for instrument in self._session.instruments.values()
+        ):
             position, cash, mid = self._session.positions.get(symbol, 0), self._cash.get(symbol, 0), mids.get(symbol)
             if not position and not cash:
                 continue
@@ -132,10 +138,10 @@ class Account:
         return {"name": self.name, "live": self._session.live, "problem": self.problem, "rows": rows, "fills": fills}
 
     def close(self) -> None:
-        """Says BYE."""
-        if self._words is None:
+        """Logs out."""
+        if self._core is None:
             return
         try:
-            self._words.close()
+            self._core.close()
         except (SerlError, OSError):
-            self._words.context.destroy(0)
+            self._core.context.destroy(0)

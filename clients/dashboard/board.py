@@ -1,4 +1,4 @@
-"""What pages can be shown, and which of it a page has not seen: the newest state, however long ago it came last."""
+"""The state that pages show. Each page gets what has changed since its last frame, however long ago that was."""
 
 import threading
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ TRADES_A_FRAME = 60
 
 @dataclass
 class Cursor:
-    """What a page has seen."""
+    """What a page has been sent."""
 
     symbol: str = ""
     generation: int = -1
@@ -21,68 +21,68 @@ class Cursor:
     traders: dict[str, Any] | None = None
     sections: dict[str, int] = field(default_factory=dict)
 
-    def look_at(self, symbol: str) -> None:
-        """From now on at another symbol, of which nothing was seen."""
+    def select(self, symbol: str) -> None:
+        """Switches to another symbol, of which the page has nothing yet."""
         self.symbol, self.generation, self.book, self.trades, self.columns = symbol, -1, (), 0, 0
         self.traders = None
 
 
 class Board:
-    """The link writes it, pages read it; whoever does holds `lock`."""
+    """The link writes it and pages read it, both while they hold `lock`."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        #: grows whenever another process answers than before
+        #: increases with each new process of the exchange
         self.generation = 0
         self.views: dict[str, SymbolView] = {}
-        #: symbols that a page has asked for
-        self.wanted: set[str] = set()
+        #: symbols that pages show
+        self.requested: set[str] = set()
         self._sections: dict[str, tuple[int, Any]] = {}
 
     def put(self, section: str, value: Any) -> None:
-        """Keeps a part of the page that is sent whole whenever it has changed; a plain JSON value."""
+        """Sets a section of the page, a JSON value that is sent in full whenever it changes."""
         version, before = self._sections.get(section, (0, None))
         if value != before:
             self._sections[section] = (version + 1, value)
 
     def section(self, name: str) -> Any:
-        """What was put there last; None if nothing was."""
+        """The value of a section; None if it was never set."""
         return self._sections.get(name, (0, None))[1]
 
     def frame(self, cursor: Cursor) -> dict[str, Any]:
-        """What the page has not seen, which then counts as seen; empty if there is nothing."""
-        found: dict[str, Any] = {}
+        """Everything new for a page, and advances its cursor; empty if nothing is."""
+        frame: dict[str, Any] = {}
         for name, (version, value) in self._sections.items():
             if cursor.sections.get(name) != version:
                 cursor.sections[name] = version
-                found[name] = value
+                frame[name] = value
         view = self.views.get(cursor.symbol)
         if view is None and self.views:
-            cursor.look_at(next(iter(self.views)))
+            cursor.select(next(iter(self.views)))
             view = self.views[cursor.symbol]
         if view is not None:
-            self.wanted.add(view.name)
-            found |= self._of(view, cursor)
-        return found
+            self.requested.add(view.name)
+            frame |= self._symbol_frame(view, cursor)
+        return frame
 
-    def _of(self, view: SymbolView, cursor: Cursor) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _symbol_frame(self, view: SymbolView, cursor: Cursor) -> dict[str, Any]:
+        frame: dict[str, Any] = {}
         if cursor.generation != self.generation:
-            cursor.look_at(view.name)
+            cursor.select(view.name)
             cursor.generation = self.generation
-            found["fresh"] = True
-        if cursor.book != view.state:
-            cursor.book = view.state
-            found["book"] = view.ladder()
+            frame["fresh"] = True
+        if cursor.book != view.version:
+            cursor.book = view.version
+            frame["book"] = view.ladder()
         trades = view.trades.since(cursor.trades, TRADES_A_FRAME)
         columns = view.columns.since(cursor.columns)
         cursor.trades, cursor.columns = view.trades.count, view.columns.count
         if trades:
-            found["trades"] = trades
+            frame["trades"] = trades
         if columns:
-            found["columns"] = columns
+            frame["columns"] = columns
         if view.traders is not cursor.traders:
-            found["traders"] = cursor.traders = view.traders
-        if found:
-            found["symbol"] = view.name
-        return found
+            frame["traders"] = cursor.traders = view.traders
+        if frame:
+            frame["symbol"] = view.name
+        return frame

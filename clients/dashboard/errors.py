@@ -1,15 +1,15 @@
-"""What can go wrong with a dashboard."""
+"""Errors of the dashboard."""
 
 from serl.exchange.errors import SerlError
 
 
-class PageAddressTaken(SerlError, RuntimeError):
-    """The address that the page should be served at is not free."""
+class AddressInUse(SerlError, RuntimeError):
+    """Another process listens at the address of the page."""
 
 
-class NoSuchHost(SerlError, ValueError):
-    """The host that the page should be served at is none of this machine."""
+class NotALocalHost(SerlError, ValueError):
+    """The host to serve the page at is not an address of this machine."""
 
 
-class NotSent(SerlError, RuntimeError):
-    """An action of a page that did not reach the exchange."""
+class ActionFailed(SerlError, RuntimeError):
+    """An operator's action that the exchange did not carry out."""

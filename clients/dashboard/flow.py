@@ -1,70 +1,70 @@
-"""What each kind of trader sends: the files of JSON lines that `serl agents start --flow FOLDER` writes, followed as they grow.
+"""Order flow by kind of trader: follows the files of JSON lines that `serl agents start --flow FOLDER` writes.
 
-A line is a second of exchange time: `{"second": 34200, "sent": {SYMBOL: {KIND: [limit orders, market orders, cancels, lots ordered]}}}`,
-the second being after midnight and that in which a command was to arrive. Each host has a file of its own.
+Each line covers one second of exchange time: `{"second": 34200, "sent": {SYMBOL: {KIND: [limit orders, market orders, cancels, lots ordered]}}}`,
+counted since midnight by the arrival time of the commands. Each host writes its own file.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from serl.clients.dashboard.json_lines import NOT_A_LINE, Lines, number
+from serl.clients.dashboard.json_lines import MALFORMED, JsonLines, finite
 
 BARS_MAX = 96
 MEASURES = 4
 Bars = dict[int, list[int]]
-"""Number of a bar to its counts."""
+"""Counts by the number of their bar."""
 
 
 class Flow:
-    """The files of a folder, summed into at most BARS_MAX bars: whenever there would be more, a bar becomes twice as long."""
+    """The files of a folder, summed into at most BARS_MAX bars: when there would be more, each bar becomes twice as long."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        self._files: dict[Path, Lines] = {}
+    def _reset(self) -> None:
+        self._files: dict[Path, JsonLines] = {}
         self._counts: dict[str, dict[str, Bars]] = {}
         self._bar_s = 1
         self._first_s = self._last_s = -1
         self._problem = ""
 
     def read(self) -> bool:
-        """Takes what is new; whether anything was, or another problem is told."""
-        before = self._told
+        """Reads the new lines; True if there are any, or if the problem has changed."""
+        before = self._current_problem
         for path in sorted(self._folder.glob("*.jsonl")):
-            self._files.setdefault(path, Lines(path))
-        looks = [one.look() for one in self._files.values()]
-        if any(anew for anew, _ in looks):
-            # what was summed from that file cannot be told apart any more
-            self._begin()
+            self._files.setdefault(path, JsonLines(path))
+        reads = [file.read_new() for file in self._files.values()]
+        if any(restarted for restarted, _ in reads):
+            # the sums cannot be split by file: read all of them again
+            self._reset()
             return True
-        for line in (line for _, lines in looks for line in lines):
+        for line in (line for _, lines in reads for line in lines):
             try:
-                self._take(json.loads(line))
-            except NOT_A_LINE:
-                self._problem = f"not a line of order flow: {line[:80]!r}"
-        return self._told != before or any(lines for _, lines in looks)
+                self._apply(json.loads(line))
+            except MALFORMED:
+                self._problem = f"expected a line of order flow, got {line[:80]!r}"
+        return self._current_problem != before or any(lines for _, lines in reads)
 
     @property
-    def _told(self) -> str:
+    def _current_problem(self) -> str:
         if not self._folder.is_dir():
-            return f"{self._folder} is not there: waiting for `serl agents start --flow {self._folder}`"
-        return self._problem or next((one.problem for one in self._files.values() if one.problem), "")
+            return f"{self._folder} does not exist yet: waiting for `serl agents start --flow {self._folder}`"
+        return self._problem or next((file.problem for file in self._files.values() if file.problem), "")
 
-    def _take(self, line: dict[str, Any]) -> None:
-        second = int(number(line["second"]))
+    def _apply(self, line: dict[str, Any]) -> None:
+        second = int(finite(line["second"]))
         self._first_s = second if self._first_s < 0 else min(self._first_s, second)
         self._last_s = max(self._last_s, second)
         while self._last_s // self._bar_s - self._first_s // self._bar_s >= BARS_MAX:
-            self._widen()
+            self._double_bars()
         for symbol, kinds in line["sent"].items():
             for kind, counts in kinds.items():
                 bars = self._counts.setdefault(symbol, {}).setdefault(kind, {})
-                _add(bars, second // self._bar_s, [number(count) for count in counts])
+                _add(bars, second // self._bar_s, [finite(count) for count in counts])
 
-    def _widen(self) -> None:
+    def _double_bars(self) -> None:
         self._bar_s *= 2
         for kinds in self._counts.values():
             for kind, bars in kinds.items():
@@ -72,15 +72,15 @@ class Flow:
                 for bar, counts in bars.items():
                     _add(kinds[kind], bar // 2, counts)
 
-    def shown(self, symbol: str) -> dict[str, Any]:
-        """For the page: `kinds` maps a kind to a list of each of its four counts, bar by bar from `start_s` (after midnight) on."""
+    def as_json(self, symbol: str) -> dict[str, Any]:
+        """For the page: `kinds` maps each kind to its four counts, each a list over the bars from `start_s` (since midnight) on."""
         first, last = self._first_s // self._bar_s, self._last_s // self._bar_s
         bars = range(first, last + 1 if self._first_s >= 0 else first)
         kinds = {
-            kind: [[known[bar][measure] if bar in known else 0 for bar in bars] for measure in range(MEASURES)]
-            for kind, known in sorted(self._counts.get(symbol, {}).items())
+            kind: [[counts[bar][measure] if bar in counts else 0 for bar in bars] for measure in range(MEASURES)]
+            for kind, counts in sorted(self._counts.get(symbol, {}).items())
         }
-        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "problem": self._told}  # fmt: skip
+        return {"start_s": first * self._bar_s, "bar_s": self._bar_s, "bars": len(bars), "kinds": kinds, "problem": self._current_problem}  # fmt: skip
 
 
 def _add(bars: Bars, bar: int, counts: list[int]) -> None:

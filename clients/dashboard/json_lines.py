@@ -1,27 +1,27 @@
-"""A file of JSON lines, followed as it grows."""
+"""Follows a file of JSON lines as it grows."""
 
 from pathlib import Path
 from typing import Any
 
-LOOK_BYTES = 1 << 18
-"""Taken at one look; of a longer file the rest follows with the next ones."""
+READ_BYTES_MAX = 1 << 18
+"""Per read; a longer file takes several."""
 NUMBER_MAX = 1 << 63
-NOT_A_LINE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a line may raise that is not what was agreed."""
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Exceptions that a line of another form may raise."""
 
 
-def number(value: Any) -> Any:
-    """It, if JSON of a page can carry it: finite, and less than NUMBER_MAX; ValueError otherwise."""
+def finite(value: Any) -> Any:
+    """The value, if it is a finite number below NUMBER_MAX, which a page's JSON can carry; else raises ValueError."""
     if not isinstance(value, int | float) or not abs(value) < NUMBER_MAX:
-        raise ValueError(f"a number is due, got {value!r}")
+        raise ValueError(f"expected a finite number, got {value!r}")
     return value
 
 
-class Lines:
-    """One file; it may not be there yet, and it may begin anew.
+class JsonLines:
+    """One file; it may not exist yet, and it may be replaced or truncated.
 
     Attributes:
-        problem: why the last look could not read it, empty if it could or the file is not there.
+        problem: why the last read failed; empty if it did not, or if the file does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,24 +29,24 @@ class Lines:
         self.problem = ""
         self._at = self._inode = 0
 
-    def look(self) -> tuple[bool, list[bytes]]:
-        """Whether the file has begun anew since the last look (or is gone), and the lines that are whole and were not seen."""
+    def read_new(self) -> tuple[bool, list[bytes]]:
+        """(whether the file was replaced, truncated or removed since the last read, its new complete lines)."""
         try:
             with self.path.open("rb") as file:
-                found = self.path.stat()
-                anew = self._at > 0 and (found.st_ino != self._inode or found.st_size < self._at)
-                if anew:
+                status = self.path.stat()
+                restarted = self._at > 0 and (status.st_ino != self._inode or status.st_size < self._at)
+                if restarted:
                     self._at = 0
-                self._inode = found.st_ino
+                self._inode = status.st_ino
                 file.seek(self._at)
-                data = file.read(LOOK_BYTES)
+                data = file.read(READ_BYTES_MAX)
         except FileNotFoundError:
-            anew, self._at, self.problem = self._at > 0, 0, ""
-            return anew, []
+            restarted, self._at, self.problem = self._at > 0, 0, ""
+            return restarted, []
         except OSError as error:
             self.problem = f"{self.path} cannot be read: {error.strerror}"
             return False, []
         self.problem = ""
-        whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
-        return anew, whole.splitlines()
+        complete = data[: data.rfind(b"\n") + 1]
+        self._at += len(complete)
+        return restarted, complete.splitlines()

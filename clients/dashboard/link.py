@@ -1,4 +1,4 @@
-"""The thread that follows an exchange: feed, snapshots, vitals, the account, and what operators ask for."""
+"""The thread that connects the dashboard to an exchange: feed, snapshots, health, the account, and operators' actions."""
 
 import queue
 import threading
@@ -10,7 +10,7 @@ from typing import Any
 
 from serl.clients.dashboard.account import Account
 from serl.clients.dashboard.board import Board
-from serl.clients.dashboard.errors import NotSent
+from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.sockets import Sockets
@@ -22,17 +22,17 @@ from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.wire import Kind
 
-TURN_MESSAGES = 500
-"""Of the feed, between two moments at which pages can read."""
-TURN_MS = 5
+FEED_BATCH = 500
+"""Feed messages to process before pages can read the board again."""
+POLL_MS = 5
 COLUMN_S = 0.25
 SAME_TIME = -1
-"""Of CLOCK: where it is now."""
-SNAPSHOT_S = 1.0
+"""In a CLOCK request: leaves the time as it is."""
+SNAPSHOT_RETRY_S = 1.0
 
 
 class Link(threading.Thread):
-    """Keeps the board up to date until `stop`. An exchange that goes away is waited for."""
+    """Keeps the board up to date until `stop`. If the exchange stops, it waits for its return."""
 
     def __init__(
         self, endpoint: str, board: Board, account: Account, *, token: str = "", curve: Path | None = None,
@@ -45,23 +45,23 @@ class Link(threading.Thread):
         self._executions = [Progress(path) for path in executions]
         self._flow = None if flow is None else Flow(flow)
         self._topics: dict[bytes, SymbolView] = {}
-        self._asked_s: dict[str, float] = {}
+        self._snapshot_requested_s: dict[str, float] = {}
         self._actions: queue.SimpleQueue[tuple[Callable[[Future[str]], None], Future[str]]] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._next_column_s = 0.0
 
     def stop(self) -> None:
-        """Ends the thread, and returns when it has ended."""
+        """Stops the thread; returns once it has stopped."""
         self._stopping.set()
         self.join()
 
     def run(self) -> None:
-        """See the class."""
+        """Runs until `stop`."""
         try:
             while not self._stopping.is_set():
-                self._sockets.wait(TURN_MS)
+                self._sockets.wait(POLL_MS)
                 with self._board.lock:
-                    self._turn()
+                    self._step()
         except Exception as error:
             self._board.put("failed", f"The dashboard no longer follows the exchange ({error!r}); start it again.")
             raise
@@ -69,183 +69,188 @@ class Link(threading.Thread):
             self._account.close()
             self._sockets.close()
 
-    def _turn(self) -> None:
-        for topic, message in self._sockets.feed_messages(TURN_MESSAGES):
+    def _step(self) -> None:
+        for topic, message in self._sockets.feed_messages(FEED_BATCH):
             self._vitals.feed_messages += 1
             if (view := self._topics.get(topic)) is not None:
-                view.take(message)
-        self._sockets.take_replies()
-        self._account.turn()
-        self._follow_wanted()
+                view.apply(message)
+        self._sockets.process_replies()
+        self._account.update()
+        self._follow_requested()
         while not self._actions.empty():
-            self._act(*self._actions.get())
+            self._run_action(*self._actions.get())
         if (now_s := time.monotonic()) >= self._next_column_s:
             self._next_column_s = now_s + COLUMN_S
-            self._sample()
+            self._add_columns()
 
-    def _sample(self) -> None:
-        """A column of each symbol, and a look at the exchange."""
+    def _add_columns(self) -> None:
+        """Adds a column to each symbol and updates all other sections."""
         followed = set(self._topics.values())
         for view in followed:
             if not self._vitals.away and not view.book.needs_snapshot:
-                view.sample(self._vitals.time_ns)
-            if view.collects:
-                self._ask_indicative(view)
+                view.add_column(self._vitals.time_ns)
+            if view.is_collecting:
+                self._request_indicative(view)
         self._vitals.gaps = sum(view.book.gaps for view in followed)
-        self._sockets.ask(self._on_statistics, Kind.STATISTICS)
+        self._sockets.request(self._on_statistics, Kind.STATISTICS)
         mids = {view.number: _mid(view) for view in self._board.views.values()}
-        self._board.put("exchange", self._vitals.shown())
-        if self._account.wanted:
-            self._board.put("account", self._account.shown(mids))
+        self._board.put("exchange", self._vitals.as_json())
+        if self._account.active:
+            self._board.put("account", self._account.as_json(mids))
         if self._executions:
-            self._board.put("executions", [one.shown() for one in self._executions])
+            self._board.put("executions", [execution.as_json() for execution in self._executions])
         if self._flow is not None:
-            self._show(self._flow)
+            self._show_flow(self._flow)
 
-    def _show(self, flow: Flow) -> None:
+    def _show_flow(self, flow: Flow) -> None:
         changed = flow.read()
         for view in set(self._topics.values()):
             if changed or view.traders is None:
-                view.traders = flow.shown(view.name)
+                view.traders = flow.as_json(view.name)
 
-    def _on_statistics(self, reply: list[Any], took_s: float) -> None:
+    def _on_statistics(self, reply: list[Any], round_trip_s: float) -> None:
         if reply[0] == Kind.ERROR:
             return
-        if self._vitals.is_another(reply):
+        if self._vitals.is_new_process(reply):
             if self._board.generation:
-                self._restart()
+                self._reset()
             self._board.generation += 1
-            self._sockets.ask(self._on_info, Kind.INFO)
-        self._vitals.answered(reply, took_s)
+            self._sockets.request(self._on_info, Kind.INFO)
+        self._vitals.add_reply(reply, round_trip_s)
 
-    def _restart(self) -> None:
-        """Another process is the exchange now."""
-        self._vitals.restart()
-        self._account.restart()
+    def _reset(self) -> None:
+        """Starts again with a new process of the exchange."""
+        self._vitals.reset()
+        self._account.reset()
         for view in self._board.views.values():
-            view.restart()
+            view.reset()
 
-    def _on_info(self, reply: list[Any], took_s: float) -> None:
+    def _on_info(self, reply: list[Any], round_trip_s: float) -> None:
         _, symbols, clock, limits = reply[5]
         self._vitals.clock = clock
         before = self._board.views
         self._board.views = {}
         for number, name, tick_size, lot_size in symbols:
-            known = before.get(name)
-            if known is None or (known.number, known.tick_size, known.lot_size) != (number, tick_size, lot_size):
-                known = SymbolView(number, name, tick_size, lot_size)
-            self._board.views[name] = known
+            view = before.get(name)
+            if view is None or (view.number, view.tick_size, view.lot_size) != (number, tick_size, lot_size):
+                view = SymbolView(number, name, tick_size, lot_size)
+            self._board.views[name] = view
         self._topics = {topic: view for topic, view in self._topics.items() if self._board.views.get(view.name) is view}
-        shown = [[view.name, view.tick_size, view.lot_size] for view in self._board.views.values()]
-        self._board.put("market", {"symbols": shown, "qty_lots_max": limits["qty_lots_max"]})
-        self._board.wanted.add(next(iter(self._board.views)))
+        symbols_json = [[view.name, view.tick_size, view.lot_size] for view in self._board.views.values()]
+        self._board.put("market", {"symbols": symbols_json, "qty_lots_max": limits["qty_lots_max"]})
+        self._board.requested.add(next(iter(self._board.views)))
 
-    def _follow_wanted(self) -> None:
-        """Subscribes to symbols that a page looks at, and asks for the snapshots that are missing."""
-        for name in self._board.wanted & self._board.views.keys():
+    def _follow_requested(self) -> None:
+        """Subscribes to the symbols that pages show and requests missing snapshots."""
+        for name in self._board.requested & self._board.views.keys():
             view = self._board.views[name]
             topics = {f"{channel}/{name}/".encode(): view for channel in CHANNELS}
             if not topics.keys() <= self._topics.keys():
                 for topic in topics:
                     self._sockets.feed.subscribe(topic)
                 self._topics |= topics
-            if view.book.needs_snapshot and time.monotonic() - self._asked_s.get(name, 0.0) > SNAPSHOT_S:
-                self._ask_snapshot(view)
+            if (
+                view.book.needs_snapshot
+                and time.monotonic() - self._snapshot_requested_s.get(name, 0.0) > SNAPSHOT_RETRY_S
+            ):
+                self._request_snapshot(view)
 
-    def _ask_snapshot(self, view: SymbolView) -> None:
-        self._asked_s[view.name] = time.monotonic()
-        first = not view.trades.since(0)
+    def _request_snapshot(self, view: SymbolView) -> None:
+        self._snapshot_requested_s[view.name] = time.monotonic()
+        needs_trades = not view.trades.since(0)
 
-        def on_book(reply: list[Any], took_s: float) -> None:
+        def on_book(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR:
                 view.book.apply_snapshot(reply)
 
-        def on_trades(reply: list[Any], took_s: float) -> None:
+        def on_trades(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and not view.trades.since(0):
-                view.take_trades(reply[5])
+                view.add_trades(reply[5])
 
-        def on_status(reply: list[Any], took_s: float) -> None:
+        def on_status(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR and view.phase is None:
-                view.take_status(reply[5])
+                view.set_status(reply[5])
 
-        self._sockets.ask(on_book, Kind.L2, view.number, 0)
-        self._sockets.ask(on_status, Kind.STATUS, view.number)
-        if first:
-            self._sockets.ask(on_trades, Kind.TRADES, view.number, TRADES)
+        self._sockets.request(on_book, Kind.L2, view.number, 0)
+        self._sockets.request(on_status, Kind.STATUS, view.number)
+        if needs_trades:
+            self._sockets.request(on_trades, Kind.TRADES, view.number, TRADES)
 
-    def _ask_indicative(self, view: SymbolView) -> None:
-        def on_indicative(reply: list[Any], took_s: float) -> None:
+    def _request_indicative(self, view: SymbolView) -> None:
+        def on_indicative(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] != Kind.ERROR:
-                view.take_indicative(reply[5])
+                view.set_indicative(reply[5])
 
-        self._sockets.ask(on_indicative, Kind.INDICATIVE, view.number)
+        self._sockets.request(on_indicative, Kind.INDICATIVE, view.number)
 
-    # what operators ask for
+    # operators' actions: each returns a future with the exchange's reply
 
     def halt(self, symbol: str) -> "Future[str]":
-        """Halts a symbol; everybody is told that its operator did."""
+        """Halts a symbol, with reason OPERATOR."""
         return self._operate(symbol, CommandKind.HALT, HaltReason.OPERATOR)
 
     def resume(self, symbol: str) -> "Future[str]":
-        """Lets a symbol trade again."""
+        """Resumes trading in a symbol."""
         return self._operate(symbol, CommandKind.RESUME)
 
     def _operate(self, symbol: str, *command: int) -> "Future[str]":
         kind, *flags = command
-        return self._later(lambda done: self._admin(done, Kind.OPERATE, kind, self._view(symbol).number, *flags))
+        return self._enqueue(lambda future: self._admin(future, Kind.OPERATE, kind, self._view(symbol).number, *flags))
 
     def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
-        """Sets a scaled or paced clock (None: it stays where it is) and lets it run or holds it."""
-        return self._later(
-            lambda done: self._admin(done, Kind.CLOCK, SAME_TIME if time_ns is None else time_ns, int(run))
+        """Sets a scaled clock, or a lockstep clock with a speed (None: leaves its time), and runs or pauses it."""
+        return self._enqueue(
+            lambda future: self._admin(future, Kind.CLOCK, SAME_TIME if time_ns is None else time_ns, int(run))
         )
 
     def set_speed(self, speed: float) -> "Future[str]":
-        """Exchange seconds a second of a scaled or paced clock."""
-        return self._later(lambda done: self._admin(done, Kind.SPEED, round(speed * 1e6)))
+        """Sets the speed of such a clock, in exchange seconds per second."""
+        return self._enqueue(lambda future: self._admin(future, Kind.SPEED, round(speed * 1e6)))
 
     def order(self, symbol: str, side: int, qty_lots: int, price_ticks: int | None) -> "Future[str]":
-        """An order of the dashboard's account; without a price at the market."""
-        return self._later(lambda done: self._account.order(done, self._view(symbol).name, side, qty_lots, price_ticks))
+        """Sends an order of the dashboard's account; without a price, a market order."""
+        return self._enqueue(
+            lambda future: self._account.order(future, self._view(symbol).name, side, qty_lots, price_ticks)
+        )
 
     def _view(self, symbol: str) -> SymbolView:
         if symbol not in self._board.views:
-            raise NotSent(f"no symbol {symbol!r} here")
+            raise ActionFailed(f"expected a symbol of this exchange, got {symbol!r}")
         return self._board.views[symbol]
 
-    def _later(self, action: "Callable[[Future[str]], None]") -> "Future[str]":
-        done: Future[str] = Future()
-        done.set_running_or_notify_cancel()  # a page that closes cannot take it away from this thread
-        self._actions.put((action, done))
-        return done
+    def _enqueue(self, action: "Callable[[Future[str]], None]") -> "Future[str]":
+        future: Future[str] = Future()
+        future.set_running_or_notify_cancel()  # so that a page that closes cannot cancel it while this thread works on it
+        self._actions.put((action, future))
+        return future
 
-    def _act(self, action: "Callable[[Future[str]], None]", done: "Future[str]") -> None:
+    def _run_action(self, action: "Callable[[Future[str]], None]", future: "Future[str]") -> None:
         try:
-            action(done)
+            action(future)
         except SerlError as error:
-            done.set_exception(error)
+            future.set_exception(error)
 
-    def _admin(self, done: "Future[str]", kind: Kind, *values: int) -> None:
-        def answered(reply: list[Any], took_s: float) -> None:
+    def _admin(self, future: "Future[str]", kind: Kind, *values: int) -> None:
+        def on_reply(reply: list[Any], round_trip_s: float) -> None:
             if reply[0] == Kind.ERROR:
-                done.set_exception(self._refusal(reply, kind, values[0]))
+                future.set_exception(self._error_of(reply, kind, values[0]))
                 return
             if kind in (Kind.CLOCK, Kind.SPEED):
-                self._sockets.ask(self._on_info, Kind.INFO)
-            done.set_result("done")
+                self._sockets.request(self._on_info, Kind.INFO)
+            future.set_result("done")
 
-        def unanswered() -> None:
-            done.set_exception(NotSent("no answer from the exchange: it may do this yet, when it goes on"))
+        def on_timeout() -> None:
+            future.set_exception(ActionFailed("no reply from the exchange; it may still carry this out later"))
 
-        if not self._sockets.ask(answered, kind, self._token, *values, unanswered=unanswered):
-            raise NotSent("the exchange is away")
+        if not self._sockets.request(on_reply, kind, self._token, *values, on_timeout=on_timeout):
+            raise ActionFailed("the exchange is not reachable")
 
-    def _refusal(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
+    def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
         if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
             return Refused(reply[1], reply[2])
-        return NotSent(
-            f"{time_of_day_text(value)} has passed, and an exchange's time never goes back behind its last command: start the exchange anew "
-            f"(with another --journal folder, or none), then the replay with --from {time_of_day_text(value)}"
+        return ActionFailed(
+            f"expected a time after {time_of_day_text(self._vitals.time_ns)}, got {time_of_day_text(value)}: an exchange's time never goes back; "
+            f"restart the exchange (with another --journal folder, or none) and the replay with --from {time_of_day_text(value)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""One open page: frames to it, no faster than it takes them; its wishes from it."""
+"""One open page: sends it frames, no faster than it draws them, and runs its operator's actions."""
 
 import asyncio
 import hmac
@@ -9,45 +9,45 @@ from typing import Any, TypeVar
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from serl.clients.dashboard.board import Board, Cursor
-from serl.clients.dashboard.errors import NotSent
+from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.link import Link
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import SerlError
 from serl.exchange.records import Side
 
 FRAME_S = 0.05
-UNSEEN_MAX = 2
-"""Frames on the way; a page that has not said that it drew the one before the last gets none, and later the newest state."""
+UNDRAWN_MAX = 2
+"""Frames sent and not yet drawn; a page with that many gets none, and later the newest state."""
 MESSAGE_BYTES_MAX = 4096
-WHOLE_MAX = 1 << 53
+INTEGER_MAX = 1 << 53
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 N = TypeVar("N", int, float)
 ACTIONS = ("halt", "resume", "clock", "speed", "order")
 
 
 class Page:
-    """A page's socket until it closes."""
+    """The WebSocket of a page until it closes."""
 
     def __init__(self, socket: WebSocket, board: Board, link: Link, admin_token: str) -> None:
         self._socket, self._board, self._link, self._token = socket, board, link, admin_token
         self._cursor = Cursor()
-        self._sent = self._seen = 0
+        self._sent = self._drawn = 0
 
     async def serve(self) -> None:
-        """Frames out, messages in; actions are tasks of their own, since an exchange that is stopped may not answer for seconds."""
+        """Sends frames and receives messages. Actions are separate tasks, because an exchange that hangs may not reply for seconds."""
         await self._socket.accept()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._send_frames())
                 while True:
-                    if (action := await self._take(await self._socket.receive_text())) is not None:
-                        tasks.create_task(self._do(action))
+                    if (action := await self._process(await self._socket.receive_text())) is not None:
+                        tasks.create_task(self._run_action(action))
         except* WebSocketDisconnect:
             pass
 
     async def _send_frames(self) -> None:
         while True:
-            if self._sent - self._seen < UNSEEN_MAX:
+            if self._sent - self._drawn < UNDRAWN_MAX:
                 with self._board.lock:
                     frame = self._board.frame(self._cursor)
                 if frame:
@@ -59,43 +59,43 @@ class Page:
         if self._socket.application_state is WebSocketState.CONNECTED:
             await self._socket.send_text(json.dumps(frame, separators=(",", ":")))
 
-    async def _end(self, reason: str) -> None:
+    async def _close(self, reason: str) -> None:
         await self._socket.close(1003, reason)
         raise WebSocketDisconnect(1003, reason)
 
-    async def _take(self, text: str) -> dict[str, Any] | None:
-        """{"seen": n}, {"symbol": name} or {"do": action, "id", "token", ...}, which is returned; anything else ends the page's socket."""
+    async def _process(self, text: str) -> dict[str, Any] | None:
+        """Processes {"seen": n} and {"symbol": name}; returns {"do": action, "id", "token", ...}; closes the socket on anything else."""
         try:
             message = json.loads(text) if len(text) <= MESSAGE_BYTES_MAX else None
         except ValueError:
             message = None
         match message:
             case None:
-                await self._end("not JSON, or too long")
+                await self._close(f"expected JSON of at most {MESSAGE_BYTES_MAX} bytes, not this")
             case {"do": str(), "id": int()}:
                 return dict(message)
             case {"seen": int(n)}:
-                self._seen = max(self._seen, min(n, self._sent))
+                self._drawn = max(self._drawn, min(n, self._sent))
             case {"symbol": str(name)}:
                 with self._board.lock:
                     if name in self._board.views:
-                        self._cursor.look_at(name)
+                        self._cursor.select(name)
             case _:
-                await self._end("not a message of a page")
+                await self._close("expected a message of a page, not this")
         return None
 
-    async def _do(self, message: dict[str, Any]) -> None:
+    async def _run_action(self, message: dict[str, Any]) -> None:
         try:
             if not hmac.compare_digest(str(message.get("token", "")).encode(), self._token.encode()):
-                raise NotSent(
-                    "the page's operator token is due: open the address that `serl dashboard` printed with it"
+                raise ActionFailed(
+                    "expected the operator token; open the operator address that `serl dashboard` printed"
                 )
-            text, failed = await asyncio.wrap_future(self._action(message)), False
+            text, failed = await asyncio.wrap_future(self._start_action(message)), False
         except (SerlError, KeyError, TypeError, ValueError) as error:
             text, failed = (str(error) if isinstance(error, SerlError) else "not an action of a page"), True
         await self._send({"done": message["id"], "text": text, "failed": failed})
 
-    def _action(self, message: dict[str, Any]) -> "Future[str]":
+    def _start_action(self, message: dict[str, Any]) -> "Future[str]":
         kind, link = message["do"], self._link
         if kind == "clock":
             seek = message.get("to")
@@ -103,19 +103,19 @@ class Page:
         if kind == "speed":
             return link.set_speed(_within(message["speed"], float, SPEED_MIN, SPEED_MAX, "speed"))
         if kind not in ("halt", "resume", "order"):
-            raise NotSent(f"no action {kind!r}; there are {', '.join(ACTIONS)}")
+            raise ActionFailed(f"expected an action of {', '.join(ACTIONS)}, got {kind!r}")
         symbol = str(message["symbol"])
         if kind != "order":
             return link.halt(symbol) if kind == "halt" else link.resume(symbol)
         side = _within(message["side"], int, Side.BUY, Side.SELL, "side")
-        qty_lots = _within(message["qty_lots"], int, 1, WHOLE_MAX, "lots")
+        qty_lots = _within(message["qty_lots"], int, 1, INTEGER_MAX, "lots")
         price = message["price_ticks"]
-        price_ticks = None if price is None else _within(price, int, 1, WHOLE_MAX, "price in ticks")
+        price_ticks = None if price is None else _within(price, int, 1, INTEGER_MAX, "price in ticks")
         return link.order(symbol, side, qty_lots, price_ticks)
 
 
 def _within(value: Any, kind: type[N], low: float, high: float, name: str) -> N:
-    """A number in low..high; NotSent if it is none."""
+    """The value as a number in low..high; raises `ActionFailed` otherwise."""
     if isinstance(value, int | float) and low <= value <= high and kind(value) == value:
         return kind(value)
-    raise NotSent(f"{name}: a number from {low:g} to {high:g} is due, got {str(value)[:40]}")
+    raise ActionFailed(f"{name}: expected a number from {low:g} to {high:g}, got {str(value)[:40]}")

@@ -1,4 +1,4 @@
-"""The sockets over which a dashboard asks, listens and operates; without a login."""
+"""Feed, queries and admin sockets to an exchange, without a login and without blocking."""
 
 import contextlib
 import time
@@ -15,13 +15,13 @@ from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind
 
 FEED_MESSAGES_MAX = 100_000
-ANSWER_S = 2.0
-Answered = Callable[[list[Any], float], None]
-"""Takes (reply or ERROR, seconds it took)."""
+REPLY_TIMEOUT_S = 2.0
+OnReply = Callable[[list[Any], float], None]
+"""Callback with (reply or ERROR, round trip in seconds)."""
 
 
 class Sockets:
-    """Feed, queries and admin of one exchange. Nothing waits; what is not answered within ANSWER_S is forgotten, and who asked may be told."""
+    """The sockets of one exchange. Replies go to callbacks; a request without a reply times out after REPLY_TIMEOUT_S."""
 
     def __init__(self, endpoint: str, curve: Path | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -33,60 +33,60 @@ class Sockets:
         self._poller = zmq.Poller()
         for socket in (self.feed, self._queries, self._admin):
             self._poller.register(socket, zmq.POLLIN)
-        self._request = 0
-        self._asked: dict[int, tuple[Answered, float, Callable[[], None] | None]] = {}
+        self._last_request = 0
+        self._pending: dict[int, tuple[OnReply, float, Callable[[], None] | None]] = {}
 
     def _connect(self, name: str, kind: int) -> "zmq.Socket[bytes]":
         socket = self._context.socket(kind)
         socket.linger = 0
         socket.rcvhwm = FEED_MESSAGES_MAX
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 500
-        socket.immediate = True  # a question to nobody is not kept for whoever comes
+        socket.immediate = True  # without a connection send fails, instead of queueing for a later exchange
         if self._keys is not None:
             self._keys.open(socket)
         socket.connect(self._endpoints[name])
         return socket
 
     def wait(self, timeout_ms: int) -> None:
-        """Returns when something has come, or after timeout_ms."""
+        """Returns when a message has arrived, or after timeout_ms."""
         self._poller.poll(timeout_ms)
 
-    def ask(self, answered: Answered, kind: int, *values: Any, unanswered: Callable[[], None] | None = None) -> bool:
-        """Asks a query, or an admin request (values: token first); False if nobody is there to be asked.
+    def request(self, on_reply: OnReply, kind: int, *values: Any, on_timeout: Callable[[], None] | None = None) -> bool:
+        """Sends a query, or an admin request (values: token first); False if there is no connection.
 
-        One of `answered` and `unanswered` is called if it returns True.
+        If it returns True, either `on_reply` or `on_timeout` is called later.
         """
-        self._request += 1
+        self._last_request += 1
         socket = self._admin if kind >= Kind.STOP else self._queries
         try:
-            socket.send(msgpack.packb([int(kind), self._request, *values]), zmq.DONTWAIT)
+            socket.send(msgpack.packb([int(kind), self._last_request, *values]), zmq.DONTWAIT)
         except zmq.Again:
             return False
-        self._asked[self._request] = (answered, time.perf_counter(), unanswered)
+        self._pending[self._last_request] = (on_reply, time.perf_counter(), on_timeout)
         return True
 
-    def take_replies(self) -> None:
-        """Tells those who asked, also those whose answer is late."""
+    def process_replies(self) -> None:
+        """Calls the callbacks of the replies that have arrived and of the requests that have timed out."""
         for socket in (self._queries, self._admin):
             for data in drain(socket):
                 reply = msgpack.unpackb(data, strict_map_key=False)
                 request = reply[3] if reply[0] == Kind.ERROR else reply[1]
-                if request in self._asked:
-                    answered, asked_s, _ = self._asked.pop(request)
-                    answered(reply, time.perf_counter() - asked_s)
-        late = time.perf_counter() - ANSWER_S
-        for request in [request for request, (_, asked_s, _) in self._asked.items() if asked_s < late]:
-            *_, unanswered = self._asked.pop(request)
-            if unanswered is not None:
-                unanswered()
+                if request in self._pending:
+                    on_reply, sent_s, _ = self._pending.pop(request)
+                    on_reply(reply, time.perf_counter() - sent_s)
+        expired_s = time.perf_counter() - REPLY_TIMEOUT_S
+        for request in [request for request, (_, sent_s, _) in self._pending.items() if sent_s < expired_s]:
+            *_, on_timeout = self._pending.pop(request)
+            if on_timeout is not None:
+                on_timeout()
 
-    def feed_messages(self, most: int) -> Iterator[tuple[bytes, list[Any]]]:
-        """(topic, message) of what the feed has brought, at most so many."""
+    def feed_messages(self, limit: int) -> Iterator[tuple[bytes, list[Any]]]:
+        """(topic, message) of at most `limit` feed messages that have arrived."""
         with contextlib.suppress(zmq.Again):
-            for _ in range(most):
+            for _ in range(limit):
                 topic, data = self.feed.recv_multipart(zmq.DONTWAIT)
                 yield topic, msgpack.unpackb(data)
 
     def close(self) -> None:
-        """Lets the sockets go."""
+        """Closes the sockets."""
         self._context.destroy(0)

@@ -1,31 +1,58 @@
-"""One symbol as pages show it: however many messages the feed has, what is kept does not grow."""
+"""One symbol as pages show it, in bounded memory."""
 
-from typing import Any
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from serl.clients.book import L2Book
-from serl.clients.dashboard.ring import Ring
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
 
 CHANNELS = ("l2", "trade", "status", "rows")
-"""Of the feed; the first makes the book, the last the order flow."""
+"""Feed channels to subscribe to: l2 for the book, rows for the order flow."""
 L2, TRADE, STATUS, ROWS = 113, 115, 116, 118
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
 PRINTED, CROSSED = 1, 2
-"""off_book of a trade: outside the book; in an auction, where no side was the aggressor."""
+"""off_book of a trade: a print; an auction, which has no aggressor."""
 SECOND_NS = 1_000_000_000
 DAY_S = 86_400
+T = TypeVar("T")
 
 
 def time_of_day_s(time_ns: int) -> float:
-    """Exchange time as seconds after midnight: a float64 holds that exactly enough, and not the nanoseconds since 1970."""
+    """Exchange time as seconds since midnight; a float64 is precise enough for these, but not for nanoseconds since 1970."""
     return time_ns % (DAY_S * SECOND_NS) / SECOND_NS
 
 
+class Ring(Generic[T]):
+    """Keeps the newest `size` items. Each reader remembers the `count` that it has read up to."""
+
+    def __init__(self, size: int) -> None:
+        self._items: deque[T] = deque(maxlen=size)
+        #: number of items ever appended
+        self.count = 0
+
+    def append(self, item: T) -> None:
+        """Appends an item; drops the oldest if the ring is full."""
+        self._items.append(item)
+        self.count += 1
+
+    def since(self, seen: int, limit: int | None = None) -> list[T]:
+        """The items after the first `seen` that are still kept, oldest first; at most the newest `limit`."""
+        new = min(max(self.count - seen, 0), len(self._items))
+        if limit is not None:
+            new = min(new, limit)
+        return [self._items[index] for index in range(len(self._items) - new, len(self._items))]
+
+    def clear(self) -> None:
+        """Drops all items; `count` continues."""
+        self._items.clear()
+
+
 class SymbolView:
-    """Book, trades, and columns: what happened between two moments, with the ladder at the second and the last trade before it (`match`)."""
+    """Book, trades, and columns: a column sums up the time since the column before, with the book at its end and the last trade (`match`)."""
 
     def __init__(self, number: int, name: str, tick_size: str, lot_size: str = "1") -> None:
         self.number, self.name, self.tick_size, self.lot_size = number, name, tick_size, lot_size
@@ -33,65 +60,65 @@ class SymbolView:
         self.halted: bool | None = None
         self.phase: Phase | None = None
         self.reason = HaltReason.NONE
-        #: [price_ticks, volume_lots, imbalance_lots] of an auction that were held now; None before the exchange has said it
+        #: [price_ticks, volume_lots, imbalance_lots] if the auction were held now; None until known
         self.indicative: list[int] | None = None
-        #: what each kind of trader sends, as Flow shows it; another object whenever it has changed
+        #: order flow by kind of trader (`Flow.as_json`); a new object whenever it changes
         self.traders: dict[str, Any] | None = None
         #: [match_id, time_s, price_ticks, qty_lots, aggressor_side, off_book]
         self.trades: Ring[list[Any]] = Ring(TRADES)
         self.columns: Ring[dict[str, Any]] = Ring(COLUMNS)
         self._column_ns = -1
         self._last_ticks = self._last_match = 0
-        self._begin_column()
+        self._clear_column()
 
-    def _begin_column(self) -> None:
+    def _clear_column(self) -> None:
         self._traded: list[list[int]] = []
         self._rows: list[bytes] = []
 
-    def take(self, message: list[Any]) -> None:
-        """A feed message [kind, epoch, previous, sequence, time_ns, items]."""
+    def apply(self, message: list[Any]) -> None:
+        """Applies a feed message [kind, epoch, previous, sequence, time_ns, items]."""
         kind, items = message[0], message[5]
         if kind == L2:
             self.book.apply(message)
         elif kind == ROWS:
             self._rows.append(items)
         elif kind == TRADE:
-            self.take_trades(items)
+            self.add_trades(items)
             self._traded.extend(items)
         elif kind == STATUS:
-            self.take_status(items)
+            self.set_status(items)
 
-    def take_status(self, items: list[int]) -> None:
-        """[halted, phase, reason] as on the feed."""
+    def set_status(self, items: list[int]) -> None:
+        """Sets [halted, phase, reason], as on the feed."""
         self.halted, self.phase, self.reason = bool(items[0]), Phase(items[1]), HaltReason(items[2])
-        if not self.collects:
+        if not self.is_collecting:
             self.indicative = None
 
     @property
-    def collects(self) -> bool:
-        """Whether orders are collected for an auction."""
+    def is_collecting(self) -> bool:
+        """Whether the phase collects orders for an auction."""
         return self.phase in COLLECTING
 
-    def take_indicative(self, items: list[int]) -> None:
-        """As the exchange answers it; an answer that comes when the auction is over says nothing."""
-        if self.collects:
+    def set_indicative(self, items: list[int]) -> None:
+        """Sets the reply to INDICATIVE; ignored if the auction is over by now."""
+        if self.is_collecting:
             self.indicative = items
 
     @property
-    def state(self) -> tuple[object, ...]:
-        """Another one whenever the ladder is another."""
+    def version(self) -> tuple[object, ...]:
+        """Changes whenever the ladder changes."""
         return self.book.sequence, self.halted, self.phase, self.reason, self.indicative
 
-    def take_trades(self, items: list[list[int]]) -> None:
-        """Trades as on the feed, oldest first."""
+    def add_trades(self, items: list[list[int]]) -> None:
+        """Adds trades as on the feed, oldest first."""
         for match_id, time_ns, *rest in items[-TRADES:]:
             self.trades.append([match_id, time_of_day_s(time_ns), *rest])
             self._last_match = match_id
         on_book = [price for _, _, price, _, _, off_book in items if off_book != PRINTED]
         self._last_ticks = on_book[-1] if on_book else self._last_ticks
 
-    def sample(self, time_ns: int) -> None:
-        """Ends a column at time_ns; none where the exchange's time stands still and nothing happened."""
+    def add_column(self, time_ns: int) -> None:
+        """Completes a column at time_ns; does nothing if time stands still and nothing happened."""
         if time_ns <= self._column_ns and not self._rows:
             return
         self._column_ns = time_ns
@@ -110,20 +137,20 @@ class SymbolView:
             }
             | self._status()
         )
-        self._begin_column()
+        self._clear_column()
 
-    def restart(self) -> None:
-        """Another process is the exchange now: its time may be another, the book comes anew, what it said of halts and phases is void."""
+    def reset(self) -> None:
+        """Starts again with a new process of the exchange: its time, book, halts and phases may differ."""
         self.book = L2Book()
         self.halted = self.phase = self.indicative = None
         self.reason = HaltReason.NONE
         self._column_ns, self._last_match = -1, 0
         self.columns.clear()
         self.trades.clear()
-        self._begin_column()
+        self._clear_column()
 
     def ladder(self) -> dict[str, Any]:
-        """The top of the book now."""
+        """The best levels of the book, and the status."""
         bids, asks = (self.book.levels(side, LADDER_LEVELS) for side in (0, 1))
         return {"bids": bids, "asks": asks, "sequence": self.book.sequence} | self._status()
 
@@ -138,36 +165,36 @@ class SymbolView:
 
 
 def traded_by_price(trades: list[list[int]]) -> list[list[int]]:
-    """[price_ticks, lots bought by aggressors, lots sold by them, lots of auctions] of each price at which the book traded."""
-    found: dict[int, list[int]] = {}
+    """For each price that traded in the book: [price_ticks, lots bought by aggressors, lots sold by aggressors, lots in auctions]."""
+    by_price: dict[int, list[int]] = {}
     for _, _, price, qty, aggressor, off_book in trades:
         if off_book != PRINTED:
-            found.setdefault(price, [price, 0, 0, 0])[3 if off_book == CROSSED else 1 + aggressor] += qty
-    return sorted(found.values())
+            by_price.setdefault(price, [price, 0, 0, 0])[3 if off_book == CROSSED else 1 + aggressor] += qty
+    return sorted(by_price.values())
 
 
-def imbalance(bids: list[tuple[int, int, int]], asks: list[tuple[int, int, int]]) -> float | None:
-    """(bid - ask) / (bid + ask) lots of the best IMBALANCE_LEVELS levels; None without any."""
+def imbalance(bids: Sequence[tuple[int, int, int]], asks: Sequence[tuple[int, int, int]]) -> float | None:
+    """(bid - ask) / (bid + ask) in lots of the best IMBALANCE_LEVELS levels; None for an empty book."""
     bid, ask = (sum(level[1] for level in side[:IMBALANCE_LEVELS]) for side in (bids, asks))
     return (bid - ask) / (bid + ask) if bid + ask else None
 
 
 def order_flow(rows: bytes) -> dict[str, int]:
-    """Lots that were added to the book and cancelled from it, by side, in EVENT rows of channel `rows`."""
+    """Lots added to the book and cancelled from it, by side, from EVENT rows of channel `rows`."""
     events = np.frombuffer(rows, EVENT)
     events = events[events["flags"] & EventFlag.HIDDEN == 0]
     rested = (events["kind"] == EventKind.RESTED) | (
         (events["kind"] == EventKind.ACCEPTED) & (events["flags"] & EventFlag.RESTING > 0)
     )
-    gone = np.isin(events["kind"], (EventKind.REDUCED, EventKind.REPLACED)) | (
+    cancelled = np.isin(events["kind"], (EventKind.REDUCED, EventKind.REPLACED)) | (
         (events["kind"] == EventKind.CANCELLED) & (events["flags"] & EventFlag.RESTING > 0)
     )
     buys = events["side"] == 0
 
-    def lots(which: Any, column: str) -> int:
-        return int(events[column][which].sum())
+    def lots(mask: Any, column: str) -> int:
+        return int(events[column][mask].sum())
 
     return {
         "added_bid": lots(rested & buys, "qty_lots"), "added_ask": lots(rested & ~buys, "qty_lots"),
-        "cancelled_bid": lots(gone & buys, "qty_lots"), "cancelled_ask": lots(gone & ~buys, "qty_lots"),
+        "cancelled_bid": lots(cancelled & buys, "qty_lots"), "cancelled_ask": lots(cancelled & ~buys, "qty_lots"),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""How the exchange is: whether it answers, how fast, how much it does."""
+"""Health of the exchange: is it up, round trips, message rates."""
 
 import time
 from collections import deque
@@ -7,56 +7,58 @@ from typing import Any
 import numpy as np
 
 AWAY_S = 1.5
-WINDOW = 240
+ROUND_TRIPS_KEPT = 240
 
 
 class Vitals:
-    """Follows the replies to statistics queries: round trips, rates, the clock."""
+    """Collects the replies to STATISTICS: round trips, rates, the clock."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.time_ns = 0
         self.clock: list[Any] = []
-        self.answered_s: float | None = None
+        self.last_reply_s: float | None = None
         self._epoch: int | None = None
-        self._round_trips_ms: deque[float] = deque(maxlen=WINDOW)
+        self._round_trips_ms: deque[float] = deque(maxlen=ROUND_TRIPS_KEPT)
         self._counts: deque[tuple[float, int, dict[str, float]]] = deque(maxlen=8)
         self.feed_messages = 0
-        #: gaps in the feed that were closed by a snapshot
+        #: gaps in the feed that snapshots filled
         self.gaps = 0
 
-    def is_another(self, reply: list[Any]) -> bool:
-        """Whether a reply to STATISTICS comes from another process than the last one: an exchange without a journal begins each time with
-        the same epoch."""
+    def is_new_process(self, reply: list[Any]) -> bool:
+        """Whether a reply to STATISTICS comes from another process than the last one.
+
+        The epoch alone does not show it: without a journal every process starts with the same one.
+        """
         if not self._counts:
             return self._epoch is None or reply[2] != self._epoch
         return bool(reply[2] != self._epoch or reply[5]["uptime_s"] < self._counts[-1][2]["uptime_s"])
 
-    def answered(self, reply: list[Any], took_s: float) -> None:
-        """A reply to STATISTICS."""
+    def add_reply(self, reply: list[Any], round_trip_s: float) -> None:
+        """Adds a reply to STATISTICS."""
         now_s = time.monotonic()
-        self.answered_s, self.time_ns, self._epoch = now_s, int(reply[4]), int(reply[2])
-        self._round_trips_ms.append(took_s * 1e3)
+        self.last_reply_s, self.time_ns, self._epoch = now_s, int(reply[4]), int(reply[2])
+        self._round_trips_ms.append(round_trip_s * 1e3)
         self._counts.append((now_s, self.time_ns, {**reply[5], "feed_messages": self.feed_messages}))
 
-    def restart(self) -> None:
-        """A new process: its counts began again."""
+    def reset(self) -> None:
+        """Starts again for a new process, whose counts begin at zero."""
         self._counts.clear()
         self._round_trips_ms.clear()
 
     @property
     def away(self) -> bool:
-        """Whether nothing was heard for too long."""
-        return self.answered_s is None or time.monotonic() - self.answered_s > AWAY_S
+        """Whether the exchange has not replied for AWAY_S."""
+        return self.last_reply_s is None or time.monotonic() - self.last_reply_s > AWAY_S
 
-    def shown(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """For the page."""
-        found = {"away": self.away, "endpoint": self.endpoint, "clock": self._clock()}
+        state = {"away": self.away, "endpoint": self.endpoint, "clock": self._clock()}
         if not self._counts:
-            return found
+            return state
         trips = np.array(self._round_trips_ms)
         newest = self._counts[-1][2]
-        return found | {
+        return state | {
             "round_trip_ms": [round(float(value), 3) for value in np.percentile(trips, (50, 99))] + [round(float(trips[-1]), 3)],
             "rates": {name: round(self._rate(name), 1) for name in ("commands", "events", "messages", "feed_messages")},
             "counts": {name: newest[name] for name in ("commands", "events", "orders_open", "sessions", "uptime_s") if name in newest},

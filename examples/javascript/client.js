@@ -1,4 +1,4 @@
-// A client of a serl exchange in JavaScript: logs in, trades with itself on both sides of the book, watches the feed.
+// A client of a serl exchange in JavaScript: logs in, trades with itself, and receives the trade from the feed.
 // npm install && node client.js tcp://127.0.0.1:5570 DEMO
 import { Dealer, Subscriber } from "zeromq";
 import { encode, decode } from "@msgpack/msgpack";
@@ -15,8 +15,8 @@ orders.connect(endpoint);
 feed.connect(at(1));
 feed.subscribe(`trade/${name}/`);
 
-const say = (...message) => orders.send(encode(message));
-async function hear(...kinds) {
+const send = (...message) => orders.send(encode(message));
+async function receive(...kinds) {
   for await (const [data] of orders) {
     const message = decode(data, { useBigInt64: false });
     if (message[0] === ERROR) throw new Error(`${message[1]}: ${message[2]}`);
@@ -24,22 +24,22 @@ async function hear(...kinds) {
   }
 }
 
-await say(HELLO, 1, 1, "javascript", "", -1, { cancel_on_disconnect: true });
-const welcome = await hear(WELCOME);
+await send(HELLO, 1, 1, "javascript", "", -1, { cancel_on_disconnect: true });
+const welcome = await receive(WELCOME);
 let commandId = Number(welcome[5]);
 const symbol = welcome[6].find(([, symbolName]) => symbolName === name)[0];
 console.log(`logged in, symbol ${name} is number ${symbol}`);
 
 async function order(side, qtyLots, priceTicks) {
-  await say(NEW, ++commandId, symbol, side, qtyLots, priceTicks, GTC, 0, 0);
+  await send(NEW, ++commandId, symbol, side, qtyLots, priceTicks, GTC, 0, 0);
   const events = [];
   while (!events.some(([kind, , id]) => kind === ACCEPTED && id === commandId)) {
-    events.push(...(await hear(REPORTS))[2]);
+    events.push(...(await receive(REPORTS))[2]);
   }
   return events;
 }
 
-await new Promise((resolve) => setTimeout(resolve, 200)); // the subscription reaches the exchange
+await new Promise((resolve) => setTimeout(resolve, 200)); // until the subscription has reached the exchange
 await order(BUY, 5, 4321);
 const events = await order(SELL, 5, 4321);
 const fills = events.filter(([kind]) => kind === FILL);
@@ -47,9 +47,9 @@ console.log(`filled ${fills.length / 2} trade of ${fills[0][7]} lots at ${fills[
 
 const [, data] = await feed.receive();
 const [, , , , , [[, , priceTicks, qtyLots]]] = decode(data);
-console.log(`the feed says: ${qtyLots} lots at ${priceTicks} ticks`);
-await say(BYE);
-await hear(GOODBYE);
+console.log(`trade on the feed: ${qtyLots} lots at ${priceTicks} ticks`);
+await send(BYE);
+await receive(GOODBYE);
 console.log("goodbye");
 orders.close();
 feed.close();

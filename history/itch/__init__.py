@@ -1,1 +1,1 @@
-"""NASDAQ TotalView-ITCH 5.0: read into day files, and written from them."""
+"""NASDAQ TotalView-ITCH 5.0: import to and export from day files."""

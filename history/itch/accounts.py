@@ -1,4 +1,4 @@
-"""A day with auctions as an ITCH 5.0 file: what `writer` writes, and the trading states, executions and crosses of the auctions."""
+"""Exports a day with auctions as an ITCH 5.0 file: like `writer`, plus the trading states, executions and crosses of the auctions."""
 
 import gzip
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import numpy as np
 
 from serl.exchange.atomic_file import atomic_file
 from serl.exchange.records import EventFlag, EventKind, HaltReason, Phase, Rows
-from serl.history.accounts import of_symbol, published
+from serl.history.accounts import public_events, single_symbol_reference
 from serl.history.day import Day, Reference
 from serl.history.errors import ExportError
 from serl.history.itch.messages import encode
@@ -19,19 +19,19 @@ HALTED, QUOTING, TRADING = "H", "Q", "T"
 CROSSES = {
     Phase.PRE_OPEN: "O", Phase.OPENING: "O", Phase.INTRADAY: "I", Phase.VOLATILITY: "H", Phase.CLOSING: "C",
 }  # fmt: skip
-"""Type of the cross by the phase that it ends."""
+"""Cross type by the phase that the auction ends."""
 REASONS = {HaltReason.NEWS: "T1", HaltReason.VOLATILITY: "LUDP"}
-"""Codes of trading actions; the other reasons have none."""
+"""Reason codes of trading actions; other reasons have none."""
 
 
-class _Auctions:
-    """The messages of what only a market with auctions has; knows each symbol's phase."""
+class _AuctionEncoder:
+    """Encodes the events that only a market with auctions has; keeps each symbol's phase."""
 
     def __init__(self, reference: Reference, units: Any) -> None:
         self._names = [symbol.name for symbol in reference.symbols]
         self._units = units.tolist()
         self._phase = dict.fromkeys(range(len(self._names)), Phase.CONTINUOUS)
-        self._reason: dict[int, str] = {}  # of the symbols that are halted
+        self._reason: dict[int, str] = {}  # of halted symbols
         self._traded: dict[int, dict[int, tuple[int, int]]] = {}  # symbol -> price -> (lots, last match)
 
     def encode(self, event: Any) -> bytes:
@@ -52,7 +52,7 @@ class _Auctions:
         return encode(head | {"stock": self._names[symbol]} | values)
 
     def _auction_fill(self, event: Any, symbol: int) -> bytes:
-        """C, not printable, of an order in sight; the cross has what both sides traded."""
+        """C, not printable, for a displayed order; the cross reports the trade."""
         lots, price, match = (int(event[name]) for name in ("qty_lots", "price_ticks", "match_id"))
         if event["flags"] & EventFlag.MAKER:
             traded = self._traded.setdefault(symbol, {})
@@ -65,7 +65,7 @@ class _Auctions:
         )  # fmt: skip
 
     def _phased(self, event: Any, symbol: int) -> bytes:
-        """Q of each price that an auction traded at (there are several where orders were cancelled in it), then H of the phase."""
+        """Q for each price of an auction (several if orders were cancelled in it), then H for the phase."""
         before, self._phase[symbol] = self._phase[symbol], Phase(int(event["flags"]))
         messages = [
             self._message(
@@ -88,16 +88,16 @@ class _Auctions:
         return self._message(event, symbol, "H", state=state, reason=reason)
 
 
-def _is_of_auctions(events: Rows) -> Any:
-    """[event] whether `_Auctions` has its messages."""
+def _is_auction_event(events: Rows) -> Any:
+    """[event] whether `_AuctionEncoder` encodes it."""
     kind = events["kind"]
     traded = np.isin(kind, (EventKind.FILL, EventKind.PRINT)) & ((events["flags"] & EventFlag.AUCTION) > 0)
     return traded | np.isin(kind, (EventKind.PHASED, EventKind.HALTED, EventKind.RESUMED))
 
 
-def _messages(events: Rows, auctions: _Auctions, units: Any, stocks: Any) -> Iterator[bytes]:
+def _messages(events: Rows, auctions: _AuctionEncoder, units: Any, stocks: Any) -> Iterator[bytes]:
     start = 0
-    for stop in [*np.flatnonzero(_is_of_auctions(events)).tolist(), len(events)]:
+    for stop in [*np.flatnonzero(_is_auction_event(events)).tolist(), len(events)]:
         out = np.empty((stop - start) * MESSAGE_BYTES_MAX, np.uint8)
         yield out[: encode_events(events[start:stop], units, stocks, out)].tobytes()
         if stop < len(events):
@@ -106,14 +106,14 @@ def _messages(events: Rows, auctions: _Auctions, units: Any, stocks: Any) -> Ite
 
 
 def write_itch_of_accounts(day: Day, path: Path, symbol: str | None = None) -> int:
-    """Writes the file (packed if its name ends in .gz), complete or not at all; the number of its bytes, unpacked. `symbol`: it alone.
-    ExportError if ITCH cannot hold the day."""
-    reference, number = of_symbol(day, symbol) if symbol else (day.reference, None)
+    """Writes the file (compressed if its name ends in .gz), complete or not at all; returns the number of uncompressed bytes.
+    symbol: exports this symbol only. Raises `ExportError`."""
+    reference, number = single_symbol_reference(day, symbol) if symbol else (day.reference, None)
     units = np.array(price_units(reference), np.int64)
     with atomic_file(path) as raw:
         if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed:
-                return _write(day, number, reference, units, path, cast("IO[bytes]", packed))
+            with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as compressed:
+                return _write(day, number, reference, units, path, cast("IO[bytes]", compressed))
         return _write(day, number, reference, units, path, raw)
 
 
@@ -124,11 +124,11 @@ def _write(day: Day, number: int | None, reference: Reference, units: Any, path:
     for locate, name in enumerate(names, 1):
         values = {"type": "R", "locate": locate, "time_ns": reference.first_time_ns, "stock": name, "round_lot": 100}
         size += file.write(encode(values))
-    auctions = _Auctions(reference, units)
-    for events in published(day, number):
+    auctions = _AuctionEncoder(reference, units)
+    for events in public_events(day, number):
         highest = events["price_ticks"] * units[events["symbol"]]
         if len(events) and max(int(events["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
-            raise ExportError(f"{path}: sizes and prices of ITCH have 32 bits; the day has larger ones")
+            raise ExportError(f"{path}: expected sizes and prices of up to 32 bits, as ITCH has, got larger ones")
         for message in _messages(events, auctions, units, stocks):
             size += file.write(message)
     return size + file.write(encode({"type": "S", "time_ns": reference.last_time_ns, "event": "C"}))

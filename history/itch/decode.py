@@ -1,34 +1,43 @@
-"""ITCH messages onto a book, compiled: one block of a file after the other."""
+"""Applies ITCH messages to a book, block by block; compiled."""
 
 from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.history.itch.messages import LENGTHS, STOCK_AT, offset, read_int
-from serl.history.named_book import BUY, ROW, SELL, TIME_NS, NamedBook, find, room
-from serl.history.named_play import crowd, enter, halt, publish, resume, retire, take_off, trade
+from serl.history.stream_book import BUY, ROW, SELL, TIME_NS, StreamBook, find_order, has_room
+from serl.history.stream_commands import (
+    cancel_lots,
+    enter_order,
+    forget_order,
+    halt,
+    orders_at_price,
+    print_trade,
+    resume,
+    trade,
+)
 
-MORE_DATA, MORE_ROOM, NEW_STOCK, UNKNOWN_TYPE, WRONG_LENGTH, TIME_BACK, UNKNOWN_ORDER, ORDER_TWICE = range(8)
+MORE_DATA, NEEDS_ROOM, NEW_STOCK, UNKNOWN_TYPE, WRONG_LENGTH, TIME_BACKWARDS, UNKNOWN_ORDER, DUPLICATE_ORDER = range(8)
 NO_SHARES, TOO_MANY_SHARES, BAD_SIDE, NO_PRICE = range(8, 12)
 """Why `decode` stopped."""
-UNKNOWN, WANTED, LEFT_OUT = -3, -2, -1
-"""Of a stock that has no number: not met yet, to be numbered with its first order, not asked for."""
-PLAYED = -1
+UNKNOWN, INCLUDED, EXCLUDED = -3, -2, -1
+"""State of a stock without a number: not seen yet; gets a number with its first order; not selected."""
+APPLIED = -1
 
 COUNT_NAMES = (
     "replaces",
-    "executions_other_price",  # at another price than that of the order: taken off it, and printed
-    "executions_unprinted",  # part of a cross, whose volume its own message prints
+    "executions_other_price",  # at a price other than the order's: reduced and printed
+    "executions_unprinted",  # part of a cross, whose own message is printed
     "crosses_empty",
     "broken_trades",
     "prices_rounded",  # off the tick: bids down, asks up
     "prints_rounded",
-    "messages_left_out",  # of stocks not asked for
+    "messages_left_out",  # of stocks that are not selected
     "messages_without_effect",  # directory, imbalance and the like
 )
-"""What the decoder counts beside the book."""
+"""Counts of the decoder, besides the book's."""
 (
     REPLACES, EXECUTIONS_OTHER_PRICE, EXECUTIONS_UNPRINTED, CROSSES_EMPTY, BROKEN_TRADES, PRICES_ROUNDED, PRINTS_ROUNDED,
-    MESSAGES_LEFT_OUT, MESSAGES_WITHOUT_EFFECT,
+    MESSAGES_EXCLUDED, MESSAGES_WITHOUT_EFFECT,
 ) = range(len(COUNT_NAMES))  # fmt: skip
 
 A, F, E, C, X, D, U, P, Q, B, H, HALT = (ord(kind) for kind in "AFECXDUPQBHh")
@@ -46,18 +55,18 @@ CROSS_SHARES, CROSS_PRICE = offset("Q", "shares"), offset("Q", "price")
 STATE, ACTION = offset("H", "state"), offset("h", "action")
 BUYS, SELLS, YES, TRADES = (ord(letter) for letter in "BSYT")
 REGULATORY, OPERATIONAL = 1, 2
-"""Bits of why a stock is halted."""
+"""Bits of `halt_flags`."""
 
 
 @inlined
 def _ticks(price: int, units: int, side: int) -> int:
-    """Away from the other side where the price is off the tick, so that rounding crosses no book; at least 1."""
+    """The price in ticks, at least 1; rounded away from the other side, so that rounding never crosses the book."""
     return max(1, price // units if side == BUY else (price + units - 1) // units)
 
 
 @inlined
 def _print_ticks(price: int, units: int) -> int:
-    """The nearest tick, half to even, at least 1."""
+    """The price in ticks, at least 1; rounded to the nearest, half to even."""
     ticks, rest = price // units, price % units
     if 2 * rest > units or (2 * rest == units and ticks % 2 == 1):
         ticks += 1
@@ -65,7 +74,7 @@ def _print_ticks(price: int, units: int) -> int:
 
 
 @compiled
-def _add(book: NamedBook, data: Any, at: int, symbol: int, units: int, counts: Any) -> int:
+def _add(book: StreamBook, data: Any, at: int, symbol: int, units: int, counts: Any) -> int:
     order, shares, price = (
         read_int(data, at + ORDER, 8),
         read_int(data, at + ADD_SHARES, 4),
@@ -78,54 +87,54 @@ def _add(book: NamedBook, data: Any, at: int, symbol: int, units: int, counts: A
         return NO_SHARES
     if price == 0:
         return NO_PRICE
-    if order == 0 or find(book, order) != 0:
-        return ORDER_TWICE
+    if order == 0 or find_order(book, order) != 0:
+        return DUPLICATE_ORDER
     side = BUY if letter == BUYS else SELL
     counts[PRICES_ROUNDED] += price % units != 0
-    enter(book, order, symbol, side, _ticks(price, units, side), shares)
-    return PLAYED
+    enter_order(book, order, symbol, side, _ticks(price, units, side), shares)
+    return APPLIED
 
 
 @compiled
-def _change(book: NamedBook, data: Any, at: int, kind: int, units: int, counts: Any) -> int:
-    """E, C, X, D and U: of an order that must be open."""
-    slot = find(book, read_int(data, at + ORDER, 8))
+def _change(book: StreamBook, data: Any, at: int, kind: int, units: int, counts: Any) -> int:
+    """E, C, X, D and U: change an open order."""
+    slot = find_order(book, read_int(data, at + ORDER, 8))
     if slot == 0:
         return UNKNOWN_ORDER
-    if not room(book, crowd(book, slot)):
-        return MORE_ROOM
+    if not has_room(book, orders_at_price(book, slot)):
+        return NEEDS_ROOM
     order = book.orders[slot]
     if kind == D:
-        take_off(book, slot, order.known_lots)
-        retire(book, slot)
-        return PLAYED
+        cancel_lots(book, slot, order.source_lots)
+        forget_order(book, slot)
+        return APPLIED
     if kind == U:
         return _replace(book, data, at, slot, units, counts)
     shares = read_int(data, at + SHARES, 4)
     if shares == 0:
         return NO_SHARES
-    if shares > order.known_lots:
+    if shares > order.source_lots:
         return TOO_MANY_SHARES
     if kind == X:
-        take_off(book, slot, shares)
+        cancel_lots(book, slot, shares)
     elif kind == E:
         trade(book, slot, shares)
     else:
         symbol, side, price = int64(order.symbol), int64(order.side), read_int(data, at + OTHER_PRICE, 4)
-        take_off(book, slot, shares)
+        cancel_lots(book, slot, shares)
         counts[EXECUTIONS_OTHER_PRICE] += 1
         if data[at + PRINTABLE] != YES:
             counts[EXECUTIONS_UNPRINTED] += 1
         else:
             counts[PRINTS_ROUNDED] += price % units != 0
-            publish(book, symbol, side, _print_ticks(price, units), shares)
-    if order.known_lots == 0:
-        retire(book, slot)
-    return PLAYED
+            print_trade(book, symbol, side, _print_ticks(price, units), shares)
+    if order.source_lots == 0:
+        forget_order(book, slot)
+    return APPLIED
 
 
 @compiled
-def _replace(book: NamedBook, data: Any, at: int, slot: int, units: int, counts: Any) -> int:
+def _replace(book: StreamBook, data: Any, at: int, slot: int, units: int, counts: Any) -> int:
     order = book.orders[slot]
     symbol, side = int64(order.symbol), int64(order.side)
     new, shares, price = (
@@ -137,19 +146,19 @@ def _replace(book: NamedBook, data: Any, at: int, slot: int, units: int, counts:
         return NO_SHARES
     if price == 0:
         return NO_PRICE
-    if new == 0 or find(book, new) != 0:
-        return ORDER_TWICE
-    take_off(book, slot, order.known_lots)
-    retire(book, slot)
+    if new == 0 or find_order(book, new) != 0:
+        return DUPLICATE_ORDER
+    cancel_lots(book, slot, order.source_lots)
+    forget_order(book, slot)
     counts[REPLACES] += 1
     counts[PRICES_ROUNDED] += price % units != 0
-    enter(book, new, symbol, side, _ticks(price, units, side), shares)
-    return PLAYED
+    enter_order(book, new, symbol, side, _ticks(price, units, side), shares)
+    return APPLIED
 
 
 @compiled
-def _trade_outside(book: NamedBook, data: Any, at: int, kind: int, symbol: int, units: int, counts: Any) -> int:
-    """P and Q: printed."""
+def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: int, counts: Any) -> int:
+    """P and Q: prints a trade."""
     if kind == P:
         shares, price = read_int(data, at + ADD_SHARES, 4), read_int(data, at + ADD_PRICE, 4)
         side = SELL if data[at + SIDE] == SELLS else BUY
@@ -157,52 +166,52 @@ def _trade_outside(book: NamedBook, data: Any, at: int, kind: int, symbol: int, 
         shares, price, side = read_int(data, at + CROSS_SHARES, 8), read_int(data, at + CROSS_PRICE, 4), BUY
         if shares == 0:
             counts[CROSSES_EMPTY] += 1
-            return PLAYED
+            return APPLIED
     if shares == 0:
         return NO_SHARES
     if price == 0:
         return NO_PRICE
     counts[PRINTS_ROUNDED] += price % units != 0
-    publish(book, symbol, side, _print_ticks(price, units), shares)
-    return PLAYED
+    print_trade(book, symbol, side, _print_ticks(price, units), shares)
+    return APPLIED
 
 
 @compiled
-def _trading_state(book: NamedBook, data: Any, at: int, kind: int, symbol: int, why_halted: Any) -> int:
-    """H and h: halted while any of the two says so; quotation only is a halt here, for nothing matches in it."""
+def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int, halt_flags: Any) -> int:
+    """H and h: halted while either message type reports a halt; quotation only is a halt, since nothing matches."""
     bit = REGULATORY if kind == H else OPERATIONAL
     trading = data[at + (STATE if kind == H else ACTION)] == TRADES
-    why = (why_halted[symbol] & ~bit) | (0 if trading else bit)
-    if why:
+    flags = (halt_flags[symbol] & ~bit) | (0 if trading else bit)
+    if flags:
         halt(book, symbol)
-    elif not room(book, int64(book.waiting[symbol, 2])):
-        return MORE_ROOM
+    elif not has_room(book, int64(book.held_orders[symbol, 2])):
+        return NEEDS_ROOM
     else:
         resume(book, symbol)
-    why_halted[symbol] = why
-    return PLAYED
+    halt_flags[symbol] = flags
+    return APPLIED
 
 
 @compiled
 def _message(
-    book: NamedBook, data: Any, at: int, kind: int, symbol: int, units: int, why_halted: Any, counts: Any
+    book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: int, halt_flags: Any, counts: Any
 ) -> int:
-    """One message whose stock has a number; PLAYED, MORE_ROOM or what is wrong with it."""
+    """Applies a message of a stock with a number; returns APPLIED, NEEDS_ROOM or why it is invalid."""
     if kind == A or kind == F:
         return _add(book, data, at, symbol, units, counts)
     if kind == D or kind == E or kind == X or kind == U or kind == C:
         return _change(book, data, at, kind, units, counts)
     if kind == P or kind == Q:
-        return _trade_outside(book, data, at, kind, symbol, units, counts)
+        return _print(book, data, at, kind, symbol, units, counts)
     if kind == H or kind == HALT:
-        return _trading_state(book, data, at, kind, symbol, why_halted)
+        return _trading_state(book, data, at, kind, symbol, halt_flags)
     counts[BROKEN_TRADES if kind == B else MESSAGES_WITHOUT_EFFECT] += 1
-    return PLAYED
+    return APPLIED
 
 
 @inlined
 def _needs_number(data: Any, at: int, kind: int) -> bool:
-    """Whether a stock that has been quiet so far must be known to the day from this message on."""
+    """Whether this message gives a stock its number."""
     if kind == H or kind == HALT:
         return data[at + (STATE if kind == H else ACTION)] != TRADES
     return kind == A or kind == F or kind == P or kind == Q
@@ -210,11 +219,11 @@ def _needs_number(data: Any, at: int, kind: int) -> bool:
 
 @compiled
 def decode(
-    book: NamedBook, data: Any, at: int, stop: int, numbers: Any, units: int, why_halted: Any, counts: Any
+    book: StreamBook, data: Any, at: int, stop: int, numbers: Any, units: int, halt_flags: Any, counts: Any
 ) -> tuple[int, int]:
-    """Plays the messages of data[at:stop]: (where it stopped, at the length of a message; why).
+    """Applies the messages of data[at:stop]; returns (where it stopped, at the length of a message; why).
 
-    numbers: [locate] of the stock in the day, or UNKNOWN, WANTED, LEFT_OUT. units: price units of a tick. why_halted:
+    numbers: [locate] of the stock in the day, or UNKNOWN, INCLUDED, EXCLUDED. units: price units of a tick. halt_flags:
     [symbol] bits. counts: by COUNT_NAMES.
     """
     while at + 3 <= stop:
@@ -231,21 +240,21 @@ def decode(
         body = at + 2
         time_ns = read_int(data, body + TIME, 6)
         if time_ns < book.counter[TIME_NS]:
-            return at, TIME_BACK
+            return at, TIME_BACKWARDS
         locate = read_int(data, body + LOCATE, 2)
         symbol = int64(numbers[locate])
-        if (symbol == UNKNOWN and STOCK_AT[kind]) or (symbol == WANTED and _needs_number(data, body, kind)):
+        if (symbol == UNKNOWN and STOCK_AT[kind]) or (symbol == INCLUDED and _needs_number(data, body, kind)):
             return at, NEW_STOCK
-        if symbol == LEFT_OUT:
-            counts[MESSAGES_LEFT_OUT] += 1
+        if symbol == EXCLUDED:
+            counts[MESSAGES_EXCLUDED] += 1
         elif symbol < 0 and kind != D and kind != E and kind != X and kind != U and kind != C:
             counts[BROKEN_TRADES if kind == B else MESSAGES_WITHOUT_EFFECT] += 1
         else:
-            if not room(book, 0):
-                return at, MORE_ROOM
+            if not has_room(book, 0):
+                return at, NEEDS_ROOM
             book.counter[TIME_NS] = time_ns
-            result = _message(book, data, body, kind, symbol, units, why_halted, counts)
-            if result != PLAYED:
+            result = _message(book, data, body, kind, symbol, units, halt_flags, counts)
+            if result != APPLIED:
                 return at, result
         book.counter[TIME_NS] = time_ns
         book.counter[ROW] += 1

@@ -1,7 +1,7 @@
-"""The messages of NASDAQ TotalView-ITCH 5.0, as its public specification lays them out; big-endian.
+"""The message layouts of NASDAQ TotalView-ITCH 5.0, from its public specification; big-endian.
 
-In a file each message comes behind its length in two bytes; a length of 0 ends the session. Prices have four decimals,
-times are nanoseconds after midnight.
+In a file each message follows its length in two bytes; a length of 0 ends the session. Prices have four decimals, times are nanoseconds
+after midnight.
 """
 
 import struct
@@ -13,9 +13,9 @@ import numpy as np
 from serl.exchange.compiling import inlined, int64
 
 PRICE_UNITS = 10_000
-"""Of a dollar."""
+"""Price units of a dollar."""
 HEAD = "locate:H tracking:H time_ns:6"
-"""Every message begins with it, behind its type."""
+"""The fields that follow the type in every message."""
 WIDTHS = {"B": 1, "H": 2, "I": 4, "6": 6, "Q": 8, "c": 1, "2s": 2, "4s": 4, "8s": 8}
 
 _LAYOUTS = {
@@ -57,12 +57,12 @@ _LAYOUTS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the fields of a message are."""
+    """Length of a message, and where its fields are."""
 
     name: str
     length: int
     fields: dict[str, tuple[int, str]]
-    """Name: (offset from the type byte, code of `struct`, or 6 for a time)."""
+    """By name: (offset from the type byte, format code of `struct`, or 6 for a time)."""
 
 
 def _layout(name: str, text: str) -> Layout:
@@ -75,23 +75,23 @@ def _layout(name: str, text: str) -> Layout:
 
 
 LAYOUTS = {kind: _layout(*layout) for kind, layout in _LAYOUTS.items()}
-"""By type."""
+"""Layout by type."""
 LENGTHS = np.zeros(256, np.int64)
-"""By type as a byte; 0 where there is no such message."""
+"""Length by type byte; 0 for an unknown type."""
 STOCK_AT = np.zeros(256, np.int64)
-"""Offset of the stock's name by type; 0 where the message has none."""
-for _kind, _of in LAYOUTS.items():
-    LENGTHS[ord(_kind)] = _of.length
-    STOCK_AT[ord(_kind)] = _of.fields.get("stock", (0, ""))[0]
+"""Offset of the stock's name by type byte; 0 if the message has none."""
+for _kind, _layout_of_kind in LAYOUTS.items():
+    LENGTHS[ord(_kind)] = _layout_of_kind.length
+    STOCK_AT[ord(_kind)] = _layout_of_kind.fields.get("stock", (0, ""))[0]
 
 
 def offset(kind: str, field: str) -> int:
-    """Of a field, from the type byte."""
+    """Offset of a field from the type byte."""
     return LAYOUTS[kind].fields[field][0]
 
 
 def decode(message: bytes) -> dict[str, Any]:
-    """The fields of one message without its length, `type` first; KeyError for an unknown type, struct.error if too short."""
+    """The fields of a message (without its length), `type` first. Raises KeyError for an unknown type, struct.error if too short."""
     kind = chr(message[0])
     values: dict[str, Any] = {"type": kind}
     for name, (at, code) in LAYOUTS[kind].fields.items():
@@ -104,7 +104,7 @@ def decode(message: bytes) -> dict[str, Any]:
 
 
 def encode(values: dict[str, Any]) -> bytes:
-    """The reverse of `decode`, with the length before it; fields that are not given are 0 or blank."""
+    """Encodes a message, with its length; missing fields are 0 or blank."""
     layout = LAYOUTS[values["type"]]
     message = bytearray(values["type"].encode())
     for name, (_, code) in layout.fields.items():
@@ -120,7 +120,7 @@ def encode(values: dict[str, Any]) -> bytes:
 
 @inlined
 def read_int(data: Any, at: int, width: int) -> int:
-    """A big-endian unsigned integer."""
+    """Reads a big-endian unsigned integer."""
     value = np.uint64(0)
     for index in range(at, at + width):
         value = (value << np.uint64(8)) | np.uint64(data[index])
@@ -129,6 +129,6 @@ def read_int(data: Any, at: int, width: int) -> int:
 
 @inlined
 def write_int(data: Any, at: int, width: int, value: int) -> None:
-    """A big-endian integer."""
+    """Writes a big-endian integer."""
     for index in range(width):
         data[at + width - 1 - index] = (value >> (8 * index)) & 255

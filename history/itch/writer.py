@@ -1,6 +1,6 @@
-"""A day as an ITCH 5.0 file: what the market publishes while the day is played through it.
+"""Exports a day as an ITCH 5.0 file: what a market publishes while it replays the day.
 
-Reading the file again gives commands that leave the same book after every message (docs/history.md).
+Importing the file produces the same book after every message (docs/history.md).
 """
 
 import gzip
@@ -16,7 +16,7 @@ from serl.exchange.records import EventFlag, EventKind
 from serl.history.day import Day, Reference
 from serl.history.errors import ExportError
 from serl.history.itch.messages import LENGTHS, PRICE_UNITS, encode, offset, write_int
-from serl.history.verify import market_of, public_events
+from serl.history.verify import exportable_events, market_of
 
 ACCEPTED, RESTED, FILL, PRINT = (
     int(kind) for kind in (EventKind.ACCEPTED, EventKind.RESTED, EventKind.FILL, EventKind.PRINT)
@@ -44,7 +44,7 @@ BLOCK_COMMANDS = 1 << 16
 
 @inlined
 def _begin(out: Any, at: int, kind: int, event: Any) -> int:
-    """Length, type and head of a message; where its type byte is."""
+    """Writes length, type and header of a message; returns the position of its type byte."""
     length = LENGTHS[kind]
     write_int(out, at, 2, length)
     body = at + 2
@@ -64,7 +64,7 @@ def _stock(out: Any, at: int, symbol: int, stocks: Any) -> None:
 
 @inlined
 def _order(out: Any, at: int, kind: int, event: Any, lots: int, units: Any, stocks: Any) -> int:
-    """A or P; the number of bytes."""
+    """Writes A or P; returns the number of bytes."""
     body = _begin(out, at, kind, event)
     symbol = int64(event.symbol)
     write_int(out, body + ORDER, 8, event.order_number)
@@ -79,7 +79,7 @@ def _order(out: Any, at: int, kind: int, event: Any, lots: int, units: Any, stoc
 
 @inlined
 def _change(out: Any, at: int, kind: int, event: Any) -> int:
-    """D, E or X; the number of bytes."""
+    """Writes D, E or X; returns the number of bytes."""
     body = _begin(out, at, kind, event)
     write_int(out, body + ORDER, 8, event.order_number)
     if kind != D:
@@ -111,7 +111,7 @@ def _state(out: Any, at: int, event: Any, stocks: Any) -> int:
 
 @compiled
 def encode_events(events: Any, units: Any, stocks: Any, out: Any) -> int:
-    """The messages of EVENT rows; the number of bytes.
+    """Encodes EVENT rows; returns the number of bytes.
 
     units: [symbol] price units of a tick. stocks: [symbol, 8] names in ASCII. out: MESSAGE_BYTES_MAX bytes per event.
     """
@@ -140,30 +140,30 @@ def encode_events(events: Any, units: Any, stocks: Any, out: Any) -> int:
 
 
 def price_units(reference: Reference) -> list[int]:
-    """Price units of a tick, by symbol; ExportError if ITCH cannot hold the prices or sizes of the day."""
+    """Price units of a tick by symbol. Raises `ExportError` for ticks, lots or names that ITCH cannot represent."""
     units = []
     for symbol in reference.symbols:
         exact = Decimal(symbol.tick_size) * PRICE_UNITS
         if exact != int(exact) or symbol.lot_size != "1":
             raise ExportError(
-                f"{symbol.name}: ITCH has prices of four decimals and whole shares; tick {symbol.tick_size} and lot {symbol.lot_size} do not go in"
+                f"{symbol.name}: ITCH expects tick sizes of up to four decimals and lot size 1, got {symbol.tick_size} and {symbol.lot_size}"
             )
         if len(symbol.name) > 8 or not symbol.name.isascii():
-            raise ExportError(f"{symbol.name}: ITCH has names of up to 8 ASCII letters")
+            raise ExportError(f"ITCH expects names of up to 8 ASCII letters, got {symbol.name}")
         units.append(int(exact))
     return units
 
 
 def write_itch(day: Day, path: Path) -> int:
-    """Writes the file (packed if its name ends in .gz), complete or not at all; the number of its bytes, unpacked."""
+    """Writes the file (compressed if its name ends in .gz), complete or not at all; returns the number of uncompressed bytes."""
     units = np.array(price_units(day.reference), np.int64)
     highest = day.commands["price_ticks"] * units[day.commands["symbol"]]
     if len(day) and max(int(day.commands["qty_lots"].max()), int(highest.max())) > FIELD_MAX:
-        raise ExportError(f"{path}: sizes and prices of ITCH have 32 bits; the day has larger ones")
+        raise ExportError(f"{path}: expected sizes and prices of up to 32 bits, as ITCH has, got larger ones")
     with atomic_file(path) as raw:
         if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed:
-                return _write(day, units, cast("IO[bytes]", packed))
+            with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as compressed:
+                return _write(day, units, cast("IO[bytes]", compressed))
         return _write(day, units, raw)
 
 
@@ -178,7 +178,7 @@ def _write(day: Day, units: Any, file: IO[bytes]) -> int:
         )
     market, commands = market_of(day)
     for first in range(0, len(commands), BLOCK_COMMANDS):
-        events = public_events(market, commands[first : first + BLOCK_COMMANDS])
+        events = exportable_events(market, commands[first : first + BLOCK_COMMANDS])
         out = np.empty(len(events) * MESSAGE_BYTES_MAX, np.uint8)
         size += file.write(out[: encode_events(events, units, stocks, out)].data)
     return size + file.write(encode({"type": "S", "time_ns": last_ns, "event": "C"}))

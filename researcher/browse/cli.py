@@ -36,7 +36,7 @@ def dashboard(
 
     board = Board()
     board.put("pages", {"researcher": run is not None})
-    holder = Account(connect, account or "dashboard", token, curve, wanted=account is not None)
+    holder = Account(connect, account or "dashboard", token, curve, active=account is not None)
     link = Link(connect, board, holder, token=token, curve=curve, executions=executions, flow=flow)
 
     def print_addresses(address: str, operators: str) -> None:

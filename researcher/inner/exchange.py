@@ -26,8 +26,8 @@ def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]
             "exchange", "start", "--symbols", ",".join(f"{name}={tick_size}" for name in symbols), "--endpoint", endpoint,
             "--journal", f"{folder}/journal", "--clock", "lockstep", "--participants", "2",
         )  # fmt: skip
-        with child(Path(folder), "exchange", *command, apart=True) as exchange:
-            exchange.wait_for("  journal")
+        with child(Path(folder), "exchange", *command, new_session=True) as exchange:
+            exchange.wait_for_line("  journal")
             yield endpoint
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from serl.clients.parent_watch import end_with
+from serl.clients.parent_watch import exit_with_parent
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, run_request
 from serl.researcher.sandbox.job_result import JobResult, Outcome
@@ -105,7 +105,7 @@ class _Worker:
 def _serve(parent: int) -> None:
     """Run the requests on standard input, one per line, until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    end_with(parent)
+    exit_with_parent(parent)
     done = os.dup(1)
     for line in sys.stdin:
         request, folder = json.loads(line)

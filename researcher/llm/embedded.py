@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from serl.clients.parent_watch import end_with
+from serl.clients.parent_watch import exit_with_parent
 
 HOST = "127.0.0.1"
 CACHE_MIB = 64
@@ -41,7 +41,7 @@ def main() -> None:
     _server: Any = start(arguments)
     print(f"ready {_server.listening_address}", flush=True)
     os.dup2(2, 1)  # the parent stops reading the pipe after the ready line
-    end_with(arguments.parent)
+    exit_with_parent(arguments.parent)
     stopped.wait()
     # do not join the server's threads: one may still be generating an answer
     os._exit(0)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from serl.clients.processes import end
+from serl.clients.processes import terminate
 from serl.extras import require
 from serl.researcher.llm import models
 from serl.researcher.llm.errors import ModelServerError
@@ -74,7 +74,7 @@ class ServedModel:
         """Stop the process and wait for it."""
         if self._process is None:
             return
-        end(self._process, STOP_S_MAX)
+        terminate(self._process, STOP_S_MAX)
         assert self._process.stdout
         self._process.stdout.close()
         self._process = None

@@ -1,4 +1,4 @@
-"""Both shells against a real exchange; the session and the books on their own."""
+"""Both clients against a real exchange; the session and the books on their own."""
 
 import asyncio
 import subprocess
@@ -37,7 +37,7 @@ def exchange() -> Iterator[Served]:
         yield served
 
 
-def test_the_words_of_the_blocking_client(exchange: Served) -> None:
+def test_the_blocking_client(exchange: Served) -> None:
     with connect(exchange.endpoint, "alice") as alice, connect(exchange.endpoint, "bob") as bob:
         price = alice.instrument("AMZN").ticks("223.45")
         order = alice.buy("AMZN", 10, price)
@@ -45,7 +45,7 @@ def test_the_words_of_the_blocking_client(exchange: Served) -> None:
         taken = bob.sell("AMZN", 4, price, time_in_force=TimeInForce.IOC)
         assert (taken.state, taken.filled_lots, bob.position("AMZN")) == ("done", 4, -4)
         assert bob.book("AMZN") == ([(price, 6, 1)], [])
-        assert [trade[2:5] for trade in bob.trades("AMZN")][-1] == [price, 4, 1]
+        assert [trade[2:5] for trade in bob.trades("AMZN")][-1] == (price, 4, 1)
         alice.reduce(order, 1)
         alice.replace(order, 20, price - 1)
         assert (order.open_lots, order.filled_lots) == (16, 4)
@@ -54,7 +54,7 @@ def test_the_words_of_the_blocking_client(exchange: Served) -> None:
         assert alice.position("AMZN") == 4 == sum(fill.qty_lots for fill in alice.fills())
 
 
-def test_what_the_market_does_not_take_is_rejected_with_a_name(exchange: Served) -> None:
+def test_errors_name_the_reason(exchange: Served) -> None:
     with connect(exchange.endpoint, "carol") as carol:
         with pytest.raises(Rejected, match="BAD_QTY"):
             carol.sell("AMZN", 0, 5)
@@ -73,7 +73,7 @@ def test_what_the_market_does_not_take_is_rejected_with_a_name(exchange: Served)
             connect(exchange.endpoint, "carol")
 
 
-def test_the_same_words_awaited(exchange: Served) -> None:
+def test_the_asyncio_client(exchange: Served) -> None:
     async def trade() -> None:
         async with await asynchronous.connect(exchange.endpoint, "dora") as dora:
             order = await dora.buy("DEMO", 3, 50)
@@ -87,13 +87,13 @@ def test_the_same_words_awaited(exchange: Served) -> None:
     asyncio.run(trade())
 
 
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serl.clients.core.ANSWER_S", 0.2)
+def test_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.clients.core.REPLY_TIMEOUT_S", 0.2)
     with pytest.raises(ExchangeAway, match="serl exchange start"):
         connect(free_endpoint(), "lonely")
 
 
-def test_a_client_outlives_a_restart_of_the_exchange(tmp_path: Path) -> None:
+def test_a_client_survives_a_restart_of_the_exchange(tmp_path: Path) -> None:
     endpoint = free_endpoint()
     options = ("--symbols", "DEMO", "--journal", str(tmp_path / "journal"))
     first = launch(*options, endpoint=endpoint)
@@ -110,7 +110,7 @@ def test_a_client_outlives_a_restart_of_the_exchange(tmp_path: Path) -> None:
     with pytest.raises(SessionEnded, match="shutdown"):
         while True:
             client.wait(0.1)
-    client.words.context.destroy(0)
+    client.core.context.destroy(0)
 
 
 def events(first: int, *kinds: int) -> bytes:
@@ -122,7 +122,7 @@ def test_a_session_counts_every_report_once() -> None:
     session.last_report = 0
     assert len(session.receive(events(1, 3, 3))) == 2
     assert len(session.receive(events(2, 3, 3))) == 1
-    with pytest.raises(ReportGap, match="report 4 is due, got 5"):
+    with pytest.raises(ReportGap, match="expected report 4, got 5"):
         session.receive(events(5, 3))
 
 
@@ -130,12 +130,12 @@ def feed(previous: int, sequence: int, items: list[Any], epoch: int = 1) -> list
     return [113, epoch, previous, sequence, 0, items]
 
 
-def test_books_see_gaps_and_heal() -> None:
+def test_books_detect_gaps_and_recover() -> None:
     book = L2Book()
     assert not book.apply(feed(5, 6, [[0, 100, 9, 1]]))
     book.apply_snapshot([145, 1, 1, 5, 0, [[[100, 5, 1]], [[101, 2, 1]]]])
     assert book.levels(0) == [(100, 9, 1)]
-    assert not book.apply(feed(4, 6, [[0, 100, 1, 1]])), "it is in the book already"
+    assert not book.apply(feed(4, 6, [[0, 100, 1, 1]])), "the book includes it already"
     assert book.apply(feed(6, 8, [[0, 100, 0, 0], [0, 99, 4, 2]]))
     assert (book.bid_ticks, book.ask_ticks, book.gaps) == (99, 101, 0)
     assert not book.apply(feed(9, 10, [[0, 98, 1, 1]]))
@@ -153,7 +153,7 @@ def test_an_l3_book_keeps_single_orders() -> None:
     assert (book.levels(0), book.levels(1)) == ([(100, 4, 1)], [(103, 4, 1)])
 
 
-def test_books_of_random_deltas_equal_the_whole(exchange: Served) -> None:
+def test_books_of_random_deltas_equal_the_snapshot(exchange: Served) -> None:
     rng = np.random.default_rng(3)
     with connect(exchange.endpoint, "random") as trader, connect(exchange.endpoint, "observer") as observer:
         observer.follow("AMZN")
@@ -194,8 +194,8 @@ def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
     )
     if install.returncode:
         pytest.skip(f"npm cannot install zeromq and @msgpack/msgpack here: {install.stderr[-200:]}")
-    done = subprocess.run(
+    client = subprocess.run(
         ["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True
     )
-    assert "the feed says: 5 lots at 4321 ticks" in done.stdout, done.stderr
-    assert "goodbye" in done.stdout
+    assert "trade on the feed: 5 lots at 4321 ticks" in client.stdout, client.stderr
+    assert "goodbye" in client.stdout

@@ -1,4 +1,4 @@
-"""`serl` commands as children: their words, their end, and ours."""
+"""`serl` commands as child processes: their output, their exit, and the exit of the parent."""
 
 import os
 import signal
@@ -24,31 +24,31 @@ with child(Path(sys.argv[1]), "own", "exchange", "start", "--symbols", "DEMO", "
 """
 
 
-def test_words_and_ends(tmp_path: Path) -> None:
+def test_output_and_exit_status(tmp_path: Path) -> None:
     with child(tmp_path, "own", "--help") as own:
-        assert own.wait_for("Usage")[-1].startswith("Usage")
-        assert "exchange" in own.finish()
+        assert own.wait_for_line("Usage")[-1].startswith("Usage")
+        assert "exchange" in own.wait()
     with child(tmp_path, "wrong", "exchange", "nothing") as wrong:
-        with pytest.raises(ProcessFailed, match=r"wrong ended with exit status 2; it said: (?s:.*)No such command"):
-            wrong.finish()
-        with pytest.raises(ProcessFailed, match="exit status 2"):
-            wrong.wait_for("never")
+        with pytest.raises(ProcessFailed, match=r"wrong exited with status 2; its output: (?s:.*)No such command"):
+            wrong.wait()
+        with pytest.raises(ProcessFailed, match="exited with status 2"):
+            wrong.wait_for_line("never")
 
 
-def test_a_child_that_still_runs_is_stopped(tmp_path: Path) -> None:
+def test_leaving_the_context_stops_a_running_child(tmp_path: Path) -> None:
     with child(
         tmp_path, "own", "exchange", "start", "--symbols", "DEMO", "--endpoint", f"tcp://127.0.0.1:{free_port()}"
     ) as own:
-        assert not own.ended
-    assert own.ended
+        assert not own.exited
+    assert own.exited
 
 
-def test_from_a_thread(tmp_path: Path) -> None:
+def test_a_child_starts_from_a_thread(tmp_path: Path) -> None:
     found: list[str] = []
 
     def one() -> None:
-        with child(tmp_path, "own", "--version", apart=True) as own:
-            found.append(own.finish())
+        with child(tmp_path, "own", "--version", new_session=True) as own:
+            found.append(own.wait())
 
     thread = threading.Thread(target=one)
     thread.start()
@@ -57,7 +57,7 @@ def test_from_a_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for a process in /proc")
-def test_a_killed_parent_takes_its_child_along(tmp_path: Path) -> None:
+def test_a_child_exits_when_its_parent_is_killed(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())

@@ -1,4 +1,4 @@
-"""A running exchange recorded, and its recording replayed: the same tape."""
+"""A running exchange is recorded and the recording replayed: the tape is the same."""
 
 import signal
 import subprocess
@@ -23,12 +23,12 @@ from serl.history.tape import HASH
 from serl.history.verify import market_of, verify_tape
 from tests.server_fixture import free_endpoint, start_exchange
 
-UNDERWAY_S = 0.5
-"""The feed comes on another socket than the answer to an order, and perhaps after it."""
+FEED_DELAY_S = 0.5
+"""The feed has its own socket: its message may arrive after the reply to the order."""
 
 
 def trade(client: Exchange, count: int, seed: int) -> None:
-    """A little of everything, in two symbols."""
+    """Random orders, cancels, reductions and replacements in two symbols."""
     random = np.random.default_rng(seed)
     orders: list[Order] = []
     for _ in range(count):
@@ -52,20 +52,20 @@ def trade(client: Exchange, count: int, seed: int) -> None:
 
 @contextmanager
 def recording(endpoint: str, path: Path, *symbols: str) -> Iterator[Callable[[], Day]]:
-    """Records in a thread until the day is asked for."""
+    """Records in a thread until `finish()`, which returns the day."""
     stop = threading.Event()
     ready = threading.Event()
     failed: list[BaseException] = []
 
-    def tell(recorder: Recorder) -> None:
+    def report(recorder: Recorder) -> None:
         ready.set()
 
-    def work() -> None:
+    def record() -> None:
         try:
             with day_writer(path) as writer:
                 recorder = Recorder(endpoint, writer, symbols)
                 try:
-                    recorder.run(stop, tell)
+                    recorder.run(stop, report)
                 finally:
                     recorder.close()
                 recorder.finish()
@@ -73,11 +73,11 @@ def recording(endpoint: str, path: Path, *symbols: str) -> Iterator[Callable[[],
             failed.append(error)
             ready.set()
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=record)
     thread.start()
 
-    def ended() -> Day:
-        time.sleep(UNDERWAY_S)
+    def finish() -> Day:
+        time.sleep(FEED_DELAY_S)
         stop.set()
         thread.join(60)
         if failed:
@@ -86,7 +86,7 @@ def recording(endpoint: str, path: Path, *symbols: str) -> Iterator[Callable[[],
 
     try:
         assert ready.wait(60)
-        yield ended
+        yield finish
     finally:
         stop.set()
         thread.join(60)
@@ -94,13 +94,13 @@ def recording(endpoint: str, path: Path, *symbols: str) -> Iterator[Callable[[],
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[Day, list[list[int]]]]:
-    """The recording of a session that had begun before, and the book of AMZN when it ended."""
+    """A recording that began in mid-session, and the book of AMZN at its end."""
     with start_exchange() as exchange, connect(exchange.endpoint, "a") as client:
         trade(client, 60, 1)
-        with recording(exchange.endpoint, tmp_path / "live.parquet") as ended:
+        with recording(exchange.endpoint, tmp_path / "live.parquet") as finish:
             trade(client, 400, 2)
             bids, asks = client.book("AMZN", 0)
-            day = ended()
+            day = finish()
         yield day, [list(level) for level in [*bids, *asks]]
 
 
@@ -118,16 +118,16 @@ def test_a_live_session_and_its_replay_have_the_same_tape(live: tuple[Day, list[
 
     with (
         start_exchange(clock="lockstep") as exchange,
-        recording(exchange.endpoint, tmp_path / "again.parquet") as ended,
+        recording(exchange.endpoint, tmp_path / "again.parquet") as finish,
     ):
         replayer = Replayer(day, exchange.endpoint)
         replayer.run(lambda _: None)
         replayer.close()
-        again = ended()
+        again = finish()
     assert again.reference.parameters[HASH] == recorded
 
 
-def test_the_command_line_ends_a_whole_file_with_ctrl_c(tmp_path: Path) -> None:
+def test_ctrl_c_completes_the_file(tmp_path: Path) -> None:
     path = tmp_path / "session.parquet"
     with start_exchange(symbols="AMZN,GOOG") as exchange, connect(exchange.endpoint, "a") as client:
         arguments = ["record", "--connect", exchange.endpoint, "-o", str(path), "--symbols", "GOOG"]
@@ -139,7 +139,7 @@ def test_the_command_line_ends_a_whole_file_with_ctrl_c(tmp_path: Path) -> None:
         client.buy("GOOG", 5, 100)
         client.buy("AMZN", 5, 100)
         client.sell("GOOG", 2, 100)
-        client.wait(1.5)  # the feed says the time once a second
+        client.wait(1.5)  # the feed sends the time once a second
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
@@ -150,12 +150,12 @@ def test_the_command_line_ends_a_whole_file_with_ctrl_c(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_nobody_there_and_unknown_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serl.clients.record.ANSWER_S", 0.3)
-    with pytest.raises(ExchangeAway, match="no answer"), day_writer(tmp_path / "a") as writer:
+def test_no_exchange_and_unknown_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serl.clients.record.SILENCE_S", 0.3)
+    with pytest.raises(ExchangeAway, match="no reply"), day_writer(tmp_path / "a") as writer:
         Recorder(free_endpoint(), writer)
-    monkeypatch.setattr("serl.clients.record.ANSWER_S", 10.0)
-    unknown = pytest.raises(UnknownSymbol, match=r"MSFT not traded at .* which has AMZN, GOOG")
+    monkeypatch.setattr("serl.clients.record.SILENCE_S", 10.0)
+    unknown = pytest.raises(UnknownSymbol, match=r"expected symbols of .* \(AMZN, GOOG\), got MSFT")
     with start_exchange() as exchange, unknown, day_writer(tmp_path / "a") as writer:
         Recorder(exchange.endpoint, writer, ("AMZN", "MSFT"))
     assert not list(tmp_path.iterdir()), "no file without a recording"
@@ -168,9 +168,9 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
             recorder = Recorder(exchange.endpoint, writer)
             epoch, sequence = recorder.epoch, recorder.sequences[0]
             with pytest.raises(FeedGap, match="has a gap"):
-                recorder.take(b"rows/AMZN/", [ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
-            with pytest.raises(FeedGap, match="started anew"):
-                recorder.take(b"time/", [TIME, epoch + 1, 0, 0, 0, []])
+                recorder.process(b"rows/AMZN/", [ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
+            with pytest.raises(FeedGap, match="was restarted"):
+                recorder.process(b"time/", [TIME, epoch + 1, 0, 0, 0, []])
             recorder.close()
             recorder.finish()
     assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == [3]

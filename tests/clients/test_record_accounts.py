@@ -1,4 +1,4 @@
-"""A market's whole day recorded, with auctions, an interruption, a halt and every kind of order, and replayed: the same tape."""
+"""A full market day (auctions, a volatility interruption, a halt, every order type) is recorded and replayed: the tape is the same."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from serl.clients.blocking import connect
 from serl.clients.errors import Refused, Rejected
 from serl.clients.record_accounts import accounts_recorder
 from serl.clients.replay import ReplayError
-from serl.clients.replay_accounts import replayer
+from serl.clients.replay_accounts import create_replayer
 from serl.exchange.records import (
     ALL_SYMBOLS,
     COMMAND,
@@ -49,14 +49,14 @@ CONFIG: dict[str, Any] = {
     ],
     "accounts": {"bob": {"self_trade": "newest", "order_lots_max": 500}, "carol": {"position_lots_max": 40}},
 }
-HERE = {**CONFIG, "login": {"tokens": {"history": "past"}, "operators": ["history"]}, "accounts": {}}
-"""Where it is replayed: the same rules, but others log in."""
+REPLAY_CONFIG = {**CONFIG, "login": {"tokens": {"history": "past"}, "operators": ["history"]}, "accounts": {}}
+"""The exchange that replays it: the same rules, other participants."""
 LOGIN = {"tokens": {"history": "h", "mallory": "m"}, "operators": ["history"]}
-OF_A_DAY = {
+CANCEL_REASONS = {
     Reason.REQUESTED, Reason.IOC_REMAINDER, Reason.FOK_UNFILLABLE, Reason.MASS_CANCEL, Reason.DISCONNECT, Reason.DAY_END,
     Reason.SELF_TRADE, Reason.EXPIRED, Reason.LINKED, Reason.AUCTION_REMAINDER, Reason.KILL, Reason.PURGED,
 }  # fmt: skip
-"""Cancellations that the day has."""
+"""Reasons of the cancellations in the day."""
 
 
 class Trading:
@@ -71,7 +71,7 @@ class Trading:
         self.now_ns = int(self.ask(Kind.OPERATE, ROOT, kind, symbol, flags)[4])
 
     def day(self) -> None:
-        """From the opening to the end."""
+        """Trades a day from PRE_OPEN to END_DAY."""
         self.operate(CommandKind.PHASE, 0, Phase.PRE_OPEN)
         self.open()
         self.operate(CommandKind.PHASE, 0, Phase.CONTINUOUS)
@@ -92,7 +92,7 @@ class Trading:
         self.operate(CommandKind.END_DAY)
 
     def open(self) -> None:
-        """Crossed orders, seen and unseen."""
+        """Crossed orders for the opening auction, displayed and hidden."""
         alice, bob, carol = self.alice, self.bob, self.carol
         alice.buy("AMZN", 10, 1005)
         alice.buy("AMZN", 20, 1001, terms=Terms(display_lots=6))
@@ -104,7 +104,7 @@ class Trading:
         alice.buy("AMZN", 2, 998, time_in_force=TimeInForce.DAY)
 
     def trade(self) -> None:
-        """Every kind of order, in continuous trading."""
+        """Every order type in continuous trading."""
         alice, bob, carol = self.alice, self.bob, self.carol
         first = bob.sell("AMZN", 8, 1010)
         bob.replace(first, 6, 1009)
@@ -125,7 +125,7 @@ class Trading:
         alice.sell("AMZN", 3, 980, terms=Terms(stop_ticks=985, link=target.order_id))
         alice.cancel(target)
         bob.sell("AMZN", 2, 1003)
-        bob.buy("AMZN", 2, 1003)  # meets his own: he is the newest
+        bob.buy("AMZN", 2, 1003)  # self-trade: his newest order is cancelled
         carol.buy("GOOG", 5, 1000, terms=Terms(self_trade=SelfTrade.OLDEST))
         alice.buy("GOOG", 15, 1000)
         bob.sell("GOOG", 10, 1000)
@@ -139,7 +139,7 @@ class Trading:
         bob.sell("GOOG", 1, 1300)
 
     def interrupt(self) -> None:
-        """A trade outside the band: the exchange ends the interruption itself."""
+        """A trade outside the band interrupts trading; waits until the exchange ends the interruption."""
         alice, bob = self.alice, self.bob
         bob.sell("AMZN", 4, 1101)
         alice.buy("AMZN", 200, 1101)
@@ -148,7 +148,7 @@ class Trading:
 
 
 def record(endpoint: str, path: Path, token: str) -> Day:
-    """What has happened up to now."""
+    """Records everything up to now."""
     with day_writer(path, accounts=True) as writer, accounts_recorder(endpoint, writer, token) as recorder:
         stop = threading.Event()
         stop.set()
@@ -168,7 +168,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
         return record(exchange.endpoint, folder / "day.parquet", ROOT)
 
 
-def test_a_whole_day_happens_again_in_process(day: Day) -> None:
+def test_a_full_day_replays_identically_in_process(day: Day) -> None:
     recorded, replayed = verify_accounts(day)
     assert recorded == replayed == day.reference.parameters[HASH]
     assert day.reference.participants[0] == "exchange" and set(day.reference.participants[1:]) == {
@@ -177,8 +177,8 @@ def test_a_whole_day_happens_again_in_process(day: Day) -> None:
         "carol",
     }
     events = np.concatenate(list(events_of(day)))
-    assert not (events["kind"] == EventKind.REJECTED).any(), "no order of it used terms up and was rejected"
-    assert set(events["reason"][events["kind"] == EventKind.CANCELLED].tolist()) >= OF_A_DAY
+    assert not (events["kind"] == EventKind.REJECTED).any(), "the day has no rejected orders"
+    assert set(events["reason"][events["kind"] == EventKind.CANCELLED].tolist()) >= CANCEL_REASONS
     phases = events[events["kind"] == EventKind.PHASED]
     assert [Phase(flag).name for flag in phases["flags"]] == [
         "PRE_OPEN", "CONTINUOUS", "VOLATILITY", "CONTINUOUS", "CLOSING", "CLOSED",
@@ -190,26 +190,26 @@ def test_a_whole_day_happens_again_in_process(day: Day) -> None:
     assert day.commands["time_ns"].min() >= 0 and np.diff(day.commands["time_ns"]).min() >= 0
 
 
-def test_a_whole_day_happens_again_in_lockstep(day: Day, tmp_path: Path) -> None:
-    place: Any = {
+def test_a_full_day_replays_identically_in_lockstep(day: Day, tmp_path: Path) -> None:
+    options: Any = {
         "symbols": "",
         "clock": "lockstep",
-        "config": HERE,
+        "config": REPLAY_CONFIG,
         "folder": tmp_path,
         "journal": tmp_path / "journal",
     }
-    with start_exchange(**place) as exchange:
-        playing = replayer(day, exchange.endpoint, token="past")
-        progress = playing.run(lambda _: None)
-        playing.close()
+    with start_exchange(**options) as exchange:
+        replayer = create_replayer(day, exchange.endpoint, token="past")
+        progress = replayer.run(lambda _: None)
+        replayer.close()
         assert (progress.finished, progress.answered) == (True, len(day))
         again = record(exchange.endpoint, tmp_path / "again.parquet", "past")
-        with pytest.raises(ReplayError, match="played into this exchange before"):
-            replayer(day, exchange.endpoint, token="past")
+        with pytest.raises(ReplayError, match="replayed into this exchange before"):
+            create_replayer(day, exchange.endpoint, token="past")
         traded = trades(exchange)
         exchange.kill()
-    with start_exchange(**place) as exchange:
-        assert trades(exchange) == traded and len(traded) > 10, "behind a crash the day's accounts are operators still"
+    with start_exchange(**options) as exchange:
+        assert trades(exchange) == traded and len(traded) > 10, "after a crash the day's accounts are still operators"
     assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
     assert len(again.reference.participants) == 1 + 1 + 3
 
@@ -220,19 +220,19 @@ def trades(exchange: Served) -> list[Any]:
     return found
 
 
-def test_a_random_day_happens_again_in_lockstep(tmp_path: Path) -> None:
-    """Every kind of command, thousands in flight."""
+def test_a_random_day_replays_identically_in_lockstep(tmp_path: Path) -> None:
+    """Every kind of command, with thousands in flight."""
     day = random_day("phases", 20_000)
     symbols = ",".join(symbol.name for symbol in day.reference.symbols)
     with start_exchange(symbols=symbols, clock="lockstep") as exchange:
-        playing = replayer(day, exchange.endpoint)
-        playing.run(lambda _: None)
-        playing.close()
+        replayer = create_replayer(day, exchange.endpoint)
+        replayer.run(lambda _: None)
+        replayer.close()
         again = record(exchange.endpoint, tmp_path / "again.parquet", "")
     assert again.reference.parameters[HASH] == day.reference.parameters[HASH]
     rows, same = (each.commands[each.commands["kind"] != CommandKind.TIME] for each in (day, again))
     assert np.array_equal(rows[["time_ns", "kind"]], same[["time_ns", "kind"]]), (
-        "the exchange's own clock comes besides"
+        "apart from the exchange's own TIME commands"
     )
 
 
@@ -260,23 +260,23 @@ def test_the_command_line_records_and_verifies(tmp_path: Path) -> None:
     assert "RULE" in head and "NEW GTC" in head
 
 
-def serl(*words: str) -> str:
-    """What a command of the command line says."""
+def serl(*arguments: str) -> str:
+    """Runs a serl command; returns its output."""
     done = subprocess.run(
-        [sys.executable, "-m", "serl", *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, check=False, timeout=60
     )
     return done.stdout + done.stderr
 
 
-def test_where_a_day_of_many_cannot_be_played(day: Day, served: Served, tmp_path: Path) -> None:
-    with pytest.raises(ReplayError, match="needs a lockstep clock, this one is live"):
-        replayer(day, served.endpoint)
+def test_an_exchange_that_cannot_replay_a_day_of_accounts_refuses_it(day: Day, served: Served, tmp_path: Path) -> None:
+    with pytest.raises(ReplayError, match="expected a lockstep clock for a day with participants, got live"):
+        create_replayer(day, served.endpoint)
     other = replace(day.reference, parameters=day.reference.parameters | {"qty_lots_max": 7})
     with (
         start_exchange(clock="lockstep") as exchange,
-        pytest.raises(ReplayError, match="recorded with limits: qty_lots_max: 7, the exchange has 1000000"),
+        pytest.raises(ReplayError, match="expected limits: qty_lots_max: 7, as in the recording, got 1000000"),
     ):
-        replayer(replace(day, reference=other), exchange.endpoint)
+        create_replayer(replace(day, reference=other), exchange.endpoint)
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +285,7 @@ def served() -> Iterator[Served]:
         yield exchange
 
 
-def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_path: Path) -> None:
+def test_commands_on_behalf_of_others_need_an_operator_and_lockstep(served: Served, tmp_path: Path) -> None:
     rows = np.zeros(2, COMMAND)
     rows["kind"], rows["time_ns"] = CommandKind.TIME, [5, 4]
     with RawClient(served.endpoint) as raw:
@@ -294,7 +294,7 @@ def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_p
         assert raw.receive(Kind.ERROR)[1] == "clock"
         raw.send(Kind.ON_BEHALF, b"?")
         assert raw.receive(Kind.ERROR)[1] == "malformed"
-    config = {**HERE, "login": LOGIN, "limits": {"staged_rows_max": 1024}}
+    config = {**REPLAY_CONFIG, "login": LOGIN, "limits": {"staged_rows_max": 1024}}
     with (
         start_exchange(symbols="", clock="lockstep", config=config, folder=tmp_path) as exchange,
         RawClient(exchange.endpoint) as raw,
@@ -314,7 +314,7 @@ def test_commands_of_others_are_for_operators_and_lockstep(served: Served, tmp_p
         assert raw.receive(Kind.ERROR)[1] == "too_large"
 
 
-def test_a_journal_of_another_day_is_no_day(tmp_path: Path) -> None:
+def test_a_journal_that_begins_on_an_earlier_day_is_refused(tmp_path: Path) -> None:
     with (
         start_exchange(journal=tmp_path / "journal", clock="lockstep") as exchange,
         RawClient(exchange.endpoint) as raw,
@@ -331,7 +331,7 @@ def test_a_journal_of_another_day_is_no_day(tmp_path: Path) -> None:
     assert not (tmp_path / "a.parquet").exists()
 
 
-def test_copies_of_commands_that_are_not_there(served: Served) -> None:
+def test_command_copies_beyond_the_journal_are_refused(served: Served) -> None:
     with RawClient(served.endpoint, "admin") as raw:
         raw.send(Kind.COMMAND_COPY, 1, "", 1_000_000)
         assert raw.receive(Kind.ERROR)[1] == "replay_gone"

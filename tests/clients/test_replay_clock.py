@@ -1,4 +1,4 @@
-"""A replay on a scaled clock goes as the clock goes: held, quicker, set ahead."""
+"""A replay follows a scaled clock that is paused, sped up and set ahead."""
 
 import multiprocessing
 import time
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from serl.clients.blocking import connect
+from serl.clients.core import Trade
 from serl.clients.replay import Replayer
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.server_fixture import RawClient, start_exchange
@@ -16,20 +17,20 @@ from tests.server_fixture import RawClient, start_exchange
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def play(endpoint: str, answered: Any) -> None:
+def replay(endpoint: str, answered: Any) -> None:
     """Replays half an hour."""
     replayer = Replayer(generate_day(5, end_ns=OPEN_NS + 1800 * SECOND_NS), endpoint)
 
-    def tell(progress: Any) -> None:
+    def report(progress: Any) -> None:
         answered.value = progress.answered
 
-    replayer.run(tell)
+    replayer.run(report)
 
 
 @contextmanager
 def replaying(endpoint: str) -> Iterator[Any]:
     answered = SPAWN.Value("q", 0)
-    process = SPAWN.Process(target=play, args=(endpoint, answered))
+    process = SPAWN.Process(target=replay, args=(endpoint, answered))
     process.start()
     try:
         yield answered
@@ -38,7 +39,7 @@ def replaying(endpoint: str) -> Iterator[Any]:
         process.join()
 
 
-def say(endpoint: str, kind: int, *values: Any) -> list[Any]:
+def admin_request(endpoint: str, kind: int, *values: Any) -> list[Any]:
     with RawClient(endpoint, "admin") as admin:
         admin.send(kind, 1, "", *values)
         reply = admin.receive()
@@ -57,44 +58,42 @@ def test_a_replay_follows_the_clock() -> None:
     with start_exchange(symbols="DEMO", clock="scaled:10") as served, replaying(served.endpoint) as answered:
         deadline = time.monotonic() + 120
         while grows(answered, 0.5) == 0:
-            assert time.monotonic() < deadline, "the replay begins"
-        say(served.endpoint, 161, -1, 0)
+            assert time.monotonic() < deadline, "the replay has not begun"
+        admin_request(served.endpoint, 161, -1, 0)
         time.sleep(1.0)
-        assert grows(answered, 1.0) == 0, "held"
-        say(served.endpoint, 161, -1, 1)
+        assert grows(answered, 1.0) == 0, "paused"
+        admin_request(served.endpoint, 161, -1, 1)
         slow = grows(answered, 2.0)
-        assert slow > 0, "goes on"
-        say(served.endpoint, 164, 60_000_000)
+        assert slow > 0, "running again"
+        admin_request(served.endpoint, 164, 60_000_000)
         time.sleep(0.5)
-        assert grows(answered, 2.0) > 3 * slow, "six times as quick"
+        assert grows(answered, 2.0) > 3 * slow, "six times as fast"
         before = answered.value
-        now_ns = say(served.endpoint, 164, 1_000_000)[4]
-        say(served.endpoint, 161, now_ns + 300 * SECOND_NS, 1)
+        now_ns = admin_request(served.endpoint, 164, 1_000_000)[4]
+        admin_request(served.endpoint, 161, now_ns + 300 * SECOND_NS, 1)
         deadline = time.monotonic() + 10
         while answered.value < before + 1000:
-            assert time.monotonic() < deadline, "what was due before the time it was set to is played at once"
+            assert time.monotonic() < deadline, "everything due before the new time is sent at once"
             time.sleep(0.1)
 
 
-def test_what_lies_before_the_beginning_is_not_waited_for() -> None:
+def test_commands_before_from_ns_are_sent_at_once() -> None:
     day = generate_day(5, end_ns=OPEN_NS + 900 * SECOND_NS)
     from_ns, to_ns = OPEN_NS + 600 * SECOND_NS, OPEN_NS + 602 * SECOND_NS
     with start_exchange(symbols="DEMO", clock="scaled:1") as served:
         replayer = Replayer(day, served.endpoint, from_ns=from_ns, to_ns=to_ns)
-        began = time.monotonic()
-        done = replayer.run(lambda progress: None)
-        took_s = time.monotonic() - began
+        started_s = time.monotonic()
+        progress = replayer.run(lambda progress: None)
+        took_s = time.monotonic() - started_s
         replayer.close()
-        assert done.answered == int((day.commands["time_ns"] <= to_ns).sum())
-        assert 1 < took_s < 60, (
-            "the two seconds after the beginning take as long as they did, the ten minutes before do not"
-        )
-        first_ns = served_trades(served.endpoint)[0][1]
+        assert progress.answered == int((day.commands["time_ns"] <= to_ns).sum())
+        assert 1 < took_s < 60, "the two seconds after from_ns take two seconds, the ten minutes before them do not"
+        first_ns = served_trades(served.endpoint)[0].time_ns
         assert first_ns < day.commands["time_ns"][0] + 100 * SECOND_NS < from_ns, (
-            "what lies before keeps out of the window"
+            "the trades before from_ns stay before the window"
         )
 
 
-def served_trades(endpoint: str) -> list[list[int]]:
-    with connect(endpoint, "onlooker") as client:
+def served_trades(endpoint: str) -> list[Trade]:
+    with connect(endpoint, "observer") as client:
         return client.trades("DEMO", 10_000)

@@ -1,4 +1,4 @@
-"""Days that an exchange cannot take are refused before anything is sent."""
+"""A day that an exchange cannot replay is refused before anything is sent."""
 
 from collections.abc import Iterator
 
@@ -24,8 +24,8 @@ def day_of(rows: Rows) -> Day:
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
-        (np.zeros(0, COMMAND), "no commands at all"),
-        (command(CommandKind.NEW, qty_lots=1_000_001, price_ticks=1, command_id=1), "qty_lots up to 1000001, the exchange takes 1000000"),
+        (np.zeros(0, COMMAND), "expected a day with commands, got an empty one"),
+        (command(CommandKind.NEW, qty_lots=1_000_001, price_ticks=1, command_id=1), "qty_lots up to 1000001, the exchange accepts 1000000"),
         (command(CommandKind.NEW, qty_lots=1, price_ticks=10**9 + 1, command_id=1), "price_ticks up to 1000000001"),
     ],
 )  # fmt: skip

@@ -53,7 +53,7 @@ def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
     assert len(list((tmp_path / "flow").glob("traders-small-*.jsonl"))) == 2, "each host has counted what it sent"
     flow = Flow(tmp_path / "flow")
     flow.read()
-    kinds = flow.shown("DEMO")["kinds"]
+    kinds = flow.as_json("DEMO")["kinds"]
     assert set(kinds) == {group.trader for group in load_population("small").groups} | {"twap"}
     _, market_orders, _, lots = map(sum, kinds["twap"])
     assert market_orders >= 90
@@ -68,11 +68,11 @@ def test_a_researcher_that_fails_leaves_the_rest(tmp_path: Path, monkeypatch: py
     output = tmp_path / "output"
     done = demo("--no-dashboard", "--speed", "100", folder=output)
     assert done.returncode == 2, "one part of what was asked for is missing"
-    assert "no researcher from here on, as with --no-researcher: model ended with exit status 2" in done.stdout
+    assert "no researcher from here on, as with --no-researcher: model exited with status 2" in done.stdout
     numbers = json.loads((output / "demo.json").read_text())
     assert numbers["executions"]["twap"]["filled_lots"] == 2500
-    assert numbers["research"]["failed"].startswith("model ended with exit status 2; it said: ")
-    assert "The researcher failed: model ended" in (output / "demo.html").read_text()
+    assert numbers["research"]["failed"].startswith("model exited with status 2; its output: ")
+    assert "The researcher failed: model exited" in (output / "demo.html").read_text()
     assert "report: " in done.stdout and "Traceback" not in done.stderr
 
 

@@ -232,7 +232,7 @@ def test_in_lockstep_the_band_moves_on_time_for_any_step_size(tmp_path: Path, st
             ]
         )
         rows["command_id"] = 1 + np.arange(len(rows))
-        ann.words.say(ann.session.rows(rows))
+        ann.core.send(ann.session.rows(rows))
         for second in range(step_s, 241, step_s):
             ann.turn(second * SECOND_NS)
         assert ann.trades("AMZN")[-1][2] == 1092, "at 131 seconds, at the edge of the band of that time; 985 is outside"

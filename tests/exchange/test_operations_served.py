@@ -14,7 +14,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.drop_copy import drop_copy
-from serl.clients.errors import NotEvents, Refused, Rejected
+from serl.clients.errors import NotAnEventFile, Refused, Rejected
 from serl.clients.event_file import FIELDS, EventFile
 from serl.exchange.account import Account
 from serl.exchange.admin import DROP_COPY_ROWS
@@ -132,7 +132,7 @@ def test_a_purge_cancels_the_named_orders(served: Served, alice: Exchange) -> No
     assert serl(served, "exchange", "purge", "alice", "--symbol", "0") == "1 orders cancelled\n"
     assert alice.book("AMZN") == alice.book("GOOG") == ([], [])
     with drop_copy(served.endpoint, token="key", participant="alice") as copy:
-        events = np.concatenate(list(copy.pieces()))
+        events = np.concatenate(list(copy.batches()))
     assert events["reason"][-3:].tolist() == [Reason.PURGED] * 3
     assert "no participant 'nobody'" in serl(served, "exchange", "purge", "nobody")
 
@@ -244,7 +244,7 @@ def status_of_feed(client: Exchange) -> list[int]:
 
 def full_drop_copy(endpoint: str, after: int = 0, **options: Any) -> Rows:
     with drop_copy(endpoint, token="key", after=after, **options) as copy:
-        return np.concatenate([np.zeros(0, EVENT), *copy.pieces()])
+        return np.concatenate([np.zeros(0, EVENT), *copy.batches()])
 
 
 def number_of(served: Served, name: str) -> int:
@@ -258,9 +258,9 @@ def test_a_drop_copy_has_every_event(served: Served, alice: Exchange) -> None:
     assert len(own) and (own == all_events[all_events["participant"] == number_of(served, "alice")]).all()
     assert own["report"].tolist() == list(range(1, len(own) + 1))
     with drop_copy(served.endpoint, token="key", participant="alice", after=len(all_events)) as copy:
-        assert list(copy.pieces()) == []
+        assert list(copy.batches()) == []
         alice.buy("GOOG", 1, 40)
-        ((event,),) = copy.pieces()
+        ((event,),) = copy.batches()
         assert event["kind"] == EventKind.ACCEPTED
         assert copy.sequence == event["sequence"]
 
@@ -314,7 +314,7 @@ def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["events.csv", "events.jsonl"])
 def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert "events more" in serl(served, "drop-copy", "--once", "-o", str(path))
+    assert "events added" in serl(served, "drop-copy", "--once", "-o", str(path))
     whole = path.read_bytes()
     path.write_bytes(whole[:-7])  # as if killed while writing a line
     alice.buy("GOOG", 1, 41)
@@ -346,7 +346,7 @@ def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange
         assert time.monotonic() < deadline, "the drop copy does not follow"
         time.sleep(0.05)
     following.send_signal(signal.SIGINT)
-    assert f"{len(due)} events more, up to {due[-1]}" in following.communicate(timeout=20)[0]
+    assert f"{len(due)} events added, up to {due[-1]}" in following.communicate(timeout=20)[0]
     assert following.returncode == 0
     assert sequences(path) == due
 
@@ -356,6 +356,6 @@ def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange
 def test_a_file_with_other_content_is_not_changed(tmp_path: Path, name: str, text: str) -> None:
     path = tmp_path / name
     path.write_text(text)
-    with pytest.raises(NotEvents, match="choose another file"):
+    with pytest.raises(NotAnEventFile, match="choose another file"):
         EventFile(path)
     assert path.read_text() == text

@@ -53,7 +53,7 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
         assert client.session.next_command_id > acknowledged, "an acknowledged command is lost"
         wanted = last_report + int(rng.integers(2000, 12_000))
         while last_report < wanted:
-            client.words.say(client.session.rows(load(rng, client.session.next_command_id, 256)))
+            client.core.send(client.session.rows(load(rng, client.session.next_command_id, 256)))
             item: Any = client.wait(5)
             while item is not None:
                 assert item["report"].tolist() == list(range(last_report + 1, last_report + 1 + len(item)))
@@ -64,7 +64,7 @@ def test_kills_lose_nothing(kills: int, tmp_path: Path) -> None:
         served.kill()
         assert served.process.stdout is not None
         served.process.stdout.close()
-        client.words.context.destroy(0)
+        client.core.context.destroy(0)
     served = launch(*OPTIONS, "--journal", str(journal), "--config", str(config))
     client = _return(served.endpoint, 0)
     again: list[tuple[int, int, int]] = []
@@ -97,7 +97,7 @@ def test_a_crash_does_not_undo_operator_commands(tmp_path: Path) -> None:
 
     served = start_with("ann")
     with connect(served.endpoint, "ann", token="a") as ann:
-        ann.words.say(ann.session.rows(command(CommandKind.HALT, symbol=1, command_id=1)))
+        ann.core.send(ann.session.rows(command(CommandKind.HALT, symbol=1, command_id=1)))
         with RawClient(served.endpoint, "admin") as admin:
             admin.send(Kind.OPERATE, 1, "a", int(CommandKind.HALT), 0)
             assert admin.receive()[0] != Kind.ERROR
@@ -117,13 +117,13 @@ def test_a_crash_does_not_undo_operator_commands(tmp_path: Path) -> None:
 def _return(endpoint: str, last_report: int) -> Any:
     """Logs in as the client `load` that already has the reports up to last_report."""
     from serl.clients.blocking import Exchange
-    from serl.clients.core import Words
+    from serl.clients.core import ClientCore
     from serl.clients.session import Session
 
     session = Session("load", rows=True, replace=True)
     session.last_report = last_report
-    client = Exchange(Words(endpoint, session, None))
-    client._run(client.words.login())
+    client = Exchange(ClientCore(endpoint, session, None))
+    client._run(client.core.login())
     return client
 
 

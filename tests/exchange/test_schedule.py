@@ -48,7 +48,7 @@ def until(what: Callable[[], bool], client: Exchange) -> None:
 
 def run(client: Exchange) -> None:
     """Starts the held clock."""
-    set_clock(client.words.endpoint, "", SAME_TIME, run=True)
+    set_clock(client.core.endpoint, "", SAME_TIME, run=True)
 
 
 def phase(client: Exchange) -> int:

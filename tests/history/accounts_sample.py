@@ -1,11 +1,11 @@
-"""Days of everybody's commands, made without an exchange process."""
+"""Days with the commands of all participants, without an exchange process."""
 
 import numpy as np
 
 from serl.exchange.kernel.state import NEXT_EXPIRY
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, Rows, command
-from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, kept
+from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, effective_commands
 from serl.history.day import Day, Reference, SymbolReference
 from serl.history.tape import HASH
 from tests.exchange.generate import OPERATOR, PROFILES, SYMBOLS, Generator
@@ -14,14 +14,14 @@ BATCH = 100
 
 
 def random_market(profile: str) -> Market:
-    """With the operator of the streams."""
+    """A market with the operator of the generated streams."""
     market = Market([f"S{number}" for number in range(SYMBOLS)], limits=PROFILES[profile].limits)
     market.grant_operator(OPERATOR)
     return market
 
 
-def random_parts(profile: str, count: int) -> tuple[Market, list[tuple[Rows, Rows]]]:
-    """A stream of the differential test, and the market that it was sent to."""
+def random_batches(profile: str, count: int) -> tuple[Market, list[tuple[Rows, Rows]]]:
+    """A market, and a stream of the differential test as batches of (commands, events)."""
     market = random_market(profile)
     generator, parts = Generator(11, PROFILES[profile]), []
     for _ in range(count // BATCH):
@@ -33,26 +33,26 @@ def random_parts(profile: str, count: int) -> tuple[Market, list[tuple[Rows, Row
 
 
 def random_day(profile: str, count: int) -> Day:
-    """Of such a stream, in which orders expire at their time as in an exchange process, not with the next command."""
+    """A day of such a stream; orders expire at their time, as in an exchange process, not with the next command."""
     market, parts = random_market(profile), []
     generator = Generator(12, PROFILES[profile])
     for _ in range(count):
         row = generator.commands(1)
-        while (due_ns := int(market.state.counter[NEXT_EXPIRY])) <= row["time_ns"]:
-            clock = command(CommandKind.TIME, participant=OPERATOR, time_ns=due_ns)
+        while (expiry_ns := int(market.state.counter[NEXT_EXPIRY])) <= row["time_ns"]:
+            clock = command(CommandKind.TIME, participant=OPERATOR, time_ns=expiry_ns)
             parts.append((clock, market.submit(clock)))
         parts.append((row, market.submit(row)))
         generator.observe(parts[-1][1])
-    return recorded(market, parts)
+    return recorded_day(market, parts)
 
 
-def recorded(market: Market, parts: list[tuple[Rows, Rows]]) -> Day:
-    """What `serl record --accounts` would have written of (commands, events)."""
+def recorded_day(market: Market, parts: list[tuple[Rows, Rows]]) -> Day:
+    """The day that `serl record --accounts` would write for (commands, events)."""
     commands, events = (np.concatenate([part[side] for part in parts]) for side in range(2))
     commands["sequence"] = np.arange(1, len(commands) + 1)
     tape = AccountsTape()
     tape.update(events)
-    rows = kept(commands, events)
+    rows = effective_commands(commands, events)
     reference = Reference(
         symbols=tuple(SymbolReference(name) for name in market.names),
         date="2020-01-02",

@@ -1,4 +1,4 @@
-"""Hand-written ITCH files, and a plain reading of them to compare with."""
+"""Hand-written ITCH files, and a simple reference reader to compare with."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from serl.history.day import Day
 from serl.history.itch.messages import decode, encode
 from serl.history.itch.reader import read_itch
-from serl.history.source import Collected, Options
+from serl.history.source import MemorySink, Options
 
 Fields = dict[str, Any]
 Levels = dict[int, int]
@@ -19,7 +19,7 @@ def add(order: int, side: str, shares: int, price: int, stock: str = "AAA", **mo
     return {"type": "A", "order": order, "side": side, "shares": shares, "price": price, "stock": stock, **more}
 
 
-def of(kind: str, order: int, shares: int = 0, **more: Any) -> Fields:
+def order_message(kind: str, order: int, shares: int = 0, **more: Any) -> Fields:
     """Message E, C, X or D."""
     return {"type": kind, "order": order, **({"shares": shares} if shares else {}), **more}
 
@@ -30,7 +30,7 @@ def state(letter: str, stock: str = "AAA", **more: Any) -> Fields:
 
 
 def file_bytes(messages: Iterable[Fields]) -> bytes:
-    """The messages a second apart (unless they say when), of locate 1 (unless they say of which)."""
+    """A file of messages; by default one second apart and of locate 1."""
     return b"".join(
         encode({"locate": 1, "time_ns": (34_200 + second) * 10**9, **message})
         for second, message in enumerate(messages)
@@ -38,21 +38,21 @@ def file_bytes(messages: Iterable[Fields]) -> bytes:
 
 
 def imported(folder: Path, *messages: Fields, **options: Any) -> Day:
-    """The day of a file with these messages."""
+    """Imports a file with these messages."""
     path = folder / "sample.itch"
     path.write_bytes(file_bytes(messages))
     return import_itch(path, **options)
 
 
 def import_itch(path: Path, **options: Any) -> Day:
-    """The day of a file."""
-    sink = Collected()
+    """Imports a file."""
+    sink = MemorySink()
     reference = read_itch(path, sink, Options(**options))
-    return Day(*sink.all(), reference)
+    return Day(*sink.concatenated(), reference)
 
 
-def framed(data: bytes) -> Iterator[Fields]:
-    """The messages of a file."""
+def read_messages(data: bytes) -> Iterator[Fields]:
+    """Yields the messages of a file."""
     at = 0
     while at < len(data):
         length = int.from_bytes(data[at : at + 2], "big")
@@ -60,8 +60,8 @@ def framed(data: bytes) -> Iterator[Fields]:
         at += 2 + length
 
 
-def plain_books(messages: Iterable[Fields], units: int = 100) -> Iterator[dict[int, tuple[Levels, Levels]]]:
-    """(bids, asks) by locate after each message, as the specification says, without halts: orders in a dictionary."""
+def reference_books(messages: Iterable[Fields], units: int = 100) -> Iterator[dict[int, tuple[Levels, Levels]]]:
+    """(bids, asks) by locate after each message by the specification, without halts; keeps orders in a dictionary."""
     orders: dict[int, tuple[int, int, int, int]] = {}
     books: dict[int, tuple[Levels, Levels]] = {}
 
@@ -79,10 +79,10 @@ def plain_books(messages: Iterable[Fields], units: int = 100) -> Iterator[dict[i
             change(*orders[message["order"]])
         elif kind in "ECXDU":
             locate, side, ticks, lots = orders.pop(message["order"])
-            off = lots if kind in "DU" else message["shares"]
-            change(locate, side, ticks, -off)
-            if lots > off:
-                orders[message["order"]] = (locate, side, ticks, lots - off)
+            removed = lots if kind in "DU" else message["shares"]
+            change(locate, side, ticks, -removed)
+            if lots > removed:
+                orders[message["order"]] = (locate, side, ticks, lots - removed)
             if kind == "U":
                 orders[message["new_order"]] = (locate, side, message["price"] // units, message["shares"])
                 change(*orders[message["new_order"]])

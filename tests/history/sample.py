@@ -40,13 +40,13 @@ def write_sample(folder: Path, rows: Sequence[tuple[Message, Book]]) -> Path:
 
 
 def imported(folder: Path, *rows: tuple[Message, Book]) -> tuple[Day, VerifyResult]:
-    """The day of a sample, and its verification."""
+    """Imports and verifies a sample."""
     source: Lobster = read_lobster(write_sample(folder, rows))
     day = lobster_day(source)
     return day, verify(day, *book_view(source))
 
 
-def told(day: Day, row: int) -> list[tuple[str, int, int, int, int]]:
+def commands_of_row(day: Day, row: int) -> list[tuple[str, int, int, int, int]]:
     """The commands of a source row: (kind, order_id, side, qty_lots, price_ticks)."""
     return [
         (

@@ -1,4 +1,4 @@
-"""Where the real samples are, and playing their days piece by piece."""
+"""The real sample files, and replay of their days in steps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,15 +16,15 @@ Levels = dict[int, int]
 
 
 def sample(name: str) -> Path:
-    """A file of the samples; the test is skipped where it is not."""
+    """Path of a sample file; skips the test without it."""
     path = DATA / name
     if not path.exists():
         pytest.skip(f"no {name} in ../shared/data")
     return path
 
 
-def played(day: Day, rows: list[int]) -> Iterator[Market]:
-    """The market after each of these source rows."""
+def replay_to_rows(day: Day, rows: list[int]) -> Iterator[Market]:
+    """Yields the market after each of these source rows."""
     market, commands = market_of(day)
     at = 0
     for stop in np.searchsorted(day.rows, rows, side="right"):
@@ -41,5 +41,5 @@ def top(market: Market, count: int) -> tuple[Levels, Levels]:
 
 
 def best(levels: Levels, side: int, count: int) -> Levels:
-    """The best of many levels."""
+    """The best levels of a side."""
     return {price: levels[price] for price in sorted(levels, reverse=side == 0)[:count]}

@@ -1,4 +1,4 @@
-"""Days with auctions and halts as ITCH and LOBSTER files: what the formats can say of them."""
+"""Export of days with auctions and halts to ITCH and LOBSTER, as far as the formats can represent them."""
 
 import gzip
 from pathlib import Path
@@ -20,13 +20,13 @@ from serl.history.itch.messages import decode
 from serl.history.lobster import read_lobster
 from serl.history.lobster_export import write_lobster
 from serl.history.verify import market_of
-from tests.history.accounts_sample import recorded
+from tests.history.accounts_sample import recorded_day
 
 HIDDEN, TERMS = int(CommandFlag.HIDDEN), int(CommandFlag.TERMS)
 
 
 class Script:
-    """Commands that come one nanosecond after the other."""
+    """Builds a day of commands one nanosecond apart."""
 
     def __init__(self, *names: str) -> None:
         self.market = Market(list(names))
@@ -34,14 +34,14 @@ class Script:
         self.parts: list[tuple[Rows, Rows]] = []
 
     def do(self, kind: CommandKind, participant: int = 0, **fields: Any) -> int:
-        """Its command id."""
+        """Adds a command; returns its id."""
         number = len(self.parts) + 1
         row = command(kind, participant=participant, command_id=number, time_ns=number, **fields)
         self.parts.append((row, self.market.submit(row)))
         return number
 
     def new(self, participant: int, side: Side, lots: int, price: int, **fields: Any) -> int:
-        """Its order id."""
+        """Adds an order; returns its id."""
         in_force = fields.pop("time_in_force", TimeInForce.GTC)
         fields |= {"side": side, "qty_lots": lots, "price_ticks": price, "time_in_force": in_force}
         return self.do(CommandKind.NEW, participant, **fields)
@@ -50,7 +50,7 @@ class Script:
         self.do(CommandKind.PHASE, symbol=symbol, flags=phase)
 
     def day(self) -> Day:
-        return recorded(self.market, self.parts)
+        return recorded_day(self.market, self.parts)
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_lobster_has_crosses_and_states(script: Script, tmp_path: Path) -> None:
 
 
 def all_orders(seed: int) -> Script:
-    """Two symbols, each with a day of auctions, icebergs, hidden orders and plain ones; crossed nowhere outside of the auctions."""
+    """Two symbols, each with auctions, icebergs, hidden and displayed orders; the book is crossed only in auctions."""
     script, random = Script("A", "B"), np.random.default_rng(seed)
     for phase in (Phase.PRE_OPEN, Phase.CONTINUOUS, Phase.INTRADAY, Phase.CONTINUOUS):
         for symbol in range(2):
@@ -170,7 +170,7 @@ def all_orders(seed: int) -> Script:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_exported_day_ends_with_the_same_displayed_book(seed: int, tmp_path: Path) -> None:
-    """Through our own readers, which know no auctions: a cross takes what it traded off both sides, and the rest is not crossed."""
+    """Our readers have no auctions: a cross removes what it traded from both sides, and the rest is not crossed."""
     script = all_orders(seed)
     day = script.day()
     write_itch_of_accounts(day, tmp_path / "a.itch.gz")
@@ -190,7 +190,7 @@ def test_an_exported_day_ends_with_the_same_displayed_book(seed: int, tmp_path: 
             assert found == [[(price, lots) for price, lots, _ in side] for side in due]
 
 
-def test_crosses_have_all_that_auctions_traded(tmp_path: Path) -> None:
+def test_crosses_report_the_full_auction_volume(tmp_path: Path) -> None:
     day = all_orders(7).day()
     events = np.concatenate(list(events_of(day)))
     auctions = events[(events["kind"] == 13) & (events["qty_lots"] > 0)]
@@ -200,7 +200,7 @@ def test_crosses_have_all_that_auctions_traded(tmp_path: Path) -> None:
     assert {cross["cross"] for cross in crosses} == {"O", "I"}
 
 
-def test_the_command_line_and_what_it_refuses(script: Script, tmp_path: Path) -> None:
+def test_the_command_line(script: Script, tmp_path: Path) -> None:
     write_day(script.day(), tmp_path / "day.parquet")
 
     def export(*words: str) -> str:
@@ -209,7 +209,7 @@ def test_the_command_line_and_what_it_refuses(script: Script, tmp_path: Path) ->
     assert "ITCH 5.0," in export("-o", str(tmp_path / "a.itch.gz"))
     assert gzip.decompress((tmp_path / "a.itch.gz").read_bytes())
     assert "LOBSTER, 17 rows of 3 levels" in export("-o", str(tmp_path / "a.zip"), "--levels", "3", "--symbol", "A")
-    with pytest.raises(ExportError, match="--symbol: B is due, the day has A"):
+    with pytest.raises(ExportError, match="--symbol: expected one of A, got B"):
         write_itch_of_accounts(script.day(), tmp_path / "b.itch", "B")
-    with pytest.raises(ExportError, match="one symbol, the day has 2"):
+    with pytest.raises(ExportError, match="expected a day with one symbol, got 2"):
         write_lobster(all_orders(1).day(), tmp_path / "b.zip")

@@ -1,4 +1,4 @@
-"""Tables of bars in several layouts become the one that training reads; what cannot be one says why."""
+"""Tables of bars in several layouts become the canonical table; invalid ones are refused with the reason."""
 
 import gzip
 from pathlib import Path
@@ -24,18 +24,18 @@ NEW_YORK = Options(("A",), time_zone="America/New_York")
 
 
 def imported(folder: Path, text: str, options: Options = DEFAULTS) -> list[dict[str, Any]]:
-    """The rows of the table that a CSV becomes."""
+    """Imports a CSV; returns the rows of the table."""
     (folder / "in.csv").write_text(text)
     import_bars(folder / "in.csv", folder / "out.parquet", options)
     return list(pq.read_table(folder / "out.parquet").to_pylist())
 
 
-def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def starts_of(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(row["date"], row["ToD"]) for row in rows]
 
 
 @pytest.mark.parametrize(
-    ("head", "when", "due"),
+    ("head", "when", "expected_time"),
     [
         ("Date,Time", "2018-02-16,09:30:00", ("2018-02-16", "09:30:00")),
         ("timestamp", "2018-02-16 09:30:00", ("2018-02-16", "09:30:00")),
@@ -47,13 +47,13 @@ def whens(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
         ("ts_event", "1518773400000000000", ("2018-02-16", "09:30:00")),
     ],
 )
-def test_layouts(head: str, when: str, due: tuple[str, str], tmp_path: Path) -> None:
+def test_layouts(head: str, when: str, expected_time: tuple[str, str], tmp_path: Path) -> None:
     rows = imported(tmp_path, f"ticker,{head},{HEAD}\n000001,{when},{BAR}\n")
     assert rows == [
         {
             "symbol": "000001",
-            "date": due[0],
-            "ToD": due[1],
+            "date": expected_time[0],
+            "ToD": expected_time[1],
             "open": 10.0,
             "high": 10.2,
             "low": 9.9,
@@ -63,7 +63,7 @@ def test_layouts(head: str, when: str, due: tuple[str, str], tmp_path: Path) -> 
     ]
 
 
-def test_parquet_packed_csv_amount_and_names_in_capitals(tmp_path: Path) -> None:
+def test_parquet_compressed_csv_amount_and_capitalised_names(tmp_path: Path) -> None:
     text = f"Symbol,Timestamp,{HEAD.title()},Turnover\nA,2018-02-16 09:30:00,{BAR},5050\n"
     (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
     assert import_bars(tmp_path / "in.csv.gz", tmp_path / "a.parquet")["bars"] == 1
@@ -81,25 +81,28 @@ def minutes(*starts: str) -> str:
     return f"timestamp,{HEAD}\n" + "".join(f"{start},{BAR}\n" for start in starts)
 
 
-def test_the_day_follows_the_exchanges_clock_over_a_change_of_it(tmp_path: Path) -> None:
+def test_times_follow_daylight_saving_time(tmp_path: Path) -> None:
     """New York goes from UTC-5 to UTC-4 on 2018-03-11: it opens at 14:30 UTC before and at 13:30 UTC after."""
     rows = imported(tmp_path, minutes("2018-03-09T14:30:00Z", "2018-03-12T13:30:00Z"), NEW_YORK)
-    assert whens(rows) == [("2018-03-09", "09:30:00"), ("2018-03-12", "09:30:00")]
+    assert starts_of(rows) == [("2018-03-09", "09:30:00"), ("2018-03-12", "09:30:00")]
 
 
-def test_an_hour_that_the_clock_repeats_is_refused_and_one_that_it_skips_is_not_there(tmp_path: Path) -> None:
+def test_a_repeated_hour_is_refused_and_a_skipped_hour_is_absent(tmp_path: Path) -> None:
     """On 2018-11-04 New York has 01:30 twice; on 2018-03-11 it has no 02:30."""
     twice = f"timestamp,{HEAD}\n2018-11-04T05:30:00Z,{BAR}\n2018-11-04T06:30:00Z,{BAR}5\n"
     with pytest.raises(
-        BarsError, match=r"A: one bar is due at 01:30:00 of 2018-11-04, .*the clock goes back.*--time-zone UTC"
+        BarsError, match=r"A: expected one bar at 01:30:00 of 2018-11-04, .*daylight saving time ends.*--time-zone UTC"
     ):
         imported(tmp_path, twice, NEW_YORK)
-    assert whens(imported(tmp_path, twice, Options(("A",)))) == [("2018-11-04", "05:30:00"), ("2018-11-04", "06:30:00")]
+    assert starts_of(imported(tmp_path, twice, Options(("A",)))) == [
+        ("2018-11-04", "05:30:00"),
+        ("2018-11-04", "06:30:00"),
+    ]
     rows = imported(tmp_path, minutes("2018-03-11T06:30:00Z", "2018-03-11T07:30:00Z"), NEW_YORK)
-    assert whens(rows) == [("2018-03-11", "01:30:00"), ("2018-03-11", "03:30:00")]
+    assert starts_of(rows) == [("2018-03-11", "01:30:00"), ("2018-03-11", "03:30:00")]
 
 
-def test_rows_that_are_there_twice(tmp_path: Path) -> None:
+def test_duplicate_rows(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text(minutes("2018-02-16 09:31:00", "2018-02-16 09:30:00", "2018-02-16 09:31:00"))
     counts = import_bars(path, tmp_path / "out.parquet", Options(("A",)))
@@ -110,7 +113,7 @@ def test_rows_that_are_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
-    """All-zero bars stay in the table; the reader of training leaves them out and counts them."""
+    """All-zero bars stay in the table; the training reader drops and counts them."""
     lines = [
         f"A,2018-02-{day:02} 09:{minute}:00,{BAR if day != 17 else '0,0,0,0,0'}"
         for day in range(16, 20)
@@ -126,40 +129,44 @@ def test_a_suspended_day_is_dropped_by_the_reader(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        (f"timestamp,{HEAD}\n", Options(("A",)), "at least one bar is due, the table is empty"),
-        (minutes("2018-02-16 09:30:00"), Options(), "a column of symbols is due, or `--symbols NAME`"),
-        (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "bars within the day are due"),
+        (f"timestamp,{HEAD}\n", Options(("A",)), "expected at least one bar, got an empty table"),
+        (minutes("2018-02-16 09:30:00"), Options(), "expected a column of symbols, got .*give `--symbols NAME`"),
+        (f"symbol,date,{HEAD}\nA,2018-02-16,{BAR}\n", Options(), "expected bars with a time of day"),
         (
             f"symbol,timestamp,{HEAD}\nA,soon,{BAR}\n",
             Options(),
-            "row 1: timestamp: a time like 2018-02-16 09:30:00.*, got 'soon'",
+            "row 1: timestamp: expected a time like 2018-02-16 09:30:00.*, got 'soon'",
         ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1,2,x,4,5\n",
             Options(),
-            "row 1: low: a number is due, got 'x'",
+            "row 1: low: expected a number, got 'x'",
         ),
         (
             "symbol,timestamp,open,high,low,close\nA,2018-02-16 09:30:00,1,2,1,1\n",
             Options(),
-            "a column of volume is due",
+            "expected a column of volumes",
         ),
-        (f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n", Options(("B",)), "B not in this file"),
+        (
+            f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n",
+            Options(("B",)),
+            "--symbols: expected symbols of this file, got B",
+        ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\n,2018-02-16 09:31:00,{BAR}\n",
             Options(),
-            "row 2: symbol: a symbol is due",
+            "row 2: symbol: expected a symbol",
         ),
-        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: universal times are due"),
+        (minutes("2018-02-16 09:30:00"), NEW_YORK, "--time-zone: expected UTC times"),
         (
             f"symbol,timestamp,{HEAD}\nA,1518773400,{BAR}\n",
             Options(time_zone="Mars/Base"),
-            "--time-zone: a name like America/New_York",
+            "--time-zone: expected a name like America/New_York",
         ),
         (
             f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,1\n",
             Options(),
-            "table of bars; row 1: 7 columns are due, got 3",
+            "table of bars; row 1: expected 7 columns, got 3",
         ),
     ],
 )
@@ -172,15 +179,21 @@ def test_broken_tables(text: str, options: Options, error: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("whens", "error"),
     [
-        (("-5", "1518773400"), "row 1: timestamp: a count from 1970, not below 0, is due, got -5"),
+        (("-5", "1518773400"), "row 1: timestamp: expected a count from 1970, not below 0, got -5"),
         (
             ("1518773400", "1518773460000"),
-            "row 2: timestamp: a count from 1970 in s, as in row 1, is due, got 1518773460000",
+            "row 2: timestamp: expected a count from 1970 in s, as in row 1, got 1518773460000",
         ),
-        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: a time like .*, got 'yesterday'"),
-        (("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"), "row 2: timestamp: a time like .*with an offset in all rows"),
-        (("2018-02-16 09:30:00", "2018-02-30 09:31:00"), "row 2: timestamp: a time like .*, got '2018-02-30 09:31:00'"),
-        (("2018-02-16 09:30:00", ""), "row 2: timestamp: a time is due, got None"),
+        (("2018-02-16 09:30:00", "yesterday"), "row 2: timestamp: expected a time like .*, got 'yesterday'"),
+        (
+            ("2018-02-16T09:30:00Z", "2018-02-16 09:31:00"),
+            "row 2: timestamp: expected a time like .*with an offset in all rows",
+        ),
+        (
+            ("2018-02-16 09:30:00", "2018-02-30 09:31:00"),
+            "row 2: timestamp: expected a time like .*, got '2018-02-30 09:31:00'",
+        ),
+        (("2018-02-16 09:30:00", ""), "row 2: timestamp: expected a time, got None"),
     ],
 )
 def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> None:
@@ -189,38 +202,40 @@ def test_broken_times(whens: tuple[str, ...], error: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("date", "time", "due"),
+    ("date", "time", "expected_time"),
     [
         ("20180216", "9:30", ("2018-02-16", "09:30:00")),
         ("2018/02/16", "09:30:00.5", ("2018-02-16", "09:30:00")),
-        ("2018-02-16", "930", "row 2: date and time: a time like .*, got '2018-02-16 930'"),
-        ("garbage", "09:30", "row 2: date and time: a time like .*, got 'garbage 09:30"),
-        ("2018-02-16", "24:30", "row 2: date and time: a time like"),
-        ("2018-02-16", "", "row 2: .*a time"),
+        ("2018-02-16", "930", "row 2: date and time: expected a time like .*, got '2018-02-16 930'"),
+        ("garbage", "09:30", "row 2: date and time: expected a time like .*, got 'garbage 09:30"),
+        ("2018-02-16", "24:30", "row 2: date and time: expected a time like"),
+        ("2018-02-16", "", "row 2: .*expected a time"),
     ],
 )
-def test_date_and_time_apart(date: str, time: str, due: tuple[str, str] | str, tmp_path: Path) -> None:
+def test_date_and_time_in_two_columns(
+    date: str, time: str, expected_time: tuple[str, str] | str, tmp_path: Path
+) -> None:
     text = f"date,time,{HEAD}\n2018-02-15,10:00,{BAR}\n{date},{time},{BAR}\n"
-    if isinstance(due, str):
-        with pytest.raises(BarsError, match=due):
+    if isinstance(expected_time, str):
+        with pytest.raises(BarsError, match=expected_time):
             imported(tmp_path, text, Options(("A",)))
     else:
-        assert whens(imported(tmp_path, text, Options(("A",))))[1] == due
+        assert starts_of(imported(tmp_path, text, Options(("A",))))[1] == expected_time
 
 
 @pytest.mark.parametrize(
     ("bar", "error"),
     [
-        ("10.0,9.8,9.9,10.1,500", "row 2: high: a price not below that of low is due, got 9.8"),
-        ("-1,10.2,9.9,10.1,500", "row 2: open: a number not below 0 is due, got -1"),
-        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: a number not below 0 is due, got -5"),
-        ("10.0,10.2,,10.1,500", "row 2: low: a number is due, got None"),
-        ("10.0,10.2,nan,10.1,500", "row 2: low: a number is due, got"),
-        ("10.0,inf,9.9,10.1,500", "row 2: high: a number is due, got inf"),
+        ("10.0,9.8,9.9,10.1,500", "row 2: high: expected a price not below low, got 9.8"),
+        ("-1,10.2,9.9,10.1,500", "row 2: open: expected a number not below 0, got -1"),
+        ("10.0,10.2,9.9,10.1,-5", "row 2: volume: expected a number not below 0, got -5"),
+        ("10.0,10.2,,10.1,500", "row 2: low: expected a number, got None"),
+        ("10.0,10.2,nan,10.1,500", "row 2: low: expected a number, got"),
+        ("10.0,inf,9.9,10.1,500", "row 2: high: expected a number, got inf"),
     ],
 )
-def test_bars_that_cannot_be(bar: str, error: str, tmp_path: Path) -> None:
-    """Of another symbol they are none of this table's business."""
+def test_invalid_bars(bar: str, error: str, tmp_path: Path) -> None:
+    """Invalid bars of symbols that are not selected are ignored."""
     text = f"symbol,timestamp,{HEAD}\nA,2018-02-16 09:30:00,{BAR}\nB,2018-02-16 09:30:00,{bar}\n"
     with pytest.raises(BarsError, match=error):
         imported(tmp_path, text)
@@ -241,16 +256,16 @@ def test_the_command_line(tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(day, arguments, catch_exceptions=False)
     assert (
-        "1 bars, 1 symbols, 1 dates, 0 rows twice; `serl train`, `serl evaluate` and `serl data` take it"
+        "1 bars, 1 symbols, 1 dates, 0 rows twice; use it with `serl train`, `serl evaluate` and `serl data`"
         in result.output
     )
-    with pytest.raises(BarsError, match="take this file as it is"):
+    with pytest.raises(BarsError, match="read this file directly"):
         CliRunner().invoke(day, ["import", str(tmp_path / "out.parquet"), "-o", "x.parquet"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
     "name", ["nasdaq_44stocks_1min_2018-02-16_2018-04-06.parquet", "cn_42stocks_15min_2025.parquet"]
 )
-def test_the_samples_are_ready(name: str) -> None:
-    with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` take this file as it is"):
+def test_the_samples_need_no_import(name: str) -> None:
+    with pytest.raises(SourceError, match="`serl train`, `serl evaluate` and `serl data` read this file directly"):
         import_day(sample(f"bars/{name}"))

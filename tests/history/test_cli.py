@@ -7,31 +7,31 @@ from click.testing import CliRunner
 from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from tests.history.sample import write_sample
-from tests.history.test_lobster_rules import NOTHING, START
+from tests.history.test_lobster_rules import NO_CHANGE, START
 
 
-def told(*arguments: object) -> str:
+def run_cli(*arguments: object) -> str:
     result = CliRunner().invoke(day, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def test_import_info_head_verify(tmp_path: Path) -> None:
-    source = write_sample(tmp_path, [NOTHING, ((4, 1, 4, 101, -1), ([(101, 6), (103, 10)], START[1]))])
+    source = write_sample(tmp_path, [NO_CHANGE, ((4, 1, 4, 101, -1), ([(101, 6), (103, 10)], START[1]))])
     file = tmp_path / "a.parquet"
-    assert "6 commands of 2 rows" in told("import", source, "-o", file)
-    information = told("info", file)
+    assert "6 commands of 2 rows" in run_cli("import", source, "-o", file)
+    information = run_cli("info", file)
     assert "symbols\tTEST (tick 0.01, lot 1)" in information and "executions\t1" in information
-    lines = told("head", file, "-n", 6).splitlines()
+    lines = run_cli("head", file, "-n", 6).splitlines()
     assert lines[1] == "09:30:00.500000000\t-1\t1\tNEW GTC\t0\tTEST\tBUY\t10\t99"
     assert lines[6] == "09:30:01.500000000\t1\t6\tNEW IOC\t0\tTEST\tBUY\t4\t101"
-    assert told("verify", file, source).startswith("0 of 2 rows differ (6 commands, 0 rejected")
+    assert run_cli("verify", file, source).startswith("0 of 2 rows differ (6 commands, 0 rejected")
 
 
 def test_verify_fails_where_rows_differ(tmp_path: Path) -> None:
-    source = write_sample(tmp_path, [NOTHING])
+    source = write_sample(tmp_path, [NO_CHANGE])
     file = tmp_path / "a.parquet"
-    told("import", source, "-o", file)
+    run_cli("import", source, "-o", file)
     made = read_day(file)
     made.commands["qty_lots"][0] += 1
     write_day(made, file)
@@ -42,10 +42,10 @@ def test_verify_fails_where_rows_differ(tmp_path: Path) -> None:
 
 def test_generate(tmp_path: Path) -> None:
     file = tmp_path / "g.parquet"
-    assert "seed 3" in told("generate", "-o", file, "--seed", 3, "--end", "09:40")
-    assert "generated" in told("info", file)
+    assert "seed 3" in run_cli("generate", "-o", file, "--seed", 3, "--end", "09:40")
+    assert "generated" in run_cli("info", file)
 
 
 def test_help_has_an_example_everywhere() -> None:
     for name in day.commands:
-        assert f"Example: serl day {name}" in " ".join(told(name, "--help").split())
+        assert f"Example: serl day {name}" in " ".join(run_cli(name, "--help").split())

@@ -1,4 +1,4 @@
-"""Day files: round trip, and everything that is not one."""
+"""Day files: the round trip, and files that are none."""
 
 import json
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_round_trip(day: Day, tmp_path: Path) -> None:
     assert np.array_equal(again.rows, day.rows)
     assert again.reference == day.reference
     assert read_reference(tmp_path / "a.parquet") == (day.reference, 1000)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"], "nothing temporary stays"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.parquet"], "no temporary files remain"
 
 
 def test_failed_write_leaves_the_old_file(day: Day, tmp_path: Path) -> None:
@@ -93,15 +93,15 @@ def test_not_a_day_file(day: Day, tmp_path: Path) -> None:
 def test_other_version(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", version=99)
-    with pytest.raises(DayVersionError, match="version 99, this serl reads versions up to 2"):
+    with pytest.raises(DayVersionError, match="expected a day file of version 2 or older, got version 99"):
         read_day(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("kept", [4, 8, 11, 500, -1])
-def test_truncated(day: Day, tmp_path: Path, kept: int) -> None:
+@pytest.mark.parametrize("bytes_kept", [4, 8, 11, 500, -1])
+def test_truncated(day: Day, tmp_path: Path, bytes_kept: int) -> None:
     write_day(day, tmp_path / "a.parquet")
     data = (tmp_path / "a.parquet").read_bytes()
-    (tmp_path / "a.parquet").write_bytes(data[:kept])
+    (tmp_path / "a.parquet").write_bytes(data[:bytes_kept])
     with pytest.raises(DayTruncated, match="ends too early"):
         read_day(tmp_path / "a.parquet")
 
@@ -115,8 +115,8 @@ def test_damaged_in_the_middle(day: Day, tmp_path: Path) -> None:
         read_day(tmp_path / "a.parquet")
 
 
-def test_fewer_rows_than_it_says(day: Day, tmp_path: Path) -> None:
+def test_fewer_rows_than_declared(day: Day, tmp_path: Path) -> None:
     write_day(day, tmp_path / "a.parquet")
     rewrite(tmp_path / "a.parquet", commands=1001)
-    with pytest.raises(DayTruncated, match="1001 commands are due, it holds 1000"):
+    with pytest.raises(DayTruncated, match="expected 1001 commands, got 1000"):
         read_day(tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""Databento market-by-order: its rules, broken files, and the sample against a plain reading of it."""
+"""Databento market-by-order: its rules, broken files, and the sample against a reference reading."""
 
 import datetime
 import sys
@@ -32,8 +32,8 @@ from serl.history.dbn import (
 from serl.history.errors import DbnError, SourceError
 from serl.history.importing import import_day
 from serl.history.source import Options
-from tests.history.sample import told
-from tests.history.samples import Levels, best, played, sample, top
+from tests.history.sample import commands_of_row
+from tests.history.samples import Levels, best, replay_to_rows, sample, top
 
 dbn = pytest.importorskip("databento_dbn", reason="databento-dbn is not installed (extra history)")
 MIDNIGHT_NS = 1_703_462_400 * 10**9
@@ -107,7 +107,7 @@ FIRST: Record = ("A", "B", 5, 100, 10)
 )  # fmt: skip
 def test_records(records: list[Record], commands: list[Any], counts: dict[str, int], tmp_path: Path) -> None:
     day = imported(tmp_path, FIRST, *records)
-    assert [told(day, row) for row in range(1, 1 + len(records))] == commands
+    assert [commands_of_row(day, row) for row in range(1, 1 + len(records))] == commands
     assert counts.items() <= day.reference.counts.items()
 
 
@@ -134,42 +134,46 @@ FILL_4, TRADE_4 = ("F", "B", 5, 100, 4), ("NEW", 0, 1, 4, 100)
         ([("F", "B", 5, 100, 13), ("C", "B", 5, 100, 10)], [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], []], 0),
     ],
 )  # fmt: skip
-def test_a_fill_is_taken_off_once(records: list[Record], commands: list[Any], left: int, tmp_path: Path) -> None:
-    """The book changes by C and M alone: a trade has taken those lots before, so they find it done. In one event, or in several."""
+def test_a_fill_is_removed_once(records: list[Record], commands: list[Any], left: int, tmp_path: Path) -> None:
+    """Only C and M change the source's book; our trade has removed the lots already. In one event or in several."""
     for last in (LAST, 0):
         flags = dict.fromkeys(range(1, len(records)), last)
         day = imported(tmp_path, FIRST, *records, flags=flags)
-        assert [told(day, row) for row in range(1, 1 + len(records))] == commands
-        (market,) = played(day, [len(records)])
+        assert [commands_of_row(day, row) for row in range(1, 1 + len(records))] == commands
+        (market,) = replay_to_rows(day, [len(records)])
         assert sum(top(market, 9)[0].values()) == left
         counts = day.reference.counts
         assert counts["cancels_unknown"] == counts["missing_lots"] == counts["executions_unfilled"] == 0
 
 
-def test_the_fills_of_an_auction_change_nothing_by_themselves(tmp_path: Path) -> None:
+def test_auction_fills_alone_change_nothing(tmp_path: Path) -> None:
     day = imported(tmp_path, FIRST, ("T", "N", 0, 100, 4), ("F", "N", 5, 100, 4), ("M", "B", 5, 100, 6))
-    assert [told(day, row) for row in (1, 2, 3)] == [[("PRINT", 0, 0, 4, 100)], [], [("REDUCE", 1, 0, 4, 100)]]
+    assert [commands_of_row(day, row) for row in (1, 2, 3)] == [
+        [("PRINT", 0, 0, 4, 100)],
+        [],
+        [("REDUCE", 1, 0, 4, 100)],
+    ]
 
 
-def test_a_fill_behind_better_orders_takes_its_own(tmp_path: Path) -> None:
-    """An IOC order would take the better one, whose cancel comes later in the same event."""
+def test_a_fill_behind_better_orders_reduces_its_own_order(tmp_path: Path) -> None:
+    """An IOC order would fill the better order, whose cancel comes later in the same event."""
     records = (("A", "B", 6, 101, 1), FILL_4, ("C", "B", 6, 101, 1), ("C", "B", 5, 100, 4))
     day = imported(tmp_path, FIRST, *records, flags={2: 0, 3: 0})
-    assert [told(day, row) for row in (2, 3, 4)] == [
+    assert [commands_of_row(day, row) for row in (2, 3, 4)] == [
         [("PRINT", 0, 0, 4, 100)], [("CANCEL", 2, 0, 0, 101)], [("REDUCE", 1, 0, 4, 100)]
     ]  # fmt: skip
     assert day.reference.counts["executions_behind_best"] == 1
 
 
 def test_a_record_without_an_action_can_end_an_event(tmp_path: Path) -> None:
-    """An order that was held enters at the end of the event in which it crosses no more."""
+    """A held order enters at the end of the event after which it no longer crosses."""
     records = (("A", "A", 6, 99, 4), ("C", "B", 5, 100, 10), ("N", "N", 0, 0, 0))
     day = imported(tmp_path, FIRST, *records, flags={2: 0})
-    assert [told(day, row) for row in (1, 2, 3)] == [[], [("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 1, 4, 99)]]
+    assert [commands_of_row(day, row) for row in (1, 2, 3)] == [[], [("CANCEL", 1, 0, 0, 100)], [("NEW", 0, 1, 4, 99)]]
 
 
 def sweeps(seed: int, events: int) -> tuple[list[Record], dict[int, int]]:
-    """(records, flags) of orders that come and go, and of aggressors that trade by price and time, told in all the ways there are."""
+    """(records, flags) of random orders, cancels and sweeps in price-time priority, with every form of fill."""
     random = np.random.default_rng(seed)
     book: list[list[Any]] = []  # side, order_id, ticks, size by time
     records: list[Record] = []
@@ -224,11 +228,11 @@ def sweeps(seed: int, events: int) -> tuple[list[Record], dict[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fills_in_all_their_forms_leave_the_book_of_a_plain_reading(seed: int, tmp_path: Path) -> None:
+def test_fills_of_every_form_leave_the_book_of_the_reference_reading(seed: int, tmp_path: Path) -> None:
     records, flags = sweeps(seed, 400)
     day = imported(tmp_path, *records, flags=flags)
-    rows, books = plain_reading(read_all(tmp_path / "a.dbn"), every=1)
-    assert [list(top(market, 10)) for market in played(day, rows)] == books
+    rows, books = reference_reading(read_all(tmp_path / "a.dbn"), every=1)
+    assert [list(top(market, 10)) for market in replay_to_rows(day, rows)] == books
     counts = day.reference.counts
     wrong = ("missing_lots", "cancels_unknown", "fills_unknown", "executions_other_head", "executions_unfilled")
     assert counts["executions"] > 200 and not any(counts[name] for name in wrong)
@@ -240,11 +244,11 @@ def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
     more = {"flags": {0: SNAPSHOT}, "instruments": {1: 8}}
     day = imported(tmp_path, FIRST, ("A", "B", 6, 102, 1), options=Options(), **more)
     assert day.rows.tolist() == [-1, 1] and [s.name for s in day.reference.symbols] == ["ESH4", "8"]
-    assert day.reference.symbols[0].tick_size == "0.5", "the greatest step of 25.0 and 25.5"
+    assert day.reference.symbols[0].tick_size == "0.5", "the largest step of 25.0 and 25.5"
     assert day.commands["price_ticks"].tolist() == [50, 51] and day.reference.date == "2023-12-25"
     one = imported(tmp_path, FIRST, ("A", "B", 6, 102, 1), options=Options(symbols=("ESH4",)), **more)
     assert len(one) == 1 and one.reference.counts["records_left_out"] == 1
-    with pytest.raises(DbnError, match="ZZ is due"):
+    with pytest.raises(DbnError, match="expected ZZ"):
         imported(tmp_path, FIRST, options=Options(symbols=("ESH4", "ZZ")))
     with pytest.raises(SourceError, match="--tick-size"):
         imported(tmp_path, FIRST, options=Options(tick_size="0"))
@@ -253,15 +257,15 @@ def test_snapshot_symbols_and_tick(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (file_bytes(FIRST, ("A", "B", 5, 100, 1)), "record 2: an order_id that is not open.*order_id 5"),
-        (file_bytes(FIRST, ("A", "N", 6, 100, 1)), "record 2: side A or B"),
-        (file_bytes(FIRST, ("A", "B", 6, 100, 0)), "record 2: a size above 0"),
-        (file_bytes(FIRST, ("A", "B", 6, -100, 1)), "record 2: a price above 0"),
-        (file_bytes(FIRST, ("A", "B", 6, 100, 1), times={0: 9}), "record 2: a ts_recv that is not before"),
+        (file_bytes(FIRST, ("A", "B", 5, 100, 1)), "record 2: expected an order_id that is not open.*order_id 5"),
+        (file_bytes(FIRST, ("A", "N", 6, 100, 1)), "record 2: expected side A or B"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 0)), "record 2: expected a size above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, -100, 1)), "record 2: expected a price above 0"),
+        (file_bytes(FIRST, ("A", "B", 6, 100, 1), times={0: 9}), "record 2: expected a ts_recv not before"),
         (file_bytes(FIRST)[:-3], "ends within a record"),
-        (file_bytes(), "an order is due"),
-        (file_bytes(FIRST, schema=dbn.Schema.TRADES), "schema mbo .* is due, got trades"),
-        (b"DBN\x01" + b"nonsense" * 40, "ends within a record|cannot be decoded|an order is due"),
+        (file_bytes(), "expected an order"),
+        (file_bytes(FIRST, schema=dbn.Schema.TRADES), "expected schema mbo .*, got trades"),
+        (b"DBN\x01" + b"nonsense" * 40, "ends within a record|cannot be decoded|expected an order"),
     ],
 )
 def test_broken_files(data: bytes, error: str, tmp_path: Path) -> None:
@@ -280,7 +284,7 @@ def read_all(path: Path) -> NDArray[np.int64]:
     return np.concatenate([part for _, part in read_records(path)])
 
 
-def plain_reading(records: NDArray[np.int64], every: int) -> tuple[list[int], list[list[Levels]]]:
+def reference_reading(records: NDArray[np.int64], every: int) -> tuple[list[int], list[list[Levels]]]:
     """(rows, the ten best levels of both sides) at the ends of events in which the book is not crossed, by A, C and M alone."""
     orders: dict[int, tuple[int, int, int]] = {}
     book: tuple[Levels, Levels] = ({}, {})
@@ -312,8 +316,8 @@ def plain_reading(records: NDArray[np.int64], every: int) -> tuple[list[int], li
 def test_the_sample_has_the_book_of_every_event() -> None:
     """Ten levels after every tenth event in which the source's book is not crossed (a call phase)."""
     path = sample("databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst")
-    rows, books = plain_reading(read_all(path), every=10)
+    rows, books = reference_reading(read_all(path), every=10)
     assert len(rows) > 4_000
     day = import_day(path)
     assert day.reference.symbols[0].tick_size == "0.25"
-    assert [list(top(market, 10)) for market in played(day, rows)] == books
+    assert [list(top(market, 10)) for market in replay_to_rows(day, rows)] == books

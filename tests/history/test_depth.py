@@ -12,7 +12,7 @@ from serl.history.errors import DepthError
 from serl.history.importing import import_day
 from serl.history.source import Options
 from serl.history.verify import verify
-from tests.history.sample import told
+from tests.history.sample import commands_of_row
 from tests.history.samples import sample
 
 MIDNIGHT_NS = 1_723_075_200 * 10**9
@@ -53,9 +53,9 @@ def test_levels_are_orders_without_a_name(tmp_path: Path) -> None:
         tmp_path, {"stream": "btcusdt@bookTicker", "data": {}}, SNAPSHOT,
         diff(9, 11, [["1.00", "7.0"], ["0.98", "1.0"]], [["1.02", "8.0"]]), diff(12, 12, [["1.00", "1.0"], ["0.99", "0.0"]]),
     )  # fmt: skip
-    assert told(day, -1) == [("NEW", 0, 0, 5, 100), ("NEW", 0, 0, 2, 99), ("NEW", 0, 1, 3, 101)]
-    assert told(day, 2) == [("NEW", 0, 0, 2, 100), ("NEW", 0, 0, 1, 98), ("NEW", 0, 1, 8, 102)]
-    assert told(day, 3) == [("CANCEL", 4, 0, 0, 100), ("REDUCE", 1, 0, 4, 100), ("CANCEL", 2, 0, 0, 99)]
+    assert commands_of_row(day, -1) == [("NEW", 0, 0, 5, 100), ("NEW", 0, 0, 2, 99), ("NEW", 0, 1, 3, 101)]
+    assert commands_of_row(day, 2) == [("NEW", 0, 0, 2, 100), ("NEW", 0, 0, 1, 98), ("NEW", 0, 1, 8, 102)]
+    assert commands_of_row(day, 3) == [("CANCEL", 4, 0, 0, 100), ("REDUCE", 1, 0, 4, 100), ("CANCEL", 2, 0, 0, 99)]
     assert day.commands["time_ns"].tolist() == [10**9] * 3 + [2 * 10**9] * 3 + [3 * 10**9] * 3
     assert (day.reference.symbols[0].name, day.reference.date) == ("BTCUSDT", "2024-08-08")
     assert day.reference.counts["other_messages"] == 1
@@ -64,15 +64,15 @@ def test_levels_are_orders_without_a_name(tmp_path: Path) -> None:
 def test_a_side_may_move_through_the_other(tmp_path: Path) -> None:
     """What is gone goes first, or it would trade with what came."""
     day = imported(tmp_path, SNAPSHOT, diff(11, 11, [["1.01", "4.0"]], [["1.01", "0"], ["1.03", "1.0"]]))
-    assert told(day, 1) == [("CANCEL", 3, 1, 0, 101), ("NEW", 0, 0, 4, 101), ("NEW", 0, 1, 1, 103)]
+    assert commands_of_row(day, 1) == [("CANCEL", 3, 1, 0, 101), ("NEW", 0, 0, 4, 101), ("NEW", 0, 1, 1, 103)]
 
 
 def test_trades_take_and_the_next_diff_sets_right(tmp_path: Path) -> None:
     day = imported(
         tmp_path, SNAPSHOT, trade("0.99", "6.0", True), trade("1.05", "4", False), diff(11, 11, [["1.00", "3"]])
     )
-    assert told(day, 1) == [("NEW", 0, 1, 6, 99)] and told(day, 2) == [("NEW", 0, 0, 4, 105)]
-    assert told(day, 3) == [("NEW", 0, 0, 3, 100), ("NEW", 0, 0, 1, 99), ("NEW", 0, 1, 3, 101)]
+    assert commands_of_row(day, 1) == [("NEW", 0, 1, 6, 99)] and commands_of_row(day, 2) == [("NEW", 0, 0, 4, 105)]
+    assert commands_of_row(day, 3) == [("NEW", 0, 0, 3, 100), ("NEW", 0, 0, 1, 99), ("NEW", 0, 1, 3, 101)]
     assert (day.reference.counts["trades"], day.reference.counts["trades_unfilled"]) == (2, 1)
 
 
@@ -85,7 +85,7 @@ def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
         SNAPSHOT,
         DIFF["data"] | {"U": 12},
     )
-    assert told(day, 1) == [("NEW", 0, 0, 3, 100)] and told(day, 4) == [
+    assert commands_of_row(day, 1) == [("NEW", 0, 0, 3, 100)] and commands_of_row(day, 4) == [
         ("CANCEL", 4, 0, 0, 100),
         ("REDUCE", 1, 0, 1, 100),
     ]
@@ -96,64 +96,66 @@ def test_diffs_that_the_snapshot_has_already(tmp_path: Path) -> None:
 def test_early_diffs_with_and_without_an_envelope(enveloped: bool, tmp_path: Path) -> None:
     early = diff(9, 11, [["1.00", "8"]])
     day = imported(tmp_path, early if enveloped else early["data"], SNAPSHOT)
-    assert told(day, 0) == [("NEW", 0, 0, 3, 100)]
+    assert commands_of_row(day, 0) == [("NEW", 0, 0, 3, 100)]
 
 
 def test_sizes_off_the_lot_are_rounded_and_counted(tmp_path: Path) -> None:
     day = imported(tmp_path, {**SNAPSHOT, "bids": [["1.00", "0.2"], ["0.99", "2.6"]]}, DIFF)
-    assert [command[3] for command in told(day, -1)] == [1, 3, 3] and day.reference.counts["sizes_rounded"] == 2
+    assert [command[3] for command in commands_of_row(day, -1)] == [1, 3, 3] and day.reference.counts[
+        "sizes_rounded"
+    ] == 2
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (recording(SNAPSHOT) + "what\n", "line 2: a time in ns and a JSON object are due, got b'what'"),
-        (recording(SNAPSHOT) + recording(DIFF)[:-9] + "\n", "line 2: a time in ns and a JSON object"),
-        (recording(SNAPSHOT, DIFF) + f"{MIDNIGHT_NS} {{}}\n", "line 3: a time not before"),
-        (recording(SNAPSHOT, DIFF, diff(14, 15)), "line 3: due is update 13, got 14 to 15: diffs are missing"),
-        (recording(SNAPSHOT, diff(12, 12)), "line 2: due is update 11, got 12 to 12"),
-        (recording(SNAPSHOT, DIFF, SNAPSHOT), "line 3: due is one snapshot, this is another"),
-        (recording(DIFF), "a snapshot .* is due, the file has none"),
-        (recording(SNAPSHOT, diff(11, 11, [["x", "1"]])), "line 2: due is a decimal price and size, got 'x', '1'"),
+        (recording(SNAPSHOT) + "what\n", "line 2: expected a time in ns and a JSON object, got b'what'"),
+        (recording(SNAPSHOT) + recording(DIFF)[:-9] + "\n", "line 2: expected a time in ns and a JSON object"),
+        (recording(SNAPSHOT, DIFF) + f"{MIDNIGHT_NS} {{}}\n", "line 3: expected a time not before"),
+        (recording(SNAPSHOT, DIFF, diff(14, 15)), "line 3: expected update 13, got 14 to 15: diffs are missing"),
+        (recording(SNAPSHOT, diff(12, 12)), "line 2: expected update 11, got 12 to 12"),
+        (recording(SNAPSHOT, DIFF, SNAPSHOT), "line 3: expected one snapshot, got another"),
+        (recording(DIFF), "expected a snapshot .*, got none"),
+        (recording(SNAPSHOT, diff(11, 11, [["x", "1"]])), "line 2: expected a decimal price and size, got 'x', '1'"),
         (
             recording(SNAPSHOT, diff(11, 11, [["1.001", "1"]])),
-            "line 2: due is a price that is a multiple of the tick 0.01",
+            "line 2: expected a price that is a multiple of the tick 0.01",
         ),
         (recording(SNAPSHOT, diff(11, 11, [["1", "-1"]])), "line 2: .*a size not below 0, got 1, -1"),
-        (recording(SNAPSHOT, trade("1", "0", True)), "line 2: due is a size above 0"),
-        (recording(SNAPSHOT, {"data": {"e": "depthUpdate", "U": 1}}), "line 2: a field 'u' is due"),
-        (recording(SNAPSHOT, {"data": None}), "line 2: due is an object in 'data', got None"),
-        (recording(SNAPSHOT, change(b=None)), r"line 2: due is a list of \[price, size\], got None"),
-        (recording(SNAPSHOT, change(b=[5])), r"line 2: due is \[price, size\], got 5"),
-        (recording(SNAPSHOT, change(b=[["1", "2", "x"]])), r"line 2: due is \[price, size\], got \['1', '2', 'x'\]"),
-        (recording(SNAPSHOT, change(b=[[None, "2"]])), "line 2: due is a decimal price and size, got None, '2'"),
-        (recording(SNAPSHOT, change(b=[["Infinity", "1"]])), "line 2: due is a price and size of at most"),
-        (recording(SNAPSHOT, change(b=[["NaN", "1"]])), "line 2: due is a decimal price and size, got 'NaN'"),
-        (recording(SNAPSHOT, change(b=[["1e30", "1"]])), "line 2: due is a price and size of at most"),
-        (recording(SNAPSHOT, change(b=[["1", "1e30"]])), "line 2: due is a price and size of at most"),
-        (recording(SNAPSHOT, change(b=[["1", "NaN"]])), "line 2: due is a decimal price and size, got '1', 'NaN'"),
-        (recording(SNAPSHOT, change(b=[["1e999999", "1e999999"]])), "line 2: due is a decimal price and size"),
-        (recording(SNAPSHOT, change(U=None)), "line 2: due is 'U' of type int, got None"),
-        (recording({**SNAPSHOT, "lastUpdateId": None}), "line 1: due is 'lastUpdateId' of type int, got None"),
+        (recording(SNAPSHOT, trade("1", "0", True)), "line 2: expected a size above 0"),
+        (recording(SNAPSHOT, {"data": {"e": "depthUpdate", "U": 1}}), "line 2: expected a field 'u'"),
+        (recording(SNAPSHOT, {"data": None}), "line 2: expected an object in 'data', got None"),
+        (recording(SNAPSHOT, change(b=None)), r"line 2: expected a list of \[price, size\], got None"),
+        (recording(SNAPSHOT, change(b=[5])), r"line 2: expected \[price, size\], got 5"),
+        (recording(SNAPSHOT, change(b=[["1", "2", "x"]])), r"line 2: expected \[price, size\], got \['1', '2', 'x'\]"),
+        (recording(SNAPSHOT, change(b=[[None, "2"]])), "line 2: expected a decimal price and size, got None, '2'"),
+        (recording(SNAPSHOT, change(b=[["Infinity", "1"]])), "line 2: expected a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["NaN", "1"]])), "line 2: expected a decimal price and size, got 'NaN'"),
+        (recording(SNAPSHOT, change(b=[["1e30", "1"]])), "line 2: expected a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["1", "1e30"]])), "line 2: expected a price and size of at most"),
+        (recording(SNAPSHOT, change(b=[["1", "NaN"]])), "line 2: expected a decimal price and size, got '1', 'NaN'"),
+        (recording(SNAPSHOT, change(b=[["1e999999", "1e999999"]])), "line 2: expected a decimal price and size"),
+        (recording(SNAPSHOT, change(U=None)), "line 2: expected 'U' of type int, got None"),
+        (recording({**SNAPSHOT, "lastUpdateId": None}), "line 1: expected 'lastUpdateId' of type int, got None"),
         (
             recording({**SNAPSHOT, "bids": [["1.02", "1"]]}),
-            "line 1: due is a best bid below the best ask, got 102 and 101",
+            "line 1: expected a best bid below the best ask, got 102 and 101",
         ),
         (
             recording(SNAPSHOT, change(b=[["1.01", "1"]])),
-            "line 2: due is a best bid below the best ask, got 101 and 101",
+            "line 2: expected a best bid below the best ask, got 101 and 101",
         ),
         (
             recording(SNAPSHOT, DIFF, change(U=13, u=13, s="X")),
-            "line 3: due is BTCUSDT, the symbol of the lines above, got X",
+            "line 3: expected BTCUSDT, the symbol of the lines above, got X",
         ),
         (
             recording(SNAPSHOT, {"data": trade("1", "1", True)["data"] | {"m": "x"}}),
-            "line 2: due is 'm' of type bool, got 'x'",
+            "line 2: expected 'm' of type bool, got 'x'",
         ),
-        (recording(change(b=[["x", "1"]]), SNAPSHOT), "line 1: due is a decimal price and size, got 'x'"),
-        (recording(SNAPSHOT), "a diff or trade, which say the symbol, is due, or `--symbols NAME`"),
-        (recording(SNAPSHOT) + f"{10**19} {{}}", "line 2: a time not before .* and a JSON object"),
+        (recording(change(b=[["x", "1"]]), SNAPSHOT), "line 1: expected a decimal price and size, got 'x'"),
+        (recording(SNAPSHOT), "expected a diff or a trade, .*give `--symbols NAME`"),
+        (recording(SNAPSHOT) + f"{10**19} {{}}", "line 2: expected a time not before .* and a JSON object"),
     ],
 )
 def test_broken_recordings(text: str, error: str, tmp_path: Path) -> None:

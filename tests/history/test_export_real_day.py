@@ -1,4 +1,4 @@
-"""A real day through both exports and back."""
+"""A real day, exported to both formats and imported again."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from serl.history.verify import market_of, verify
 from tests.history.samples import sample
 
 
-def test_a_real_day_comes_back(tmp_path: Path) -> None:
-    """As ITCH with the same tape and book; as LOBSTER with the file's book after every row."""
+def test_round_trip_of_a_real_day(tmp_path: Path) -> None:
+    """ITCH keeps the tape and the book, LOBSTER the book after every row."""
     day = import_day(sample("lobster/LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"))
     write_itch(day, tmp_path / "a.itch.gz")
     tapes, books = [], []

@@ -1,4 +1,4 @@
-"""What nobody saw is in no export: of hidden orders only their trades, of icebergs what they displayed."""
+"""Exports contain only what is public: of hidden orders their trades, of icebergs the displayed part."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Formats are told by what is in a file; each sample becomes a day."""
+"""The content of a file tells its format; each sample can be imported."""
 
 import gzip
 import lzma
@@ -14,17 +14,17 @@ from serl.history.cli import day
 from serl.history.day import read_day, write_day
 from serl.history.errors import ExportError, SourceError
 from serl.history.generate import generate_day
-from serl.history.importing import FORMATS, import_day, import_file, recognise
+from serl.history.importing import FORMATS, detect_format, import_day, import_file
 from serl.history.lobster import read_lobster
 from serl.history.source import Options
 from serl.history.verify import verify_source
-from tests.history.itch_sample import add, file_bytes, of
+from tests.history.itch_sample import add, file_bytes, order_message
 from tests.history.sample import write_sample
 from tests.history.samples import sample
 from tests.history.test_depth import DIFF, SNAPSHOT, recording
 from tests.history.test_itch_export import MINUTE_NS, OPEN_NS
 from tests.history.test_l3_csv import csv_text
-from tests.history.test_lobster_rules import NOTHING
+from tests.history.test_lobster_rules import NO_CHANGE
 
 ITCH = file_bytes([add(1, "B", 5, 10_000)])
 L3 = csv_text((1, 0, "10.00", 5, "created", "bid")).encode()
@@ -47,13 +47,13 @@ def run(*arguments: object) -> Result:
     ],
     ids=["itch", "itch.gz", "l3", "l3.xz", "depth", "depth.gz", "dbn"],
 )
-def test_told_by_content(data: bytes, name: str, tmp_path: Path) -> None:
+def test_detected_by_content(data: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
-    assert recognise(tmp_path / "file").name == name
+    assert detect_format(tmp_path / "file").name == name
 
 
-def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
-    assert recognise(write_sample(tmp_path, [NOTHING])).name == recognise(tmp_path).name == "LOBSTER"
+def test_lobster_is_detected_by_file_names(tmp_path: Path) -> None:
+    assert detect_format(write_sample(tmp_path, [NO_CHANGE])).name == detect_format(tmp_path).name == "LOBSTER"
 
 
 @pytest.mark.parametrize(
@@ -63,27 +63,27 @@ def test_lobster_is_told_by_its_names(tmp_path: Path) -> None:
 )
 def test_anything_else_names_every_format(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
-    with pytest.raises(SourceError, match="not recognised") as error:
-        recognise(tmp_path / "file")
+    with pytest.raises(SourceError, match="expected a known format") as error:
+        detect_format(tmp_path / "file")
     assert all(one.name in str(error.value) for one in FORMATS) and "bars: a table" in str(error.value)
 
 
-def test_what_is_no_source(tmp_path: Path) -> None:
+def test_files_that_are_no_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
-        recognise(tmp_path / "none")
-    with pytest.raises(SourceError, match="a folder without LOBSTER files"):
-        recognise(tmp_path)
+        detect_format(tmp_path / "none")
+    with pytest.raises(SourceError, match="expected a folder with LOBSTER files"):
+        detect_format(tmp_path)
     write_day(generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + MINUTE_NS), tmp_path / "a.parquet")
     with pytest.raises(SourceError, match="is a day file already"):
-        recognise(tmp_path / "a.parquet")
+        detect_format(tmp_path / "a.parquet")
     (tmp_path / "cut.gz").write_bytes(gzip.compress(ITCH)[:20])
-    with pytest.raises(SourceError, match="damaged or cut short"):
-        recognise(tmp_path / "cut.gz")
+    with pytest.raises(SourceError, match="damaged or truncated"):
+        detect_format(tmp_path / "cut.gz")
     bars = pa.table(
         {name: [1.0] for name in ("open", "high", "low", "close", "volume")} | {"timestamp": ["2020-01-02 09:30:00"]}
     )
     pq.write_table(bars, tmp_path / "bars.parquet")
-    with pytest.raises(SourceError, match=r"bars, which have no orders to replay; `serl day import bars\.parquet"):
+    with pytest.raises(SourceError, match=r"expected orders to replay, got bars; `serl day import bars\.parquet"):
         import_day(tmp_path / "bars.parquet")
 
 
@@ -92,12 +92,12 @@ def test_what_is_no_source(tmp_path: Path) -> None:
     [
         (b"", "is empty; give LOBSTER"),
         (gzip.compress(b""), "is empty; give LOBSTER"),
-        (b"\0\0", "is empty: a message is due, the file has none before the end of the session"),
-        (ITCH + b"\0\x0cZ", r"byte 38: a message type of ITCH 5.0 is due .*, got 'Z'"),
-        (ITCH + b"\0\x0dS", r"byte 38: a message S has 12 bytes, its length says 13"),
+        (b"\0\0", "is empty: expected a message, got the end of the session"),
+        (ITCH + b"\0\x0cZ", r"byte 38: expected a message type of ITCH 5.0 .*, got 'Z'"),
+        (ITCH + b"\0\x0dS", r"byte 38: expected a message S of 12 bytes, got length 13"),
     ],
 )
-def test_empty_files_and_itch_that_goes_wrong_early(data: bytes, error: str, tmp_path: Path) -> None:
+def test_empty_files_and_early_errors_in_itch(data: bytes, error: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match=error):
         import_day(tmp_path / "file")
@@ -109,24 +109,24 @@ DEPTH = recording(SNAPSHOT, DIFF).encode()
 @pytest.mark.parametrize(
     ("data", "options", "error"),
     [
-        (None, {"date": "2020-01-02"}, "--date makes no sense for LOBSTER, which takes no option"),
-        (ITCH, {"time_zone": "Mars/X"}, "--time-zone makes no sense for NASDAQ ITCH 5.0, which takes --symbols, --tick-size, --date"),
-        (ITCH, {"lot_size": "10"}, "--lot-size makes no sense for NASDAQ ITCH 5.0"),
-        (L3, {"date": "2020-01-02"}, "--date makes no sense for L3 event CSV"),
-        (L3, {"time_zone": "UTC"}, "--time-zone makes no sense for L3 event CSV"),
-        (L3, {"symbols": ("A", "B")}, "--symbols: one name is due, .*got A, B"),
-        (DEPTH, {"date": "2020-01-02"}, "--date makes no sense for Binance depth"),
-        (DEPTH, {"time_zone": "UTC"}, "--time-zone makes no sense for Binance depth"),
-        (DEPTH, {"symbols": ("A", "B")}, "--symbols: one name is due, .*got A, B"),
-        (b"DBN\x01", {"lot_size": "1"}, "--lot-size makes no sense for Databento MBO, which takes --symbols, --tick-size"),
-        (b"DBN\x01", {"date": "2020-01-02"}, "--date makes no sense for Databento MBO"),
+        (None, {"date": "2020-01-02"}, "LOBSTER accepts no option, got --date"),
+        (ITCH, {"time_zone": "Mars/X"}, "NASDAQ ITCH 5.0 accepts --symbols, --tick-size, --date, got --time-zone"),
+        (ITCH, {"lot_size": "10"}, "NASDAQ ITCH 5.0 accepts .*, got --lot-size"),
+        (L3, {"date": "2020-01-02"}, "L3 event CSV accepts .*, got --date"),
+        (L3, {"time_zone": "UTC"}, "L3 event CSV accepts .*, got --time-zone"),
+        (L3, {"symbols": ("A", "B")}, "--symbols: expected one name, .*got A, B"),
+        (DEPTH, {"date": "2020-01-02"}, "Binance depth accepts .*, got --date"),
+        (DEPTH, {"time_zone": "UTC"}, "Binance depth accepts .*, got --time-zone"),
+        (DEPTH, {"symbols": ("A", "B")}, "--symbols: expected one name, .*got A, B"),
+        (b"DBN\x01", {"lot_size": "1"}, "Databento MBO accepts --symbols, --tick-size, got --lot-size"),
+        (b"DBN\x01", {"date": "2020-01-02"}, "Databento MBO accepts .*, got --date"),
     ],
 )  # fmt: skip
-def test_options_that_a_format_has_no_use_for(
+def test_options_that_a_format_does_not_accept(
     data: bytes | None, options: dict[str, Any], error: str, tmp_path: Path
 ) -> None:
     if data is None:
-        write_sample(tmp_path, [NOTHING])
+        write_sample(tmp_path, [NO_CHANGE])
     else:
         (tmp_path / "file").write_bytes(data)
     with pytest.raises(SourceError, match=error):
@@ -135,14 +135,14 @@ def test_options_that_a_format_has_no_use_for(
 
 @pytest.mark.parametrize("size", ["0", "-1", "abc", "NaN", "Infinity"])
 @pytest.mark.parametrize("name", ["tick_size", "lot_size"])
-def test_sizes_that_make_no_sense_anywhere(name: str, size: str) -> None:
-    with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: a decimal above 0 is due, got '{size}'"):
+def test_invalid_sizes(name: str, size: str) -> None:
+    with pytest.raises(SourceError, match=f"--{name.replace('_', '-')}: expected a decimal above 0, got '{size}'"):
         Options(**{name: size})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("date", ["2019-13-45", "20190102", "2019-W01-1", "today"])
-def test_dates_that_are_none(date: str) -> None:
-    with pytest.raises(SourceError, match=f"--date: a day as YYYY-MM-DD is due, got '{date}'"):
+def test_invalid_dates(date: str) -> None:
+    with pytest.raises(SourceError, match=f"--date: expected YYYY-MM-DD, got '{date}'"):
         Options(date=date)
 
 
@@ -169,13 +169,13 @@ def test_the_command_line(tmp_path: Path) -> None:
     made = run("import", tmp_path / "a.itch", "-o", tmp_path / "a.parquet", "--date", "2020-01-02")
     assert made.exit_code == 0 and "1 commands of 1 rows" in made.output and "new orders 1" in made.output
     assert read_day(tmp_path / "a.parquet").reference.date == "2020-01-02"
-    for output, words in (("b.itch", "ITCH 5.0"), ("b.itch.gz", "ITCH 5.0"), ("b.zip", "1 rows of 3 levels")):
+    for output, text in (("b.itch", "ITCH 5.0"), ("b.itch.gz", "ITCH 5.0"), ("b.zip", "1 rows of 3 levels")):
         exported = run("export", tmp_path / "a.parquet", "-o", tmp_path / output, "--levels", 3)
-        assert exported.exit_code == 0 and words in exported.output, exported.output
+        assert exported.exit_code == 0 and text in exported.output, exported.output
     assert read_lobster(tmp_path / "b.zip").levels == 3
     refused = run("export", tmp_path / "a.parquet", "-o", tmp_path / "b.csv")
     assert refused.exit_code == 2 and ".itch, .itch.gz (ITCH 5.0) or .zip (LOBSTER)" in refused.output
-    with pytest.raises(SourceError, match="a day of `serl record` is due"):
+    with pytest.raises(SourceError, match="expected a day of `serl record`"):
         CliRunner().invoke(day, ["verify", str(tmp_path / "a.parquet")], catch_exceptions=False)
 
 
@@ -183,12 +183,12 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_verify_says_which_formats_cannot_be_verified(data: bytes, name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(data)
     import_file(tmp_path / "file", tmp_path / "a.parquet")
-    with pytest.raises(SourceError, match=f"LOBSTER files or Binance depth are due, .*{name} does not"):
+    with pytest.raises(SourceError, match=f"expected LOBSTER files or Binance depth, .*got {name}"):
         verify_source(read_day(tmp_path / "a.parquet"), tmp_path / "file")
 
 
 def test_one_symbol_of_several_is_exported(tmp_path: Path) -> None:
-    messages = [add(1, "B", 5, 10_000), add(2, "S", 7, 20_000, "BBB", locate=2), of("X", 2, 3, locate=2)]
+    messages = [add(1, "B", 5, 10_000), add(2, "S", 7, 20_000, "BBB", locate=2), order_message("X", 2, 3, locate=2)]
     (tmp_path / "two.itch").write_bytes(file_bytes(messages))
     run("import", tmp_path / "two.itch", "-o", tmp_path / "two.parquet")
     refused = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip")
@@ -196,7 +196,7 @@ def test_one_symbol_of_several_is_exported(tmp_path: Path) -> None:
         refused.exception
     )
     unknown = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip", "--symbol", "C")
-    assert isinstance(unknown.exception, ExportError) and "C is due, the day has AAA, BBB" in str(unknown.exception)
+    assert isinstance(unknown.exception, ExportError) and "expected one of AAA, BBB, got C" in str(unknown.exception)
     made = run("export", tmp_path / "two.parquet", "-o", tmp_path / "b.zip", "--symbol", "BBB", "--levels", 1)
     assert made.exit_code == 0, made.output
     exported = read_lobster(tmp_path / "b.zip")

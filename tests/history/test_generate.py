@@ -1,4 +1,4 @@
-"""Generated days: the same for a seed, and a market that works."""
+"""Generated days: the same for the same seed, with a plausible market."""
 
 from typing import Any
 
@@ -59,12 +59,12 @@ def test_busier_at_open_and_close() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"seed": -1}, "seed: 0 or more"),
+        ({"seed": -1}, "seed: expected 0 or more"),
         ({"seed": 1, "start_ns": 5, "end_ns": 5}, "start and end"),
         ({"seed": 1, "commands_per_s": 0.0}, "commands_per_s"),
         ({"seed": 1, "price_ticks": 100}, "price_ticks"),
     ],
 )
-def test_arguments_that_cannot_be(arguments: dict[str, Any], text: str) -> None:
+def test_invalid_arguments(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         generate_day(**arguments)

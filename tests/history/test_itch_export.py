@@ -1,4 +1,4 @@
-"""A day written as ITCH and read again."""
+"""A day exported as ITCH and imported again."""
 
 import gzip
 from pathlib import Path
@@ -13,7 +13,7 @@ from serl.history.errors import ExportError
 from serl.history.generate import generate_day
 from serl.history.itch.writer import write_itch
 from serl.history.verify import market_of
-from tests.history.itch_sample import Levels, framed, import_itch, plain_books
+from tests.history.itch_sample import Levels, import_itch, read_messages, reference_books
 
 MINUTE_NS = 60 * 10**9
 OPEN_NS = 570 * MINUTE_NS
@@ -30,7 +30,7 @@ def levels(market: Market, symbol: int = 0) -> tuple[Levels, Levels]:
 
 
 def random_commands(count: int, seed: int) -> Rows:
-    """Every kind of command that changes a book, of two symbols and one participant, orders of all ages."""
+    """Random commands of every kind that changes a book, in two symbols, by one participant."""
     random = np.random.default_rng(seed)
     rows = []
     for number in range(1, count + 1):
@@ -49,14 +49,14 @@ def random_commands(count: int, seed: int) -> Rows:
 
 
 def same_after_every_message(day: Day, path: Path) -> None:
-    """The market that plays the imported day has, after each message, the book of a plain reading of the file."""
+    """Replays the imported day: after each message the market has the book of the reference reader."""
     again = import_itch(path)
     names = [symbol.name for symbol in again.reference.symbols]
     market, commands = market_of(again)
     at = 0
-    messages = list(framed(path.read_bytes()))
+    messages = list(read_messages(path.read_bytes()))
     locates = {m["stock"]: m["locate"] for m in messages if m["type"] == "R"}
-    for row, books in enumerate(plain_books(messages)):
+    for row, books in enumerate(reference_books(messages)):
         stop = int(np.searchsorted(again.rows, row, side="right"))
         if stop > at:
             market.submit(commands[at:stop])
@@ -71,23 +71,23 @@ def same_after_every_message(day: Day, path: Path) -> None:
     assert again.reference.counts["executions_other_head"] == again.reference.counts["missing_lots"] == 0
 
 
-def test_a_generated_day_comes_back(day: Day, tmp_path: Path) -> None:
+def test_round_trip_of_a_generated_day(day: Day, tmp_path: Path) -> None:
     write_itch(day, tmp_path / "a.itch")
     same_after_every_message(day, tmp_path / "a.itch")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_command_comes_back(seed: int, tmp_path: Path) -> None:
+def test_round_trip_of_every_command(seed: int, tmp_path: Path) -> None:
     commands = random_commands(3000, seed)
     reference = Reference((SymbolReference("A"), SymbolReference("B")), "", "generated", last_time_ns=3_000_000)
     made = Day(commands, np.arange(len(commands)), reference)
     write_itch(made, tmp_path / "a.itch")
-    kinds = {message["type"] for message in framed((tmp_path / "a.itch").read_bytes())}
+    kinds = {message["type"] for message in read_messages((tmp_path / "a.itch").read_bytes())}
     assert kinds == set("SRADEXUP")
     same_after_every_message(made, tmp_path / "a.itch")
 
 
-def test_packed_is_the_same(day: Day, tmp_path: Path) -> None:
+def test_a_compressed_file_is_the_same(day: Day, tmp_path: Path) -> None:
     size = write_itch(day, tmp_path / "a.itch")
     assert write_itch(day, tmp_path / "a.itch.gz") == size == (tmp_path / "a.itch").stat().st_size
     assert gzip.decompress((tmp_path / "a.itch.gz").read_bytes()) == (tmp_path / "a.itch").read_bytes()
@@ -95,7 +95,7 @@ def test_packed_is_the_same(day: Day, tmp_path: Path) -> None:
     assert np.array_equal(packed.commands, plain.commands)
 
 
-def test_halts_come_back(tmp_path: Path) -> None:
+def test_round_trip_of_halts(tmp_path: Path) -> None:
     rows = [
         command(CommandKind.NEW, qty_lots=5, price_ticks=100, time_in_force=1, command_id=1),
         command(CommandKind.HALT, command_id=2, time_ns=1),
@@ -117,18 +117,18 @@ def test_halts_come_back(tmp_path: Path) -> None:
     ("symbol", "message"),
     [
         (SymbolReference("A", "0.00001"), "four decimals"),
-        (SymbolReference("A", "0.01", "0.5"), "whole shares"),
+        (SymbolReference("A", "0.01", "0.5"), "lot size 1, got 0.01 and 0.5"),
         (SymbolReference("LONGLONGNAME"), "8 ASCII letters"),
     ],
 )
-def test_what_does_not_go_in(symbol: SymbolReference, message: str, tmp_path: Path) -> None:
+def test_what_itch_cannot_represent(symbol: SymbolReference, message: str, tmp_path: Path) -> None:
     made = Day(np.zeros(0, COMMAND), np.zeros(0, np.int64), Reference((symbol,), "", "generated"))
     with pytest.raises(ExportError, match=message):
         write_itch(made, tmp_path / "a.itch")
     assert not list(tmp_path.iterdir())
 
 
-def test_sizes_that_do_not_go_in(tmp_path: Path) -> None:
+def test_sizes_that_itch_cannot_represent(tmp_path: Path) -> None:
     rows = command(CommandKind.NEW, qty_lots=1 << 32, price_ticks=1, command_id=1)
     made = Day(rows, np.zeros(1, np.int64), Reference((SymbolReference("A"),), "", "generated"))
     with pytest.raises(ExportError, match="32 bits"):

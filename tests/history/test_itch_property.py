@@ -1,4 +1,4 @@
-"""Any sound stream of messages, executions out of turn included: the market has the book of a plain reading after each."""
+"""Any valid stream of messages, also with executions out of priority: the market's book equals the reference reader's after each."""
 
 import tempfile
 from pathlib import Path
@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from serl.exchange.records import EventKind
 from serl.history.verify import market_of
-from tests.history.itch_sample import Fields, add, imported, of, plain_books
+from tests.history.itch_sample import Fields, add, imported, order_message, reference_books
 from tests.history.samples import top
 
 LEVELS = 3
 
 
 class _Stream:
-    """Messages of a few orders on a few levels, bids below asks; what a message is about is drawn among the open ones."""
+    """Messages of a few orders on a few levels, bids below asks; each message changes a random open order."""
 
     def __init__(self) -> None:
         self.messages: list[Fields] = []
         self.open: dict[int, tuple[str, int]] = {}
         self.last = 0
 
-    def tell(self, kind: str, pick: int, shares: int, level: int) -> None:
-        """One message, if its kind is possible."""
+    def add_message(self, kind: str, pick: int, shares: int, level: int) -> None:
+        """Adds a message, if one of its kind is possible."""
         if kind == "A":
             self.last += 1
             side = "BS"[pick % 2]
@@ -37,15 +37,15 @@ class _Stream:
         order = list(self.open)[pick % len(self.open)]
         side, left = self.open.pop(order)
         if kind == "D":
-            self.messages.append(of("D", order))
+            self.messages.append(order_message("D", order))
         elif kind == "U":
             self.last += 1
             self.open[self.last] = (side, shares)
-            self.messages.append(of("U", order, shares, new_order=self.last, price=self._price(side, level)))
+            self.messages.append(order_message("U", order, shares, new_order=self.last, price=self._price(side, level)))
         else:
             taken = min(shares, left)
             more: dict[str, Any] = {"printable": "Y", "price": 10_000} if kind == "C" else {}
-            self.messages.append(of(kind, order, taken, **more))
+            self.messages.append(order_message(kind, order, taken, **more))
             if left > taken:
                 self.open[order] = (side, left - taken)
 
@@ -59,10 +59,10 @@ MESSAGE = st.tuples(st.sampled_from("AAAAEECXDU"), st.integers(0, 50), st.intege
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(MESSAGE, min_size=1, max_size=60))
-def test_the_book_is_that_of_a_plain_reading(drawn: list[tuple[str, int, int, int]]) -> None:
+def test_the_book_equals_the_reference_reader(drawn: list[tuple[str, int, int, int]]) -> None:
     stream = _Stream()
     for message in drawn:
-        stream.tell(*message)
+        stream.add_message(*message)
     if not stream.messages:
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def test_the_book_is_that_of_a_plain_reading(drawn: list[tuple[str, int, int, in
     market, commands = market_of(day)
     at = 0
     messages = [{"locate": 1, **message} for message in stream.messages]
-    for row, books in enumerate(plain_books(messages)):
+    for row, books in enumerate(reference_books(messages)):
         stop = int(np.searchsorted(day.rows, row, side="right"))
         events = market.submit(commands[at:stop])
         assert not (events["kind"] == EventKind.REJECTED).any()

@@ -1,4 +1,4 @@
-"""The event CSV: its rules, broken rows, and the sample against a plain reading of it."""
+"""The event CSV: its rules, broken rows, and the sample against a reference reading."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -10,8 +10,8 @@ from serl.history.errors import L3CsvError, SourceError
 from serl.history.importing import import_day
 from serl.history.l3_events import CREATED, DELETED, HEADER, read_events
 from serl.history.source import Options
-from tests.history.sample import told
-from tests.history.samples import Levels, best, played, sample, top
+from tests.history.sample import commands_of_row
+from tests.history.samples import Levels, best, replay_to_rows, sample, top
 
 MIDNIGHT_MS = 1_430_438_400_000
 Event = tuple[object, int, str, object, str, str]
@@ -20,8 +20,8 @@ Event = tuple[object, int, str, object, str, str]
 
 def csv_text(*events: Event) -> str:
     lines = [
-        f"{name},{MIDNIGHT_MS + ms},{MIDNIGHT_MS},{price},{volume},{action},{way}"
-        for name, ms, price, volume, action, way in events
+        f"{name},{MIDNIGHT_MS + ms},{MIDNIGHT_MS},{price},{volume},{action},{direction}"
+        for name, ms, price, volume, action, direction in events
     ]
     return "\n".join([HEADER.decode(), *lines]) + "\n"
 
@@ -31,13 +31,13 @@ def imported(folder: Path, *events: Event, **options: str) -> Day:
     return import_day(folder / "bitstamp_btcusd_x.csv", Options(**options))  # type: ignore[arg-type]
 
 
-def test_orders_come_shrink_and_go(tmp_path: Path) -> None:
+def test_created_changed_and_deleted_orders(tmp_path: Path) -> None:
     day = imported(
         tmp_path, (1, 0, "10.00", 500, "created", "bid"), (2, 5, "10.01", 300, "created", "ask"), (1, 6, "10.00", 200, "changed", "bid"),
         (2, 7, "10.02", 300, "changed", "ask"), (1, 8, "10.00", 200, "deleted", "bid"), (2, 9, "10.02", 0, "deleted", "ask"),
         (9, 10, "1.00", 5, "deleted", "bid"),
     )  # fmt: skip
-    assert [told(day, row) for row in range(7)] == [
+    assert [commands_of_row(day, row) for row in range(7)] == [
         [("NEW", 0, 0, 500, 1000)], [("NEW", 0, 1, 300, 1001)], [("REDUCE", 1, 0, 300, 1000)],
         [("CANCEL", 2, 1, 0, 1001), ("NEW", 0, 1, 300, 1002)], [("CANCEL", 1, 0, 0, 1000)], [("CANCEL", 5, 1, 0, 1002)], [],
     ]  # fmt: skip
@@ -50,13 +50,13 @@ def test_orders_come_shrink_and_go(tmp_path: Path) -> None:
     )
 
 
-def test_the_market_makes_the_trades_itself(tmp_path: Path) -> None:
-    """The order that crosses trades when it comes; what the events say afterwards is so already."""
+def test_the_market_matches_crossing_orders(tmp_path: Path) -> None:
+    """A crossing order trades on arrival; the events that follow change nothing more."""
     day = imported(
         tmp_path, (1, 0, "10.00", 500, "created", "ask"), (2, 1, "10.05", 700, "created", "bid"),
         (2, 2, "10.05", 200, "changed", "bid"), (1, 3, "10.00", 0, "deleted", "ask"), (2, 4, "10.05", 200, "deleted", "bid"),
     )  # fmt: skip
-    assert [told(day, row) for row in range(2, 5)] == [[], [], [("CANCEL", 2, 0, 0, 1005)]]
+    assert [commands_of_row(day, row) for row in range(2, 5)] == [[], [], [("CANCEL", 2, 0, 0, 1005)]]
     assert day.reference.counts["orders_crossing"] == 1
 
 
@@ -70,24 +70,27 @@ def test_names_and_lots(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "error"),
     [
-        ((2, 1, "10.00", 5, "made", "bid"), "row 2: action: one of created, changed, deleted is due, got made"),
-        ((2, 1, "10.00", 5, "created", "up"), "row 2: direction: one of bid, ask is due, got up"),
-        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: a multiple of the tick 0.01"),
-        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: above 0"),
-        ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: above 0"),
-        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: 0 to 2"),
-        ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: above 0"),
-        ((2, -1, "10.00", 5, "created", "bid"), "row 2: timestamp: not before the row above"),
-        ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: one that is not open"),
-        ((2, 1, "ten", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got 'ten'"),
-        ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: a decimal of up to 12 places is due, got '1e30'"),
-        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: above 0, at most 2.53 ticks"),
-        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: a whole number is due, got ''"),
-        ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: 0 to 2"),
-        ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: a whole number is due, got '1000"),
-        ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: ms since 1970, before 2100, is due"),
-        ((2, 1, "10.00", 5, "created", "bid,more"), "row 2: 7 columns are due, got 8: '2,1430.*,more'"),
-        ((1, 1, "10.00", 3, "changed", "ask"), "row 2: direction: that of the order so far is due, got ask"),
+        ((2, 1, "10.00", 5, "made", "bid"), "row 2: action: expected one of created, changed, deleted, got made"),
+        ((2, 1, "10.00", 5, "created", "up"), "row 2: direction: expected one of bid, ask, got up"),
+        ((2, 1, "10.005", 5, "created", "bid"), "row 2: price: expected a multiple of the tick 0.01"),
+        ((2, 1, "-1.00", 5, "created", "bid"), "row 2: price: expected more than 0"),
+        ((2, 1, "10.00", 0, "created", "bid"), "row 2: volume of a created order: expected a number above 0"),
+        ((2, 1, "10.00", -5, "changed", "bid"), "row 2: volume: expected 0 to 2"),
+        ((0, 1, "10.00", 5, "created", "bid"), "row 2: id: expected a number above 0"),
+        ((2, -1, "10.00", 5, "created", "bid"), "row 2: timestamp: expected a time not before the row above"),
+        ((1, 1, "10.00", 5, "created", "bid"), "row 2: id of a created order: expected one that is not open"),
+        ((2, 1, "ten", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got 'ten'"),
+        ((2, 1, "1e30", 5, "created", "bid"), "row 2: price: expected a decimal with up to 12 places, got '1e30'"),
+        ((2, 1, "1" + 20 * "0", 5, "created", "bid"), "row 2: price: expected more than 0, at most 2.53 ticks"),
+        ((2, 1, "10.00", "", "created", "bid"), "row 2: volume: expected an integer, got ''"),
+        ((2, 1, "10.00", 10**17, "created", "bid"), "row 2: volume: expected 0 to 2"),
+        ((10**20, 1, "10.00", 5, "created", "bid"), "row 2: id: expected an integer, got '1000"),
+        ((2, 10**13, "10.00", 5, "created", "bid"), "row 2: timestamp: expected ms since 1970, before 2100"),
+        ((2, 1, "10.00", 5, "created", "bid,more"), "row 2: expected 7 columns, got 8: '2,1430.*,more'"),
+        (
+            (1, 1, "10.00", 3, "changed", "ask"),
+            "row 2: direction: expected the direction that the order has had, got ask",
+        ),
     ],
 )
 def test_broken_rows(event: Event, error: str, tmp_path: Path) -> None:
@@ -96,20 +99,20 @@ def test_broken_rows(event: Event, error: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", ["\ufeff", '"'])
-def test_a_mark_or_quotes_in_the_header(mark: str, tmp_path: Path) -> None:
+def test_a_byte_order_mark_or_quotes_in_the_header(mark: str, tmp_path: Path) -> None:
     text = csv_text((1, 0, "10.00", 5, "created", "bid"))
     (tmp_path / "a.csv").write_text(mark + text if mark != '"' else text.replace("id", '"id"', 1))
     assert len(import_day(tmp_path / "a.csv")) == 1
 
 
 def test_an_empty_day(tmp_path: Path) -> None:
-    with pytest.raises(L3CsvError, match="at least one event is due"):
+    with pytest.raises(L3CsvError, match="expected at least one event"):
         imported(tmp_path)
 
 
 def test_the_sample_follows_its_events() -> None:
-    """Ten levels after every tenth event where the source's own book is not crossed: they may differ by what is under way between
-    the two messages of a trade, and by the source's own rounding of a hundred-millionth."""
+    """Compares ten levels after every tenth event unless the source's book is crossed. They may differ between the two messages of a
+    trade, and by the source's rounding of a hundred-millionth."""
     path = sample("bitstamp/bitstamp_btcusd_2015-05-01_orders.csv.xz")
     events, _ = read_events(path, Decimal("0.01"), 1)
     orders: dict[int, tuple[int, int, int]] = {}
@@ -134,9 +137,11 @@ def test_the_sample_follows_its_events() -> None:
             rows.append(row)
             books.append([best(book[at], at, 10) for at in range(2)])
     differing = 0
-    for due, market in zip(books, played(import_day(path), rows), strict=True):
+    for expected, market in zip(books, replay_to_rows(import_day(path), rows), strict=True):
         shown = top(market, 10)
         differing += any(
-            abs(due[side].get(price, 0) - shown[side].get(price, 0)) > 1_000 for side in range(2) for price in due[side]
+            abs(expected[side].get(price, 0) - shown[side].get(price, 0)) > 1_000
+            for side in range(2)
+            for price in expected[side]
         )
     assert len(rows) > 4_500 and differing < 0.04 * len(rows), f"{differing} of {len(rows)}"

@@ -1,4 +1,4 @@
-"""Broken sources: each is refused with the file, the row, what was due and what came."""
+"""Broken sources: each error names the file, the row, the expected and the actual value."""
 
 import re
 import zipfile
@@ -11,43 +11,46 @@ from serl.history.errors import LobsterError, SourceError
 from serl.history.importing import import_day
 from serl.history.lobster import read_lobster
 from tests.history.sample import BOOKS, MESSAGES, write_sample
-from tests.history.test_lobster_rules import NOTHING
+from tests.history.test_lobster_rules import NO_CHANGE
 
 GOOD = "34203.5,1,9,5,9900,1"
 GOOD_BOOK = "10100,10,9900,10,10300,10,9700,10"
 
 MESSAGE_CASES = [
-    ("34201.5,1,9,5,9900", "row 2: 6 columns are due, got 5"),
-    ("34201.5,1,9,5,9900,1,7", "row 2: 6 columns are due, got 7"),
-    ("", "row 2: 6 columns are due, got 1"),
-    ("34201.5,1,9,five,9900,1", "row 2: size: an integer is due, got 'five'"),
-    ("34201.5,1,9,,9900,1", "row 2: size: an integer is due, got ''"),
-    ("34201.5,1,9,5,9900.5,1", "row 2: price: an integer is due, got '9900.5'"),
-    ("noon,1,9,5,9900,1", "row 2: time: seconds with up to 12 decimals is due, got 'noon'"),
-    ("34201.5,1,9,-5,9900,1", "row 2: size: above 0 is due, got -5"),
-    ("34201.5,4,9,0,9900,1", "row 2: size: above 0 is due, got 0"),
-    ("34201.5,8,9,5,9900,1", "row 2: type: 1 to 7 is due, got 8"),
-    ("34201.5,1,9,5,9900,0", "row 2: direction: 1 or -1 is due, got 0"),
-    ("34201.5,1,9,5,9950,1", "row 2: price: a multiple of the tick (100) is due, got 9950"),
-    ("34201.5,1,9,5,-9900,1", "row 2: price: above 0 is due, got -9900"),
-    ("34201.5,7,0,0,2,-1", "row 2: price of a halt: -1, 0 or 1 is due, got 2"),
-    ("34200.4,1,9,5,9900,1", "row 2: time: not before that of the row above (in ns) is due, got 34200400000000"),
-    ("86401,1,9,5,9900,1", "row 2: time: 0 to 86400 s (in ns) is due, got 86401000000000"),
+    ("34201.5,1,9,5,9900", "row 2: expected 6 columns, got 5"),
+    ("34201.5,1,9,5,9900,1,7", "row 2: expected 6 columns, got 7"),
+    ("", "row 2: expected 6 columns, got 1"),
+    ("34201.5,1,9,five,9900,1", "row 2: size: expected an integer, got 'five'"),
+    ("34201.5,1,9,,9900,1", "row 2: size: expected an integer, got ''"),
+    ("34201.5,1,9,5,9900.5,1", "row 2: price: expected an integer, got '9900.5'"),
+    ("noon,1,9,5,9900,1", "row 2: time: expected seconds with up to 12 decimals, got 'noon'"),
+    ("34201.5,1,9,-5,9900,1", "row 2: size: expected a number above 0, got -5"),
+    ("34201.5,4,9,0,9900,1", "row 2: size: expected a number above 0, got 0"),
+    ("34201.5,8,9,5,9900,1", "row 2: type: expected 1 to 7, got 8"),
+    ("34201.5,1,9,5,9900,0", "row 2: direction: expected 1 or -1, got 0"),
+    ("34201.5,1,9,5,9950,1", "row 2: price: expected a multiple of the tick (100), got 9950"),
+    ("34201.5,1,9,5,-9900,1", "row 2: price: expected a number above 0, got -9900"),
+    ("34201.5,7,0,0,2,-1", "row 2: price of a halt: expected -1, 0 or 1, got 2"),
+    ("34200.4,1,9,5,9900,1", "row 2: time: expected a time not before the row above (in ns), got 34200400000000"),
+    ("86401,1,9,5,9900,1", "row 2: time: expected 0 to 86400 s (in ns), got 86401000000000"),
 ]
 BOOK_CASES = [
-    ("10100,10,9900,10,10300,10,9700", "row 2: 8 columns are due, got 7"),
-    ("10100,10,9900,x,10300,10,9700,10", "row 2: column 4: an integer is due, got 'x'"),
-    ("10100,-10,9900,10,10300,10,9700,10", "row 2: ask 1 size: above 0 is due, got -10"),
-    ("10100,10,-9999999999,3,10300,10,9700,10", "row 2: bid 1 size: 0 (there is no such level) is due, got 3"),
-    ("10150,10,9900,10,10300,10,9700,10", "row 2: ask 1 price: a multiple of the tick (100) is due, got 10150"),
-    ("10100,10,9900,10,10300,10,9900,10", "row 2: bid 2 price: worse than the level before it is due, got 9900"),
-    ("10100,10,9900,10,10000,10,9700,10", "row 2: ask 2 price: worse than the level before it is due, got 10000"),
+    ("10100,10,9900,10,10300,10,9700", "row 2: expected 8 columns, got 7"),
+    ("10100,10,9900,x,10300,10,9700,10", "row 2: column 4: expected an integer, got 'x'"),
+    ("10100,-10,9900,10,10300,10,9700,10", "row 2: ask 1 size: expected a number above 0, got -10"),
+    ("10100,10,-9999999999,3,10300,10,9700,10", "row 2: bid 1 size: expected 0, as there is no such level, got 3"),
+    ("10150,10,9900,10,10300,10,9700,10", "row 2: ask 1 price: expected a multiple of the tick (100), got 10150"),
+    ("10100,10,9900,10,10300,10,9900,10", "row 2: bid 2 price: expected a price worse than the level before, got 9900"),
+    (
+        "10100,10,9900,10,10000,10,9700,10",
+        "row 2: ask 2 price: expected a price worse than the level before, got 10000",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("line", "text"), MESSAGE_CASES)
 def test_broken_message_row(tmp_path: Path, line: str, text: str) -> None:
-    write_sample(tmp_path, [NOTHING] * 3)
+    write_sample(tmp_path, [NO_CHANGE] * 3)
     (tmp_path / MESSAGES).write_text(f"34200.5,5,0,1,10000,1\n{line}\n{GOOD}\n")
     with pytest.raises(LobsterError, match=f"{MESSAGES}: {re.escape(text)}"):
         read_lobster(tmp_path / MESSAGES)
@@ -55,38 +58,38 @@ def test_broken_message_row(tmp_path: Path, line: str, text: str) -> None:
 
 @pytest.mark.parametrize(("line", "text"), BOOK_CASES)
 def test_broken_book_row(tmp_path: Path, line: str, text: str) -> None:
-    write_sample(tmp_path, [NOTHING] * 3)
+    write_sample(tmp_path, [NO_CHANGE] * 3)
     (tmp_path / BOOKS).write_text(f"{GOOD_BOOK}\n{line}\n{GOOD_BOOK}\n")
     with pytest.raises(LobsterError, match=f"{BOOKS}: {re.escape(text)}"):
         read_lobster(tmp_path)
 
 
-@pytest.mark.parametrize(("kept", "row"), [(2, 3), (1, 2)])
-def test_row_counts_that_do_not_match(tmp_path: Path, kept: int, row: int) -> None:
-    write_sample(tmp_path, [NOTHING] * 3)
-    (tmp_path / BOOKS).write_text(f"{GOOD_BOOK}\n" * kept)
-    with pytest.raises(LobsterError, match=f"3 messages is due, it has {kept}; row {row} is the first"):
+@pytest.mark.parametrize(("rows_kept", "row"), [(2, 3), (1, 2)])
+def test_row_counts_that_do_not_match(tmp_path: Path, rows_kept: int, row: int) -> None:
+    write_sample(tmp_path, [NO_CHANGE] * 3)
+    (tmp_path / BOOKS).write_text(f"{GOOD_BOOK}\n" * rows_kept)
+    with pytest.raises(LobsterError, match=f"3 messages, got {rows_kept}; row {row} is the first"):
         read_lobster(tmp_path)
 
 
 def test_empty_message_file(tmp_path: Path) -> None:
-    write_sample(tmp_path, [NOTHING])
+    write_sample(tmp_path, [NO_CHANGE])
     (tmp_path / MESSAGES).write_text("")
-    with pytest.raises(LobsterError, match="row 1: at least one row of 6 columns is due, the file is empty"):
+    with pytest.raises(LobsterError, match="row 1: expected at least one row of 6 columns, got an empty file"):
         read_lobster(tmp_path)
 
 
-def test_cut_off_last_row(tmp_path: Path) -> None:
-    write_sample(tmp_path, [NOTHING] * 2)
+def test_truncated_last_row(tmp_path: Path) -> None:
+    write_sample(tmp_path, [NO_CHANGE] * 2)
     (tmp_path / MESSAGES).write_text("34200.5,5,0,1,10000,1\n34201.5,1,9")
-    with pytest.raises(LobsterError, match=r"row 2: 6 columns are due, got 3: '34201.5,1,9'"):
+    with pytest.raises(LobsterError, match=r"row 2: expected 6 columns, got 3: '34201.5,1,9'"):
         read_lobster(tmp_path)
 
 
 def test_times_are_exact_to_the_nanosecond(tmp_path: Path) -> None:
     """Up to twelve decimals are read, and rounded to the nearest nanosecond; fewer than nine are filled with zeros."""
     times = ["34200.000000001", "34200.1", "34200.123456789", "57599.999999999", "57599.9999999996"]
-    write_sample(tmp_path, [NOTHING] * len(times))
+    write_sample(tmp_path, [NO_CHANGE] * len(times))
     (tmp_path / MESSAGES).write_text("".join(f"{time},5,0,1,10000,1\n" for time in times))
     source = read_lobster(tmp_path)
     assert source.time_ns.tolist() == [
@@ -96,7 +99,7 @@ def test_times_are_exact_to_the_nanosecond(tmp_path: Path) -> None:
 
 
 def test_folder_zip_and_message_file_are_the_same_day(tmp_path: Path) -> None:
-    path = write_sample(tmp_path, [NOTHING] * 2)
+    path = write_sample(tmp_path, [NO_CHANGE] * 2)
     archive = tmp_path / "sample.zip"
     with zipfile.ZipFile(archive, "w") as out:
         for name in (MESSAGES, BOOKS):
@@ -109,17 +112,17 @@ def test_folder_zip_and_message_file_are_the_same_day(tmp_path: Path) -> None:
     assert [file.name for file in days[0].reference.files] == [MESSAGES, BOOKS]
 
 
-def test_sources_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_no_source(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist"):
         import_day(tmp_path / "nowhere.zip")
-    with pytest.raises(SourceError, match="a folder without LOBSTER files; give LOBSTER"):
+    with pytest.raises(SourceError, match="expected a folder with LOBSTER files, got one without; give LOBSTER"):
         import_day(tmp_path)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 cut off")
     with pytest.raises(SerlError, match=r"broken\.zip: not a complete zip file"):
         import_day(tmp_path / "broken.zip")
-    write_sample(tmp_path, [NOTHING])
+    write_sample(tmp_path, [NO_CHANGE])
     (tmp_path / BOOKS).unlink()
-    with pytest.raises(SourceError, match=f"{BOOKS} is due beside {MESSAGES}"):
+    with pytest.raises(SourceError, match=f"expected {BOOKS} next to {MESSAGES}"):
         import_day(tmp_path)
-    with pytest.raises(SourceError, match=f"{BOOKS} is due beside {MESSAGES}"):
+    with pytest.raises(SourceError, match=f"expected {BOOKS} next to {MESSAGES}"):
         import_day(tmp_path / MESSAGES)

@@ -1,4 +1,4 @@
-"""A day written as LOBSTER, and read and verified by our own reader."""
+"""A day exported as LOBSTER, then read and verified by our reader."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.history.test_itch_export import MINUTE_NS, OPEN_NS, random_commands
 
 
 def verified(day: Day, path: Path, levels: int) -> None:
-    """Our reader takes the file, and its book is the file's after every row."""
+    """Imports the file and compares its book after every row."""
     rows = write_lobster(day, path, levels)
     assert is_lobster(path)
     source = read_lobster(path)
@@ -45,7 +45,7 @@ def test_every_command(seed: int, tmp_path: Path) -> None:
     assert kinds == {1, 2, 3, 4, 5}
 
 
-def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
+def test_the_rows_have_the_documented_form(tmp_path: Path) -> None:
     rows = [
         command(CommandKind.NEW, qty_lots=5, price_ticks=100, time_in_force=1, command_id=1, time_ns=1_500_000_000),
         command(
@@ -68,12 +68,12 @@ def test_the_rows_are_those_of_the_format(tmp_path: Path) -> None:
     assert (source.symbol, source.date, source.time_ns[0]) == ("A", "2020-01-02", 1_500_000_000)
 
 
-def test_what_does_not_go_in(tmp_path: Path) -> None:
+def test_what_lobster_cannot_represent(tmp_path: Path) -> None:
     day = Day(np.zeros(0, COMMAND), np.zeros(0, np.int64), Reference((SymbolReference("A"),), "", "generated"))
     for symbols, message in (
-        ((SymbolReference("A"), SymbolReference("B")), "one symbol, the day has 2"),
-        ((SymbolReference("A", "0.0001"),), "ticks of 0.01"),
-        ((SymbolReference("A"),), "nothing happens"),
+        ((SymbolReference("A"), SymbolReference("B")), "expected a day with one symbol, got 2"),
+        ((SymbolReference("A", "0.0001"),), "LOBSTER expects tick size 0.01 and lot size 1, got 0.0001"),
+        ((SymbolReference("A"),), "expected at least one event, got none"),
     ):
         with pytest.raises(ExportError, match=message):
             write_lobster(replace(day, reference=replace(day.reference, symbols=symbols)), tmp_path / "a.zip")

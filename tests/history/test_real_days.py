@@ -39,5 +39,5 @@ def test_book_equals_the_file_at_every_row(name: str, rows: int) -> None:
 
 def test_another_source_is_refused() -> None:
     day = lobster_day(read_lobster(FOLDER / "LOBSTER_SampleFile_AMZN_2012-06-21_1.zip"))
-    with pytest.raises(SerlError, match=r"the day was made from LOBSTER_SampleFile_AMZN_2012-06-21_1\.zip"):
+    with pytest.raises(SerlError, match=r"expected the source of the day, LOBSTER_SampleFile_AMZN_2012-06-21_1\.zip"):
         verify_source(day, FOLDER / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")

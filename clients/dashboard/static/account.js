@@ -1,8 +1,8 @@
 // Positions and profit of the dashboard's account.
-import { count, Grid, make } from "./format.js";
+import { count, PriceFormat, make } from "./format.js";
 
 export function drawAccount(body, account, market) {
-  const grids = Object.fromEntries((market?.symbols ?? []).map(([name, tick, lot]) => [name, new Grid(tick, lot)]));
+  const grids = Object.fromEntries((market?.symbols ?? []).map(([name, tick, lot]) => [name, new PriceFormat(tick, lot)]));
   const parts = [make("p", "note", `${account.name} · ${account.live ? "logged in" : account.problem || "logging in"}`)];
   if (account.rows.length) {
     const table = make("table");

@@ -1,14 +1,14 @@
-// uPlot in the page's colours, as wide as its element; drawn anew when the theme changes.
+// uPlot charts in the page's colours, as wide as their element; rebuilt when the theme changes.
 import { colour, compact, timeOfDay } from "./format.js";
 
 const uPlot = window.uPlot;
 const SHORTEST_S = 10;
-/** Times of day, each once: an axis of less than some seconds has several splits in one. */
+/** Times of day without repetition: a short axis has several splits in one second. */
 export const time = { values: (_, splits) => splits.map((value, index) => (index && Math.floor(value) === Math.floor(splits[index - 1]) ? "" : timeOfDay(value))), space: 90 };
 export const axisCompact = { values: (_, splits) => splits.map((value) => (Math.abs(value) < 10 && value % 1 ? value.toFixed(1) : compact(value))) };
 
 export class Chart {
-  /** series: [{label, stroke (a colour of the page), fill, paths, scale, width, points, value}]; axes: {scale: options}; x: options of the x axis. */
+  /** series: [{label, stroke (a colour name of the page), fill, paths, scale, width, points, value}]; axes: {scale: options}; x: options of the x axis. */
   constructor(element, { series, axes = {}, x = time, scales = {}, height, bands }) {
     this.element = element;
     this.options = { series, axes, x, scales, height, bands };
@@ -30,10 +30,10 @@ export class Chart {
         padding: [8, Object.keys(axes).length > 1 ? 0 : 10, x.show === false ? 8 : 0, 0],
         cursor: { y: false, points: { size: 6 } },
         legend: { live: true },
-        scales: { x: { time: false, range: wholeTime }, ...scales },
+        scales: { x: { time: false, range: timeRange }, ...scales },
         axes: [{ ...axis, size: 24, ...x }, ...sides],
         bands,
-        series: [{ label: "", value: (_, value) => (value == null ? "" : (x.value ?? timeOfDay)(value)) }, ...series.map((one) => paintable(one))],
+        series: [{ label: "", value: (_, value) => (value == null ? "" : (x.value ?? timeOfDay)(value)) }, ...series.map(withColours)],
       },
       this.data,
       this.element,
@@ -64,7 +64,7 @@ export class Chart {
     this.plot.setData(data);
   }
 
-  /** Puts the cursor at x; undefined takes it away again, where it was put there. */
+  /** Puts the cursor at x; undefined removes it again. */
   mark(x) {
     if (x === undefined && !this.marked) return;
     this.marked = x !== undefined;
@@ -72,21 +72,21 @@ export class Chart {
   }
 }
 
-/** All seconds of the data; a first moment alone has a width too. */
-function wholeTime({ data: [times] }) {
+/** The time range of the data, at least SHORTEST_S. */
+function timeRange({ data: [times] }) {
   return times.length ? [Math.min(times[0], times.at(-1) - SHORTEST_S), times.at(-1)] : [null, null];
 }
 
-function paintable(one) {
+function withColours(options) {
   const paint = (name) => (typeof name === "string" ? colour(name) : name);
   return {
     width: 1.5,
     points: { show: false },
     spanGaps: false,
     value: (_, value) => (value == null ? "" : compact(value)),
-    ...one,
-    stroke: paint(one.stroke),
-    ...(one.fill ? { fill: paint(one.fill) } : {}),
+    ...options,
+    stroke: paint(options.stroke),
+    ...(options.fill ? { fill: paint(options.fill) } : {}),
   };
 }
 

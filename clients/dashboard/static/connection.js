@@ -1,13 +1,13 @@
-// The page's socket: opened again whenever it closes, and every frame answered once it is drawn.
+// The page's WebSocket: reopened whenever it closes. Every frame is acknowledged once it is drawn.
 
-const AGAIN_MS = 700;
+const RECONNECT_MS = 700;
 const operatorKey = "operator";
 
-/** The operator's token comes with the address behind #, which is not sent anywhere, and is then taken out of it. */
+/** Reads the operator's token from behind the # of the address, which browsers do not send, and removes it from there. */
 function takeToken() {
-  const given = new URLSearchParams(location.hash.slice(1)).get(operatorKey);
-  if (given) {
-    sessionStorage.setItem(operatorKey, given);
+  const token = new URLSearchParams(location.hash.slice(1)).get(operatorKey);
+  if (token) {
+    sessionStorage.setItem(operatorKey, token);
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem(operatorKey);
@@ -17,7 +17,7 @@ export class Connection {
   constructor(onFrame, onOpen) {
     this.token = takeToken();
     this.open = false;
-    this.waiting = new Map();
+    this.pending = new Map();
     this.next = 1;
     this.onFrame = onFrame;
     this.onOpen = onOpen;
@@ -35,35 +35,35 @@ export class Connection {
     this.socket.onclose = () => {
       this.open = false;
       this.onOpen(false);
-      for (const { reject } of this.waiting.values()) reject(new Error("the dashboard is away"));
-      this.waiting.clear();
-      setTimeout(() => this.connect(), AGAIN_MS);
+      for (const { reject } of this.pending.values()) reject(new Error("the dashboard is not reachable"));
+      this.pending.clear();
+      setTimeout(() => this.connect(), RECONNECT_MS);
     };
-    this.socket.onmessage = ({ data }) => this.take(JSON.parse(data));
+    this.socket.onmessage = ({ data }) => this.receive(JSON.parse(data));
   }
 
-  take(message) {
+  receive(message) {
     if (!("done" in message)) {
       this.onFrame(message);
       return;
     }
-    const promise = this.waiting.get(message.done);
-    this.waiting.delete(message.done);
+    const promise = this.pending.get(message.done);
+    this.pending.delete(message.done);
     if (message.failed) promise?.reject(new Error(message.text));
     else promise?.resolve(message.text);
   }
 
-  say(message) {
+  send(message) {
     if (this.open) this.socket.send(JSON.stringify(message));
   }
 
-  /** An operator's action: resolves with what the exchange said to it. */
+  /** Requests an operator's action; resolves with the exchange's reply. */
   act(action, values = {}) {
-    if (!this.open) return Promise.reject(new Error("the dashboard is away"));
+    if (!this.open) return Promise.reject(new Error("the dashboard is not reachable"));
     const id = this.next++;
     return new Promise((resolve, reject) => {
-      this.waiting.set(id, { resolve, reject });
-      this.say({ do: action, id, token: this.token ?? "", ...values });
+      this.pending.set(id, { resolve, reject });
+      this.send({ do: action, id, token: this.token ?? "", ...values });
     });
   }
 }

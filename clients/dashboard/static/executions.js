@@ -16,8 +16,8 @@ export class Executions {
   }
 }
 
-/** Lots due at a time, between the points of a schedule. */
-function due(schedule, time) {
+/** The scheduled quantity at a time, interpolated between the points of a schedule. */
+function scheduledLots(schedule, time) {
   let before = [schedule[0]?.[0] ?? 0, 0];
   for (const point of schedule) {
     if (point[0] > time) return before[1] + ((point[1] - before[1]) * Math.max(0, time - before[0])) / (point[0] - before[0]);
@@ -46,7 +46,7 @@ class Panel {
   }
 
   draw({ file, order, schedule, fills, filled_lots: filled, average_ticks: average, ended, problem }, nowS, gridOf, midOf) {
-    this.note.textContent = problem || (order ? "" : `${file} is not there yet: nothing has begun.`);
+    this.note.textContent = problem || (order ? "" : `${file} does not exist yet: the execution has not begun.`);
     this.note.hidden = !this.note.textContent;
     for (const part of [this.bar, this.list, this.chart.element]) part.hidden = !order;
     if (!order) return;
@@ -56,7 +56,7 @@ class Panel {
     this.title.textContent = `${order.participant === order.policy ? "" : `${order.participant}: `}${order.policy} ${order.side ? "sells" : "buys"} ${count.format(order.qty_lots)} ${order.symbol}`;
     this.bar.max = order.qty_lots;
     this.bar.value = filled;
-    const behind = due(schedule, now) - filled;
+    const behind = scheduledLots(schedule, now) - filled;
     facts(this.list, [
       ["filled", `${count.format(filled)}/${count.format(order.qty_lots)}`],
       ["schedule", Math.abs(behind) < 0.5 ? "on time" : `${count.format(Math.abs(behind))} ${behind > 0 ? "behind" : "ahead"}`, behind > order.qty_lots * 0.1 ? "warn" : ""],
@@ -66,11 +66,11 @@ class Panel {
       ["profit at mid", profit(filled, average, midOf(order.symbol), order.side, grid)],
       ["state", ended ? (ended.unfilled_lots ? `ended, ${count.format(ended.unfilled_lots)} forced` : "ended") : nowS < start ? "waiting" : "working"],
     ]);
-    const rows = [...new Map([[start, 0], ...schedule, ...fills, [now, filled]].map((row) => [row[0], row])).keys()].sort((a, b) => a - b);
-    const done = new Map(fills.map((fill) => [fill[0], fill[3]]));
-    let so = 0;
-    const filledAt = rows.map((time) => (time > now && !done.has(time) ? null : (so = done.get(time) ?? so)));
-    this.chart.set([rows, rows.map((time) => due(schedule, time)), filledAt]);
+    const times = [...new Map([[start, 0], ...schedule, ...fills, [now, filled]].map((row) => [row[0], row])).keys()].sort((a, b) => a - b);
+    const filledByTime = new Map(fills.map((fill) => [fill[0], fill[3]]));
+    let lastFilled = 0;
+    const filledAt = times.map((time) => (time > now && !filledByTime.has(time) ? null : (lastFilled = filledByTime.get(time) ?? lastFilled)));
+    this.chart.set([times, times.map((time) => scheduledLots(schedule, time)), filledAt]);
   }
 }
 

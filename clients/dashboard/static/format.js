@@ -1,12 +1,12 @@
-// Numbers, prices and times for people.
+// Formats numbers, prices and times.
 
 export const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compactNumber = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const compact = (value) => (Math.abs(value) < 10_000 ? count.format(value) : compactNumber.format(value));
 
-/** Prices of a symbol: integers in ticks, shown in money. */
-export class Grid {
+/** Formats prices of a symbol, given in ticks. */
+export class PriceFormat {
   constructor(tickSize, lotSize) {
     this.tick = Number(tickSize);
     this.lot = Number(lotSize);
@@ -26,23 +26,23 @@ export class Grid {
   }
 }
 
-/** What an auction would have traded at when a column ended; null where none would have. */
+/** The indicative auction price at the end of a column; null if there was none. */
 export const indicativePrice = (column) => column.indicative?.[0] || null;
 
-/** A phase of a symbol's day as people write it; nothing while it trades. */
+/** The text of a phase; empty in continuous trading. */
 export const phaseText = (phase) => (!phase || phase === "continuous" ? "" : phase.replace("_", "-"));
 
-/** That a book is halted, and why; nothing while it is not. */
+/** The text of a halt, with its reason; empty without a halt. */
 export const haltText = (book) => (book?.halted !== true ? "" : book.reason ? `halted: ${book.reason}` : "halted");
 
-/** What there is of the texts. */
+/** Joins the texts that are not empty. */
 export const joined = (...texts) => texts.filter(Boolean).join(" · ");
 
 export function timeOfDay(seconds, decimals = 0) {
   if (seconds == null || !Number.isFinite(seconds)) return "--:--:--";
   const whole = Math.floor(seconds);
-  const two = (value) => String(value).padStart(2, "0");
-  const text = `${two(Math.floor(whole / 3600) % 24)}:${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
+  const twoDigits = (value) => String(value).padStart(2, "0");
+  const text = `${twoDigits(Math.floor(whole / 3600) % 24)}:${twoDigits(Math.floor(whole / 60) % 60)}:${twoDigits(whole % 60)}`;
   return decimals ? text + (seconds - whole).toFixed(decimals).slice(1) : text;
 }
 
@@ -50,7 +50,7 @@ export function fixed(value, decimals) {
   return value == null ? "–" : value.toFixed(decimals);
 }
 
-/** An element with text; text is never read as markup. */
+/** Creates an element with text, which is never parsed as markup. */
 export function make(tag, className = "", text = "") {
   const element = document.createElement(tag);
   if (className) element.className = className;

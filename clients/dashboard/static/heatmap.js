@@ -1,4 +1,4 @@
-// The book over time: a column for each moment, a row for each price, brighter where more lots rest; best prices and trades over it.
+// Heat map of the book over time: a column for each moment, a row for each price, brighter for more lots; best prices and trades on top.
 import { colour, compact, indicativePrice, timeOfDay } from "./format.js";
 
 const COLUMN_PX = 3;
@@ -19,7 +19,7 @@ function palette(stops) {
 }
 
 export class HeatMap {
-  /** onPick(column): one that was clicked. */
+  /** onPick(column) is called with a clicked column. */
   constructor(canvas, hint, onPick) {
     this.canvas = canvas;
     this.hint = hint;
@@ -35,39 +35,39 @@ export class HeatMap {
     });
   }
 
-  /** `then`: a column that is marked, and among those that are shown. */
-  draw(columns, grid, then) {
+  /** selected: a column to mark and to keep in view, if any. */
+  draw(columns, grid, selected) {
     const ratio = window.devicePixelRatio || 1;
     const { clientWidth: width, clientHeight: height } = this.canvas;
     if (!width || !height) return;
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
-    const pen = this.canvas.getContext("2d");
-    pen.scale(ratio, ratio);
-    pen.clearRect(0, 0, width, height);
+    const context = this.canvas.getContext("2d");
+    context.scale(ratio, ratio);
+    context.clearRect(0, 0, width, height);
     this.plot = { width: width - AXIS_PX, height: height - TIME_PX };
-    this.shown = around(columns, columns.indexOf(then), Math.floor(this.plot.width / COLUMN_PX));
+    this.shown = around(columns, columns.indexOf(selected), Math.floor(this.plot.width / COLUMN_PX));
     this.grid = grid;
     if (!this.shown.length) return;
     this.choosePrices();
-    if (!this.range) return; // nothing was ever quoted
-    this.paint(pen);
-    this.lines(pen);
-    this.dots(pen);
-    this.axes(pen);
-    if (then) this.mark(pen, this.shown.indexOf(then));
+    if (!this.range) return; // there were no quotes yet
+    this.paint(context);
+    this.lines(context);
+    this.dots(context);
+    this.axes(context);
+    if (selected) this.mark(context, this.shown.indexOf(selected));
   }
 
-  mark(pen, index) {
-    pen.fillStyle = colour("amber");
-    pen.fillRect(this.x(index), 0, Math.max(1, COLUMN_PX / 2), this.plot.height);
+  mark(context, index) {
+    context.fillStyle = colour("amber");
+    context.fillRect(this.x(index), 0, Math.max(1, COLUMN_PX / 2), this.plot.height);
   }
 
   index(x) {
     return Math.floor((x - this.x(0)) / COLUMN_PX);
   }
 
-  /** The rows: prices around what was quoted, changed only when the quotes come near the edge, so that the picture does not shake. */
+  /** Chooses the range of prices around the quotes; it changes only when they come near its edge, so that the picture is steady. */
   choosePrices() {
     const quotes = this.shown.flatMap((column) => [column.bid, column.ask].filter((price) => price != null)).sort((a, b) => a - b);
     if (!quotes.length) return;
@@ -91,7 +91,7 @@ export class HeatMap {
     return ((this.range.high - price + 0.5) / (this.range.high - this.range.low + 1)) * this.plot.height;
   }
 
-  paint(pen) {
+  paint(context) {
     const theme = document.documentElement.dataset.theme;
     if (this.theme !== theme) {
       this.theme = theme;
@@ -119,18 +119,18 @@ export class HeatMap {
     this.image.width = columns;
     this.image.height = rows;
     this.image.getContext("2d").putImageData(image, 0, 0);
-    pen.fillStyle = `rgb(${this.colours[0].join()})`;
-    pen.fillRect(0, 0, this.plot.width, this.plot.height);
-    pen.imageSmoothingEnabled = false;
+    context.fillStyle = `rgb(${this.colours[0].join()})`;
+    context.fillRect(0, 0, this.plot.width, this.plot.height);
+    context.imageSmoothingEnabled = false;
     const height = (rows * this.range.step * this.plot.height) / (this.range.high - this.range.low + 1);
-    pen.drawImage(this.image, this.x(0), 0, columns * COLUMN_PX, height);
+    context.drawImage(this.image, this.x(0), 0, columns * COLUMN_PX, height);
   }
 
-  lines(pen) {
+  lines(context) {
     for (const [name, priceOf] of [["buy", (column) => column.bid], ["sell", (column) => column.ask], ["violet", indicativePrice]]) {
-      pen.strokeStyle = colour(name);
-      pen.lineWidth = 1.25;
-      pen.beginPath();
+      context.strokeStyle = colour(name);
+      context.lineWidth = 1.25;
+      context.beginPath();
       let drawing = false;
       this.shown.forEach((column, index) => {
         const price = priceOf(column);
@@ -139,60 +139,60 @@ export class HeatMap {
           return;
         }
         const [x, y] = [this.x(index), this.y(price)];
-        if (drawing) pen.lineTo(x, y);
-        else pen.moveTo(x, y);
-        pen.lineTo(x + COLUMN_PX, y);
+        if (drawing) context.lineTo(x, y);
+        else context.moveTo(x, y);
+        context.lineTo(x + COLUMN_PX, y);
         drawing = true;
       });
-      pen.stroke();
+      context.stroke();
     }
   }
 
-  /** Trades: a circle at each price of a column, its area the lots, its colour the side that took more, or an auction. */
-  dots(pen) {
-    const most = Math.max(1, ...this.shown.flatMap((column) => column.traded.map(([, ...lots]) => lots.reduce((sum, one) => sum + one))));
-    pen.strokeStyle = colour("panel");
-    pen.lineWidth = 0.75;
+  /** Trades: a circle at each price of a column. Area: lots; colour: the side with more aggressor volume, or an auction. */
+  dots(context) {
+    const maxLots = Math.max(1, ...this.shown.flatMap((column) => column.traded.map(([, ...lots]) => lots.reduce((sum, value) => sum + value))));
+    context.strokeStyle = colour("panel");
+    context.lineWidth = 0.75;
     const [buy, sell, auction] = [colour("buy-dot"), colour("sell-dot"), colour("violet")];
     this.shown.forEach((column, index) => {
       for (const [price, bought, sold, crossed] of column.traded) {
-        pen.beginPath();
-        pen.arc(this.x(index) + COLUMN_PX / 2, this.y(price), 1 + 6 * Math.sqrt((bought + sold + crossed) / most), 0, 2 * Math.PI);
-        pen.fillStyle = crossed > bought + sold ? auction : bought >= sold ? buy : sell;
-        pen.fill();
-        pen.stroke();
+        context.beginPath();
+        context.arc(this.x(index) + COLUMN_PX / 2, this.y(price), 1 + 6 * Math.sqrt((bought + sold + crossed) / maxLots), 0, 2 * Math.PI);
+        context.fillStyle = crossed > bought + sold ? auction : bought >= sold ? buy : sell;
+        context.fill();
+        context.stroke();
       }
     });
   }
 
-  axes(pen) {
+  axes(context) {
     const { width, height } = this.plot;
-    pen.font = "11px " + colour("mono");
-    pen.fillStyle = colour("muted");
-    pen.textBaseline = "middle";
+    context.font = "11px " + colour("mono");
+    context.fillStyle = colour("muted");
+    context.textBaseline = "middle";
     const ticks = this.range.high - this.range.low;
-    const step = nice(ticks / Math.max(2, height / 48));
+    const step = roundStep(ticks / Math.max(2, height / 48));
     const last = this.shown.at(-1);
     const quotes = [last.ask, last.bid].filter((price) => price != null).map((price) => this.y(price));
     const covered = (y) => quotes.some((quote) => Math.abs(quote - y) < 20);
     for (let price = Math.ceil(this.range.low / step) * step; price <= this.range.high; price += step) {
       const y = this.y(price);
-      if (y > 8 && y < height - 4 && !covered(y)) pen.fillText(this.grid.price(price), width + 6, y);
+      if (y > 8 && y < height - 4 && !covered(y)) context.fillText(this.grid.price(price), width + 6, y);
     }
     for (const [name, price] of [["sell", last.ask], ["buy", last.bid]]) {
       if (price == null) continue;
       const y = this.y(price) + (name === "sell" ? -7 : 7);
-      pen.fillStyle = colour(name);
-      pen.fillRect(width + 2, y - 7, AXIS_PX - 4, 14);
-      pen.fillStyle = colour("panel");
-      pen.fillText(this.grid.price(price), width + 6, y + 0.5);
+      context.fillStyle = colour(name);
+      context.fillRect(width + 2, y - 7, AXIS_PX - 4, 14);
+      context.fillStyle = colour("panel");
+      context.fillText(this.grid.price(price), width + 6, y + 0.5);
     }
-    pen.fillStyle = colour("muted");
-    pen.textBaseline = "alphabetic";
+    context.fillStyle = colour("muted");
+    context.textBaseline = "alphabetic";
     const every = Math.max(1, Math.ceil(110 / COLUMN_PX));
     for (let index = this.shown.length - 1; index >= 0; index -= every) {
       const x = this.x(index);
-      if (x > 4 && x + 56 < width) pen.fillText(timeOfDay(this.shown[index].t), x, height + 14);
+      if (x > 4 && x + 56 < width) context.fillText(timeOfDay(this.shown[index].t), x, height + 14);
     }
   }
 
@@ -205,7 +205,7 @@ export class HeatMap {
   }
 }
 
-/** The newest `count` columns, or such that the one at `index` is among them. */
+/** `count` columns: the newest, or those around the one at `index`. */
 function around(columns, index, count) {
   const newest = Math.max(0, columns.length - count);
   const first = index < 0 || index >= newest ? newest : Math.max(0, index - Math.floor(count / 2));
@@ -213,11 +213,11 @@ function around(columns, index, count) {
 }
 
 function percentile(values, share) {
-  const found = values.filter((value) => value > 0).sort();
-  return found.length ? found[Math.floor((found.length - 1) * share)] : 0;
+  const positive = values.filter((value) => value > 0).sort();
+  return positive.length ? positive[Math.floor((positive.length - 1) * share)] : 0;
 }
 
-function nice(rough) {
+function roundStep(rough) {
   const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
   return Math.max(1, [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough));
 }

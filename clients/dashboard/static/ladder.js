@@ -1,4 +1,4 @@
-// The depth ladder: fixed rows, asks above bids, a bar for the lots of each level.
+// The ladder of the book: fixed rows, asks above bids, a bar for the lots of each level.
 import { compact, count, haltText, joined, make, phaseText } from "./format.js";
 
 const LEVELS = 14;
@@ -29,29 +29,29 @@ export class Ladder {
 
   draw(book, grid) {
     const shown = [...book.asks.slice(0, LEVELS), ...book.bids.slice(0, LEVELS)];
-    const most = Math.max(1, ...shown.map((level) => level[1]));
-    this.fill(this.asks, book.asks, most, grid);
-    this.fill(this.bids, book.bids, most, grid);
-    const [price, volume, surplus] = book.indicative ?? [0, 0, 0];
+    const maxLots = Math.max(1, ...shown.map((level) => level[1]));
+    this.fill(this.asks, book.asks, maxLots, grid);
+    this.fill(this.bids, book.bids, maxLots, grid);
+    const [price, volume, imbalance] = book.indicative ?? [0, 0, 0];
     this.mark(this.asks, (ask) => ask <= price);
     this.mark(this.bids, (bid) => price && bid >= price);
     const phase = phaseText(book.phase);
     const first = joined(haltText(book), phase, price && grid.price(price)) || spread(book, grid);
-    const second = price ? `${compact(volume)} lots · ${left(surplus)}` : book.indicative ? "nothing crosses" : "";
+    const second = price ? `${compact(volume)} lots · ${imbalanceText(imbalance)}` : book.indicative ? "nothing crosses" : "";
     [first, second].forEach((text, index) => {
       this.middle.children[index].textContent = text;
     });
-    this.middle.title = price ? "What an auction now would trade: its price, its lots, and the side on which lots are left at that price" : "";
+    this.middle.title = price ? "If the auction were held now: its price, its lots, and the imbalance at that price" : "";
     this.middle.classList.toggle("halted", book.halted === true);
     this.middle.classList.toggle("phase", phase !== "");
   }
 
-  /** Levels that an auction now would trade at. */
+  /** Marks the levels that would trade in an auction now. */
   mark(rows, trades) {
     for (const row of rows) row.classList.toggle("trades", row.dataset.price !== "" && Boolean(trades(Number(row.dataset.price))));
   }
 
-  fill(rows, levels, most, grid) {
+  fill(rows, levels, maxLots, grid) {
     rows.forEach((row, index) => {
       const level = levels[index];
       const [orders, lots, price] = row.children;
@@ -61,7 +61,7 @@ export class Ladder {
       orders.textContent = level ? compact(level[2]) : "";
       lots.textContent = level ? compact(level[1]) : "";
       price.textContent = level ? grid.price(level[0]) : "";
-      row.style.setProperty("--share", level ? (level[1] / most).toFixed(3) : "0");
+      row.style.setProperty("--share", level ? (level[1] / maxLots).toFixed(3) : "0");
     });
   }
 }
@@ -72,7 +72,7 @@ function spread({ bids: [bid], asks: [ask] }, grid) {
   return `spread ${grid.price(ticks)} · ${count.format(ticks)} tick${ticks === 1 ? "" : "s"}`;
 }
 
-/** Lots that an auction leaves: more to buy, or more to sell. */
-function left(surplus) {
-  return surplus ? `${compact(Math.abs(surplus))} more to ${surplus > 0 ? "buy" : "sell"}` : "both sides even";
+/** The imbalance of an auction: lots more to buy or to sell. */
+function imbalanceText(imbalance) {
+  return imbalance ? `${compact(Math.abs(imbalance))} more to ${imbalance > 0 ? "buy" : "sell"}` : "both sides even";
 }

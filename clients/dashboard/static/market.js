@@ -2,16 +2,16 @@
 import { bars, axisCompact, Chart, steps } from "./charts.js";
 import { indicativePrice } from "./format.js";
 
-/** Steps of an axis of ticks. */
-const WHOLE = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+/** Possible steps of a price axis, in ticks. */
+const TICK_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
 export class MarketCharts {
   constructor(root) {
     this.grid = null;
-    this.most = 1;
+    this.flowMax = 1;
     this.withAuctions = false;
     const price = (_, value) => (value == null ? "" : this.grid.price(value));
-    const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58, incrs: WHOLE };
+    const prices = { values: (_, splits) => splits.map((value) => this.grid?.price(value) ?? ""), size: 58, incrs: TICK_STEPS };
     this.trading = [
       { label: "bought", stroke: "buy-soft", fill: "buy-soft", paths: bars, scale: "lots" },
       { label: "sold", stroke: "sell-soft", fill: "sell-soft", paths: bars, scale: "lots" },
@@ -25,7 +25,7 @@ export class MarketCharts {
     this.price = new Chart(root("price"), {
       series: this.trading,
       axes: { price: prices, lots: { ...axisCompact, size: 52 } },
-      scales: { price: { range: aroundPrices }, lots: { range: (_, low, high) => { const most = Math.max(1, -low || 0, high || 0); return [-most * 1.05, most * 4]; } } },
+      scales: { price: { range: aroundPrices }, lots: { range: (_, low, high) => { const max = Math.max(1, -low || 0, high || 0); return [-max * 1.05, max * 4]; } } },
     });
     this.spread = new Chart(root("spread"), {
       series: [
@@ -43,32 +43,32 @@ export class MarketCharts {
         { label: "asks cancelled", stroke: "sell-soft", width: 1, scale: "lots" },
       ],
       axes: { lots: axisCompact },
-      scales: { lots: { range: () => [-this.most, this.most] } },
+      scales: { lots: { range: () => [-this.flowMax, this.flowMax] } },
     });
   }
 
-  /** A market that never has an auction needs no words for it. */
-  showAuctions(some) {
-    if (some === this.withAuctions) return;
-    this.withAuctions = some;
-    this.price.setSeries(some ? [...this.trading, ...this.auctions] : this.trading);
+  /** Shows the auction series only if there was an auction. */
+  showAuctions(visible) {
+    if (visible === this.withAuctions) return;
+    this.withAuctions = visible;
+    this.price.setSeries(visible ? [...this.trading, ...this.auctions] : this.trading);
   }
 
-  /** `then`: a column at which the cursors stand. */
-  draw(columns, grid, then) {
+  /** selected: the column to mark with the cursors, if any. */
+  draw(columns, grid, selected) {
     this.grid = grid;
     const times = columns.map((column) => column.t);
-    const pick = (value) => columns.map(value);
-    const both = (column) => column.bid != null && column.ask != null && column.bid < column.ask; // a book that collects may be crossed
-    const prices = [times, pick((c) => lots(c, 1) || null), pick((c) => -lots(c, 2) || null), pick((c) => c.last), pick((c) => (both(c) ? (c.bid + c.ask) / 2 : null))];
-    const auctions = [pick((c) => lots(c, 3) || null), pick(indicativePrice)];
+    const valuesOf = (value) => columns.map(value);
+    const hasSpread = (column) => column.bid != null && column.ask != null && column.bid < column.ask; // before an auction the book may be crossed
+    const prices = [times, valuesOf((c) => lots(c, 1) || null), valuesOf((c) => -lots(c, 2) || null), valuesOf((c) => c.last), valuesOf((c) => (hasSpread(c) ? (c.bid + c.ask) / 2 : null))];
+    const auctions = [valuesOf((c) => lots(c, 3) || null), valuesOf(indicativePrice)];
     this.showAuctions(auctions.flat().some((value) => value !== null));
     this.price.set(this.withAuctions ? [...prices, ...auctions] : prices);
-    this.spread.set([times, pick((c) => c.imbalance), pick((c) => (both(c) ? c.ask - c.bid : null))]);
-    this.most = usual(columns.flatMap((c) => Object.values(c.flow)));
-    const flow = (name, sign) => pick((c) => sign * c.flow[name]);
+    this.spread.set([times, valuesOf((c) => c.imbalance), valuesOf((c) => (hasSpread(c) ? c.ask - c.bid : null))]);
+    this.flowMax = scaleMax(columns.flatMap((c) => Object.values(c.flow)));
+    const flow = (name, sign) => valuesOf((c) => sign * c.flow[name]);
     this.flow.set([times, flow("added_bid", 1), flow("added_ask", 1), flow("cancelled_bid", -1), flow("cancelled_ask", -1)]);
-    for (const chart of [this.price, this.spread, this.flow]) chart.mark(then?.t);
+    for (const chart of [this.price, this.spread, this.flow]) chart.mark(selected?.t);
   }
 }
 
@@ -77,13 +77,13 @@ function lots(column, which) {
   return column.traded.reduce((sum, row) => sum + row[which], 0);
 }
 
-/** What all but a few of the values are below: the first orders of a day would make the rest flat. */
-function usual(values) {
+/** A bound above almost all values: the first orders of a day would flatten the rest. */
+function scaleMax(values) {
   const sorted = values.toSorted((a, b) => a - b);
   return 1.1 * Math.max(1, sorted[Math.floor((sorted.length - 1) * 0.995)] ?? 1);
 }
 
-/** A scale of ticks: some of them above and below what is shown. */
+/** The range of a price axis: the data and a margin of some ticks. */
 function aroundPrices(_, low, high) {
   const margin = Math.max(2, Math.ceil((high - low) * 0.1));
   return low == null ? [null, null] : [low - margin, high + margin];

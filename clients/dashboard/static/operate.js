@@ -1,4 +1,4 @@
-// What an operator may do: the clock of a replay, halts, an order. Without the page's token it is only shown.
+// The operator's controls: the clock of a replay, halts, an order. Without the operator token they are disabled.
 import { make } from "./format.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1000];
@@ -21,25 +21,25 @@ function input(type, values) {
 }
 
 export class Operator {
-  constructor(replay, operate, connection, store, say) {
-    Object.assign(this, { replay, operate, connection, store, say });
-    this.hold = button("Hold", () => this.toggleClock(), "primary");
+  constructor(replay, operate, connection, store, showToast) {
+    Object.assign(this, { replay, operate, connection, store, showToast });
+    this.pause = button("Pause", () => this.toggleClock(), "primary");
     this.speed = document.createElement("select");
     this.speed.addEventListener("change", () => this.act("speed", { speed: Number(this.speed.value) }));
-    this.seek = input("text", { size: 9, placeholder: "15:30:00", ariaLabel: "Time of day to go on to" });
-    this.go = make("button", "", "Go on to");
-    this.go.title = "The exchange's time goes forward only; the slider below the depth over time looks back";
+    this.seek = input("text", { size: 9, placeholder: "15:30:00", ariaLabel: "Time of day to skip to" });
+    this.skip = make("button", "", "Skip to");
+    this.skip.title = "Exchange time moves forward only; to look back, use the slider below the depth over time";
     this.replayNote = make("p", "note");
     this.replayControls = make("div", "controls");
     const jump = make("form", "joined");
-    jump.append(this.seek, this.go);
+    jump.append(this.seek, this.skip);
     jump.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.seek.value.trim()) this.act("clock", { to: this.seek.value.trim(), run: this.clock.running });
     });
-    this.replayControls.append(this.hold, field("speed", this.speed), jump);
+    this.replayControls.append(this.pause, field("speed", this.speed), jump);
     replay.append(this.replayControls, this.replayNote);
-    this.operateNote = make("p", "note", "Halts and orders need the operator's address, which `serl dashboard` printed.");
+    this.operateNote = make("p", "note", "To halt or to order, open the operator address that `serl dashboard` printed.");
     operate.append(connection.token ? this.orderForm() : this.operateNote);
   }
 
@@ -49,9 +49,9 @@ export class Operator {
 
   async act(action, values) {
     try {
-      this.say(await this.connection.act(action, values), false);
+      this.showToast(await this.connection.act(action, values), false);
     } catch (error) {
-      this.say(error.message, true);
+      this.showToast(error.message, true);
     }
   }
 
@@ -77,16 +77,16 @@ export class Operator {
       button("Halt", () => this.act("halt", { symbol: this.store.symbol }), "danger"),
       button("Resume", () => this.act("resume", { symbol: this.store.symbol })),
     );
-    const whole = make("div");
-    whole.append(halts, form);
-    return whole;
+    const controls = make("div");
+    controls.append(halts, form);
+    return controls;
   }
 
   sendOrder() {
     const text = this.price.value.trim();
     const ticks = text ? Number(text) / this.grid.tick : null;
     if (ticks !== null && !(Math.abs(ticks - Math.round(ticks)) < 1e-6)) {
-      this.say(`a price on the grid of ${this.grid.tick} is due, got ${text}`, true);
+      this.showToast(`expected a multiple of the tick size ${this.grid.tick}, got ${text}`, true);
       return;
     }
     const values = { symbol: this.store.symbol, side: Number(this.side.value), qty_lots: Number(this.lots.value) };
@@ -103,17 +103,17 @@ export class Operator {
     this.grid = grid;
     const { kind, speed, settable, running } = this.clock;
     this.replayControls.hidden = !settable;
-    for (const control of [this.hold, this.speed, this.seek, this.go]) control.disabled = !this.connection.token;
+    for (const control of [this.pause, this.speed, this.seek, this.skip]) control.disabled = !this.connection.token;
     if (settable) {
-      this.hold.textContent = running ? "Hold" : "Run";
+      this.pause.textContent = running ? "Pause" : "Run";
       if (document.activeElement !== this.speed && this.speed.dataset.speed !== String(speed)) {
         this.speed.dataset.speed = speed;
         const speeds = [...new Set([...SPEEDS, speed])].sort((a, b) => a - b);
         this.speed.replaceChildren(...speeds.map((value) => new Option(`${value} ×`, value, false, value === speed)));
       }
     }
-    const words = { live: "The clock is live: it cannot be held.", lockstep: "The clock is lockstep: it goes as the participants promise, at no speed of its own." };
-    this.replayNote.textContent = settable ? (this.connection.token ? "" : "The clock is the operator's.") : (words[kind] ?? "");
+    const notes = { live: "The clock is live: it cannot be paused.", lockstep: "The clock is lockstep, without a speed: it advances as the participants promise." };
+    this.replayNote.textContent = settable ? (this.connection.token ? "" : "Only the operator can set the clock.") : (notes[kind] ?? "");
     this.replayNote.hidden = !this.replayNote.textContent;
   }
 }

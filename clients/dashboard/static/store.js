@@ -1,4 +1,4 @@
-// What the page knows: the newest of everything, and the columns and trades that are kept.
+// The state of the page: the latest of everything, and the recent columns and trades.
 
 const COLUMNS = 960;
 const TRADES = 4000;
@@ -19,8 +19,8 @@ export class Store {
     this.columnsSeen = 0;
   }
 
-  /** Takes a frame of the server; says which parts it changed. */
-  take(frame) {
+  /** Applies a frame of the server; returns the names of the parts that changed. */
+  apply(frame) {
     const changed = new Set();
     if (frame.symbol !== undefined && (frame.symbol !== this.symbol || frame.fresh)) {
       this.clear(frame.symbol);

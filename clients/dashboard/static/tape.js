@@ -1,4 +1,4 @@
-// The trades, newest on top.
+// The list of trades, newest on top.
 import { count, make, timeOfDay } from "./format.js";
 
 const ROWS = 60;
@@ -10,10 +10,10 @@ export class Tape {
     this.seen = 0;
   }
 
-  /** The newest, or those until `then`, a column. */
-  draw(store, grid, then) {
-    if (then) {
-      this.drawUntil(then, store.trades, grid);
+  /** Draws the newest trades, or those up to the selected column. */
+  draw(store, grid, selected) {
+    if (selected) {
+      this.drawUntil(selected, store.trades, grid);
       return;
     }
     if (store.tradesSeen < this.seen || this.symbol !== store.symbol || !store.trades.length) {
@@ -29,12 +29,12 @@ export class Tape {
 
   drawUntil({ match }, trades, grid) {
     const rows = trades.filter((trade) => trade[0] <= match).slice(-ROWS);
-    this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The trades until then are no longer kept.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
-    this.symbol = null; // so that all is drawn anew afterwards
+    this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The page no longer keeps the trades up to then.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
+    this.symbol = null; // so that the next draw redraws everything
   }
 }
 
-/** The class of a trade: who took, where somebody did. */
+/** The CSS class of a trade: the side of its aggressor, or an auction. */
 export function sideOf([, , , , side, offBook]) {
   return offBook === CROSSED ? "phase" : side === 0 ? "buy" : "sell";
 }
@@ -44,6 +44,6 @@ function row(trade, grid) {
   const element = make("div", `row trade ${sideOf(trade)}${offBook === PRINTED ? " off" : ""}`);
   element.dataset.match = match;
   element.append(make("span", "time", timeOfDay(time)), make("span", "", count.format(lots)), make("span", "price", grid.price(price)));
-  if (offBook) element.title = offBook === CROSSED ? "in an auction" : "outside the visible book";
+  if (offBook) element.title = offBook === CROSSED ? "in an auction" : "outside the displayed book";
   return element;
 }

@@ -1,4 +1,4 @@
-// The theme is chosen before anything is drawn, so that nothing flashes: what was chosen here, else what the system prefers.
+// Sets the theme before anything is drawn, so that nothing flashes: the user's choice, else the system's preference.
 "use strict";
 {
   const system = matchMedia("(prefers-color-scheme: light)");

@@ -1,4 +1,4 @@
-// What each kind of trader sends, as stacked bars: the kinds that send most, and the rest together.
+// Order flow by kind of trader, as stacked bars: the most active kinds, and all others together.
 import { axisCompact, Chart, stacked } from "./charts.js";
 import { colour, make } from "./format.js";
 
@@ -7,7 +7,7 @@ const KINDS = 6;
 const BY_SIDE = "side";
 
 export class TraderFlow {
-  /** panel: of the order flow by side; beside its chart it gets another, and a choice between the two. */
+  /** panel: the panel of the order flow by side; gets a second chart and a selector between the two. */
   constructor(panel, bySide, hint) {
     Object.assign(this, { bySide, hint, sideHint: hint.textContent, labels: [], hues: new Map() });
     this.element = make("div", "chart");
@@ -34,7 +34,7 @@ export class TraderFlow {
     this.element.hidden = !byTrader;
     this.note.textContent = byTrader ? this.traders.problem || (this.traders.bars ? "" : "waiting for `serl agents start --flow`") : "";
     this.note.hidden = !this.note.textContent;
-    this.hint.textContent = byTrader ? `per ${length(this.traders.bar_s)}` : this.sideHint;
+    this.hint.textContent = byTrader ? `per ${durationText(this.traders.bar_s)}` : this.sideHint;
     if (byTrader) this.stack(this.traders, Number(this.choice.value));
   }
 
@@ -44,8 +44,8 @@ export class TraderFlow {
     rows.sort((a, b) => total(b) - total(a));
     const shown = rows.slice(0, KINDS).filter(total);
     const rest = rows.slice(KINDS).filter(total);
-    if (rest.length) shown.push({ label: "others", hue: null, counts: rest.reduce((sum, { counts }) => sum.map((one, bar) => one + counts[bar]), Array(bars).fill(0)) });
-    // the whole stack is drawn first, then what is below its uppermost part, and so on
+    if (rest.length) shown.push({ label: "others", hue: null, counts: rest.reduce((sum, { counts }) => sum.map((value, bar) => value + counts[bar]), Array(bars).fill(0)) });
+    // draw the full stack first, then the stack without its top layer, and so on
     this.layers = shown.toReversed();
     const labels = this.layers.map((layer) => layer.label);
     if (labels.join() !== this.labels.join()) {
@@ -58,7 +58,7 @@ export class TraderFlow {
     this.chart.set([Array.from({ length: bars }, (_, bar) => start + (bar + 0.5) * step), ...heights]);
   }
 
-  /** A colour of its own for each kind, which it keeps; the golden angle puts those that follow each other far apart. */
+  /** A fixed hue for each kind; the golden angle keeps successive hues apart. */
   hue(name) {
     if (!this.hues.has(name)) this.hues.set(name, (210 + this.hues.size * 137.5) % 360);
     return this.hues.get(name);
@@ -76,6 +76,6 @@ function group(label, ...options) {
   return element;
 }
 
-function length(seconds) {
+function durationText(seconds) {
   return seconds < 120 ? `${seconds} s` : `${(seconds / 60).toFixed(seconds % 60 ? 1 : 0)} min`;
 }

@@ -1,4 +1,4 @@
-// How the exchange is: rates, round trips, counts.
+// Health of the exchange: rates, round trips, counts.
 import { Chart, axisCompact } from "./charts.js";
 import { compact, count, facts } from "./format.js";
 

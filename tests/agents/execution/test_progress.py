@@ -45,7 +45,7 @@ def test_an_execution_is_followed(tmp_path: Path) -> None:
         maker.sell("DEMO", 50, 101)
         work = order(start_s=int(client.session.clock[2] / SECOND_NS) + 3)
         execution = Executor(client, work, Twap(), progress=ProgressFile(path, "executor", work, Twap())).run()
-    shown = Progress(path).shown()
+    shown = Progress(path).as_json()
     assert shown["order"]["participant"] == "executor"
     assert shown["filled_lots"] == execution.filled_lots == 90
     assert [fill[1:3] for fill in shown["fills"]] == [[price, qty] for _, price, qty, _ in execution.fills]

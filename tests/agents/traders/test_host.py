@@ -167,7 +167,7 @@ def test_bad_options_say_what_is_due(options: list[str], message: str) -> None:
         [sys.executable, "-m", "serl", "agents", "start", *options], capture_output=True, text=True, timeout=60
     )
     assert run.returncode == 2
-    assert message in run.stderr or "no answer from" in run.stderr
+    assert message in run.stderr or "no reply from" in run.stderr
 
 
 def test_symbols_that_the_exchange_does_not_know_are_named(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""`python -m tests.clients.dashboard.flood ENDPOINT RATE SECONDS`: what looks like an exchange whose feed has RATE messages a second.
+"""`python -m tests.clients.dashboard.flood ENDPOINT RATE SECONDS`: a fake exchange whose feed sends RATE messages per second.
 
-The first level of the bids always holds as many lots as milliseconds have passed since 1970, modulo a million seconds.
+The quantity of the best bid is the current time in milliseconds, modulo a million seconds.
 """
 
 import sys
@@ -19,12 +19,12 @@ MODULUS_MS = 1_000_000_000
 
 
 def now_ms() -> int:
-    """Of today's clock, as small as a quantity."""
+    """The current time, small enough for a quantity."""
     return time.time_ns() // 1_000_000 % MODULUS_MS
 
 
 def main(endpoint: str, rate: float, seconds: float) -> None:
-    """Publishes l2 and rows in turn, and a trade now and then; answers questions."""
+    """Publishes l2 and rows in turn and a trade every 50 messages; replies to queries."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     feed, queries = context.socket(zmq.XPUB), context.socket(zmq.ROUTER)
     feed.sndhwm = 100_000
@@ -33,12 +33,12 @@ def main(endpoint: str, rate: float, seconds: float) -> None:
     row = np.zeros(1, EVENT)
     row["kind"], row["flags"], row["qty_lots"], row["leaves_lots"] = EventKind.ACCEPTED, EventFlag.RESTING, 5, 5
     rows = row.tobytes()
-    began = time.monotonic()
+    started_s = time.monotonic()
     sequence = {"l2": 0, "rows": 0, "trade": 0}
     sent = 0
     print("ready", flush=True)
-    while (passed_s := time.monotonic() - began) < seconds:
-        answer(queries, sequence["l2"], began)
+    while (passed_s := time.monotonic() - started_s) < seconds:
+        reply_to_all(queries, sequence["l2"], started_s)
         while sent < passed_s * rate:
             channel = "trade" if sent % 50 == 0 else "l2" if sent % 2 else "rows"
             number = sent + 1
@@ -52,8 +52,8 @@ def main(endpoint: str, rate: float, seconds: float) -> None:
     context.destroy(0)
 
 
-def answer(queries: "zmq.Socket[bytes]", sequence: int, began: float) -> None:
-    """Everything that waits."""
+def reply_to_all(queries: "zmq.Socket[bytes]", sequence: int, started_s: float) -> None:
+    """Replies to every query that has arrived."""
     while queries.poll(0):
         route, data = queries.recv_multipart()
         kind, request, *_ = msgpack.unpackb(data)
@@ -62,7 +62,7 @@ def answer(queries: "zmq.Socket[bytes]", sequence: int, began: float) -> None:
             Kind.L2: [[[99, now_ms(), 1]], [[101, 7, 1]]],
             Kind.TRADES: [],
             Kind.STATUS: [0, 0, 0],
-            Kind.STATISTICS: {"commands": 0, "events": 0, "messages": 0, "orders_open": 0, "sessions": 0, "uptime_s": time.monotonic() - began},
+            Kind.STATISTICS: {"commands": 0, "events": 0, "messages": 0, "orders_open": 0, "sessions": 0, "uptime_s": time.monotonic() - started_s},
         }[kind]  # fmt: skip
         queries.send_multipart([route, msgpack.packb([kind + REPLY, request, 1, sequence, time.time_ns(), result])])
 

@@ -1,4 +1,4 @@
-"""A dashboard process for tests, and a browser to look at it with."""
+"""A dashboard process for tests, and a browser to open its pages."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ LEVELS_JS = """side => [...document.querySelectorAll(`#ladder .${side}`)].filter
 
 
 @dataclass
-class Shown:
+class Dashboard:
     """A running dashboard."""
 
     address: str
@@ -36,15 +36,15 @@ class Shown:
 
 
 @contextmanager
-def dashboard(endpoint: str, *options: str) -> Iterator[Shown]:
-    """`serl dashboard` for the time of a `with`."""
+def dashboard(endpoint: str, *options: str) -> Iterator[Dashboard]:
+    """Runs `serl dashboard`."""
     arguments = [sys.executable, "-m", "serl", "dashboard", "--connect", endpoint, "--port", "0", *options]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     try:
         lines = [process.stdout.readline().split(), process.stdout.readline().split()]
         assert [line[0] for line in lines] == ["dashboard", "operator"], lines
-        yield Shown(lines[0][1], lines[1][1], process)
+        yield Dashboard(lines[0][1], lines[1][1], process)
     finally:
         process.terminate()
         try:
@@ -56,7 +56,7 @@ def dashboard(endpoint: str, *options: str) -> Iterator[Shown]:
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """Headless Chromium; the test is skipped where it or playwright is absent."""
+    """Headless Chromium; skips the test without it or playwright."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
     if (path := chromium()) is None:
         pytest.skip("no chromium on this machine (apt-get install chromium)")
@@ -68,33 +68,33 @@ def browser() -> Iterator[Any]:
             opened.close()
 
 
-class Looked:
-    """A page and what its console said."""
+class OpenPage:
+    """An open page, its console messages and its requests."""
 
     def __init__(self, opened: Any, address: str, width: int = 1440, height: int = 900, scheme: str = "dark") -> None:
         self.context = opened.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
         self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.console.append(message.text))
+        self.page.on("pageerror", lambda error: self.console.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
         self.page.wait_for_selector("#state:not(:text('connecting'))")
 
-    def __enter__(self) -> "Looked":
+    def __enter__(self) -> "OpenPage":
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.context.close()
 
     def levels(self, side: str) -> list[list[int]]:
-        found: list[list[int]] = self.page.evaluate(LEVELS_JS, side)
-        return sorted(found, reverse=side == "bid")
+        levels: list[list[int]] = self.page.evaluate(LEVELS_JS, side)
+        return sorted(levels, reverse=side == "bid")
 
 
-def eventually(holds: Any, what: str, seconds: float = 10.0) -> None:
+def wait_until(condition: Any, description: str, seconds: float = 10.0) -> None:
     deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, what
+    while not condition():
+        assert time.monotonic() < deadline, description
         time.sleep(0.02)

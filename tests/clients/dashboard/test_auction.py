@@ -1,4 +1,4 @@
-"""Auctions on the page: the phase, what an auction now would trade, and that it goes when the auction is over."""
+"""Auctions on the page: the phase, the indicative auction, and its removal when the auction is over."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from serl.clients.blocking import Exchange, connect
 from serl.clients.replay import set_clock
 from serl.exchange.clock import SAME_TIME
 from serl.exchange.wire import Kind
-from tests.clients.dashboard.server_fixture import Looked, dashboard, eventually
+from tests.clients.dashboard.server_fixture import OpenPage, dashboard, wait_until
 from tests.server_fixture import start_exchange
 
 CONFIG: dict[str, object] = {
@@ -25,14 +25,14 @@ SELLS = ((9_999, 60), (10_000, 30), (10_001, 80), (10_004, 50), (10_005, 70))
 PRICE, AUCTION = "100.01", ["pre-open · 100.01", "160 lots · 10 more to sell"]
 
 
-def collect(buyer: Exchange, seller: Exchange) -> None:
+def enter_orders(buyer: Exchange, seller: Exchange) -> None:
     for price, qty in BUYS:
         buyer.buy("DEMO", qty, price)
     for price, qty in SELLS:
         seller.sell("DEMO", qty, price)
 
 
-def middle(looked: Looked) -> list[str]:
+def middle_of_ladder(looked: OpenPage) -> list[str]:
     return [text for text in looked.page.locator("#ladder .middle span").all_inner_texts() if text]
 
 
@@ -53,24 +53,24 @@ def test_an_opening_auction(
         dashboard(served.endpoint) as shown,
         connect(served.endpoint, "ann") as ann,
         connect(served.endpoint, "bob") as bob,
-        Looked(opened, shown.operator, width, height, scheme) as looked,
+        OpenPage(opened, shown.operator, width, height, scheme) as looked,
     ):
         page = looked.page
-        page.wait_for_selector("#state:text('held · pre-open')")
-        eventually(lambda: middle(looked) == ["pre-open", "nothing crosses"], "no orders yet")
-        collect(ann, bob)
-        eventually(lambda: middle(looked) == AUCTION, "the auction is shown")
+        page.wait_for_selector("#state:text('paused · pre-open')")
+        wait_until(lambda: middle_of_ladder(looked) == ["pre-open", "nothing crosses"], "no orders yet")
+        enter_orders(ann, bob)
+        wait_until(lambda: middle_of_ladder(looked) == AUCTION, "the indicative auction is shown")
         assert ann.ask(Kind.INDICATIVE, 0)[5] == [10_001, 160, -10]
         assert page.inner_text("#quote .phase") == PRICE
         assert page.locator(".level.trades").count() == 6, "three levels of each side would trade"
         page.get_by_role("button", name="Halt").click()
         page.wait_for_selector("#state:text('halted: operator · pre-open')")
         page.get_by_role("button", name="Resume").click()
-        page.wait_for_selector("#state:text('held · pre-open')")
+        page.wait_for_selector("#state:text('paused · pre-open')")
         looked.page.screenshot(path=str(screenshots / f"auction-{width}-{scheme}.png"), full_page=True)
         set_clock(served.endpoint, "", SAME_TIME, run=True)
         page.wait_for_selector("#state:text('scaled')")
-        eventually(lambda: middle(looked) == ["spread 0.03 · 3 ticks"], "nothing is left of the auction")
+        wait_until(lambda: middle_of_ladder(looked) == ["spread 0.03 · 3 ticks"], "the auction is no longer shown")
         assert page.locator(".level.trades, #quote .phase").count() == 0
         assert page.inner_text("#last") == PRICE
         prices = page.locator("#tape .trade.phase .price").all_inner_texts()
@@ -78,6 +78,6 @@ def test_an_opening_auction(
         looked.page.screenshot(path=str(screenshots / f"auction-over-{width}-{scheme}.png"), full_page=True)
         chart = page.locator("#price")
         plot, legend = chart.locator(".u-wrap").bounding_box(), chart.locator(".u-legend").bounding_box()
-        assert abs(plot["height"] + legend["height"] - chart.bounding_box()["height"]) < 5, "the plot fills its place"
+        assert abs(plot["height"] + legend["height"] - chart.bounding_box()["height"]) < 5, "the plot fills its panel"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert looked.said == []
+        assert looked.console == []

@@ -1,4 +1,4 @@
-"""What pages are sent: the newest state, bounded, and nothing twice."""
+"""Pages get the newest state, bounded in size, and nothing twice."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,7 @@ import pytest
 
 from serl.clients.dashboard.board import TRADES_A_FRAME, Board, Cursor
 from serl.clients.dashboard.progress import Progress
-from serl.clients.dashboard.ring import Ring
-from serl.clients.dashboard.symbol import COLUMNS, TRADES, SymbolView, imbalance, order_flow, traded_by_price
+from serl.clients.dashboard.symbol import COLUMNS, TRADES, Ring, SymbolView, imbalance, order_flow, traded_by_price
 from serl.exchange.records import EVENT, EventFlag, EventKind, HaltReason, Phase
 
 SECOND_NS = 1_000_000_000
@@ -41,14 +40,14 @@ def trades(first: int, count: int) -> list[Any]:
     return [115, 1, 0, first, 0, items]
 
 
-def test_a_reader_of_a_ring_gets_what_is_newer_and_kept() -> None:
+def test_a_reader_of_a_ring_gets_the_newer_items_that_are_kept() -> None:
     ring: Ring[int] = Ring(3)
     for item in range(5):
         ring.append(item)
     assert ring.since(0) == [2, 3, 4]
     assert ring.since(4) == [4]
     assert ring.since(5) == []
-    assert ring.since(0, most=2) == [3, 4]
+    assert ring.since(0, limit=2) == [3, 4]
 
 
 def test_a_page_is_sent_nothing_twice() -> None:
@@ -59,43 +58,43 @@ def test_a_page_is_sent_nothing_twice() -> None:
     assert first["symbol"] == "DEMO" and first["fresh"] and first["market"]
     assert first["book"]["bids"] == [(99, 5, 1), (98, 7, 2)]
     assert board.frame(cursor) == {}
-    view.take(l2(10, 11, [0, 99, 6, 1]))
+    view.apply(l2(10, 11, [0, 99, 6, 1]))
     assert board.frame(cursor)["book"]["bids"][0] == (99, 6, 1)
     board.put("market", {"symbols": [["DEMO", "0.01", "1"]]})
-    assert board.frame(cursor) == {}, "the same again is no change"
+    assert board.frame(cursor) == {}, "an equal value is not sent again"
 
 
-def test_a_slow_page_gets_the_newest_state_and_not_a_queue() -> None:
+def test_a_slow_page_gets_the_newest_state_instead_of_a_queue() -> None:
     view = with_book()
     board, cursor = board_of(view), Cursor()
     board.frame(cursor)
     for sequence in range(11, 50_011):
-        view.take(l2(sequence - 1, sequence, [0, 99, sequence, 1]))
-        view.take(trades(sequence, 1))
+        view.apply(l2(sequence - 1, sequence, [0, 99, sequence, 1]))
+        view.apply(trades(sequence, 1))
     frame = board.frame(cursor)
     assert frame["book"]["bids"][0] == (99, 50_010, 1)
     assert [trade[0] for trade in frame["trades"]] == list(range(50_011 - TRADES_A_FRAME, 50_011))
     assert board.frame(cursor) == {}
 
 
-def test_what_is_kept_does_not_grow() -> None:
+def test_memory_is_bounded() -> None:
     view = with_book()
     for step in range(3 * COLUMNS):
-        view.take(trades(step, 50))
-        view.sample(step * SECOND_NS)
+        view.apply(trades(step, 50))
+        view.add_column(step * SECOND_NS)
     assert len(view.columns.since(0)) == COLUMNS
     assert len(view.trades.since(0)) == TRADES
 
 
-def test_a_column_says_what_was_traded_since_the_one_before() -> None:
+def test_a_column_holds_the_trades_since_the_one_before() -> None:
     view = with_book()
-    view.take(
+    view.apply(
         [115, 1, 0, 11, 0, [[1, 0, 101, 3, 0, 0], [2, 0, 99, 2, 1, 0], [3, 0, 101, 4, 0, 0], [4, 0, 100, 9, 0, 1]]]
     )
-    view.sample(SECOND_NS)
-    view.sample(2 * SECOND_NS)
+    view.add_column(SECOND_NS)
+    view.add_column(2 * SECOND_NS)
     first, second = view.columns.since(0)
-    assert first["traded"] == [[99, 0, 2, 0], [101, 7, 0, 0]], "prints are outside the book"
+    assert first["traded"] == [[99, 0, 2, 0], [101, 7, 0, 0]], "prints are not trades of the book"
     assert first["last"] == 101
     assert (first["bid"], first["ask"], first["t"]) == (99, 101, 1.0)
     assert second["traded"] == []
@@ -104,26 +103,26 @@ def test_a_column_says_what_was_traded_since_the_one_before() -> None:
 def test_no_column_while_time_stands_still() -> None:
     view = with_book()
     for _ in range(5):
-        view.sample(7 * SECOND_NS)
+        view.add_column(7 * SECOND_NS)
     assert view.columns.count == 1
 
 
-def test_another_process_begins_anew() -> None:
+def test_a_new_process_of_the_exchange_resets_the_view() -> None:
     view = with_book()
-    view.take(trades(1, 5))
-    view.sample(9 * SECOND_NS)
+    view.apply(trades(1, 5))
+    view.add_column(9 * SECOND_NS)
     board, cursor = board_of(view), Cursor()
     board.frame(cursor)
     board.generation += 1
-    view.restart()
-    view.sample(1 * SECOND_NS)
+    view.reset()
+    view.add_column(1 * SECOND_NS)
     frame = board.frame(cursor)
     assert frame["fresh"]
     assert [column["t"] for column in frame["columns"]] == [1.0]
     assert frame["book"]["bids"] == []
 
 
-def test_order_flow_is_what_the_rows_do_to_the_book() -> None:
+def test_order_flow_counts_what_rows_add_and_cancel() -> None:
     rows = np.zeros(6, EVENT)
     rows["kind"] = [
         EventKind.ACCEPTED, EventKind.ACCEPTED, EventKind.RESTED, EventKind.CANCELLED, EventKind.REDUCED, EventKind.FILL,
@@ -147,29 +146,29 @@ def test_traded_by_price_adds_up() -> None:
     assert traded_by_price([[1, 0, 100, 3, 0, 0], [2, 0, 100, 4, 1, 0], in_auction]) == [[100, 3, 4, 5]]
 
 
-def test_an_auction_is_shown_while_orders_are_collected_for_it() -> None:
+def test_the_indicative_auction_is_shown_while_orders_are_collected() -> None:
     view = with_book()
     board, cursor = board_of(view), Cursor()
-    view.take(status(11, Phase.PRE_OPEN))
+    view.apply(status(11, Phase.PRE_OPEN))
     shown = board.frame(cursor)["book"]
     assert (shown["phase"], shown["indicative"], shown["halted"]) == ("pre_open", None, False)
-    view.take_indicative([100, 30, -5])
+    view.set_indicative([100, 30, -5])
     assert board.frame(cursor)["book"]["indicative"] == [100, 30, -5]
-    view.take_indicative([100, 30, -5])
-    assert board.frame(cursor) == {}, "the same again is no change"
-    view.sample(SECOND_NS)
-    view.take(status(12, Phase.CONTINUOUS))
-    view.take_indicative([100, 30, -5])
-    view.sample(2 * SECOND_NS)
+    view.set_indicative([100, 30, -5])
+    assert board.frame(cursor) == {}, "an equal value is not sent again"
+    view.add_column(SECOND_NS)
+    view.apply(status(12, Phase.CONTINUOUS))
+    view.set_indicative([100, 30, -5])
+    view.add_column(2 * SECOND_NS)
     shown = board.frame(cursor)
-    assert shown["book"]["indicative"] is None, "an answer from before the auction came late"
+    assert shown["book"]["indicative"] is None, "a late reply from before the end of the auction"
     assert [column["indicative"] for column in shown["columns"]] == [[100, 30, -5], None]
 
 
 def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "execution.jsonl"
     progress = Progress(path)
-    assert progress.shown()["order"] is None
+    assert progress.as_json()["order"] is None
     parent = {
         "participant": "me",
         "policy": "twap",
@@ -181,19 +180,19 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
     }
     order = json.dumps({"order": parent, "schedule": [[0, 0], [10**10, 100]]}) + "\n"
     path.write_text(order + '{"fill": [1000000000, 50, 10]}\n{"fill": [2000')
-    shown = progress.shown()
+    shown = progress.as_json()
     assert shown["schedule"] == [[0.0, 0], [10.0, 100]]
     assert (shown["filled_lots"], shown["average_ticks"]) == (10, 50)
     with path.open("a") as file:
         file.write('000000, 53, 20]}\n{"ended": {"unfilled_lots": 5}}\n')
-    shown = progress.shown()
+    shown = progress.as_json()
     assert (shown["filled_lots"], shown["average_ticks"]) == (30, 52)
     assert shown["fills"][-1] == [2.0, 53, 20, 30]
     assert shown["ended"] == {"unfilled_lots": 5}
     path.write_text(order)
-    assert progress.shown()["filled_lots"] == 0, "another execution began in the file"
+    assert progress.as_json()["filled_lots"] == 0, "another execution replaced the file"
     path.write_text(order + "rubbish\n")
-    assert "rubbish" in progress.shown()["problem"]
+    assert "rubbish" in progress.as_json()["problem"]
 
 
 @pytest.mark.parametrize(
@@ -208,18 +207,18 @@ def test_progress_is_read_as_it_is_written(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-def test_what_is_no_line_of_progress_is_told_and_changes_nothing(line: str, tmp_path: Path) -> None:
+def test_a_malformed_line_of_progress_is_reported_and_changes_nothing(line: str, tmp_path: Path) -> None:
     progress = Progress(tmp_path / "execution.jsonl")
-    before = progress.shown()
+    before = progress.as_json()
     (tmp_path / "execution.jsonl").write_text(line + "\n")
-    shown = progress.shown()
-    assert shown.pop("problem").startswith("not a line of progress")
+    shown = progress.as_json()
+    assert shown.pop("problem").startswith("expected a line of progress, got")
     assert shown == {name: value for name, value in before.items() if name != "problem"}
 
 
-def test_a_folder_in_the_place_of_a_progress_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_instead_of_a_progress_file_is_reported(tmp_path: Path) -> None:
     progress = Progress(tmp_path / "one")
     (tmp_path / "one").mkdir()
-    assert "Is a directory" in progress.shown()["problem"]
+    assert "Is a directory" in progress.as_json()["problem"]
     (tmp_path / "one").rmdir()
-    assert progress.shown()["problem"] == ""
+    assert progress.as_json()["problem"] == ""

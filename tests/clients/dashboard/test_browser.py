@@ -1,4 +1,4 @@
-"""The dashboard as people see it: a real exchange, a real dashboard, a real browser."""
+"""The dashboard in a browser: a real exchange, a real dashboard, a real browser."""
 
 import json
 import time
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from tests.clients.dashboard.server_fixture import Looked, Shown, dashboard, eventually
+from tests.clients.dashboard.server_fixture import Dashboard, OpenPage, dashboard, wait_until
 from tests.server_fixture import RawClient, free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
@@ -23,13 +23,13 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def shown(opened: Any, endpoint: str) -> Iterator[Shown]:
+def shown(opened: Any, endpoint: str) -> Iterator[Dashboard]:
     with dashboard(endpoint) as found:
         yield found
 
 
 def quote(client: Exchange, symbol: str = "DEMO") -> None:
-    """A book of six levels a side."""
+    """Enters six levels on each side."""
     for level in range(1, 7):
         client.buy(symbol, 10 * level, 1000 - level)
         client.sell(symbol, 20 * level, 1000 + level)
@@ -39,8 +39,8 @@ def book_of(client: Exchange, side: int) -> list[list[int]]:
     return [[price, qty] for price, qty, _ in client.book("DEMO", 14)[side]]
 
 
-def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint: str, shown: Shown) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint: str, shown: Dashboard) -> None:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.address) as looked:
         client.mass_cancel()
         quote(client)
         random = np.random.default_rng(1)
@@ -50,19 +50,21 @@ def test_the_book_on_the_page_is_the_book_of_the_exchange(opened: Any, endpoint:
             (client.sell if side else client.buy)("DEMO", qty, price)
         client.buy("DEMO", 45)
         client.sell("DEMO", 25)
-        eventually(lambda: looked.levels("bid") == book_of(client, 0), "bids")
-        eventually(lambda: looked.levels("ask") == book_of(client, 1), "asks")
+        wait_until(lambda: looked.levels("bid") == book_of(client, 0), "bids")
+        wait_until(lambda: looked.levels("ask") == book_of(client, 1), "asks")
         assert len(looked.levels("bid")) > 5
-        assert looked.said == []
-        assert {url.split("/")[2] for url in looked.asked} == {shown.address.split("/")[2]}, "nothing of elsewhere"
+        assert looked.console == []
+        assert {url.split("/")[2] for url in looked.requests} == {shown.address.split("/")[2]}, (
+            "no requests to other hosts"
+        )
 
 
-def test_a_trade_appears_within_200_ms(opened: Any, endpoint: str, shown: Shown) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+def test_a_trade_appears_within_200_ms(opened: Any, endpoint: str, shown: Dashboard) -> None:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.address) as looked:
         client.mass_cancel()
         client.sell("DEMO", 10_000, 1001)
         client.buy("DEMO", 10_000, 999)
-        eventually(lambda: looked.levels("ask") == [[1001, 10_000]], "the book is there")
+        wait_until(lambda: looked.levels("ask") == [[1001, 10_000]], "the book is shown")
         looked.page.evaluate("""() => {
             window.seenAt = {};
             new MutationObserver(changes => {
@@ -70,51 +72,51 @@ def test_a_trade_appears_within_200_ms(opened: Any, endpoint: str, shown: Shown)
             }).observe(document.getElementById("tape"), { childList: true });
         }""")
         for _ in range(ROUNDS):
-            p95_ms = waited(looked, client)
+            p95_ms = latency_p95_ms(looked, client)
             if p95_ms <= P95_MS:
                 break
         assert p95_ms <= P95_MS
 
 
-def waited(looked: Looked, client: Exchange) -> float:
-    """95th percentile of what trades take from the order to the page, in ms; a busy machine has several rounds for it."""
+def latency_p95_ms(looked: OpenPage, client: Exchange) -> float:
+    """95th percentile of the time from the order to the trade on the page."""
     sent = {}
     for _ in range(TRADES):
-        began = time.time()
+        started_s = time.time()
         order = client.buy("DEMO", 1)
-        sent[str(order.fills[0].match_id)] = began * 1e3
+        sent[str(order.fills[0].match_id)] = started_s * 1e3
         time.sleep(0.07)
-    eventually(lambda: sent.keys() <= looked.page.evaluate("window.seenAt").keys(), "every trade appears")
+    wait_until(lambda: sent.keys() <= looked.page.evaluate("window.seenAt").keys(), "every trade appears")
     seen = looked.page.evaluate("window.seenAt")
-    waits = [seen[match] - began for match, began in sent.items()]
-    print(f"trade to page: p50 {np.percentile(waits, 50):.0f} ms, p95 {np.percentile(waits, 95):.0f} ms")
-    return float(np.percentile(waits, 95))
+    latencies_ms = [seen[match] - sent_ms for match, sent_ms in sent.items()]
+    print(f"trade to page: p50 {np.percentile(latencies_ms, 50):.0f} ms, p95 {np.percentile(latencies_ms, 95):.0f} ms")
+    return float(np.percentile(latencies_ms, 95))
 
 
-def test_freezing_stops_the_page_and_it_catches_up(opened: Any, endpoint: str, shown: Shown) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+def test_freezing_stops_the_page_and_it_catches_up(opened: Any, endpoint: str, shown: Dashboard) -> None:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.address) as looked:
         client.mass_cancel()
         quote(client)
-        eventually(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is there")
+        wait_until(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is shown")
         looked.page.keyboard.press("Space")
         client.buy("DEMO", 5, 1000)
         time.sleep(0.5)
         assert looked.levels("bid")[0] == [999, 10]
         assert looked.page.inner_text("#state").lower() == "frozen"
         looked.page.keyboard.press("Space")
-        eventually(lambda: looked.levels("bid")[0] == [1000, 5], "it goes on with the newest state")
+        wait_until(lambda: looked.levels("bid")[0] == [1000, 5], "it continues with the newest state")
 
 
 def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
-    opened: Any, endpoint: str, shown: Shown, screenshots: Path
+    opened: Any, endpoint: str, shown: Dashboard, screenshots: Path
 ) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.address) as looked:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.address) as looked:
         page, state = looked.page, looked.page.locator("#state")
 
-        def stretch() -> None:
-            """Until there is a column with the newest state."""
-            last = int(page.get_attribute("#past", "max") or 0)
-            eventually(lambda: int(page.get_attribute("#past", "max") or 0) > last + 1, "columns come")
+        def next_column() -> None:
+            """Waits for a column with the newest state."""
+            last = int(page.get_attribute("#look-back", "max") or 0)
+            wait_until(lambda: int(page.get_attribute("#look-back", "max") or 0) > last + 1, "a new column")
 
         def match() -> int:
             return int(page.get_attribute("#tape .trade", "data-match") or 0)
@@ -122,44 +124,44 @@ def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
         client.mass_cancel()
         quote(client)
         client.buy("DEMO", 1)
-        eventually(lambda: looked.levels("bid") == book_of(client, 0), "the book is there")
+        wait_until(lambda: looked.levels("bid") == book_of(client, 0), "the book is shown")
         before, first, asks = looked.levels("bid"), match(), looked.levels("ask")
-        stretch()
-        at = int(page.get_attribute("#past", "max") or 0)
-        stretch()
+        next_column()
+        at = int(page.get_attribute("#look-back", "max") or 0)
+        next_column()
         client.mass_cancel()
         client.sell("DEMO", 3, 1200)
         client.buy("DEMO", 2)
-        stretch()
-        eventually(lambda: looked.levels("ask") == [[1200, 1]], "another book")
+        next_column()
+        wait_until(lambda: looked.levels("ask") == [[1200, 1]], "another book")
         second = match()
         assert second > first
-        while int(page.input_value("#past")) > at:
+        while int(page.input_value("#look-back")) > at:
             page.keyboard.press("ArrowLeft")
-        eventually(lambda: looked.levels("bid") == before, "the book as it was")
+        wait_until(lambda: looked.levels("bid") == before, "the book as it was")
         assert looked.levels("ask") == asks and match() == first
         assert state.inner_text().lower() == "looking back"
-        assert page.inner_text("#clock") == page.inner_text("#past-time")[:8]
+        assert page.inner_text("#clock") == page.inner_text("#look-back-time")[:8]
         assert page.inner_text("#ladder .bid span:first-child") == "1"
         page.screenshot(path=str(screenshots / "past.png"))
-        stretch()
-        assert looked.levels("bid") == before, "it stays there while time goes on"
+        next_column()
+        assert looked.levels("bid") == before, "the view stays while time goes on"
         page.keyboard.press("Escape")
-        eventually(lambda: looked.levels("ask") == [[1200, 1]] and match() == second, "back to now")
-        assert state.inner_text().lower() == "scaled" and page.inner_text("#past-time") == "now"
+        wait_until(lambda: looked.levels("ask") == [[1200, 1]] and match() == second, "back to now")
+        assert state.inner_text().lower() == "scaled" and page.inner_text("#look-back-time") == "now"
         page.locator("#heat").click(position={"x": 700, "y": 100})
-        eventually(lambda: state.inner_text().lower() == "looking back", "a click picks a moment")
+        wait_until(lambda: state.inner_text().lower() == "looking back", "a click selects a moment")
         page.get_by_role("button", name="Now", exact=True).click()
-        eventually(lambda: state.inner_text().lower() == "scaled", "back to now")
-        assert looked.said == []
+        wait_until(lambda: state.inner_text().lower() == "scaled", "back to now")
+        assert looked.console == []
 
 
-def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: str, shown: Shown) -> None:
-    with Looked(opened, shown.operator) as looked:
+def test_the_operator_pauses_the_clock_and_sets_its_speed(opened: Any, endpoint: str, shown: Dashboard) -> None:
+    with OpenPage(opened, shown.operator) as looked:
         page = looked.page
-        assert "operator=" not in page.url, "the token does not stay in the address"
-        page.get_by_role("button", name="Hold").click()
-        page.wait_for_selector("#state:text('held')")
+        assert "operator=" not in page.url, "the token is removed from the address"
+        page.get_by_role("button", name="Pause").click()
+        page.wait_for_selector("#state:text('paused')")
         at = page.inner_text("#clock")
         time.sleep(1.3)
         assert page.inner_text("#clock") == at
@@ -167,47 +169,48 @@ def test_the_operator_holds_the_clock_and_sets_its_speed(opened: Any, endpoint: 
         page.wait_for_selector("#state:text('scaled')")
         page.get_by_label("speed").select_option("10")
         before = page.inner_text("#clock")
-        eventually(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds a second", 10)
-        page.get_by_label("Time of day to go on to").fill("15:00")
+        wait_until(lambda: page.inner_text("#clock") > before[:-2] + "59", "10 seconds per second", 10)
+        page.get_by_label("Time of day to skip to").fill("15:00")
         page.keyboard.press("Enter")
-        eventually(lambda: page.inner_text("#clock").startswith("15:0"), "it went on")
+        wait_until(lambda: page.inner_text("#clock").startswith("15:0"), "the clock skipped ahead")
         with connect(endpoint, "quoter") as client:
             client.buy("DEMO", 1, 1)
-        page.get_by_label("Time of day to go on to").fill("14:00:00")
-        page.get_by_role("button", name="Go on to").click()
+        page.get_by_label("Time of day to skip to").fill("14:00:00")
+        page.get_by_role("button", name="Skip to").click()
         page.wait_for_selector(".toast.failed")
-        said = page.inner_text(".toast")
-        assert said.startswith("14:00:00 has passed, and an exchange's time never goes back")
-        assert said.endswith(
-            "start the exchange anew (with another --journal folder, or none), then the replay with --from 14:00:00"
+        error = page.inner_text(".toast")
+        assert error.startswith("expected a time after 15:0")
+        assert "got 14:00:00: an exchange's time never goes back" in error
+        assert error.endswith(
+            "restart the exchange (with another --journal folder, or none) and the replay with --from 14:00:00"
         )
 
 
-def test_a_lockstep_clock_is_held_where_it_has_a_pace(opened: Any, tmp_path: Path) -> None:
+def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path) -> None:
     config: dict[str, object] = {"clock": {"participants": 1}}
     for clock, has_controls in (("lockstep:10", True), ("lockstep", False)):
         with (
             start_exchange(symbols="DEMO", clock=clock, config=config, folder=tmp_path) as served,
             dashboard(served.endpoint) as found,
             RawClient(served.endpoint) as trader,
-            Looked(opened, found.operator) as looked,
+            OpenPage(opened, found.operator) as looked,
         ):
             trader.login("trader")
             trader.send(67, 3_600_000_000_000)
-            hold = looked.page.get_by_role("button", name="Hold")
+            pause = looked.page.get_by_role("button", name="Pause")
             if not has_controls:
-                looked.page.wait_for_selector(":text('it goes as the participants promise')")
-                assert not hold.is_visible()
+                looked.page.wait_for_selector(":text('it advances as the participants promise')")
+                assert not pause.is_visible()
                 continue
             looked.page.wait_for_selector("#state:text('lockstep')")
-            hold.click()
-            looked.page.wait_for_selector("#state:text('held')")
+            pause.click()
+            looked.page.wait_for_selector("#state:text('paused')")
             looked.page.get_by_role("button", name="Run").click()
             looked.page.wait_for_selector("#state:text('lockstep')")
 
 
-def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.operator) as looked:
+def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Dashboard) -> None:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.operator) as looked:
         client.mass_cancel()
         quote(client)
         page = looked.page
@@ -222,7 +225,7 @@ def test_the_operator_halts_and_orders(opened: Any, endpoint: str, shown: Shown)
             client.wait(0.5)
             return bool(client.fills())
 
-        eventually(bought, "an order of the page trades")
+        wait_until(bought, "an order from the page trades")
         assert client.fills()[0].price_ticks == 1001
         page.wait_for_selector("#account tr:has-text('DEMO')")
 
@@ -236,18 +239,18 @@ def test_an_execution_shows_its_position_and_profit(opened: Any, endpoint: str, 
     with connect(endpoint, "quoter") as client, dashboard(endpoint, "--execution", str(progress)) as own:
         client.mass_cancel()
         quote(client)
-        with Looked(opened, own.address) as looked:
+        with OpenPage(opened, own.address) as looked:
             page = looked.page
             page.wait_for_selector(".execution h2:has-text('seller: twap sells 100 DEMO')")
             page.wait_for_selector(".execution dl:has-text('+0.90')")  # (1003 - 1000) ticks of 0.01, 30 lots
             assert "position\n-30" in page.inner_text(".execution dl").lower()
-            assert looked.said == []
+            assert looked.console == []
 
 
-def test_without_the_token_nothing_can_be_operated(opened: Any, shown: Shown) -> None:
-    with Looked(opened, shown.address) as looked:
+def test_without_the_token_there_are_no_operations(opened: Any, shown: Dashboard) -> None:
+    with OpenPage(opened, shown.address) as looked:
         assert looked.page.get_by_role("button", name="Halt").count() == 0
-        assert looked.page.get_by_role("button", name="Hold").is_disabled()
+        assert looked.page.get_by_role("button", name="Pause").is_disabled()
         text = looked.page.evaluate("""async () => new Promise(resolve => {
             const socket = new WebSocket(location.href.replace("http", "ws") + "live");
             socket.onopen = () => socket.send(JSON.stringify({ do: "halt", id: 1, token: "guess", symbol: "DEMO" }));
@@ -260,20 +263,20 @@ def test_without_the_token_nothing_can_be_operated(opened: Any, shown: Shown) ->
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
 def test_every_size_and_theme(
-    opened: Any, endpoint: str, shown: Shown, screenshots: Path, width: int, height: int, scheme: str
+    opened: Any, endpoint: str, shown: Dashboard, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:
-    with connect(endpoint, "quoter") as client, Looked(opened, shown.operator, width, height, scheme) as looked:
+    with connect(endpoint, "quoter") as client, OpenPage(opened, shown.operator, width, height, scheme) as looked:
         client.mass_cancel()
         quote(client)
         client.buy("DEMO", 30)
-        eventually(lambda: len(looked.levels("ask")) >= 5, "the book is there")
+        wait_until(lambda: len(looked.levels("ask")) >= 5, "the book is shown")
         time.sleep(1.0)
         assert looked.page.evaluate("document.documentElement.scrollWidth") <= width
         assert looked.page.evaluate("document.documentElement.dataset.theme") == scheme
         looked.page.screenshot(path=str(screenshots / f"market-{width}-{scheme}.png"), full_page=True)
         looked.page.keyboard.press("t")
         assert looked.page.evaluate("document.documentElement.dataset.theme") != scheme
-        assert looked.said == []
+        assert looked.console == []
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
@@ -281,7 +284,7 @@ def test_every_size_and_theme(
 def test_order_flow_by_kind_of_trader(
     opened: Any, endpoint: str, tmp_path: Path, screenshots: Path, width: int, height: int, scheme: str
 ) -> None:
-    """Of eight kinds the six that send most and the rest together; what is counted can be chosen."""
+    """Of eight kinds, the six most active and the others together; the measure can be selected."""
     random = np.random.default_rng(1)
     kinds = [f"trader_{name}" for name in "abcdefgh"]
     for host in range(2):
@@ -292,13 +295,13 @@ def test_order_flow_by_kind_of_trader(
         (tmp_path / f"{host}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in seconds))
     with (
         dashboard(endpoint, "--flow", str(tmp_path)) as shown,
-        Looked(opened, shown.address, width, height, scheme) as looked,
+        OpenPage(opened, shown.address, width, height, scheme) as looked,
     ):
         panel = looked.page.locator("#flow-panel")
         panel.locator(".u-label:text-is('trader h')").wait_for()
         labels = panel.locator(".u-legend:visible .u-label").all_inner_texts()
         assert labels[1:] == ["others", *(f"trader {name}" for name in "cdefgh")]
-        eventually(lambda: "per 4 s" in panel.inner_text(), "300 seconds are 75 bars")
+        wait_until(lambda: "per 4 s" in panel.inner_text(), "300 seconds are 75 bars")
         panel.scroll_into_view_if_needed()
         looked.page.screenshot(path=str(screenshots / f"flow-{width}-{scheme}.png"), full_page=True)
         choice = looked.page.get_by_label("Order flow by")
@@ -307,11 +310,11 @@ def test_order_flow_by_kind_of_trader(
         choice.select_option("side")
         assert "bids added" in panel.locator(".u-legend:visible").inner_text()
         assert looked.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert looked.said == []
+        assert looked.console == []
 
 
-def test_every_control_is_reached_by_keyboard(opened: Any, shown: Shown) -> None:
-    with Looked(opened, shown.operator) as looked:
+def test_every_control_is_reachable_by_keyboard(opened: Any, shown: Dashboard) -> None:
+    with OpenPage(opened, shown.operator) as looked:
         reached = set()
         for _ in range(30):
             looked.page.keyboard.press("Tab")
@@ -322,33 +325,33 @@ def test_every_control_is_reached_by_keyboard(opened: Any, shown: Shown) -> None
         looked.page.keyboard.press("?")
         assert looked.page.locator("#help").is_visible()
         looked.page.keyboard.press("Escape")
-        eventually(lambda: not looked.page.locator("#help").is_visible(), "the help is closed")
+        wait_until(lambda: not looked.page.locator("#help").is_visible(), "the help is closed")
         looked.page.evaluate("document.activeElement.blur()")
         before = looked.page.input_value("#symbol")
         looked.page.keyboard.press("]")
-        eventually(lambda: looked.page.input_value("#symbol") != before, "the next symbol")
+        wait_until(lambda: looked.page.input_value("#symbol") != before, "the next symbol")
 
 
-def test_it_waits_for_an_exchange_that_restarts(opened: Any, screenshots: Path) -> None:
+def test_the_page_waits_for_a_restarted_exchange(opened: Any, screenshots: Path) -> None:
     endpoint = free_endpoint()
     first = launch("--symbols", "DEMO", endpoint=endpoint)
     try:
-        with dashboard(endpoint) as shown, Looked(opened, shown.address) as looked:
+        with dashboard(endpoint) as shown, OpenPage(opened, shown.address) as looked:
             with connect(endpoint, "quoter") as client:
                 quote(client)
-                eventually(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is there")
+                wait_until(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is shown")
             first.kill()
             looked.page.wait_for_selector("#state:text('exchange away')")
             assert endpoint in looked.page.inner_text("#notice")
             looked.page.screenshot(path=str(screenshots / "away.png"))
             second = launch("--symbols", "DEMO", endpoint=endpoint)
             try:
-                eventually(lambda: looked.levels("bid") == [], "the book of the new exchange is empty")
+                wait_until(lambda: looked.levels("bid") == [], "the book of the new exchange is empty")
                 with connect(endpoint, "quoter") as client:
                     client.buy("DEMO", 77, 500)
-                    eventually(lambda: looked.levels("bid") == [[500, 77]], "its orders appear")
-                eventually(looked.page.locator("#notice").is_hidden, "the notice goes")
-                assert looked.said == []
+                    wait_until(lambda: looked.levels("bid") == [[500, 77]], "its orders appear")
+                wait_until(looked.page.locator("#notice").is_hidden, "the notice disappears")
+                assert looked.console == []
             finally:
                 second.kill()
                 assert second.process.stdout is not None

@@ -1,4 +1,4 @@
-"""The dashboard without a browser: a flood on the feed, pages that are slow, and who is let in."""
+"""The dashboard without a browser: a flooded feed, slow pages, and who may connect."""
 
 import contextlib
 import json
@@ -18,18 +18,18 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from serl.clients.dashboard.errors import NoSuchHost, PageAddressTaken
+from serl.clients.dashboard.errors import AddressInUse, NotALocalHost
 from serl.clients.dashboard.server import bind
 from serl.exchange.ports import listening_process
 from tests.clients.dashboard.flood import now_ms
-from tests.clients.dashboard.server_fixture import Shown, dashboard
+from tests.clients.dashboard.server_fixture import Dashboard, dashboard
 from tests.server_fixture import RawClient, free_endpoint, start_exchange
 
 RATE, FLOOD_S = 50_000, 60
 WINDOW_S, WINDOWS = 4, 8
-FRAMES_A_SECOND_MAX = 21  # 20, and one at either end of the second
+FRAMES_A_SECOND_MAX = 21  # 20, and one at each end of the second
 LAG_P95_MS = 300
-SLOW_LAG_MS = 2000  # of a page that was silent for longer than that
+SLOW_LAG_MS = 2000  # for a page that has drawn nothing for longer than that
 
 
 @contextlib.contextmanager
@@ -48,25 +48,25 @@ def flooded() -> Iterator[str]:
         process.stdout.close()
 
 
-def page(shown: Shown, origin: str | None = None) -> ClientConnection:
+def page(shown: Dashboard, origin: str | None = None) -> ClientConnection:
     address = shown.address.replace("http", "ws") + "live"
     return connect(address, origin=Origin(origin or shown.address[:-1]), compression=None)
 
 
 def receive(socket: ClientConnection, seconds: float, *, seen: bool = True) -> list[tuple[float, dict[str, Any]]]:
-    """(when, frame) of all that comes."""
-    found, until = [], time.monotonic() + seconds
+    """(time, frame) of every frame that arrives."""
+    frames, until = [], time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         with contextlib.suppress(TimeoutError):
             frame = json.loads(socket.recv(left))
-            found.append((time.monotonic(), frame))
+            frames.append((time.monotonic(), frame))
             if seen:
                 socket.send(json.dumps({"seen": frame["n"]}))
-    return found
+    return frames
 
 
-def done(socket: ClientConnection, frames: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """What came of an action; frames that come before it are added to `frames`."""
+def action_reply(socket: ClientConnection, frames: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """The reply to an action; frames before it are appended to `frames`."""
     until = time.monotonic() + seconds
     while "done" not in (reply := json.loads(socket.recv(until - time.monotonic()))):
         frames.append(reply)
@@ -78,8 +78,8 @@ def lag_ms(frame: dict[str, Any]) -> float:
     return now_ms() - frame["book"]["bids"][0][1]
 
 
-def watched(socket: ClientConnection) -> tuple[float, float]:
-    """(messages a second that the dashboard follows, 95th percentile of the lag of its frames in ms), while no second has too many frames."""
+def rate_and_lag(socket: ClientConnection) -> tuple[float, float]:
+    """(feed messages per second, 95th percentile of the frames' lag in ms); fails if a second has too many frames."""
     lags, times, rates = [], [], []
     until = time.monotonic() + WINDOW_S
     while time.monotonic() < until:
@@ -98,17 +98,17 @@ def watched(socket: ClientConnection) -> tuple[float, float]:
 
 
 def test_a_flood_does_not_make_pages_lag() -> None:
-    """What queues lags more and more; a machine that is busy with other things has a good moment now and then."""
+    """A queue would lag more and more; a busy machine has a good window now and then."""
     with flooded() as endpoint, dashboard(endpoint) as shown, page(shown) as quick, page(shown) as slow:
         receive(quick, 2)
         for _ in range(WINDOWS):
-            rate, lag = watched(quick)
+            rate, lag = rate_and_lag(quick)
             if rate > 0.8 * RATE and lag < LAG_P95_MS:
                 break
-        assert rate > 0.8 * RATE, "the flood is followed"
+        assert rate > 0.8 * RATE, "the dashboard keeps up"
         assert lag < LAG_P95_MS
         behind = receive(slow, 0.2, seen=False)
-        assert len(behind) <= 2, "a page that draws nothing is sent no queue"
+        assert len(behind) <= 2, "frames do not queue for a page that draws nothing"
         slow.send(json.dumps({"seen": behind[-1][1]["n"]}))
         frame = json.loads(slow.recv(5))
         assert lag_ms(frame) < SLOW_LAG_MS, "the newest state, not the next one"
@@ -116,15 +116,15 @@ def test_a_flood_does_not_make_pages_lag() -> None:
 
 
 @pytest.fixture(scope="module")
-def shown() -> Iterator[Shown]:
+def shown() -> Iterator[Dashboard]:
     with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint, "--account", "me") as found:
         with RawClient(served.endpoint, "admin") as admin:
-            admin.send(163, 1, "", 17, 0)  # the symbol was halted before anybody looked
+            admin.send(163, 1, "", 17, 0)  # halted before any page is open
             admin.receive(179)
         yield found
 
 
-def test_the_page_is_served_with_a_strict_policy(shown: Shown) -> None:
+def test_the_page_is_served_with_a_strict_policy(shown: Dashboard) -> None:
     status, body = shown.get("")
     assert status == 200
     assert (
@@ -135,22 +135,22 @@ def test_the_page_is_served_with_a_strict_policy(shown: Shown) -> None:
     assert shown.get("static/../cli.py")[0] == 404
     with urllib.request.urlopen(shown.address) as reply:
         assert "default-src 'self'" in reply.headers["content-security-policy"]
-        assert "script-src" not in reply.headers["content-security-policy"], "no inline script is let in"
+        assert "script-src" not in reply.headers["content-security-policy"], "no inline scripts"
 
 
-def test_names_that_others_point_here_are_not_let_in(shown: Shown) -> None:
+def test_foreign_host_names_are_rejected(shown: Dashboard) -> None:
     assert shown.get("", Host="evil.example")[0] == 403
     port = shown.address.split(":")[2].strip("/")
     assert shown.get("", Host=f"localhost:{port}")[0] == 200
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])
-def test_pages_of_elsewhere_get_no_socket(shown: Shown, origin: str) -> None:
+def test_other_origins_get_no_socket(shown: Dashboard, origin: str) -> None:
     with pytest.raises(InvalidStatus):
         page(shown, origin)
 
 
-def test_what_is_no_message_of_a_page_ends_its_socket(shown: Shown) -> None:
+def test_a_malformed_message_closes_the_socket(shown: Dashboard) -> None:
     for text in ("{", "[]", '{"do": 1}', '{"seen": "x"}'):
         with page(shown) as socket, pytest.raises(Exception, match="not"):
             socket.send(text)
@@ -163,28 +163,28 @@ def test_what_is_no_message_of_a_page_ends_its_socket(shown: Shown) -> None:
         ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 10**30, "price_ticks": 1}, "lots"),
         ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 1, "price_ticks": 1.5}, "price"),
         ({"do": "order", "symbol": "DEMO", "side": 2, "qty_lots": 1, "price_ticks": 1}, "side"),
-        ({"do": "order", "symbol": ["DEMO"], "side": 0, "qty_lots": 1, "price_ticks": 1}, "no symbol"),
+        ({"do": "order", "symbol": ["DEMO"], "side": 0, "qty_lots": 1, "price_ticks": 1}, "expected a symbol"),
         ({"do": "order", "symbol": "DEMO", "side": 0, "qty_lots": 1, "price_ticks": 5}, "HALTED"),
-        ({"do": "halt", "symbol": "XXX"}, "no symbol"),
+        ({"do": "halt", "symbol": "XXX"}, "expected a symbol"),
         ({"do": "halt"}, "not an action"),
         ({"do": "speed", "speed": float("inf")}, "speed"),
         ({"do": "speed", "speed": 5}, "scaled clock"),
         ({"do": "clock", "to": "25:00", "run": True}, "time of day"),
         ({"do": "clock", "to": 7, "run": True}, "not an action"),
-        ({"do": "stop"}, "no action"),
+        ({"do": "stop"}, "expected an action"),
     ],
 )
-def test_actions_that_cannot_be_are_refused_and_harm_nothing(shown: Shown, action: dict[str, Any], text: str) -> None:
+def test_invalid_actions_are_refused_without_harm(shown: Dashboard, action: dict[str, Any], text: str) -> None:
     with page(shown) as socket:
         socket.send(json.dumps({"id": 3, "token": shown.operator.partition("=")[2], **action}))
-        reply = done(socket, [], 10)
+        reply = action_reply(socket, [], 10)
         assert reply["failed"] and text in reply["text"]
         assert any("exchange" in frame and not frame["exchange"]["away"] for _, frame in receive(socket, 1)), (
-            "it goes on"
+            "frames continue"
         )
 
 
-def test_an_action_that_a_stopped_exchange_does_not_answer_is_told_and_the_page_goes_on() -> None:
+def test_an_action_without_a_reply_fails_and_the_page_continues() -> None:
     with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint) as found, page(found) as socket:
         receive(socket, 1)
         halt = json.dumps({"do": "halt", "id": 1, "token": found.operator.partition("=")[2], "symbol": "DEMO"})
@@ -194,34 +194,34 @@ def test_an_action_that_a_stopped_exchange_does_not_answer_is_told_and_the_page_
             socket.send(halt)
             with page(found) as closed:
                 closed.send(halt)
-            told = done(socket, frames, 10)
+            failure = action_reply(socket, frames, 10)
         finally:
             os.kill(served.process.pid, signal.SIGCONT)
-        assert told["failed"] and "no answer" in told["text"]
-        assert any(frame.get("exchange", {}).get("away") for frame in frames), "frames come while it waits"
+        assert failure["failed"] and "no reply" in failure["text"]
+        assert any(frame.get("exchange", {}).get("away") for frame in frames), "frames arrive meanwhile"
         frames = [frame for _, frame in receive(socket, 3)]
         assert [frame["exchange"]["away"] for frame in frames if "exchange" in frame][-1] is False
         socket.send(halt)
-        assert done(socket, frames, 10)["text"] == "done"
+        assert action_reply(socket, frames, 10)["text"] == "done"
 
 
-def test_a_halt_from_before_is_shown(shown: Shown) -> None:
+def test_an_earlier_halt_is_shown(shown: Dashboard) -> None:
     with page(shown) as socket:
         books = [frame["book"] for _, frame in receive(socket, 2) if "book" in frame]
         assert books[-1]["halted"] is True
 
 
-def test_a_taken_port_names_who_has_it() -> None:
+def test_a_port_in_use_names_its_owner() -> None:
     with contextlib.closing(bind("127.0.0.1", 0)) as first:
         port = first.getsockname()[1]
         assert "pytest" in (listening_process(port) or "") or "python" in (listening_process(port) or "")
-        with pytest.raises(PageAddressTaken, match=r"listens there; .* --port \d{5}, which is free$"):
+        with pytest.raises(AddressInUse, match=r"listens there; .* --port \d{5}, which is free$"):
             bind("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("host", ["nosuchhost.invalid", "192.0.2.1", "::zz", "a\0b"])
-def test_a_host_that_is_not_of_this_machine_is_told_and_no_other_port_is_advised(host: str) -> None:
-    with pytest.raises(NoSuchHost, match=r"is no address of this machine .*--host 127\.0\.0\.1"):
+def test_a_foreign_host_is_refused_without_advice_on_ports(host: str) -> None:
+    with pytest.raises(NotALocalHost, match=r"expected an address of this machine, got .*--host 127\.0\.0\.1"):
         bind(host, 0)
 
 

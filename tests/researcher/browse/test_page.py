@@ -15,7 +15,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import Draft, Instruction, Lessons, Prompt, Proposal, Verdict
-from tests.clients.dashboard.server_fixture import Looked, dashboard
+from tests.clients.dashboard.server_fixture import OpenPage, dashboard
 from tests.researcher.outer.small import score_of
 from tests.server_fixture import free_endpoint
 
@@ -135,7 +135,7 @@ def test_texts_of_models_are_texts_and_charts_are_drawn(
 ) -> None:
     with (
         dashboard(free_endpoint(), "--researcher", str(folder)) as shown,
-        Looked(opened, shown.address + "researcher", width, height, scheme) as looked,
+        OpenPage(opened, shown.address + "researcher", width, height, scheme) as looked,
     ):
         page = looked.page
         page.wait_for_selector("#detail pre")
@@ -155,7 +155,7 @@ def test_texts_of_models_are_texts_and_charts_are_drawn(
         assert page.evaluate("window.hurt") is None
         assert page.locator("img").count() == 0
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert looked.said == []
+        assert looked.console == []
         for chart, hues in {"pa": ("accent", "violet"), "logp": ("accent", "amber"), "kl": ("violet", "amber")}.items():
             for hue in hues:
                 assert page.evaluate(DRAWN_JS, [chart, hue]) > DOT_PIXELS, f"{chart} in {hue}"

@@ -1,15 +1,15 @@
-// Looking back: the book as it was at an earlier moment that the page still keeps. The exchange and its clock go on.
+// Looking back: shows the book at an earlier moment that the page still keeps. The exchange and its clock run on.
 import { timeOfDay } from "./format.js";
 
-export class Past {
-  constructor(slider, text, now, store, onLook) {
-    Object.assign(this, { slider, text, now, store, onLook });
+export class LookBack {
+  constructor(slider, text, now, store, onSelect) {
+    Object.assign(this, { slider, text, now, store, onSelect });
     this.number = null;
-    slider.addEventListener("input", () => this.look(Number(slider.value)));
+    slider.addEventListener("input", () => this.select(Number(slider.value)));
     now.addEventListener("click", () => this.leave());
   }
 
-  /** Columns have numbers, which stay when older ones are no longer kept. */
+  /** Columns keep their numbers when older ones are dropped. */
   get oldest() {
     return this.store.columnsSeen - this.store.columns.length;
   }
@@ -18,23 +18,23 @@ export class Past {
     return this.store.columnsSeen - 1;
   }
 
-  /** The column that is looked at, the oldest where that one is gone; null for now. */
+  /** The selected column, or the oldest if that one was dropped; null for now. */
   get column() {
-    if (this.number > this.newest) this.number = null; // what it was of has begun anew
+    if (this.number > this.newest) this.number = null; // the exchange restarted
     return this.number === null ? null : this.store.columns[Math.max(0, this.number - this.oldest)];
   }
 
-  look(number) {
+  select(number) {
     this.number = number >= this.newest ? null : Math.max(this.oldest, number);
-    this.onLook();
+    this.onSelect();
   }
 
   step(columns) {
-    this.look((this.number ?? this.newest) + columns);
+    this.select((this.number ?? this.newest) + columns);
   }
 
   leave() {
-    this.look(Infinity);
+    this.select(Infinity);
   }
 
   draw() {
