@@ -10,14 +10,14 @@ import numpy as np
 import yaml
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free, flow_population, poisson_population
-from serl.agents.calibration.measure import Measured, measure_flow
+from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
+from serl.agents.calibration.measure import MeasuredFlow, measure_flow
 from serl.agents.calibration.objective import Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
-from serl.agents.calibration.score import Scored, floor, score
+from serl.agents.calibration.score import HeldOutScores, floor, score
 from serl.agents.calibration.search import Trial, search
-from serl.agents.realism.days import origin_of
-from serl.agents.realism.tape import Tape, tape_of
+from serl.agents.realism.days import day_origin
+from serl.agents.realism.tape import Tape, build_tape
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.config import time_of_day_text
@@ -29,7 +29,7 @@ SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CalibrationPlan:
     """What is to be done."""
 
     name: str
@@ -46,26 +46,26 @@ class Plan:
 class Calibration:
     """A fitted population and how it does in hours that it was not fitted to."""
 
-    plan: Plan
+    plan: CalibrationPlan
     origin: str
     levels: int
-    measured: Measured
+    measured: MeasuredFlow
     rates: PoissonRates
     best: Trial
     population: PopulationConfig
     baseline: PopulationConfig
     real: Window
-    scored: dict[str, Scored]
+    scored: dict[str, HeldOutScores]
     """"floor", "calibrated", "baseline"."""
 
 
-def windows_of(day: Day, plan: Plan, symbol: str | None, levels: int) -> tuple[Window, Window]:
-    """(training, held out) windows. CalibrationError if they overlap; errors as tape_of and Tape.window."""
+def split_windows(day: Day, plan: CalibrationPlan, symbol: str | None, levels: int) -> tuple[Window, Window]:
+    """(training, held out) windows. CalibrationError if they overlap; errors as build_tape and Tape.window."""
     if plan.train[0] < plan.held_out[1] and plan.held_out[0] < plan.train[1]:
         raise CalibrationError(
             f"training ({_hours(plan.train)}) and scoring ({_hours(plan.held_out)}) overlap; give windows apart from each other"
         )
-    tape = tape_of(day, min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX), symbol)
+    tape = build_tape(day, min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX), symbol)
     return _window(tape, plan.train), _window(tape, plan.held_out)
 
 
@@ -78,26 +78,26 @@ def _hours(times: tuple[int, int]) -> str:
 
 
 def calibrate(
-    day: Day, plan: Plan, journal: Path, *, resume: bool = False, symbol: str | None = None, levels: int = 0,
+    day: Day, plan: CalibrationPlan, journal: Path, *, resume: bool = False, symbol: str | None = None, levels: int = 0,
     on_trial: Callable[[Trial], None] = lambda trial: None, on_score: Callable[[str], None] = lambda name: None,
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of a day and scores it in the held-out hours.
 
     Trials go to `journal` as they are made. CalibrationError or RealismError if the day or the windows do not suffice.
     """
-    train, held_out = windows_of(day, plan, symbol, levels)
+    train, held_out = split_windows(day, plan, symbol, levels)
     shown = train.tape.levels
     measured = measure_flow(train.tape, train.start_ns, train.end_ns)
     level_ticks = max(1, round((measured.spread_ticks + measured.visible_ticks) / LEVELS))
     rates = measure_poisson(train.tape, train.start_ns, train.end_ns, LEVELS, level_ticks)
     tick_size = next(one.tick_size for one in day.reference.symbols if one.name == train.tape.symbol)
 
-    def population_of(free: Free) -> PopulationConfig:
+    def population_of(free: FreeParameters) -> PopulationConfig:
         return flow_population(measured, free, plan.name, shown, tick_size)
 
     seeds = [SEARCH_SEEDS * plan.seed + number for number in range(plan.seeds_per_trial)]
     about = {
-        "origin": origin_of(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
+        "origin": day_origin(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
     }  # fmt: skip
     best = search(
         lambda free: loss(population_of(free), seeds, train), journal, trials=plan.trials, seed=plan.seed, resume=resume,
@@ -110,7 +110,7 @@ def calibrate(
     for name, one in (("calibrated", population), ("baseline", baseline)):
         on_score(name)
         scored[name] = score(one, score_seeds, held_out)
-    return Calibration(plan, origin_of(day), shown, measured, rates, best, population, baseline, held_out, scored)
+    return Calibration(plan, day_origin(day), shown, measured, rates, best, population, baseline, held_out, scored)
 
 
 def write_population(population: PopulationConfig, path: Path) -> None:

@@ -38,16 +38,18 @@ def calibrate(
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
-    from serl.agents.calibration.calibrate import Calibration, Plan, write_json, write_population
+    from serl.agents.calibration.calibrate import Calibration, CalibrationPlan, write_json, write_population
     from serl.agents.calibration.calibrate import calibrate as fit
     from serl.agents.calibration.errors import CalibrationError
-    from serl.agents.calibration.search import Trial, optuna_module
+    from serl.agents.calibration.search import Trial, import_optuna
     from serl.agents.realism.days import load_day, parse_window
 
     if not output.parent.is_dir():
         raise CalibrationError(f"{output}: there is no folder {output.parent}; make it first")
-    optuna_module()  # better now than when the day is measured
-    plan = Plan(_name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds)
+    import_optuna()  # better now than when the day is measured
+    plan = CalibrationPlan(
+        _name(output), parse_window(train), parse_window(score), trials, seed, score_seeds=score_seeds
+    )
     journal = output.with_name(output.name + ".trials")
     console = Console()
     columns = (*Progress.get_default_columns(), TextColumn("{task.fields[doing]}"))
@@ -83,11 +85,11 @@ def _print(console: object, found: object, name: str, hours: str) -> None:
     from rich.table import Table
 
     from serl.agents.calibration.calibrate import Calibration
-    from serl.agents.calibration.score import Spread
+    from serl.agents.calibration.score import SeedSample
 
     assert isinstance(console, Console) and isinstance(found, Calibration)
 
-    def cell(spread: Spread) -> str:
+    def cell(spread: SeedSample) -> str:
         half = spread.interval[1] - spread.mean
         return f"{spread.mean:.3f}" + (f" ± {half:.3f}" if half == half else "")
 

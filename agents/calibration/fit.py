@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.calibration.measure import Measured
+from serl.agents.calibration.measure import MeasuredFlow
 from serl.agents.calibration.poisson import PoissonRates
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig, check_population
@@ -19,7 +19,7 @@ PARTICIPATION = 0.1
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeParameters:
     """What no estimate gives in closed form; the search moves these. Factors multiply what was measured."""
 
     noise: float = 0.5
@@ -52,7 +52,7 @@ def _plain(values: Floats) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values).ravel()]
 
 
-def impact_ticks(measured: Measured, prefactor: float) -> float:
+def impact_ticks(measured: MeasuredFlow, prefactor: float) -> float:
     """The flow's impact per mean market order that gives I = Y sigma sqrt(Q / V) at PARTICIPATION.
 
     At a participation f the kernel sum over k of 2^-k exp(-v / 4^k), v in mean market orders, adds up over a metaorder of Q
@@ -63,7 +63,7 @@ def impact_ticks(measured: Measured, prefactor: float) -> float:
     return prefactor * day_sigma * math.log(4.0) / (2.0 * math.sqrt(math.pi * PARTICIPATION * units))
 
 
-def with_patient(tables: Floats, share: float) -> Floats:
+def add_patient_orders(tables: Floats, share: float) -> Floats:
     """[..., POINTS] quantile tables in which this share of all orders waits for PATIENT_LOG_S, the others as before."""
     points = np.linspace(0.0, 1.0, tables.shape[-1])
     stretched = [
@@ -73,7 +73,7 @@ def with_patient(tables: Floats, share: float) -> Floats:
     return np.stack(stretched) if share > 0 else tables
 
 
-def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
+def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> dict[str, Any]:
     """Parameters of the trader `flow`."""
     events = sum(measured.counts.values())
     per_event = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0 / events)
@@ -89,7 +89,7 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "market_lots": _plain(measured.market_lots),
         "sweep_share": measured.sweep_share,
         "through_share": measured.through_share,
-        "patience_log_s": _plain(with_patient(measured.patience_log_s, free.patient_share)),
+        "patience_log_s": _plain(add_patient_orders(measured.patience_log_s, free.patient_share)),
         "near_ticks": measured.near_ticks,
         "visible_levels": levels,
         "lots_per_tick": measured.lots_per_tick * free.visible,
@@ -110,7 +110,9 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
     }
 
 
-def flow_population(measured: Measured, free: Free, name: str, levels: int, tick_size: str) -> PopulationConfig:
+def flow_population(
+    measured: MeasuredFlow, free: FreeParameters, name: str, levels: int, tick_size: str
+) -> PopulationConfig:
     """The whole market as one trader."""
     group = {
         "trader": "flow",

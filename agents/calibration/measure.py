@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.realism.facts import minutes_of
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.facts import minute_series
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
 from serl.agents.traders.flow_tables import CURVE_STEPS, POINTS
 from serl.exchange.records import Side
@@ -21,7 +21,7 @@ MINUTES_MIN, KIND_MIN = 5, 50
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFlow:
     """The flow of a training window. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
 
     counts: dict[str, int]
@@ -121,7 +121,7 @@ def _top(values: Floats | Ints) -> Floats:
     return np.asarray(np.sort(values)[-count:], np.float64)
 
 
-def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
+def measure_flow(window: Tape, start_ns: int, end_ns: int) -> MeasuredFlow:
     """Measures a window [start_ns, end_ns) of a tape. CalibrationError if there is too little in it."""
     check_window(window, start_ns, end_ns)
     kind, books = window.kind.astype(np.int64), window.two_sided[:-1]
@@ -139,9 +139,9 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
     density = window.book_lots[1:].sum(axis=2)[full] / reach
     steps = np.diff(window.time_ns, append=end_ns)[both]
     moves = np.diff(_mid_by_minute(window, start_ns, end_ns))
-    volume = minutes_of(window, start_ns, end_ns).volume_lots
+    volume = minute_series(window, start_ns, end_ns).volume_lots
     deviation, curve = _activity(window.time_ns, start_ns, end_ns)
-    return Measured(
+    return MeasuredFlow(
         counts={name: int((kind == code).sum()) for code, name in ((LIMIT, "limit"), (MARKET, "market"), (CANCEL, "cancel"))},
         duration_s=(end_ns - start_ns) / SECOND_NS,
         next_share=shares,
@@ -188,10 +188,12 @@ def _limit_orders(window: Tape, books: Bools, state: Ints) -> tuple[Floats, Floa
     places = np.flatnonzero((window.kind == LIMIT) & books)
     distance, lots, states = own_touch_distance(window, places), window.qty_lots[places], state[places]
     spread, inside = (window.ask - window.bid)[places], distance < 0
-    fraction = _or_all(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
+    fraction = _quantiles_or_pooled(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
     behind = distance[~inside]
-    tables = [_or_all(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)]
-    bands = [_or_all(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
+    tables = [
+        _quantiles_or_pooled(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)
+    ]
+    bands = [_quantiles_or_pooled(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
     return _share_by_state(inside, states), fraction, np.stack(tables), np.stack(bands)
 
 
@@ -207,7 +209,7 @@ def _share_by_state(chosen: Bools, states: Ints) -> Floats:
     return np.asarray((np.bincount(states[chosen], minlength=size) + 0.5) / (np.bincount(states, minlength=size) + 1.0))
 
 
-def _or_all(part: Ints | Floats, whole: Ints | Floats) -> Floats:
+def _quantiles_or_pooled(part: Ints | Floats, whole: Ints | Floats) -> Floats:
     """The table of a part, or of the whole where the part holds too little for one of its own."""
     return quantiles(part if len(part) >= POINTS else whole)
 
@@ -224,7 +226,7 @@ def _patience(window: Tape, books: Bools) -> tuple[float, Floats]:
     behind = distance[distance > 0]
     near = float(np.median(behind)) if len(behind) else 1.0
     bands = (distance <= 0, (distance > 0) & (distance <= near), distance > near)
-    return near, np.stack([_or_all(log_s[chosen], log_s) for chosen in bands])
+    return near, np.stack([_quantiles_or_pooled(log_s[chosen], log_s) for chosen in bands])
 
 
 def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, float]:
@@ -238,7 +240,7 @@ def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, fl
     rest = lots[~through & ~sweep]
     signs = window.sign[places]
     repeat = max(0.0, 2.0 * float((signs[1:] == signs[:-1]).mean()) - 1.0)
-    return float(sweep.mean()), float(through.mean()), _or_all(rest, lots), repeat
+    return float(sweep.mean()), float(through.mean()), _quantiles_or_pooled(rest, lots), repeat
 
 
 def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:

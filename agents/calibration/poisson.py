@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.calibration.measure import check_window
-from serl.agents.realism.play import CANCEL, LIMIT
+from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import SECOND_NS, Floats, Tape
 from serl.exchange.records import Side
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_window
 from serl.agents.realism.benchmark import Benchmark, compare
-from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
+from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
 from serl.agents.realism.tape import Floats, Tape
 from serl.agents.traders.population import PopulationConfig
 
@@ -17,7 +17,7 @@ T_975 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSample:
     """A number for each seed."""
 
     values: Floats
@@ -44,17 +44,17 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Scored:
+class HeldOutScores:
     """What a population's simulated hours are like beside the real ones."""
 
-    mean_l1: Spread
-    mean_wasserstein: Spread
-    facts_shared: Spread
+    mean_l1: SeedSample
+    mean_wasserstein: SeedSample
+    facts_shared: SeedSample
     """Of the RETURN_FACTS facts about returns."""
-    signs_shared: Spread
+    signs_shared: SeedSample
     """1 where the long memory of trade signs is shared."""
-    score_l1: dict[str, Spread]
-    fact_values: dict[str, Spread]
+    score_l1: dict[str, SeedSample]
+    fact_values: dict[str, SeedSample]
     messages: list[int]
 
     def to_json(self) -> dict[str, Any]:
@@ -74,41 +74,41 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def score(population: PopulationConfig, seeds: list[int], window: Window) -> Scored:
+def score(population: PopulationConfig, seeds: list[int], window: Window) -> HeldOutScores:
     """Simulates the window with each seed and compares it; errors as Tape.window."""
     tapes = [simulated_window(population, seed, window) for seed in seeds]
     benchmarks = [compare(window.tape, tape, bootstraps=0, seed=1) for tape in tapes]
-    facts = [facts_of(tape, window.start_ns, window.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
+    facts = [measure_facts(tape, window.start_ns, window.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
     return _scored(window.facts, benchmarks, facts, tapes)
 
 
-def floor(window: Window) -> Scored:
+def floor(window: Window) -> HeldOutScores:
     """The second half of the real window against the first: nothing simulated need be nearer."""
     first, second = window.tape.halves(window.start_ns, window.end_ns)
     middle_ns = (window.start_ns + window.end_ns) // 2
     random = np.random.default_rng(0)
     facts = [
-        facts_of(first, window.start_ns, middle_ns, 0, random),
-        facts_of(second, middle_ns, window.end_ns, 0, random),
+        measure_facts(first, window.start_ns, middle_ns, 0, random),
+        measure_facts(second, middle_ns, window.end_ns, 0, random),
     ]
     return _scored(facts[0], [compare(first, second, bootstraps=0, seed=1)], facts[1:], [second])
 
 
-def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes: list[Tape]) -> Scored:
+def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes: list[Tape]) -> HeldOutScores:
     shared = [agreements(real, found) for found in facts]
     means = [benchmark.summary() for benchmark in benchmarks]
     names = [comparison.score.name for comparison in benchmarks[0].scores]
-    return Scored(
-        Spread(np.array([mean["l1"]["mean"].value for mean in means])),
-        Spread(np.array([mean["wasserstein"]["mean"].value for mean in means])),
-        Spread(np.array([float(one[:RETURN_FACTS].count(True)) for one in shared])),
-        Spread(np.array([float(one[RETURN_FACTS] is True) for one in shared])),
+    return HeldOutScores(
+        SeedSample(np.array([mean["l1"]["mean"].value for mean in means])),
+        SeedSample(np.array([mean["wasserstein"]["mean"].value for mean in means])),
+        SeedSample(np.array([float(one[:RETURN_FACTS].count(True)) for one in shared])),
+        SeedSample(np.array([float(one[RETURN_FACTS] is True) for one in shared])),
         {
-            name: Spread(np.array([benchmark.scores[place].distance.l1.value for benchmark in benchmarks]))
+            name: SeedSample(np.array([benchmark.scores[place].distance.l1.value for benchmark in benchmarks]))
             for place, name in enumerate(names)
         },
         {
-            fact.name: Spread(np.array([found.estimates[place].value for found in facts]))
+            fact.name: SeedSample(np.array([found.estimates[place].value for found in facts]))
             for place, fact in enumerate(FACTS)
         },
         [len(tape) for tape in tapes],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free
+from serl.agents.calibration.fit import FreeParameters
 from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -38,12 +38,12 @@ class Trial:
     """One set of free parameters and how well it did."""
 
     number: int
-    free: Free
+    free: FreeParameters
     loss: float
     mean_l1: float
 
 
-def optuna_module() -> Any:
+def import_optuna() -> Any:
     """optuna; MissingPackageError if it is not installed."""
     require("the search", "optuna")
     import optuna
@@ -53,7 +53,7 @@ def optuna_module() -> Any:
 
 
 def search(
-    evaluate: Callable[[Free], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
+    evaluate: Callable[[FreeParameters], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
     about: dict[str, Any], advance: Callable[[Trial], None] = lambda trial: None,
 ) -> Trial:  # fmt: skip
     """Makes trials until `trials` are complete, and gives the best of all.
@@ -61,7 +61,7 @@ def search(
     evaluate: free parameters to (loss, mean L1). about: what the trials depend on; a journal of something else is refused, and
     so is one that is there already without `resume`. CalibrationError says what to do.
     """
-    optuna = optuna_module()
+    optuna = import_optuna()
     if trials < 1:
         raise CalibrationError(f"trials: 1 or more is due, got {trials}")
     study = _study(optuna, journal, resume, {**about, "seed": seed})
@@ -69,15 +69,15 @@ def search(
     while done < trials:
         study.sampler = optuna.samplers.TPESampler(seed=1000 * seed + done, n_startup_trials=FIRST_RANDOM_TRIALS)
         if done == 0:
-            study.enqueue_trial(dataclasses.asdict(Free()))
+            study.enqueue_trial(dataclasses.asdict(FreeParameters()))
         trial = study.ask()
-        free = Free(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
+        free = FreeParameters(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
         value, mean_l1 = evaluate(free)
         trial.set_user_attr("mean_l1", mean_l1)
         study.tell(trial, value)
         done += 1
         advance(Trial(done, free, value, mean_l1))
-    return best_of(study, optuna)
+    return best_trial(study, optuna)
 
 
 def _study(optuna: Any, journal: Path, resume: bool, about: dict[str, Any]) -> Any:
@@ -108,9 +108,9 @@ def _complete(optuna: Any, study: Any) -> list[Any]:
     return list(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
-def best_of(study: Any, optuna: Any) -> Trial:
+def best_trial(study: Any, optuna: Any) -> Trial:
     """The complete trial with the least loss, the first of equals; numbers count complete trials from 1."""
     complete = _complete(optuna, study)
     place = min(range(len(complete)), key=lambda number: complete[number].value)
     best = complete[place]
-    return Trial(place + 1, Free(**best.params), best.value, best.user_attrs["mean_l1"])
+    return Trial(place + 1, FreeParameters(**best.params), best.value, best.user_attrs["mean_l1"])

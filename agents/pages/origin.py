@@ -32,7 +32,7 @@ class Origin:
         return asdict(self)
 
 
-def origin_here(data: str, seed: int | None) -> Origin:
+def current_origin(data: str, seed: int | None) -> Origin:
     """Of a report that this process makes."""
     return Origin(command_line(sys.argv), data, seed, versions())
 

@@ -36,29 +36,29 @@ def realism(
     from rich.progress import Progress, SpinnerColumn, TextColumn
     from rich.table import Table
 
-    from serl.agents.realism.days import load_day, parse_window, source_of
+    from serl.agents.realism.days import cut_window, load_day, parse_window
     from serl.agents.realism.distances import check_bootstraps
     from serl.agents.realism.measure import measure, steps
-    from serl.agents.realism.predictive import torch_module
+    from serl.agents.realism.predictive import import_torch
     from serl.agents.realism.report import write_report
 
     check_bootstraps(bootstraps)
     window = None if window_real is None else parse_window(window_real)
     other = window if window_simulated is None else parse_window(window_simulated)
     if predictive:
-        torch_module()
+        import_torch()
     console = Console()
     with Progress(
         SpinnerColumn(), *Progress.get_default_columns(), TextColumn("{task.fields[doing]}"), console=console
     ) as bar:
         task = bar.add_task("realism", total=3 + steps(baseline is not None, predictive), doing=f"playing {real.name}")
-        one = source_of(load_day(real), real.name, window, levels, symbol_real)
+        one = cut_window(load_day(real), real.name, window, levels, symbol_real)
         bar.update(task, advance=1, doing=f"playing {simulated.name}")
-        two = source_of(load_day(simulated), simulated.name, other, one.tape.levels, symbol)
+        two = cut_window(load_day(simulated), simulated.name, other, one.tape.levels, symbol)
         bar.update(task, advance=1, doing="")
         three = None
         if baseline is not None:
-            three = source_of(load_day(baseline), baseline.name, other, one.tape.levels, symbol)
+            three = cut_window(load_day(baseline), baseline.name, other, one.tape.levels, symbol)
         bar.update(task, advance=1)
         measurement = measure(
             one, two, three, bootstraps=bootstraps, seed=seed, predictive=predictive,

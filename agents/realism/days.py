@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.tape import MINUTE_NS, Tape, tape_of
+from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.history.day import Day, read_day
 from serl.history.importing import import_day
@@ -29,7 +29,7 @@ def parse_window(text: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Source:
+class DayWindow:
     """A window of a day, ready to be measured."""
 
     name: str
@@ -46,13 +46,13 @@ class Source:
         """FROM-TO."""
         return f"{time_of_day_text(self.start_ns)}-{time_of_day_text(self.end_ns)}"
 
-    def halves(self) -> tuple["Source", "Source"]:
+    def halves(self) -> tuple["DayWindow", "DayWindow"]:
         """The two halves in time."""
         middle_ns = (self.start_ns + self.end_ns) // 2
         first, second = self.tape.halves(self.start_ns, self.end_ns)
         return (
-            Source(f"{self.name}, first half", self.origin, first, self.start_ns, middle_ns),
-            Source(f"{self.name}, second half", self.origin, second, middle_ns, self.end_ns),
+            DayWindow(f"{self.name}, first half", self.origin, first, self.start_ns, middle_ns),
+            DayWindow(f"{self.name}, second half", self.origin, second, middle_ns, self.end_ns),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -69,16 +69,16 @@ class Source:
         }
 
 
-def source_of(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> Source:
-    """Plays a day and cuts its window out (None: all of it, in whole minutes); errors as tape_of and Tape.window."""
-    tape = tape_of(day, levels, symbol)
+def cut_window(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> DayWindow:
+    """Plays a day and cuts its window out (None: all of it, in whole minutes); errors as build_tape and Tape.window."""
+    tape = build_tape(day, levels, symbol)
     if window is None:
         first, last = tape.span()
         window = first // MINUTE_NS * MINUTE_NS, -(-last // MINUTE_NS) * MINUTE_NS
-    return Source(name, origin_of(day), tape.window(*window), *window)
+    return DayWindow(name, day_origin(day), tape.window(*window), *window)
 
 
-def origin_of(day: Day) -> str:
+def day_origin(day: Day) -> str:
     """What a day was made from."""
     files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in day.reference.files)
     return files or f"{day.reference.source} {day.reference.parameters}"

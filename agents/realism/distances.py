@@ -74,7 +74,7 @@ def grid_step(values: Floats) -> float:
     return 0.5 if bool((2 * values == np.round(2 * values)).all()) else 0.0
 
 
-def bins_of(pool: Floats, discrete: bool) -> Ints:
+def assign_bins(pool: Floats, discrete: bool) -> Ints:
     """[pool] the number of each value's bin: 0, 1, ... over the bins that hold anything.
 
     Only occupied bins exist, so that an outlier costs no memory however narrow the bins are.
@@ -92,7 +92,7 @@ def l1(real: Floats, simulated: Floats, discrete: bool, bootstraps: int, random:
     """
     if not len(real) or not len(simulated):
         return Estimate(1.0, np.ones(bootstraps))
-    place = bins_of(np.concatenate([real, simulated]), discrete)
+    place = assign_bins(np.concatenate([real, simulated]), discrete)
     size = int(place.max()) + 1
     p, q = _shares(place, len(real), size)
     drawn_p, drawn_q = _resample(p, len(real), bootstraps, random), _resample(q, len(simulated), bootstraps, random)

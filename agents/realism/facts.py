@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serl.agents.realism.distances import Estimate
-from serl.agents.realism.impact import log_lags
+from serl.agents.realism.impact_response import log_lags
 from serl.agents.realism.resample import circular_blocks
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.tape import MINUTE_NS, Floats, Tape
@@ -23,7 +23,7 @@ SIGN_LAG_MAX = 100
 
 
 @dataclass(frozen=True)
-class Minutes:
+class MinuteSeries:
     """Returns and volumes by minute."""
 
     returns: Floats
@@ -32,7 +32,7 @@ class Minutes:
     """[minute] executed."""
 
 
-def minutes_of(tape: Tape, start_ns: int, end_ns: int) -> Minutes:
+def minute_series(tape: Tape, start_ns: int, end_ns: int) -> MinuteSeries:
     """The whole minutes of a window, from its start."""
     keep = tape.two_sided[1:]
     grid = np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64)
@@ -40,7 +40,7 @@ def minutes_of(tape: Tape, start_ns: int, end_ns: int) -> Minutes:
     place = (tape.time_ns[tape.trades] - start_ns) // MINUTE_NS
     inside = place < len(grid) - 1
     lots = np.bincount(place[inside], weights=tape.qty_lots[tape.trades][inside], minlength=len(grid) - 1)
-    return Minutes(np.diff(path), lots.astype(np.float64))
+    return MinuteSeries(np.diff(path), lots.astype(np.float64))
 
 
 def correlation(x: Floats, y: Floats) -> float:
@@ -74,12 +74,12 @@ def running_sum(x: Floats, size: int) -> Floats:
     return np.convolve(x, np.ones(size), mode="valid")
 
 
-def aggregational_gaussianity(minutes: Minutes) -> float:
+def aggregational_gaussianity(minutes: MinuteSeries) -> float:
     """K of 1-minute returns less K of (overlapping) 5-minute returns."""
     return excess_kurtosis(minutes.returns) - excess_kurtosis(running_sum(minutes.returns, COARSE_MINUTES))
 
 
-def intermittency(minutes: Minutes) -> float:
+def intermittency(minutes: MinuteSeries) -> float:
     """ln of the Fano factor (variance over mean) of the number of large |r| in ten minutes; large: above the 90 % quantile."""
     size = np.abs(minutes.returns)
     large = size > np.quantile(size, 0.9)
@@ -88,7 +88,7 @@ def intermittency(minutes: Minutes) -> float:
     return float(np.log(variance / mean)) if mean > 0 and variance > 0 else float("nan")
 
 
-def conditional_tails(minutes: Minutes) -> float:
+def conditional_tails(minutes: MinuteSeries) -> float:
     """K of r over its volatility so far (exponentially weighted r^2, factor 0.94 a minute)."""
     squares = minutes.returns**2
     variance = float(squares.mean())
@@ -99,18 +99,18 @@ def conditional_tails(minutes: Minutes) -> float:
     return excess_kurtosis(scaled)
 
 
-def slow_decay(minutes: Minutes) -> float:
+def slow_decay(minutes: MinuteSeries) -> float:
     """Mean of rho_k(|r|), k = 2..10."""
     return float(np.mean([autocorrelation(np.abs(minutes.returns), lag) for lag in range(2, 11)]))
 
 
-def leverage(minutes: Minutes) -> float:
+def leverage(minutes: MinuteSeries) -> float:
     """Mean correlation of r_t with r_{t+k}^2, k = 1..5."""
     r = minutes.returns
     return float(np.mean([correlation(r[:-lag], r[lag:] ** 2) for lag in range(1, 6)]))
 
 
-def coarse_fine(minutes: Minutes) -> float:
+def coarse_fine(minutes: MinuteSeries) -> float:
     """corr(coarse_t, fine_{t+5}) - corr(fine_t, coarse_{t+5}); over 5 minutes, coarse = |sum of r|, fine = sum of |r|."""
     coarse = np.abs(running_sum(minutes.returns, COARSE_MINUTES))
     fine = running_sum(np.abs(minutes.returns), COARSE_MINUTES)
@@ -156,7 +156,7 @@ class Fact:
     name: str
     measure: str
     expected: str
-    of_minutes: Callable[[Minutes], float] | None
+    compute: Callable[[MinuteSeries], float] | None
     """None: of trade signs, by sign_decay."""
     agrees: Callable[[float, float, int], bool] = same_sign
 
@@ -186,20 +186,20 @@ class Facts:
     trades: int
 
 
-def facts_of(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, random: np.random.Generator) -> Facts:
+def measure_facts(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, random: np.random.Generator) -> Facts:
     """Measures every fact in a window of a tape; intervals by circular blocks of 30 minutes, or 250 trades."""
-    minutes = minutes_of(tape, start_ns, end_ns)
+    minutes = minute_series(tape, start_ns, end_ns)
     signs = tape.sign[tape.trades].astype(np.float64)
     count = len(minutes.returns)
     block = max(1, min(BLOCK_MINUTES, count // 4))
     resampled = [
-        Minutes(minutes.returns[at], minutes.volume_lots[at])
+        MinuteSeries(minutes.returns[at], minutes.volume_lots[at])
         for at in (circular_blocks(count, block, bootstraps, random) if count else [])
     ]
     drawn_signs = circular_blocks(len(signs), BLOCK_TRADES, bootstraps, random)
     estimates = []
     for fact in FACTS:
-        measure = fact.of_minutes
+        measure = fact.compute
         if measure is None:
             enough = len(signs) >= TRADES_MIN
             value = sign_decay(signs) if enough else float("nan")
@@ -216,7 +216,7 @@ def agreements(real: Facts, simulated: Facts) -> list[bool | None]:
     """Whether the simulation shares each fact; None where one of the windows is too short to tell."""
     result: list[bool | None] = []
     for fact, one, other in zip(FACTS, real.estimates, simulated.estimates, strict=True):
-        if fact.of_minutes is None:
+        if fact.compute is None:
             enough = min(real.trades, simulated.trades) >= TRADES_MIN
         else:
             enough = bool(np.isfinite(one.value) and np.isfinite(other.value))

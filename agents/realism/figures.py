@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import bin_width, grid_step
-from serl.agents.realism.impact import EVENT_TYPES, Response
+from serl.agents.realism.impact_response import EVENT_TYPES, Response
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement
 from serl.agents.realism.scores import SCORES, Score
 from serl.agents.realism.tape import Floats
@@ -79,7 +79,7 @@ def histograms(measurement: Measurement) -> bytes:
     return _png(draw, (11, 11.5))
 
 
-def _histogram(axes: Any, score: Score, sources: dict[str, Source]) -> None:
+def _histogram(axes: Any, score: Score, sources: dict[str, DayWindow]) -> None:
     samples = {name: score.values(source.tape) for name, source in sources.items()}
     known = [sample for sample in samples.values() if len(sample)]
     if known:

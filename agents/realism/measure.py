@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from serl.agents.realism.benchmark import Benchmark, Comparison, compare
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import Estimate, check_bootstraps
-from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
-from serl.agents.realism.impact import EVENT_TYPES, Response, response, response_distance
-from serl.agents.realism.predictive import Predictive, predictive_score
+from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
+from serl.agents.realism.impact_response import EVENT_TYPES, Response, response, response_distance
+from serl.agents.realism.predictive import PredictiveScore, predictive_score
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 
 FLOOR, SIMULATED, BASELINE = "floor", "simulated", "baseline"
@@ -23,9 +23,9 @@ FLOOR, SIMULATED, BASELINE = "floor", "simulated", "baseline"
 class Measurement:
     """The report's contents; dictionaries have the keys FLOOR, SIMULATED and, if there is one, BASELINE."""
 
-    real: Source
-    simulated: Source
-    baseline: Source | None
+    real: DayWindow
+    simulated: DayWindow
+    baseline: DayWindow | None
     benchmarks: dict[str, Benchmark]
     responses: dict[str, Response]
     """Also "real"; FLOOR is of the second half."""
@@ -33,7 +33,7 @@ class Measurement:
     facts: dict[str, Facts]
     """Also "real"; FLOOR is of the second half."""
     first_half_facts: Facts
-    predictive: Predictive | None
+    predictive: PredictiveScore | None
     bootstraps: int
     seed: int
 
@@ -59,7 +59,7 @@ def steps(baseline: bool, predictive: bool) -> int:
 
 
 def measure(
-    real: Source, simulated: Source, baseline: Source | None, *, bootstraps: int, seed: int, predictive: bool,
+    real: DayWindow, simulated: DayWindow, baseline: DayWindow | None, *, bootstraps: int, seed: int, predictive: bool,
     advance: Callable[[str], None] = lambda name: None,
 ) -> Measurement:  # fmt: skip
     """Measures all; `advance` is told what was done. RealismError if the windows do not suffice."""
@@ -90,8 +90,8 @@ def measure(
     )
 
 
-def _facts(source: Source, bootstraps: int, random: np.random.Generator) -> Facts:
-    return facts_of(source.tape, source.start_ns, source.end_ns, bootstraps, random)
+def _facts(source: DayWindow, bootstraps: int, random: np.random.Generator) -> Facts:
+    return measure_facts(source.tape, source.start_ns, source.end_ns, bootstraps, random)
 
 
 def to_json(measurement: Measurement) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _facts_json(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _predictive(score: Predictive | None) -> dict[str, Any] | None:
+def _predictive(score: PredictiveScore | None) -> dict[str, Any] | None:
     if score is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""Predictive score: does a model that learns from simulated data forecast the real mid?
+"""PredictiveScore score: does a model that learns from simulated data forecast the real mid?
 
 After TRADES (Berti, Prenkaj, Velardi 2025), whose network and horizon could not be read in full: a small LSTM is trained
 on windows of messages to forecast the change of the mid, and tested on real data it has not seen; the score is the mean
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.errors import EmptyWindow
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.resample import block_draws
 from serl.agents.realism.tape import Floats, Ints, Tape
 from serl.extras import require
@@ -43,7 +43,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Predictive:
+class PredictiveScore:
     """Mean absolute errors in ticks on the same real test data."""
 
     simulated: Estimate
@@ -56,7 +56,7 @@ class Predictive:
     test_windows: int
 
 
-def torch_module() -> ModuleType:
+def import_torch() -> ModuleType:
     """PyTorch, or MissingPackageError."""
     require("the predictive score", "torch")
     import torch
@@ -64,7 +64,7 @@ def torch_module() -> ModuleType:
     return torch
 
 
-def features_of(tape: Tape) -> NDArray[np.float32]:
+def message_features(tape: Tape) -> NDArray[np.float32]:
     """[message, 10] move of the mid, spread, imbalances at the touch and of the view, kind, sign, size, time since the last."""
     mid = np.nan_to_num(_fill(tape.mid))
     lots = tape.book_lots[1:]
@@ -88,7 +88,7 @@ def _fill(mid: Floats) -> Floats:
     return np.asarray(mid[known])
 
 
-def windows_of(tape: Tape, samples_max: int) -> Windows:
+def sample_windows(tape: Tape, samples_max: int) -> Windows:
     """Up to `samples_max` evenly spaced windows; EmptyWindow if there are too few."""
     mid = tape.mid[1:]
     ends = np.arange(WINDOW - 1, len(tape) - HORIZON)
@@ -99,7 +99,7 @@ def windows_of(tape: Tape, samples_max: int) -> Windows:
             f"the window has {len(tape)}; give a longer window"
         )
     ends = ends[np.unique(np.linspace(0, len(ends) - 1, min(samples_max, len(ends))).astype(np.int64))]
-    return Windows(features_of(tape), ends, mid[ends + HORIZON] - mid[ends])
+    return Windows(message_features(tape), ends, mid[ends + HORIZON] - mid[ends])
 
 
 def _model(torch: Any, features: int) -> Any:
@@ -124,7 +124,7 @@ def _batch(torch: Any, windows: Windows, samples: Ints, centre: Floats, scale: F
 
 def absolute_errors(train: Windows, test: Windows, seed: int) -> Floats:
     """[test sample] |forecast - truth| in ticks, of a model trained on `train` from a seed."""
-    torch = torch_module()
+    torch = import_torch()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -160,15 +160,15 @@ def _train_and_test(torch: Any, train: Windows, test: Windows, random: np.random
 
 def predictive_score(
     simulated: Tape, real_train: Tape, real_test: Tape, baseline: Tape | None, *, bootstraps: int, seed: int
-) -> Predictive:  # fmt: skip
-    """Trains on each tape and tests on `real_test`; intervals resample blocks of test samples. Errors as windows_of."""
-    test = windows_of(real_test, TEST_MAX)
+) -> PredictiveScore:  # fmt: skip
+    """Trains on each tape and tests on `real_test`; intervals resample blocks of test samples. Errors as sample_windows."""
+    test = sample_windows(real_test, TEST_MAX)
     draws = block_draws(BLOCKS, bootstraps, np.random.default_rng(seed))
 
     def trained_on(tape: Tape) -> Estimate:
-        return _mean(absolute_errors(windows_of(tape, TRAINING_MAX), test, seed), draws)
+        return _mean(absolute_errors(sample_windows(tape, TRAINING_MAX), test, seed), draws)
 
-    return Predictive(
+    return PredictiveScore(
         simulated=trained_on(simulated),
         real=trained_on(real_train),
         no_change=_mean(np.abs(test.targets), draws),

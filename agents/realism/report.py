@@ -4,13 +4,13 @@ import math
 from html import escape
 from pathlib import Path
 
-from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 from serl.agents.realism import figures
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.facts import FACTS
-from serl.agents.realism.impact import EVENT_TYPES
+from serl.agents.realism.impact_response import EVENT_TYPES
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement, to_json
 
 HEADS = {FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline", "real": "real"}
@@ -19,7 +19,9 @@ HEADS = {FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline
 def write_report(measurement: Measurement, path: Path) -> tuple[Path, Path]:
     """Writes PATH and, beside it, the same name with .json; ReportFileError if it cannot be written."""
     sources = (measurement.real, measurement.simulated, measurement.baseline)
-    origin = origin_here("; ".join(f"{one.name}: {one.origin}" for one in sources if one is not None), measurement.seed)
+    origin = current_origin(
+        "; ".join(f"{one.name}: {one.origin}" for one in sources if one is not None), measurement.seed
+    )
     return write(path, html(measurement, origin), {"made": origin.to_json(), **to_json(measurement)})
 
 
@@ -61,7 +63,7 @@ def number(estimate: Estimate | None, digits: int = 3) -> str:
 
 
 def _sources(measurement: Measurement) -> str:
-    def row(name: str, source: Source) -> list[str]:
+    def row(name: str, source: DayWindow) -> list[str]:
         tape = source.tape
         counts = [f"{len(tape):,}", f"{int(tape.trades.sum()):,}", f"{tape.levels}"]
         return [name, escape(source.name), escape(tape.symbol), source.window, *counts]
@@ -145,4 +147,4 @@ def _predictive(measurement: Measurement) -> list[str]:
         "<p>Mean absolute error, in ticks, of forecasts of the mid 10 messages ahead in the second half of the real window "
         f"({score.test_windows:,} forecasts), by the same small LSTM trained on each of:</p>"
     )
-    return ["<h2>Predictive score</h2>", text, table(["trained on", "error, ticks"], rows)]
+    return ["<h2>PredictiveScore score</h2>", text, table(["trained on", "error, ticks"], rows)]

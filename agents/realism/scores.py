@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.realism.play import CANCEL, LIMIT
+from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
 from serl.exchange.records import Side
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
-from serl.agents.realism.play import MARKET, genuine, new_output, run
+from serl.agents.realism.messages import MARKET, allocate_tape, mark_messages, run
 from serl.exchange.config import time_of_day_text
 from serl.exchange.kernel.commands import DONE
 from serl.exchange.market import Market
@@ -121,7 +121,7 @@ class Tape:
         return int(self.time_ns[0]), int(self.time_ns[-1]) + 1
 
 
-def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
+def build_tape(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     """Plays a day and records what `levels` levels a side show (0: as many as its source, or 10).
 
     NoSuchSymbol if the day has no such symbol (None: its first), EmptyWindow if nothing is visible at all.
@@ -129,15 +129,15 @@ def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     shown = levels or day.reference.levels or LEVELS_DEFAULT
     if not 1 <= shown <= LEVELS_MAX:
         raise RealismError(f"levels: 1 to {LEVELS_MAX} is due, got {levels}")
-    name, commands, rows = commands_of(day, symbol)
+    name, commands, rows = symbol_commands(day, symbol)
     partial = "refresh_adds" in day.reference.counts
-    told = genuine(commands, rows, partial)
+    told = mark_messages(commands, rows, partial)
     room, event_rows = len(commands) + shown + 64, 4096
     near = np.zeros(shown + 1, LEVEL)
     while True:
-        market = market_with_history()
+        market = history_market()
         events = np.zeros(event_rows, EVENT)
-        out = new_output(room, int(commands["command_id"].max(initial=0)), shown)
+        out = allocate_tape(room, int(commands["command_id"].max(initial=0)), shown)
         while (status := run(market.state, commands, rows, told, partial, events, near, out)) > DONE:
             market.grow()
         if status == DONE:
@@ -153,7 +153,7 @@ def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
     return whole.part(0, count)
 
 
-def commands_of(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
+def symbol_commands(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
     """(name, commands as symbol 0 of participant HISTORY, source rows) of one symbol of a day."""
     names = [known.name for known in day.reference.symbols]
     name = names[0] if symbol is None else symbol
@@ -168,7 +168,7 @@ def commands_of(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
     return name, commands, day.rows[own]
 
 
-def market_with_history(symbols: int = 1) -> Market:
+def history_market(symbols: int = 1) -> Market:
     """An empty market in which participant HISTORY is an operator."""
     market = Market(symbols)
     market.grant_operator(HISTORY)

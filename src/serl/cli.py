@@ -21,11 +21,10 @@ COMMANDS = {
     "data": ("serl.agents.execution.cli_data:data", "How data is split into training, validation and test."),
     "volume-curve": ("serl.agents.execution.cli:volume_curve", "When a day's volume is traded: what VWAP needs."),
     "realism": ("serl.agents.realism.cli:realism", "How real is a simulated day? A report against a real one."),
-    "impact": ("serl.agents.realism.cli_impact:impact", "What a metaorder does to the mid of a replayed day."),
+    "impact": ("serl.agents.impact.cli:impact", "What a metaorder does to the mid, replayed or simulated."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Let populations of traders trade on a served exchange."),
     "simulate": ("serl.agents.traders.cli:simulate", "A day made by a population of traders, in process."),
     "calibrate": ("serl.agents.calibration.cli:calibrate", "A population that is fitted to a real day."),
-    "law": ("serl.agents.calibration.cli_law:law", "The impact of an extra metaorder in a simulated market."),
     "train": ("serl.agents.learning.cli:train", "Learn to execute parent orders."),
     "evaluate": ("serl.agents.learning.cli_evaluate:evaluate", "Policies and schedules on the same held-out orders."),
     "llm": ("serl.researcher.llm.cli:llm", "Language models on this machine: get, check, serve them."),
@@ -34,6 +33,9 @@ COMMANDS = {
     "dashboard": ("serl.researcher.browse.cli:dashboard", "The market in a browser, and the researcher beside it."),
     "demo": ("serl.demo.cli:demo", "Everything at once: a market, an execution, the researcher, a page to watch them."),
 }
+
+RENAMED = {"law": "serl impact --simulated POPULATION (its --shares is --qty-share)"}
+"""Former commands and their present form."""
 
 click.Context.formatter_class = HelpText  # of all commands
 
@@ -45,6 +47,10 @@ class _Rooms(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in RENAMED:
+            raise click.UsageError(
+                f"expected a command, got the former `serl {cmd_name}`; use {RENAMED[cmd_name]}", ctx
+            )
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serl.agents.pages.errors import ReportFileError
-from serl.agents.pages.origin import Origin, command_line, origin_here
+from serl.agents.pages.origin import Origin, command_line, current_origin
 from serl.agents.pages.page import page, png, table, write, write_with_picture
 from tests.clients.dashboard.server_fixture import browser
 
@@ -103,7 +103,7 @@ def test_commands_are_told_without_secrets(given: list[str]) -> None:
 
 
 def test_versions_and_date_are_those_of_now() -> None:
-    origin = origin_here("x", None)
+    origin = current_origin("x", None)
     assert set(origin.versions) >= {"python", "numpy", "numba"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", origin.date)
 

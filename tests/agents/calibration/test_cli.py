@@ -1,4 +1,4 @@
-"""`serl calibrate` and `serl law` from end to end on a small simulated day."""
+"""`serl calibrate` from end to end on a small simulated day."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from serl.agents.calibration.cli import calibrate
-from serl.agents.calibration.cli_law import law
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.errors import EmptyWindow, RealismError
 from serl.agents.traders.population import load_population
@@ -71,16 +70,3 @@ def test_bad_windows(day: Path, tmp_path: Path, options: list[str], error: type[
 def test_a_folder_that_is_not_there(day: Path, tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match="make it first"):
         CliRunner().invoke(calibrate, [str(day), "-o", str(tmp_path / "no" / "out.yaml")], catch_exceptions=False)
-
-
-def test_law(tmp_path: Path) -> None:
-    population = tmp_path / "flow.yaml"
-    population.write_text("{name: flow, close: '10:30', groups: [{trader: flow, latency_us: 1}]}")
-    arguments = [str(population), "--shares", ".01,.1", "--seeds", "4", "--participation", ".3"]
-    result = CliRunner().invoke(law, [*arguments, "-o", str(tmp_path / "law.json")], catch_exceptions=False)
-    assert result.exit_code == 0 and "delta = " in result.output
-    numbers = json.loads((tmp_path / "law.json").read_text())
-    assert len(numbers["runs"]) == 8 and (tmp_path / "law.png").stat().st_size > 1000
-    page = (tmp_path / "law.html").read_text()
-    assert f"<td>{numbers['delta']['value']:.3f}</td>" in page and numbers["made"]["data"] in page
-    assert numbers["delta"]["value"] == pytest.approx(float(result.output.split("delta = ")[1].split()[0]), abs=1e-3)

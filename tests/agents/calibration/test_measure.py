@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free, flow_population, impact_ticks, with_patient
+from serl.agents.calibration.fit import FreeParameters, add_patient_orders, flow_population, impact_ticks
 from serl.agents.calibration.measure import log_quantiles, measure_flow, quantiles
 from serl.agents.calibration.poisson import measure_poisson
-from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, tape_of
+from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
 from serl.agents.traders.flow_tables import POINTS
 from serl.agents.traders.simulate import simulate
 from tests.agents.calibration.sample import (
@@ -22,7 +22,7 @@ from tests.agents.calibration.sample import (
 
 
 def window(start_ns: int, end_ns: int, levels: int = 30) -> Tape:
-    return tape_of(poisson_day(), levels).window(start_ns, end_ns)
+    return build_tape(poisson_day(), levels).window(start_ns, end_ns)
 
 
 def test_poisson_rates_are_recovered() -> None:
@@ -50,8 +50,8 @@ def test_wider_levels_have_the_sum_of_the_rates() -> None:
 def test_a_calibrated_flow_is_measured_like_the_day_that_it_was_measured_on() -> None:
     start_ns, end_ns = TRAIN
     known = measure_flow(window(start_ns, end_ns, 10), start_ns, end_ns)
-    population = flow_population(known, Free(), "again", 10, "0.01")
-    tape = tape_of(simulate(population, 2, end_ns), 10).window(start_ns, end_ns)
+    population = flow_population(known, FreeParameters(), "again", 10, "0.01")
+    tape = build_tape(simulate(population, 2, end_ns), 10).window(start_ns, end_ns)
     again = measure_flow(tape, start_ns, end_ns)
     for name, count in known.counts.items():
         assert abs(again.counts[name] / count - 1) < 0.25, name
@@ -75,10 +75,10 @@ def test_quantiles_keep_atoms_and_the_mean_of_the_tail() -> None:
 
 def test_patient_orders_leave_the_others_as_they_were() -> None:
     tables = np.stack([np.linspace(-5, 3, POINTS)])
-    changed = with_patient(tables, 0.25)[0]
+    changed = add_patient_orders(tables, 0.25)[0]
     assert changed[0] == -5 and changed[12] == pytest.approx(np.interp(0.5, np.linspace(0, 1, POINTS), tables[0]))
     assert (changed[24:] > 8).all() and (changed[:24] <= 3).all()
-    assert (with_patient(tables, 0.0) == tables).all()
+    assert (add_patient_orders(tables, 0.0) == tables).all()
 
 
 def test_impact_grows_with_the_prefactor() -> None:

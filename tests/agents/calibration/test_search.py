@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free
+from serl.agents.calibration.fit import FreeParameters
 from serl.agents.calibration.search import RANGES, Trial, search
 
 
-def valley(free: Free) -> tuple[float, float]:
+def valley(free: FreeParameters) -> tuple[float, float]:
     """Lowest in the middle of all ranges."""
     values = dataclasses.asdict(free)
     loss = sum(((values[name] - (low + high) / 2) / (high - low)) ** 2 for name, (low, high) in RANGES.items())
@@ -18,7 +18,7 @@ def valley(free: Free) -> tuple[float, float]:
 
 
 def test_every_free_parameter_is_searched_and_begins_within_its_range() -> None:
-    first = dataclasses.asdict(Free())
+    first = dataclasses.asdict(FreeParameters())
     assert set(first) == set(RANGES)
     assert all(low <= first[name] <= high for name, (low, high) in RANGES.items())
 
@@ -28,7 +28,7 @@ def test_an_interrupted_search_goes_on_to_the_same_best_trial(tmp_path: Path) ->
     best = search(valley, tmp_path / "whole", trials=28, seed=5, resume=False, about={}, advance=whole.append)
     calls = 0
 
-    def interrupted(free: Free) -> tuple[float, float]:
+    def interrupted(free: FreeParameters) -> tuple[float, float]:
         nonlocal calls
         calls += 1
         if calls == 23:
@@ -41,8 +41,8 @@ def test_an_interrupted_search_goes_on_to_the_same_best_trial(tmp_path: Path) ->
     assert len(parts) == 22
     again = search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, about={}, advance=parts.append)
     assert parts == whole and again == best
-    assert best.loss == min(trial.loss for trial in whole) < valley(Free())[0]
-    assert best.mean_l1 == best.loss / 2 and whole[0].free == Free()
+    assert best.loss == min(trial.loss for trial in whole) < valley(FreeParameters())[0]
+    assert best.mean_l1 == best.loss / 2 and whole[0].free == FreeParameters()
     # With nothing left to do the best is told all the same.
     assert search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, about={}) == best
 

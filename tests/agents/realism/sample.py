@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serl.agents.realism.tape import SECOND_NS, Tape, tape_of
+from serl.agents.realism.tape import SECOND_NS, Tape, build_tape
 from serl.exchange.records import CommandKind, Rows, Side, TimeInForce, command
 from serl.history.day import Day, Reference, SymbolReference
 
@@ -40,7 +40,7 @@ def day_of(*commands: Rows, opening: int = 0, rows: list[int] | None = None, sym
 
 def five_messages() -> Tape:
     """Bid 99 x 10, 98 x 20; ask 101 x 10, 103 x 30; then two orders, a sweep, a cancellation and a reduction."""
-    return tape_of(
+    return build_tape(
         day_of(
             new(BUY, 99, 10, -1000), new(BUY, 98, 20, -1000), new(SELL, 101, 10, -1000), new(SELL, 103, 30, -1000),
             new(BUY, 100, 5, 0),  # inside the spread
@@ -57,4 +57,4 @@ def generated(seed: int, levels: int = 5) -> Tape:
     """Half an hour of a generated day."""
     from serl.history.generate import generate_day
 
-    return tape_of(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS), levels)
+    return build_tape(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS), levels)

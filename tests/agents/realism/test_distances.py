@@ -6,8 +6,8 @@ import pytest
 from serl.agents.realism.distances import (
     SUPPORT_MAX,
     Estimate,
+    assign_bins,
     bin_width,
-    bins_of,
     conditional_distance,
     distance,
     inter_quartile_mean,
@@ -37,15 +37,15 @@ def test_by_hand() -> None:
 def test_bins_by_hand() -> None:
     pool = np.arange(8.0)  # quartiles 1.75 and 5.25, width 2 * 3.5 / 2 = 3.5, whole: 4
     assert bin_width(pool) == 4
-    assert bins_of(pool, False).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert bins_of(pool, True).tolist() == list(range(8))
+    assert assign_bins(pool, False).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert assign_bins(pool, True).tolist() == list(range(8))
     assert bin_width(pool / 10) == pytest.approx(0.35)
     assert bin_width(pool / 2) == 2, "half ticks: a multiple of a half"
     assert bin_width(np.arange(1000.0) % 3) == 1, "never narrower than the values' own grid"
-    assert bin_width(numbers(7, 7, 7)) == 0 and bins_of(numbers(7, 7, 7), False).tolist() == [0, 0, 0]
+    assert bin_width(numbers(7, 7, 7)) == 0 and assign_bins(numbers(7, 7, 7), False).tolist() == [0, 0, 0]
     lump = np.concatenate([np.zeros(997), numbers(0.31, 0.62, 0.93)])
     assert bin_width(lump) == pytest.approx(3.49 * lump.std() / 10), "IQR 0: Scott's rule"
-    assert bins_of(np.concatenate([pool / 10, [1e15]]), False).max() == 2, "an outlier costs one bin"
+    assert assign_bins(np.concatenate([pool / 10, [1e15]]), False).max() == 2, "an outlier costs one bin"
 
 
 def test_nothing_in_common_and_nothing_at_all() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serl.agents.realism.impact import EVENT_TYPES, log_lags, response, response_distance, touch_events
+from serl.agents.realism.impact_response import EVENT_TYPES, log_lags, response, response_distance, touch_events
 from tests.agents.realism.sample import five_messages, generated
 
 

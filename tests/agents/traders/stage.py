@@ -7,7 +7,7 @@ import numpy as np
 
 from serl.agents.traders.population import PopulationConfig, check_population
 from serl.agents.traders.records import AGENT, FLOW_ROWS, NODE, REQUESTS, VIEW
-from serl.agents.traders.registry import kind
+from serl.agents.traders.registry import load_kind
 from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import BUY, CANCEL, SECOND_NS
 
@@ -28,7 +28,7 @@ class Stage:
     """One trader of a kind, woken by hand."""
 
     def __init__(self, name: str, seed: int = 1, **profile: Any) -> None:
-        made = kind(name)
+        made = load_kind(name)
         self.agent, self.view, self.requests = np.zeros(1, AGENT), np.zeros(1, VIEW), np.zeros(1, REQUESTS)
         self.profile = made.profile(**profile).record()
         self.memory = np.zeros(made.memory + 1)

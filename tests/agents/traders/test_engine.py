@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from serl.agents.traders.population import load_population
-from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
-from serl.agents.traders.registry import Profile, kind, trader
-from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
+from serl.agents.traders.records import IN_FLIGHT, REQUESTS_MAX, TRADE_COUNT, TRADED_LOTS
+from serl.agents.traders.registry import Profile, load_kind, trader
+from serl.agents.traders.simulate import Simulation, replay_events, simulate, simulate_many, tape_hash
 from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import EventFlag, EventKind, Reason
@@ -24,7 +24,7 @@ def check(simulation: Simulation) -> None:
     market.validate()
     assert traders.agents["position_lots"].sum() == 0
     assert traders.agents["cash_ticks"].sum() == 0
-    under_way = traders.flight_key[1 : traders.counter[FLIGHTS] + 1]
+    under_way = traders.in_flight_key[1 : traders.counter[IN_FLIGHT] + 1]
     nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], under_way)]
     nodes = nodes[np.argsort(nodes["order_id"])]
     orders = market.orders()
@@ -63,9 +63,9 @@ def test_several_symbols_have_markets_of_their_own() -> None:
 def test_the_same_seed_makes_the_same_day_and_another_another() -> None:
     config = load_population("liquid")
     until_ns = config.open_ns + 10 * MINUTE_NS
-    first, again, other = (tape_hash(play(simulate(config, seed, until_ns))) for seed in (1, 1, 2))
+    first, again, other = (tape_hash(replay_events(simulate(config, seed, until_ns))) for seed in (1, 1, 2))
     assert first == again != other
-    together = [tape_hash(play(day)) for day in simulate_many(config, (1, 2), until_ns)]
+    together = [tape_hash(replay_events(day)) for day in simulate_many(config, (1, 2), until_ns)]
     assert together == [first, other]
 
 
@@ -85,8 +85,8 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     write_day(day, tmp_path / "one.day")
     read = read_day(tmp_path / "one.day")
     assert read.reference.parameters["seed"] == 5
-    events = play(read)
-    assert tape_hash(events) == tape_hash(play(day))
+    events = replay_events(read)
+    assert tape_hash(events) == tape_hash(replay_events(day))
     replayed = Market(1, limits=MarketLimits(participants_max=2))
     replayed.submit(read.commands)
     assert np.array_equal(replayed.state.counter, simulation.market.state.counter)
@@ -94,15 +94,15 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     for field in ("order_number", "price_ticks", "open_lots", "total_lots", "side"):
         assert np.array_equal(ours[field], theirs[field]), field
     makers = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
-    seen = simulation.crowd.traders.seen[0]
-    assert (seen[TRADES], seen[TRADED]) == (len(makers), makers["qty_lots"].sum())
+    seen = simulation.crowd.traders.public_totals[0]
+    assert (seen[TRADE_COUNT], seen[TRADED_LOTS]) == (len(makers), makers["qty_lots"].sum())
     reasons = events["reason"][events["kind"] == EventKind.REJECTED]
     assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, "it was too late, and nothing else"
 
 
 def test_the_tape_hash_sees_every_trade() -> None:
     config = load_population("small")
-    events = play(simulate(config, 1, config.open_ns + MINUTE_NS))
+    events = replay_events(simulate(config, 1, config.open_ns + MINUTE_NS))
     before = tape_hash(events)
     events["report"] += 1
     assert tape_hash(events) == before
@@ -116,13 +116,13 @@ def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
     config = population({"trader": "flooder", "count": 20, "latency_us": 2e6}, **OWN)
     simulation = Simulation(config, 1)
     market_rows, nodes = len(simulation.market.state.orders), len(simulation.crowd.traders.nodes)
-    flights = len(simulation.crowd.traders.flight)
+    flights = len(simulation.crowd.traders.in_flight)
     simulation.advance(config.open_ns + 12 * SECOND_NS)
     check(simulation)
     traders = simulation.crowd.traders
     assert len(simulation.market.orders()) > 10_000
     assert len(simulation.market.state.orders) > market_rows
-    assert len(traders.nodes) > nodes and len(traders.flight) > flights
+    assert len(traders.nodes) > nodes and len(traders.in_flight) > flights
     assert len(np.unique(simulation.commands["command_id"])) == len(simulation.commands) > 16_384
     assert simulation.day().reference.counts["requests_dropped"] == 0
 
@@ -166,7 +166,7 @@ def test_one_order_that_trades_with_thousands() -> None:
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 9 * SECOND_NS)
     check(simulation)
-    assert int(of(simulation, 1, "position_lots")[0]) == simulation.crowd.traders.seen[0, TRADED] > 5000
+    assert int(of(simulation, 1, "position_lots")[0]) == simulation.crowd.traders.public_totals[0, TRADED_LOTS] > 5000
 
 
 def test_what_no_market_takes_is_refused_and_forgotten() -> None:
@@ -186,7 +186,7 @@ def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
     """What is kept of it on disk has the words of this serl in it."""
     population({"trader": "flooder"}, **OWN)
     for name in ("flooder", "noise"):
-        assert type(kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
+        assert type(load_kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
 
 
 class QuietProfile(Profile):
@@ -209,4 +209,4 @@ def once(agent, profile, market, requests):
     simulation.advance(config.close_ns)
     check(simulation)
     assert sorted(simulation.commands["price_ticks"].tolist()) == [9000, 9001, 9002]
-    assert not simulation.crowd.commands_due
+    assert not simulation.crowd.is_active

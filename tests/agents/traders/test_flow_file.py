@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serl.agents.traders.errors import FlowFileError
-from serl.agents.traders.flow_file import FlowFile, clear, file_of
+from serl.agents.traders.flow_file import FlowFile, clear_flow_files, flow_file_path
 from serl.agents.traders.population import check_population, load_population
 from serl.agents.traders.simulate import Simulation
 from serl.exchange.records import CommandFlag, CommandKind
@@ -44,7 +44,7 @@ def test_every_command_is_counted_once_where_it_belongs(tmp_path: Path) -> None:
     assert set(rows["symbol"]) == {0, 1, 2} and set(rows["kind"]) == {CommandKind.NEW, CommandKind.CANCEL}
     file = FlowFile(tmp_path / "flow.jsonl", population)
     for start in range(0, len(rows), 100):
-        file.take(rows[start : start + 100])
+        file.add(rows[start : start + 100])
     file.close()
     due: Sent = Counter()
     for row in rows:
@@ -63,7 +63,7 @@ def test_a_second_is_written_when_it_is_over(tmp_path: Path) -> None:
     simulation.advance(population.open_ns + 60 * SECOND_NS)
     rows = simulation.commands
     file = FlowFile(tmp_path / "flow.jsonl", population)
-    file.take(rows)
+    file.add(rows)
     last = int(rows["time_ns"][-1]) // SECOND_NS
     assert max(line["second"] for line in lines(tmp_path / "flow.jsonl")) < last
     file.close()
@@ -73,8 +73,8 @@ def test_a_second_is_written_when_it_is_over(tmp_path: Path) -> None:
 def test_hosts_count_what_they_send(tmp_path: Path) -> None:
     """Each into a file of its own; what an earlier run left is gone."""
     flow = tmp_path / "flow"
-    clear(flow, "small", 4)
-    file_of(flow, "small", 3).write_text("of an earlier run\n")
+    clear_flow_files(flow, "small", 4)
+    flow_file_path(flow, "small", 3).write_text("of an earlier run\n")
     with served(tmp_path, load_population("small"), 2) as exchange:
         said, _ = agents(exchange, "small", 2, "09:40", "--flow", str(flow)).communicate(timeout=300)
     sent = re.findall(r"([\d,]+) commands", said)
@@ -86,5 +86,5 @@ def test_hosts_count_what_they_send(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(FlowFileError, match="a folder that can be written is due"):
-        clear(tmp_path / "taken", "small", 2)
+    with pytest.raises(FlowFileError, match="expected a writable folder, got File exists"):
+        clear_flow_files(tmp_path / "taken", "small", 2)

@@ -15,7 +15,7 @@ import yaml
 
 from serl.agents.traders.host import Host
 from serl.agents.traders.population import PopulationConfig, load_population
-from serl.agents.traders.simulate import Simulation, play, tape_hash
+from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
 from serl.exchange.journal.segment import read_rows
@@ -59,7 +59,7 @@ def test_at_a_pace_the_calibrated_population_is_the_one_in_process(tmp_path: Pat
     until_ns = population.open_ns + 5 * MINUTE_NS
     simulation = Simulation(population, 1)
     simulation.advance(until_ns)
-    rows = play(simulation.day())
+    rows = replay_events(simulation.day())
     with served(tmp_path, population, 1, "lockstep:60") as exchange:
         run = agents(exchange, "amzn", 1, "09:35")
         output, _ = run.communicate(timeout=120)
@@ -77,7 +77,7 @@ def hour() -> tuple[PopulationConfig, int, str, int]:
     until_ns = population.open_ns + 60 * MINUTE_NS
     simulation = Simulation(population, 1)
     simulation.advance(until_ns)
-    rows = play(simulation.day())
+    rows = replay_events(simulation.day())
     assert len(rows) > 5_000
     return population, until_ns, tape_hash(rows), len(rows)
 

@@ -14,7 +14,7 @@ from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.host import Host
 from serl.agents.traders.population import load_population
 from serl.agents.traders.records import REQUEST_BITS
-from serl.agents.traders.timeline import offset_at
+from serl.agents.traders.timeline import day_offset_ns
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
 from serl.exchange.wire import Kind
@@ -143,4 +143,4 @@ def test_they_wait_for_a_clock_that_is_held_and_begin_where_it_is_set_to() -> No
     ],
 )
 def test_the_day_is_the_exchanges_within_it_and_begins_at_once_outside(now_ns: int, wait: bool, offset_ns: int) -> None:
-    assert offset_at(SMALL, now_ns, wait_for_open=wait) == offset_ns
+    assert day_offset_ns(SMALL, now_ns, wait_for_open=wait) == offset_ns

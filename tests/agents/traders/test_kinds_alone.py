@@ -241,8 +241,8 @@ def test_spoofer_shows_large_orders_that_flee() -> None:
         assert stage.cancelled == [0, 1], "the small one is off the touch, a large one in danger"
         stage.open(*((one.side, one.price_ticks, one.lots) for one in large))
         stage.hold(10 * sign)
-        turned = stage.wake(4)
-        assert [(one.side, one.lots) for one in turned] == [(side, 900)] * 2, "the other way round now"
+        restore_density = stage.wake(4)
+        assert [(one.side, one.lots) for one in restore_density] == [(side, 900)] * 2, "the other way round now"
         assert stage.cancelled == [0, 1], "first the old ones have to go"
     assert found == {BUY, SELL}
 

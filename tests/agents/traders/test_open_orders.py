@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from serl.agents.traders import open_orders
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.engine import has_room
+from serl.agents.traders.engine import has_capacity
 from serl.agents.traders.records import NODES_USED
 from tests.agents.traders.stage import population
 
@@ -27,12 +27,12 @@ def check(crowd: Crowd, plain: dict[int, tuple[int, int]]) -> None:
     for index in range(TRADERS):
         agent = traders.agents[index]
         start, count = int(agent["list_start"]), int(agent["orders_open"])
-        places += range(start, start + int(agent["list_room"]))
+        places += range(start, start + int(agent["list_capacity"]))
         listed = traders.slab[start : start + count]
         assert sorted(traders.nodes["order_id"][listed]) == sorted(key for key, one in plain.items() if one[0] == index)
-        assert np.array_equal(traders.nodes["place"][listed], np.arange(count))
+        assert np.array_equal(traders.nodes["list_index"][listed], np.arange(count))
     assert len(places) == len(set(places)), "lists overlap"
-    assert (traders.table[::2] != 0).sum() == len(plain)
+    assert (traders.order_table[::2] != 0).sum() == len(plain)
 
 
 def play(steps: list[tuple[int, int]]) -> None:
@@ -40,7 +40,7 @@ def play(steps: list[tuple[int, int]]) -> None:
     crowd, plain = Crowd(CONFIG, 1), dict[int, tuple[int, int]]()
     for number, (index, what) in enumerate(steps):
         if what == 0 or not plain:
-            if not has_room(crowd.traders):
+            if not has_capacity(crowd.traders):
                 crowd.grow()
             order_id = (number + 1) * 1024 + index
             open_orders.add(crowd.traders, index, order_id, 0, 100, number + 1, number)

@@ -87,7 +87,7 @@ def test_below_stays_below() -> None:
 
 
 def test_neighbouring_traders_and_seeds_are_independent() -> None:
-    seeds = [int(random.seed_of(seed, number)) for seed in (1, 2) for number in range(50)]
+    seeds = [int(random.trader_seed(seed, number)) for seed in (1, 2) for number in range(50)]
     assert len(set(seeds)) == 100
     table = np.stack([draws(_uniforms, seed, 4000) for seed in seeds])
     correlations = np.corrcoef(table)[np.triu_indices(100, 1)]

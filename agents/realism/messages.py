@@ -17,7 +17,7 @@ from serl.exchange.records import CommandKind, EventFlag, EventKind, Rows, Side,
 
 LIMIT, MARKET, CANCEL = 0, 1, 2
 """Kinds of messages."""
-ROOM = -1
+ARRAYS_FULL = -1
 """Status: the arrays for messages or events are too small."""
 
 BUY, SELL = int(Side.BUY), int(Side.SELL)
@@ -30,7 +30,7 @@ UNKNOWN_NS = -1
 """Of `entered_ns`: the order's beginning was not seen."""
 
 
-class Output(NamedTuple):
+class TapeArrays(NamedTuple):
     """Where a day is written to: messages by [message], books by [message + 1, side (bids first), level]."""
 
     time_ns: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Output(NamedTuple):
     book_lots: NDArray[np.int64]
     order_entered_ns: NDArray[np.int64]
     """[order_id] when the order was seen to arrive, or UNKNOWN_NS."""
-    order_cut: NDArray[np.bool_]
+    order_reduced: NDArray[np.bool_]
     """[order_id] whether the order was reduced or cancelled before."""
     view_ticks: NDArray[np.int64]
     """[side, level + 1] the book as the messages so far left it, one level deeper than shown."""
@@ -54,9 +54,9 @@ class Output(NamedTuple):
     """[0] next command, [1] messages written."""
 
 
-def new_output(room: int, commands: int, levels_shown: int) -> Output:
+def allocate_tape(room: int, commands: int, levels_shown: int) -> TapeArrays:
     """Room for `room` messages; order ids up to `commands`."""
-    return Output(
+    return TapeArrays(
         time_ns=np.zeros(room, np.int64),
         kind=np.zeros(room, np.int8),
         side=np.zeros(room, np.int8),
@@ -68,7 +68,7 @@ def new_output(room: int, commands: int, levels_shown: int) -> Output:
         book_ticks=np.zeros((room + 1, 2, levels_shown), np.int64),
         book_lots=np.zeros((room + 1, 2, levels_shown), np.int64),
         order_entered_ns=np.full(commands + 1, UNKNOWN_NS, np.int64),
-        order_cut=np.zeros(commands + 1, np.bool_),
+        order_reduced=np.zeros(commands + 1, np.bool_),
         view_ticks=np.zeros((2, levels_shown + 1), np.int64),
         view_lots=np.zeros((2, levels_shown + 1), np.int64),
         at=np.zeros(2, np.int64),
@@ -76,7 +76,7 @@ def new_output(room: int, commands: int, levels_shown: int) -> Output:
 
 
 @numba.njit(cache=True)
-def genuine(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDArray[np.bool_]:
+def mark_messages(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDArray[np.bool_]:
     """Which commands are messages of the source: all after the opening book (row -1) unless the source is `partial`.
 
     A partial source shows some levels only, and its reader adds commands to a row for what came into view. Those of the
@@ -125,7 +125,7 @@ def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
 
 
 @numba.njit(cache=True)
-def _show(out: Output) -> None:
+def _show(out: TapeArrays) -> None:
     """The view becomes the book after the last message."""
     at, shown = out.at[1], out.book_ticks.shape[2]
     out.book_ticks[at] = out.view_ticks[:, :shown]
@@ -133,7 +133,7 @@ def _show(out: Output) -> None:
 
 
 @numba.njit(cache=True)
-def _take_off(out: Output, side: int, price: int, lots: int) -> bool:
+def _take_off(out: TapeArrays, side: int, price: int, lots: int) -> bool:
     """Takes lots off a level of the view; whether it was among those shown."""
     ticks, quantities, shown = out.view_ticks[side], out.view_lots[side], out.book_ticks.shape[2]
     level = _level_of(ticks, price, shown)
@@ -149,7 +149,7 @@ def _take_off(out: Output, side: int, price: int, lots: int) -> bool:
 
 @numba.njit(cache=True)
 def _write(
-    out: Output, time_ns: int, kind: int, side: int, price: int, lots: int, row: int, merge: bool
+    out: TapeArrays, time_ns: int, kind: int, side: int, price: int, lots: int, row: int, merge: bool
 ) -> None:  # fmt: skip
     """One message, or more of the last one."""
     at = out.at[1]
@@ -165,7 +165,7 @@ def _write(
 
 
 @numba.njit(cache=True)
-def _write_cancel(out: Output, event: Any, row: int, partial: bool) -> None:
+def _write_cancel(out: TapeArrays, event: Any, row: int, partial: bool) -> None:
     """A cancellation, if it is in view. Of a partial source several commands of a row are one message."""
     at, price, order = out.at[1], event.price_ticks, event.order_id
     if not _take_off(out, event.side, price, event.qty_lots):
@@ -174,12 +174,12 @@ def _write_cancel(out: Output, event: Any, row: int, partial: bool) -> None:
     merge = partial and at > 0 and out.kind[last] == CANCEL and out.row[last] == row
     _write(out, event.time_ns, CANCEL, event.side, price, event.qty_lots, row, merge)
     if not merge:
-        out.entered_ns[last + 1], out.first[last + 1] = out.order_entered_ns[order], not out.order_cut[order]
-    out.order_cut[order] = True
+        out.entered_ns[last + 1], out.first[last + 1] = out.order_entered_ns[order], not out.order_reduced[order]
+    out.order_reduced[order] = True
 
 
 @numba.njit(cache=True)
-def _write_trade(out: Output, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
+def _write_trade(out: TapeArrays, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
     """An execution; `after` is the view after the whole command, of which the other side is final."""
     other, at = 1 - side, out.at[1]
     out.view_ticks[other], out.view_lots[other] = after[0][other], after[1][other]
@@ -189,7 +189,7 @@ def _write_trade(out: Output, time_ns: int, side: int, price: int, lots: int, ro
 
 
 @numba.njit(cache=True)
-def _tell(out: Output, events: Any, count: int, row: int, partial: bool, after: Any) -> None:
+def _tell(out: TapeArrays, events: Any, count: int, row: int, partial: bool, after: Any) -> None:
     """The messages of one command's events."""
     shown = out.book_ticks.shape[2]
     traded, price, side = 0, 0, 0
@@ -226,17 +226,17 @@ def _look(state: Any, near: Any, ticks: NDArray[np.int64], lots: NDArray[np.int6
 @numba.njit(cache=True)
 def run(
     state: Any, commands: Any, rows: NDArray[np.int64], told: NDArray[np.bool_], partial: bool, events: Any, near: Any,
-    out: Output,
+    out: TapeArrays,
 ) -> int:  # fmt: skip
-    """Goes on from out.at: DONE, ROOM, or what the market needs (GROW). Symbol 0 only; `near`: levels + 1 LEVEL rows."""
+    """Goes on from out.at: DONE, ARRAYS_FULL, or what the market needs (GROW). Symbol 0 only; `near`: levels + 1 LEVEL rows."""
     ticks, lots = np.zeros_like(out.view_ticks), np.zeros_like(out.view_lots)
     while out.at[0] < rows.size:
         index = out.at[0]
         if out.at[1] + near.size + 8 > out.time_ns.size:
-            return ROOM
+            return ARRAYS_FULL
         done, count, status = execute_batch(state, commands, index, index + 1, events, 0)
         if status == EVENTS_FULL:
-            return ROOM
+            return ARRAYS_FULL
         if status != DONE:
             return int(status)
         _look(state, near, ticks, lots)

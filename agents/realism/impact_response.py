@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.resample import block_draws
 from serl.agents.realism.tape import Bools, Floats, Ints, Tape
 
