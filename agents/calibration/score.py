@@ -1,4 +1,4 @@
-"""The calibrated population against the real day in hours that it was not fitted to, over several seeds."""
+"""Scores a calibrated population against the real day in held-out hours, over several seeds."""
 
 import math
 from dataclasses import dataclass
@@ -13,28 +13,28 @@ from serl.agents.realism.tape import Floats, Tape
 from serl.agents.traders.population import PopulationConfig
 
 T_975 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-"""Student's t for a 95 % interval of a mean of so many values; above 10: 1.96."""
+"""Student's t for a 95 % interval of the mean, by the number of values; above 10: 1.96."""
 
 
 @dataclass(frozen=True)
 class SeedSample:
-    """A number for each seed."""
+    """One value per seed."""
 
     values: Floats
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return float(self.values.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % of the mean, by Student's t; NaN for one value."""
+        """95 % interval of the mean, by Student's t; NaN for one value."""
         count = len(self.values)
         if count < 2:
             return float("nan"), float("nan")
-        half = T_975.get(count, 1.96) * float(self.values.std(ddof=1)) / math.sqrt(count)
-        return self.mean - half, self.mean + half
+        half_width = T_975.get(count, 1.96) * float(self.values.std(ddof=1)) / math.sqrt(count)
+        return self.mean - half_width, self.mean + half_width
 
     def to_json(self) -> dict[str, Any]:
         """Mean, interval (null for one seed) and the values."""
@@ -45,14 +45,14 @@ class SeedSample:
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """What a population's simulated hours are like beside the real ones."""
+    """Distances and shared facts of a population's simulated hours and the real ones."""
 
     mean_l1: SeedSample
     mean_wasserstein: SeedSample
     facts_shared: SeedSample
-    """Of the RETURN_FACTS facts about returns."""
+    """Number of the RETURN_FACTS facts about returns that are shared."""
     signs_shared: SeedSample
-    """1 where the long memory of trade signs is shared."""
+    """1 if the long memory of trade signs is shared, else 0."""
     score_l1: dict[str, SeedSample]
     fact_values: dict[str, SeedSample]
     messages: list[int]
@@ -64,8 +64,8 @@ class HeldOutScores:
             "mean_wasserstein": self.mean_wasserstein.to_json(),
             "facts_shared": self.facts_shared.to_json(),
             "trade_sign_memory_shared": self.signs_shared.to_json(),
-            "l1": {name: spread.to_json() for name, spread in self.score_l1.items()},
-            "facts": {name: [_finite(value) for value in spread.values] for name, spread in self.fact_values.items()},
+            "l1": {name: sample.to_json() for name, sample in self.score_l1.items()},
+            "facts": {name: [_finite(value) for value in sample.values] for name, sample in self.fact_values.items()},
             "messages": self.messages,
         }
 
@@ -82,8 +82,8 @@ def score(population: PopulationConfig, seeds: list[int], window: Window) -> Hel
     return _scored(window.facts, benchmarks, facts, tapes)
 
 
-def floor(window: Window) -> HeldOutScores:
-    """The second half of the real window against the first: nothing simulated need be nearer."""
+def score_floor(window: Window) -> HeldOutScores:
+    """Compares the second half of the real window with the first: no simulation needs to be closer."""
     first, second = window.tape.halves(window.start_ns, window.end_ns)
     middle_ns = (window.start_ns + window.end_ns) // 2
     random = np.random.default_rng(0)
@@ -104,12 +104,12 @@ def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes:
         SeedSample(np.array([float(one[:RETURN_FACTS].count(True)) for one in shared])),
         SeedSample(np.array([float(one[RETURN_FACTS] is True) for one in shared])),
         {
-            name: SeedSample(np.array([benchmark.scores[place].distance.l1.value for benchmark in benchmarks]))
-            for place, name in enumerate(names)
+            name: SeedSample(np.array([benchmark.scores[index].distance.l1.value for benchmark in benchmarks]))
+            for index, name in enumerate(names)
         },
         {
-            fact.name: SeedSample(np.array([found.estimates[place].value for found in facts]))
-            for place, fact in enumerate(FACTS)
+            fact.name: SeedSample(np.array([found.estimates[index].value for found in facts]))
+            for index, fact in enumerate(FACTS)
         },
         [len(tape) for tape in tapes],
     )  # fmt: skip

@@ -88,7 +88,7 @@ def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: 
     return page(
         title,
         origin,
-        [png(picture, "mid, child orders and fills; executed lots"), table(["measure", "value"], rows, words=True)],
+        [png(picture, "mid, child orders and fills; executed lots"), table(["measure", "value"], rows, text=True)],
     )
 
 

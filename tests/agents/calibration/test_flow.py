@@ -18,7 +18,7 @@ def test_the_book_keeps_both_sides_and_the_same_seed_gives_the_same_day() -> Non
 
 
 def test_wide_spreads_attract_orders_inside() -> None:
-    """With no order inside the spread it is wider than with many."""
+    """The spread is wider if few orders go inside it."""
     spreads = []
     for share in (0.02, 0.5):
         tape = build_tape(simulate(flow(inside_share=(share,) * 6), 1, END_NS))

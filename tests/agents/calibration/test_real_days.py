@@ -1,4 +1,4 @@
-"""The publisher's sample days: a few trials are nearer to the afternoon than zero intelligence at its measured rates."""
+"""LOBSTER's sample days: after a few trials the population is closer to the afternoon than zero intelligence at measured rates."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["GOOG_2012-06-21_10", "AMZN_2012-06-21_5"])
-def test_the_afternoon_is_nearer_than_zero_intelligence_makes_it(name: str, tmp_path: Path) -> None:
+def test_calibration_is_closer_to_the_afternoon_than_zero_intelligence(name: str, tmp_path: Path) -> None:
     day = import_day(FOLDER / f"LOBSTER_SampleFile_{name}.zip")
     plan = CalibrationPlan(name, (10 * HOUR_NS, 13 * HOUR_NS), (13 * HOUR_NS, 16 * HOUR_NS), trials=2, score_seeds=2)
     scored = calibrate(day, plan, tmp_path / "trials").scored

@@ -13,7 +13,7 @@ WINDOW = (TEN_NS, TEN_NS + 60 * SECOND_NS)
 
 
 def test_by_hand() -> None:
-    """Asks 101 x 10 and 102 x 10, bid 99: a buy of 15 takes the first level, the mid goes from 100 to 100.5 for good."""
+    """Asks 101 x 10 and 102 x 10, bid 99: a buy of 15 takes the first level, the mid moves from 100 to 100.5 permanently."""
     history = day_of(
         new(BUY, 99, 100, -1000), new(SELL, 101, 10, -1000), new(SELL, 102, 10, -1000),
         new(SELL, 99, 15, 30_000, ioc=True), new(BUY, 98, 1, 200_000), opening=3,

@@ -1,4 +1,4 @@
-"""Stylised facts by hand, and on series that have them or do not."""
+"""Stylised facts computed by hand, and on series with and without them."""
 
 import math
 
@@ -37,14 +37,14 @@ def test_moments_by_hand() -> None:
 
 
 def test_minutes_by_hand() -> None:
-    """The mid before 10:00 is not known, so the first one counts: 100.5; before 10:01 it is 101, and stays."""
+    """The mid before 10:00 is unknown, so the first one is used: 100.5. From 10:01 on it is 101."""
     found = facts.minute_series(five_messages(), TEN_NS, TEN_NS + 3 * MINUTE_NS)
     assert found.returns == pytest.approx([math.log(101 / 100.5), 0, 0])
     assert found.volume_lots.tolist() == [20, 0, 0]
 
 
 def test_intermittency_by_hand() -> None:
-    """Two of twenty returns are large: both in one ten (counts 2, 0: Fano 1), or one in each (variance 0)."""
+    """Two of twenty returns are large: both in one half (counts 2, 0: Fano 1), or one in each (variance 0)."""
     together = [0.0] * 8 + [5, -5] + [0.0] * 10
     assert facts.intermittency(minutes(*together)) == pytest.approx(math.log(1))
     assert math.isnan(facts.intermittency(minutes(*([0.0] * 9 + [5.0]), *([0.0] * 9 + [-5.0]))))
@@ -78,7 +78,7 @@ def test_coarse_fine_by_hand() -> None:
     assert facts.coarse_fine(minutes(*r)) == pytest.approx(expected)
 
 
-def test_series_with_the_facts_and_without() -> None:
+def test_clustered_returns_show_the_facts_and_noise_does_not() -> None:
     noise, garch = np.random.default_rng(1).standard_normal(20_000), clustered(1)
     values = {fact.name: fact.compute for fact in FACTS if fact.compute}
     for name in ("heavy tails", "intermittency", "volatility clustering", "slow decay of |r|"):
@@ -91,7 +91,7 @@ def test_series_with_the_facts_and_without() -> None:
 
 
 def test_long_memory_of_split_orders() -> None:
-    """Two orders of Pareto length, exponent 1.5, mixed: C(l) ~ l^-0.5 (Lillo, Mike, Farmer 2005). Coin flips have no memory."""
+    """Two interleaved orders of Pareto length 1.5: C(l) ~ l^-0.5 (Lillo, Mike, Farmer 2005). Coin flips have no memory."""
     random = np.random.default_rng(3)
     active = [[random.choice([-1, 1]), int(random.pareto(1.5)) + 1] for _ in range(2)]
     signs = np.zeros(40_000)

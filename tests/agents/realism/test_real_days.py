@@ -1,4 +1,4 @@
-"""The publisher's sample days: the tape is the file, and the two halves of a day are nearer than a generated day."""
+"""LOBSTER's sample days: the tape reproduces the file, and two halves of a day are closer than a generated day."""
 
 import time
 from pathlib import Path
@@ -22,7 +22,7 @@ NAMES = ("GOOG_2012-06-21_10", "AMZN_2012-06-21_5", "AMZN_2012-06-21_1")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tape_is_the_file(name: str) -> None:
+def test_the_tape_reproduces_the_file(name: str) -> None:
     """Every message of types 1 to 4 with its side, size, price and book; executions of one order are one message."""
     source = read_lobster(FOLDER / f"LOBSTER_SampleFile_{name}.zip")
     day = lobster_day(source)
@@ -50,7 +50,7 @@ def test_the_tape_is_the_file(name: str) -> None:
     assert (tape.book_ticks[1:] == ticks[last]).all() and (tape.book_lots[1:] == lots[last]).all()
 
 
-def test_halves_are_nearer_than_a_generated_day() -> None:
+def test_halves_are_closer_than_a_generated_day() -> None:
     tape = build_tape(import_day(FOLDER / f"LOBSTER_SampleFile_{NAMES[0]}.zip"))
     window = 13 * HOUR_NS, 16 * HOUR_NS
     first, second = tape.halves(*window)
