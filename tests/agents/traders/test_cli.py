@@ -13,7 +13,7 @@ from serl.agents.traders.trader_api import SECOND_NS
 from serl.history.day import read_day
 
 
-def test_it_writes_the_day_that_the_library_makes(tmp_path: Path) -> None:
+def test_the_day_is_the_one_that_the_library_simulates(tmp_path: Path) -> None:
     path = tmp_path / "one.day"
     done = CliRunner().invoke(command, ["small", "-o", str(path), "--seed", "4", "--until", "09:40"])
     assert done.exit_code == 0, done.output
@@ -24,9 +24,9 @@ def test_it_writes_the_day_that_the_library_makes(tmp_path: Path) -> None:
     assert tape_hash(replay_events(read_day(path))) == tape_hash(replay_events(made))
 
 
-def test_it_says_what_is_empty_and_what_was_dropped(tmp_path: Path) -> None:
+def test_empty_sides_and_dropped_requests_are_reported(tmp_path: Path) -> None:
     (tmp_path / "some.yaml").write_text(
-        "{name: some, modules: [tests.agents.traders.own], groups: [{trader: absurd}, "
+        "{name: some, modules: [tests.agents.traders.sample_traders], groups: [{trader: absurd}, "
         "{trader: flooder, start_s: 5, start_spread_s: 0, profile: {orders: 200}}, {trader: sweeper, start_s: 6.5, start_spread_s: 0}]}"
     )
     path = str(tmp_path / "one.day")

@@ -1,4 +1,4 @@
-"""What holds for every population at every time: accounts, open orders, hashes, growing arrays, traders of one's own."""
+"""Invariants of every population: accounts, open orders, hashes, growing arrays, user-defined traders."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
 from serl.exchange.market import Market, MarketLimits
 from serl.exchange.records import EventFlag, EventKind, Reason
 from serl.history.day import read_day, write_day
-from tests.agents.traders.stage import ZERO, of, population
+from tests.agents.traders.trader_bench import ZERO, agent_field, population
 
 MINUTE_NS = 60 * SECOND_NS
-OWN = {"modules": ["tests.agents.traders.own"]}
+OWN = {"modules": ["tests.agents.traders.sample_traders"]}
 
 
 def check(simulation: Simulation) -> None:
@@ -24,15 +24,15 @@ def check(simulation: Simulation) -> None:
     market.validate()
     assert traders.agents["position_lots"].sum() == 0
     assert traders.agents["cash_ticks"].sum() == 0
-    under_way = traders.in_flight_key[1 : traders.counter[IN_FLIGHT] + 1]
-    nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], under_way)]
+    in_flight = traders.in_flight_key[1 : traders.counter[IN_FLIGHT] + 1]
+    nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], in_flight)]
     nodes = nodes[np.argsort(nodes["order_id"])]
     orders = market.orders()
     orders = orders[np.argsort(orders["order_id"])]
     for field in ("order_id", "price_ticks", "open_lots", "side"):
         assert np.array_equal(nodes[field], orders[field]), field
-    everything = traders.nodes[traders.nodes["order_id"] != 0]
-    counts = np.bincount(everything["agent"], minlength=len(traders.agents))
+    used = traders.nodes[traders.nodes["order_id"] != 0]
+    counts = np.bincount(used["agent"], minlength=len(traders.agents))
     assert np.array_equal(counts, traders.agents["orders_open"])
 
 
@@ -46,7 +46,7 @@ def test_accounts_and_open_orders_agree_with_the_market(name: str) -> None:
     assert len(simulation.commands) > 1000
 
 
-def test_several_symbols_have_markets_of_their_own() -> None:
+def test_symbols_have_separate_markets() -> None:
     config = population(ZERO, {**ZERO, "symbol": 1}, symbols=["A", "B"])
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 30 * MINUTE_NS)
@@ -94,10 +94,12 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     for field in ("order_number", "price_ticks", "open_lots", "total_lots", "side"):
         assert np.array_equal(ours[field], theirs[field]), field
     makers = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
-    seen = simulation.crowd.traders.public_totals[0]
-    assert (seen[TRADE_COUNT], seen[TRADED_LOTS]) == (len(makers), makers["qty_lots"].sum())
+    totals = simulation.crowd.traders.public_totals[0]
+    assert (totals[TRADE_COUNT], totals[TRADED_LOTS]) == (len(makers), makers["qty_lots"].sum())
     reasons = events["reason"][events["kind"] == EventKind.REJECTED]
-    assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, "it was too late, and nothing else"
+    assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, (
+        "orders arrive too late, nothing else is rejected"
+    )
 
 
 def test_the_tape_hash_sees_every_trade() -> None:
@@ -112,7 +114,7 @@ def test_the_tape_hash_sees_every_trade() -> None:
 
 
 def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
-    """Orders, far levels, nodes, slab, commands under way and the tape all start smaller than what this needs."""
+    """Orders, far levels, nodes, slab, commands in flight and the tape all start smaller than this needs."""
     config = population({"trader": "flooder", "count": 20, "latency_us": 2e6}, **OWN)
     simulation = Simulation(config, 1)
     market_rows, nodes = len(simulation.market.state.orders), len(simulation.crowd.traders.nodes)
@@ -160,16 +162,20 @@ def test_a_crowd_of_a_hundred_thousand_fits() -> None:
 
 
 def test_one_order_that_trades_with_thousands() -> None:
-    """More events than the loop has room for at once."""
+    """One command makes more events than the loop's buffer holds."""
     flooders = {"trader": "flooder", "count": 20, "profile": {"room_ticks": 50}}
     config = population(flooders, {"trader": "sweeper", "start_s": 8, "start_spread_s": 0}, **OWN)
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 9 * SECOND_NS)
     check(simulation)
-    assert int(of(simulation, 1, "position_lots")[0]) == simulation.crowd.traders.public_totals[0, TRADED_LOTS] > 5000
+    assert (
+        int(agent_field(simulation, 1, "position_lots")[0])
+        == simulation.crowd.traders.public_totals[0, TRADED_LOTS]
+        > 5000
+    )
 
 
-def test_what_no_market_takes_is_refused_and_forgotten() -> None:
+def test_rejected_orders_are_not_open() -> None:
     config = population({"trader": "absurd", "latency_us": 1500_000}, **OWN)
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 60 * SECOND_NS)
@@ -178,12 +184,12 @@ def test_what_no_market_takes_is_refused_and_forgotten() -> None:
     commands = simulation.commands
     assert (commands["price_ticks"] >= 0).all() and (commands["qty_lots"][commands["kind"] == NEW] > 0).all()
     cancelled = commands["order_id"][commands["kind"] == CANCEL]
-    assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel an order is enough"
-    assert of(simulation, 0, "orders_open")[0] <= 10, "what is refused is not open"
+    assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel per order is enough"
+    assert agent_field(simulation, 0, "orders_open")[0] <= 10, "rejected orders are not open"
 
 
-def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
-    """What is kept of it on disk has the words of this serl in it."""
+def test_a_trader_outside_serl_is_recompiled_when_serl_changes() -> None:
+    """Its compiled cache contains inlined functions of serl."""
     population({"trader": "flooder"}, **OWN)
     for name in ("flooder", "noise"):
         assert type(load_kind(name).compiled._cache._impl.locator).__name__ == "SerlLocator"
@@ -193,8 +199,8 @@ class QuietProfile(Profile):
     """No parameters at all."""
 
 
-def test_a_trader_that_is_in_no_file() -> None:
-    """As in a notebook: it is compiled, and not kept on disk."""
+def test_a_trader_that_is_defined_in_no_file() -> None:
+    """As in a notebook: it is compiled, and not cached on disk."""
     names: dict[str, object] = {"trader": trader, "QuietProfile": QuietProfile}
     code = """
 from serl.agents.traders.trader_api import BUY, limit

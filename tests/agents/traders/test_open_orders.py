@@ -10,14 +10,14 @@ from serl.agents.traders import open_orders
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.engine import has_capacity
 from serl.agents.traders.records import NODES_USED
-from tests.agents.traders.stage import population
+from tests.agents.traders.trader_bench import population
 
 TRADERS = 5
 CONFIG = population({"trader": "noise", "count": TRADERS})
 
 
 def check(crowd: Crowd, plain: dict[int, tuple[int, int]]) -> None:
-    """plain: order id to (trader, lots)."""
+    """plain: the expected open orders, order id to (trader, lots)."""
     traders = crowd.traders
     assert traders.counter[NODES_USED] == len(plain)
     for order_id, (index, lots) in plain.items():
@@ -36,7 +36,7 @@ def check(crowd: Crowd, plain: dict[int, tuple[int, int]]) -> None:
 
 
 def play(steps: list[tuple[int, int]]) -> None:
-    """(trader, 0): one more order; (trader, n): the n-th open order goes, whoever's it is."""
+    """(trader, 0) adds an order; (trader, n) removes the n-th open order of any trader."""
     crowd, plain = Crowd(CONFIG, 1), dict[int, tuple[int, int]]()
     for number, (index, what) in enumerate(steps):
         if what == 0 or not plain:

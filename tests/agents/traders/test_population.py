@@ -1,4 +1,4 @@
-"""Populations: those that come with serl keep a market, bad ones are refused with a reason."""
+"""Populations: those that come with serl keep a market going, invalid ones are refused with a reason."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.registry import BUILT_IN, load_kind
 from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import SECOND_NS
-from tests.agents.traders.stage import ZERO, population
+from tests.agents.traders.trader_bench import ZERO, population
 
 NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes")
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
-"""A price that nothing holds near a value goes its own ways."""
+"""Maximum median distance from the value: without value traders the price drifts."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +82,7 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message:
     assert message in str(caught.value)
 
 
-def test_unknown_traders_are_told_all_known_ones() -> None:
+def test_the_error_of_an_unknown_trader_lists_the_known_ones() -> None:
     with pytest.raises(PopulationError, match=r"expected a trader of .*, got 'martian'") as caught:
         population({"trader": "martian"})
     assert all(name in str(caught.value) for name in BUILT_IN)
@@ -112,7 +112,7 @@ def test_an_explosive_hawkes_flow_is_refused_with_its_radius() -> None:
 
 
 def test_a_population_that_empties_the_book() -> None:
-    """Nobody but sellers at market: the market survives, and the day says that a side is empty."""
+    """With market sellers only, the market survives and the day reports an empty side."""
     seller = {"trader": "institutional", "count": 50, "start_spread_s": 60, "profile": {
         "buy_share": 0.0, "parent_lots": 1e6, "parent_lots_max": 10**8, "slice_lots_max": 10**6, "duration_s": 60, "interval_s": 0.1,
     }}  # fmt: skip
