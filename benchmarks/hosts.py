@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from serl.agents.traders.population import load_population
-from serl.agents.traders.simulate import Simulation, play, tape_hash
+from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.agents.traders.value import SECOND_NS
 from serl.exchange.journal.segment import read_rows
 from serl.exchange.records import EVENT
@@ -44,5 +44,5 @@ def run() -> dict[str, float]:
     served = rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
     return {
         "served_lockstep_x_real_time": MINUTES * 60 / elapsed_s,
-        "tapes_equal": float(tape_hash(served) == tape_hash(play(simulation.day()))),
+        "tapes_equal": float(tape_hash(served) == tape_hash(replay_events(simulation.day()))),
     }

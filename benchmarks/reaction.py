@@ -8,9 +8,9 @@ import argparse
 from pathlib import Path
 
 from serl.agents.calibration.objective import Window
-from serl.agents.calibration.score import Scored, score
+from serl.agents.calibration.score import HeldOutScores, score
 from serl.agents.realism.days import load_day
-from serl.agents.realism.tape import tape_of
+from serl.agents.realism.tape import build_tape
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.exchange.config import time_of_day_ns
 
@@ -26,10 +26,10 @@ def late(population: PopulationConfig, latency_us: float) -> PopulationConfig:
 def window_of(path: Path, hours: str) -> Window:
     """A window of a day, from hours like 10:00-13:00."""
     start_ns, end_ns = map(time_of_day_ns, hours.split("-"))
-    return Window(tape_of(load_day(path), DEPTH).window(start_ns, end_ns), start_ns, end_ns)
+    return Window(build_tape(load_day(path), DEPTH).window(start_ns, end_ns), start_ns, end_ns)
 
 
-def line(latency_us: float, scored: Scored) -> str:
+def line(latency_us: float, scored: HeldOutScores) -> str:
     """A row of the table."""
     low, high = scored.mean_l1.interval
     messages = round(sum(scored.messages) / len(scored.messages))

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import hosts
-from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
-from serl.agents.traders.inprocess import run as run_market
+from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL, run_market
 from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.simulate import Simulation, simulate_many

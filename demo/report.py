@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from serl.agents.pages.origin import origin_here
+from serl.agents.pages.origin import current_origin
 from serl.agents.pages.page import cell, page, png, table, write
 from serl.clients.processes import ProcessFailed
 from serl.demo.full import Plan, Scene
@@ -30,7 +30,7 @@ def write_report(scene: Scene) -> Path:
     if plan.researcher:
         numbers["research"], text = _failed(scene.research_failure) if scene.research_failure else _research(plan)
         parts += ["<h2>Research</h2>", text]
-    origin = origin_here(plan.source.data, plan.source.seed)
+    origin = current_origin(plan.source.data, plan.source.seed)
     written, _ = write(
         plan.output / "demo.html", page("serl demo", origin, parts), {"made": origin.to_json()} | numbers
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from serl.agents.realism.days import load_day, origin_of
+from serl.agents.realism.days import day_origin, load_day
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
@@ -59,4 +59,4 @@ def generated(seed: int, path: Path) -> Source:
 def _day_source(day: Day, path: Path, order: DemoOrder, seed: int | None) -> Source:
     write_day(day, path)
     symbols = ",".join(f"{symbol.name}={symbol.tick_size}" for symbol in day.reference.symbols)
-    return Source(order, symbols, origin_of(day), seed, path)
+    return Source(order, symbols, day_origin(day), seed, path)

@@ -1,1 +1,1 @@
-"""Populations that are fitted to a real day: measured in closed form, then searched by simulation."""
+"""Fits populations to a real day: measures what it can in closed form, then searches the rest by simulation."""

@@ -1,4 +1,4 @@
-"""A calibration from beginning to end: measure, search, score, write."""
+"""A complete calibration: measure, search, score, write."""
 
 import dataclasses
 import json
@@ -10,14 +10,14 @@ import numpy as np
 import yaml
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free, flow_population, poisson_population
-from serl.agents.calibration.measure import Measured, measure_flow
+from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
+from serl.agents.calibration.measure import MeasuredFlow, measure_flow
 from serl.agents.calibration.objective import Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
-from serl.agents.calibration.score import Scored, floor, score
+from serl.agents.calibration.score import HeldOutScores, score, score_floor
 from serl.agents.calibration.search import Trial, search
-from serl.agents.realism.days import origin_of
-from serl.agents.realism.tape import Tape, tape_of
+from serl.agents.realism.days import day_origin
+from serl.agents.realism.tape import Tape, build_tape
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.config import time_of_day_text
@@ -25,16 +25,16 @@ from serl.history.day import Day
 
 LEVELS_MAX = 10
 SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000
-"""Seeds of the search are SEARCH_SEEDS times the given seed, and on; those of the score begin above all of them."""
+"""First seed of the search, per given seed; seeds of the score start above all of the search's."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """What is to be done."""
+class CalibrationPlan:
+    """Settings of a calibration."""
 
     name: str
     train: tuple[int, int]
-    """From, to; ns after midnight."""
+    """(start, end) in ns after midnight."""
     held_out: tuple[int, int]
     trials: int = 100
     seed: int = 1
@@ -44,28 +44,29 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """A fitted population and how it does in hours that it was not fitted to."""
+    """A fitted population and its scores in held-out hours."""
 
-    plan: Plan
+    plan: CalibrationPlan
     origin: str
     levels: int
-    measured: Measured
+    measured: MeasuredFlow
     rates: PoissonRates
     best: Trial
     population: PopulationConfig
     baseline: PopulationConfig
     real: Window
-    scored: dict[str, Scored]
-    """"floor", "calibrated", "baseline"."""
+    scored: dict[str, HeldOutScores]
+    """Keys: "floor", "calibrated", "baseline"."""
 
 
-def windows_of(day: Day, plan: Plan, symbol: str | None, levels: int) -> tuple[Window, Window]:
-    """(training, held out) windows. CalibrationError if they overlap; errors as tape_of and Tape.window."""
+def split_windows(day: Day, plan: CalibrationPlan, symbol: str | None, levels: int) -> tuple[Window, Window]:
+    """(training, held out) windows. CalibrationError if they overlap; errors as build_tape and Tape.window."""
     if plan.train[0] < plan.held_out[1] and plan.held_out[0] < plan.train[1]:
         raise CalibrationError(
-            f"training ({_hours(plan.train)}) and scoring ({_hours(plan.held_out)}) overlap; give windows apart from each other"
+            f"expected separate windows for training and scoring, got {_hours(plan.train)} and {_hours(plan.held_out)}, which "
+            "overlap; change --train or --score"
         )
-    tape = tape_of(day, min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX), symbol)
+    tape = build_tape(day, min(LEVELS_MAX, levels or day.reference.levels or LEVELS_MAX), symbol)
     return _window(tape, plan.train), _window(tape, plan.held_out)
 
 
@@ -78,61 +79,61 @@ def _hours(times: tuple[int, int]) -> str:
 
 
 def calibrate(
-    day: Day, plan: Plan, journal: Path, *, resume: bool = False, symbol: str | None = None, levels: int = 0,
+    day: Day, plan: CalibrationPlan, journal: Path, *, resume: bool = False, symbol: str | None = None, levels: int = 0,
     on_trial: Callable[[Trial], None] = lambda trial: None, on_score: Callable[[str], None] = lambda name: None,
 ) -> Calibration:  # fmt: skip
     """Fits a population to the training hours of a day and scores it in the held-out hours.
 
-    Trials go to `journal` as they are made. CalibrationError or RealismError if the day or the windows do not suffice.
+    Each trial is appended to `journal`. CalibrationError or RealismError if the day or a window has too little data.
     """
-    train, held_out = windows_of(day, plan, symbol, levels)
+    train, held_out = split_windows(day, plan, symbol, levels)
     shown = train.tape.levels
     measured = measure_flow(train.tape, train.start_ns, train.end_ns)
     level_ticks = max(1, round((measured.spread_ticks + measured.visible_ticks) / LEVELS))
     rates = measure_poisson(train.tape, train.start_ns, train.end_ns, LEVELS, level_ticks)
-    tick_size = next(one.tick_size for one in day.reference.symbols if one.name == train.tape.symbol)
+    tick_size = next(symbol.tick_size for symbol in day.reference.symbols if symbol.name == train.tape.symbol)
 
-    def population_of(free: Free) -> PopulationConfig:
+    def build_population(free: FreeParameters) -> PopulationConfig:
         return flow_population(measured, free, plan.name, shown, tick_size)
 
     seeds = [SEARCH_SEEDS * plan.seed + number for number in range(plan.seeds_per_trial)]
-    about = {
-        "origin": origin_of(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
+    settings = {
+        "origin": day_origin(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
     }  # fmt: skip
     best = search(
-        lambda free: loss(population_of(free), seeds, train), journal, trials=plan.trials, seed=plan.seed, resume=resume,
-        about=about, advance=on_trial,
+        lambda free: loss(build_population(free), seeds, train), journal, trials=plan.trials, seed=plan.seed, resume=resume,
+        settings=settings, on_trial=on_trial,
     )  # fmt: skip
-    population = population_of(best.free)
+    population = build_population(best.free)
     baseline = poisson_population(rates, measured.first_mid_ticks, f"{plan.name}-poisson", tick_size)
     score_seeds = [SCORE_SEED + 100 * plan.seed + number for number in range(plan.score_seeds)]
-    scored = {"floor": floor(held_out)}
+    scored = {"floor": score_floor(held_out)}
     for name, one in (("calibrated", population), ("baseline", baseline)):
         on_score(name)
         scored[name] = score(one, score_seeds, held_out)
-    return Calibration(plan, origin_of(day), shown, measured, rates, best, population, baseline, held_out, scored)
+    return Calibration(plan, day_origin(day), shown, measured, rates, best, population, baseline, held_out, scored)
 
 
 def write_population(population: PopulationConfig, path: Path) -> None:
-    """As YAML that `load_population` reads; CalibrationError if it cannot be written."""
+    """Writes a population as YAML for `load_population`; CalibrationError if it cannot be written."""
     values = population.model_dump(exclude_defaults=True)
     try:
-        path.write_text(yaml.safe_dump(_lists(values), sort_keys=False, default_flow_style=None, width=140))
+        path.write_text(yaml.safe_dump(_tuples_to_lists(values), sort_keys=False, default_flow_style=None, width=140))
     except OSError as error:
         raise CalibrationError(
-            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+            f"{path}: expected a writable file, got {error.strerror}; give a file in a folder that exists"
         ) from None
 
 
-def _lists(value: Any) -> Any:
-    """Tuples as lists: what plain YAML knows."""
+def _tuples_to_lists(value: Any) -> Any:
+    """Replaces tuples by lists, because plain YAML has no tuples."""
     if isinstance(value, dict):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _tuples_to_lists(item) for key, item in value.items()}
+    return [_tuples_to_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def to_json(found: Calibration) -> dict[str, Any]:
-    """All numbers, and what they were measured on."""
+    """All numbers, and the data that they come from."""
     plan = found.plan
     return {
         "data": {"origin": found.origin, "symbol": found.real.tape.symbol, "levels": found.levels},
@@ -147,8 +148,8 @@ def to_json(found: Calibration) -> dict[str, Any]:
             "seed": plan.seed, "trials": plan.trials, "seeds_per_trial": plan.seeds_per_trial, "best_trial": found.best.number,
             "loss": found.best.loss, "mean_l1": found.best.mean_l1, "free": dataclasses.asdict(found.best.free),
         },
-        "measured": _plain(dataclasses.asdict(found.measured)),
-        "poisson": _plain(dataclasses.asdict(found.rates)),
+        "measured": _arrays_to_lists(dataclasses.asdict(found.measured)),
+        "poisson": _arrays_to_lists(dataclasses.asdict(found.rates)),
     }  # fmt: skip
 
 
@@ -159,12 +160,12 @@ def _facts(found: Calibration) -> dict[str, float | None]:
     return {fact.name: None if np.isnan(value) else float(value) for fact, value in zip(FACTS, values, strict=True)}
 
 
-def _plain(value: Any) -> Any:
+def _arrays_to_lists(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _arrays_to_lists(item) for key, item in value.items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def write_json(found: Calibration, path: Path) -> None:
-    """The numbers as JSON."""
+    """Writes the numbers as JSON."""
     path.write_text(json.dumps(to_json(found), indent=1, allow_nan=False) + "\n")

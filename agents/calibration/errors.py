@@ -1,7 +1,7 @@
-"""What can be wrong with a calibration."""
+"""Errors of calibrations."""
 
 from serl.exchange.errors import SerlError
 
 
 class CalibrationError(SerlError, ValueError):
-    """A day or settings to which no population can be fitted; the text says why and what to do."""
+    """Raised when no population can be fitted to the day with these settings; the text says why and what to do."""

@@ -1,4 +1,4 @@
-"""From what was measured to populations: the calibrated flow, and the zero intelligence of the literature."""
+"""Builds populations from measurements: the calibrated flow, and a zero-intelligence baseline."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.calibration.measure import Measured
+from serl.agents.calibration.measure import MeasuredFlow
 from serl.agents.calibration.poisson import PoissonRates
 from serl.agents.realism.tape import Floats
 from serl.agents.traders.population import PopulationConfig, check_population
@@ -15,23 +15,23 @@ LATENCY_US = 1.0
 ACTIVITY_S, TREND_S = 1200.0, 300.0
 PATIENT_LOG_S = math.log(3600.0)
 PARTICIPATION = 0.1
-"""Of the metaorders whose impact `impact_y` speaks of."""
+"""Participation of the metaorders whose impact `impact_y` sets."""
 
 
 @dataclass(frozen=True)
-class Free:
-    """What no estimate gives in closed form; the search moves these. Factors multiply what was measured."""
+class FreeParameters:
+    """Parameters without an estimate in closed form, which the search sets. Factors multiply the measured value."""
 
     noise: float = 0.5
-    """Of the reference price, in shares of the measured volatility by event."""
+    """Steps of the reference price, relative to the measured volatility per event."""
     noise_activity: float = 0.5
-    """Exponent of the activity in the size of its steps."""
+    """Exponent of the activity in the size of these steps."""
     trend_feedback: float = 0.5
-    """Of past moves on their variance."""
+    """Effect of past trends on the variance of these steps."""
     lean: float = 3.0
     restoring: float = 1.0
     patient_share: float = 0.2
-    """Of orders that nobody means to cancel: the tape shows the lives of cancelled orders only."""
+    """Share of orders that are never cancelled: the tape shows the lifetimes of cancelled orders only."""
     distance: float = 1.0
     """Factor on distances behind the touch."""
     inside: float = 1.0
@@ -45,26 +45,26 @@ class Free:
     activity: float = 1.0
     """Factor on the standard deviation of the activity."""
     impact_y: float = 0.6
-    """Prefactor Y of the square-root law that the memory of trades is scaled to."""
+    """Prefactor Y of the square-root law to which the impact of trades is scaled."""
 
 
-def _plain(values: Floats) -> list[float]:
+def _rounded(values: Floats) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values).ravel()]
 
 
-def impact_ticks(measured: Measured, prefactor: float) -> float:
-    """The flow's impact per mean market order that gives I = Y sigma sqrt(Q / V) at PARTICIPATION.
+def impact_ticks(measured: MeasuredFlow, prefactor: float) -> float:
+    """The flow's impact per mean market order such that I = Y sigma sqrt(Q / V) at PARTICIPATION.
 
-    At a participation f the kernel sum over k of 2^-k exp(-v / 4^k), v in mean market orders, adds up over a metaorder of Q
-    lots to f impact (2 sqrt(pi) / ln 4) sqrt(Q / (f unit)), for 1 << v << the last scale.
+    At a participation f, the kernel sum over k of 2^-k exp(-v / 4^k), with v in mean market orders, adds up over a metaorder
+    of Q lots to f impact (2 sqrt(pi) / ln 4) sqrt(Q / (f unit)), for 1 << v << the largest scale.
     """
     day_sigma = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0)
     units = measured.volume_lots / measured.mean_market_lots
     return prefactor * day_sigma * math.log(4.0) / (2.0 * math.sqrt(math.pi * PARTICIPATION * units))
 
 
-def with_patient(tables: Floats, share: float) -> Floats:
-    """[..., POINTS] quantile tables in which this share of all orders waits for PATIENT_LOG_S, the others as before."""
+def add_patient_orders(tables: Floats, share: float) -> Floats:
+    """[..., POINTS] quantile tables in which this share of orders waits PATIENT_LOG_S and the others wait as before."""
     points = np.linspace(0.0, 1.0, tables.shape[-1])
     stretched = [
         np.where(points < 1.0 - share, np.interp(points / max(1e-9, 1.0 - share), points, row), PATIENT_LOG_S)
@@ -73,23 +73,23 @@ def with_patient(tables: Floats, share: float) -> Floats:
     return np.stack(stretched) if share > 0 else tables
 
 
-def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
-    """Parameters of the trader `flow`."""
+def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> dict[str, Any]:
+    """The profile of the trader `flow`."""
     events = sum(measured.counts.values())
     per_event = measured.volatility_ticks * math.sqrt(measured.duration_s / 60.0 / events)
     return {
-        "next_share": _plain(measured.next_share),
-        "wait_log_s": _plain(measured.wait_log_s + math.log(free.speed)),
-        "spread_edges_ticks": _plain(measured.spread_edges_ticks),
-        "inside_share": _plain(np.minimum(1.0, measured.inside_share * free.inside)),
-        "inside_fraction": _plain(measured.inside_fraction),
-        "distance_ticks": _plain(measured.distance_ticks * free.distance),
-        "touch_cancel_share": _plain(np.minimum(1.0, measured.touch_cancel_share * free.touch_cancels)),
-        "limit_lots": _plain(measured.limit_lots),
-        "market_lots": _plain(measured.market_lots),
+        "next_share": _rounded(measured.next_share),
+        "wait_log_s": _rounded(measured.wait_log_s + math.log(free.speed)),
+        "spread_edges_ticks": _rounded(measured.spread_edges_ticks),
+        "inside_share": _rounded(np.minimum(1.0, measured.inside_share * free.inside)),
+        "inside_fraction": _rounded(measured.inside_fraction),
+        "distance_ticks": _rounded(measured.distance_ticks * free.distance),
+        "touch_cancel_share": _rounded(np.minimum(1.0, measured.touch_cancel_share * free.touch_cancels)),
+        "limit_lots": _rounded(measured.limit_lots),
+        "market_lots": _rounded(measured.market_lots),
         "sweep_share": measured.sweep_share,
         "through_share": measured.through_share,
-        "patience_log_s": _plain(with_patient(measured.patience_log_s, free.patient_share)),
+        "patience_log_s": _rounded(add_patient_orders(measured.patience_log_s, free.patient_share)),
         "near_ticks": measured.near_ticks,
         "visible_levels": levels,
         "lots_per_tick": measured.lots_per_tick * free.visible,
@@ -106,11 +106,13 @@ def flow_profile(measured: Measured, free: Free, levels: int) -> dict[str, Any]:
         "repeat_share": measured.repeat_share,
         "activity_deviation": measured.activity_deviation * free.activity,
         "activity_events": ACTIVITY_S * events / measured.duration_s,
-        "activity_curve": _plain(measured.activity_curve),
+        "activity_curve": _rounded(measured.activity_curve),
     }
 
 
-def flow_population(measured: Measured, free: Free, name: str, levels: int, tick_size: str) -> PopulationConfig:
+def flow_population(
+    measured: MeasuredFlow, free: FreeParameters, name: str, levels: int, tick_size: str
+) -> PopulationConfig:
     """The whole market as one trader."""
     group = {
         "trader": "flow",
@@ -122,14 +124,14 @@ def flow_population(measured: Measured, free: Free, name: str, levels: int, tick
 
 
 def poisson_population(rates: PoissonRates, mid_ticks: float, name: str, tick_size: str) -> PopulationConfig:
-    """Cont, Stoikov and Talreja's zero intelligence with the measured rates."""
+    """The zero intelligence of Cont, Stoikov and Talreja with the measured rates."""
     group = {
         "trader": "zero_intelligence",
         "latency_us": LATENCY_US,
         "start_spread_s": 0.0,
         "profile": {
-            "limit_per_s": _plain(rates.limit_per_s),
-            "cancel_per_s": _plain(rates.cancel_per_s),
+            "limit_per_s": _rounded(rates.limit_per_s),
+            "cancel_per_s": _rounded(rates.cancel_per_s),
             "market_per_s": rates.market_per_s,
             "limit_lots": rates.limit_lots,
             "market_lots": rates.market_lots,

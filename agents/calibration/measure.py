@@ -1,6 +1,6 @@
-"""What a tape says in closed form about the flow that made it: tables of quantiles, shares, rates.
+"""Measures a tape's order flow in closed form: quantile tables, shares, rates.
 
-All of the training window and nothing else. Prices in ticks, quantities in lots, times in seconds.
+Only the training window is used. Prices in ticks, quantities in lots, times in seconds.
 """
 
 from dataclasses import dataclass
@@ -8,101 +8,99 @@ from dataclasses import dataclass
 import numpy as np
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.realism.facts import minutes_of
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.facts import minute_series
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
 from serl.agents.traders.flow_tables import CURVE_STEPS, POINTS
 from serl.exchange.records import Side
 
 STATE_SHARES = (0.08, 0.25, 0.5, 0.75, 0.92)
-"""Of messages below each of the edges between spread states."""
+"""Shares of messages below the edges between spread states."""
 MINUTES_MIN, KIND_MIN = 5, 50
-"""The shortest training window, and the fewest messages of each kind in it."""
+"""Minimum length of the training window, and minimum number of messages of each kind in it."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredFlow:
     """The flow of a training window. Tables: [..., POINTS] quantiles at equally spaced probabilities."""
 
     counts: dict[str, int]
-    """Messages by kind, in the window."""
+    """Number of messages by kind."""
     duration_s: float
     next_share: Floats
-    """[before, after] of limit, market, cancel."""
+    """[kind, next kind] of limit, market, cancel."""
     wait_log_s: Floats
-    """[before, after, point]"""
+    """[kind, next kind, point] ln seconds."""
     spread_edges_ticks: Floats
     """[5] quantiles STATE_SHARES of the spread before messages."""
     inside_share: Floats
-    """[spread state] of limit orders inside the spread."""
+    """[spread state] share of limit orders inside the spread."""
     inside_fraction: Floats
-    """[point] how far into the spread, 0..1."""
+    """[point] how far into the spread these go, 0..1."""
     distance_ticks: Floats
-    """[spread state, point] of other limit orders behind their touch, before they came."""
+    """[spread state, point] distance of the other limit orders behind their touch, before arrival."""
     touch_cancel_share: Floats
-    """[spread state] of cancellations at the touch."""
+    """[spread state] share of cancellations at the touch."""
     limit_lots: Floats
-    """[inside, at the touch, behind it; point]"""
+    """[inside, at the touch, behind it; point] sizes of limit orders."""
     market_lots: Floats
-    """[point] of market orders that left something at the touch."""
+    """[point] sizes of market orders that do not exhaust the touch."""
     sweep_share: float
     through_share: float
     repeat_share: float
-    """Share of market orders that follow one of the same side, above what is expected of coin flips."""
+    """Excess share of market orders on the side of the previous one, over coin flips."""
     patience_log_s: Floats
-    """[at the touch, near, far; point]"""
+    """[at the touch, near, far; point] ln seconds from arrival to cancellation."""
     near_ticks: float
     lots_per_tick: float
-    """Geometric mean over messages and sides: what is on the visible levels over the ticks that they span."""
+    """Lots on the visible levels per tick that they span, geometric mean over messages and sides."""
     visible_ticks: float
     """Mean distance of the last visible level from its touch."""
     spread_ticks: float
-    """Mean over time."""
+    """Time-weighted mean."""
     mean_market_lots: float
     volume_lots: float
     volatility_ticks: float
     """Standard deviation of the mid's moves over one minute."""
     activity_deviation: float
-    """Standard deviation of the logarithm of messages a minute, beyond what a Poisson process of their mean has."""
+    """Standard deviation of the logarithm of messages per minute, beyond that of a Poisson process with their mean."""
     activity_curve: Floats
-    """[13 parts of 09:30-16:00] messages a second relative to the window's mean; 1 where the window says nothing."""
+    """[13 parts of 09:30-16:00] messages per second relative to the window's mean; 1 outside the window."""
     first_mid_ticks: float
 
 
 def check_window(window: Tape, start_ns: int, end_ns: int) -> None:
-    """CalibrationError if a window has too little in it to measure."""
+    """CalibrationError if a window is too short or has too few messages."""
     minutes = (end_ns - start_ns) // MINUTE_NS
     if minutes < MINUTES_MIN:
         raise CalibrationError(
-            f"training window: at least {MINUTES_MIN} minutes are due, got {minutes}; give a longer one"
+            f"training window: expected at least {MINUTES_MIN} minutes, got {minutes}; give a longer one"
         )
     for kind, name in ((LIMIT, "limit orders"), (MARKET, "market orders"), (CANCEL, "cancellations")):
         found = int((window.kind == kind).sum())
         if found < KIND_MIN:
             raise CalibrationError(
-                f"training window: at least {KIND_MIN} {name} are due, got {found}; give a longer window or a busier day"
+                f"training window: expected at least {KIND_MIN} {name}, got {found}; give a longer window or a busier day"
             )
 
 
 def quantiles(values: Floats | Ints) -> Floats:
-    """[POINTS] of a sample; equal neighbours keep atoms such as round lots.
+    """[POINTS] quantiles of a sample; equal neighbours represent atoms such as round lots.
 
-    The last point is not the maximum but such that the mean of the largest 1/32 is kept: tails are not straight.
+    The last point is not the maximum: it is chosen to preserve the mean of the largest 1/32, because tails are not linear.
     CalibrationError for a sample that is too small.
     """
     if len(values) < 2:
-        raise CalibrationError(
-            f"a table of quantiles needs two values at least, got {len(values)}; give a longer window"
-        )
+        raise CalibrationError(f"quantile table: expected at least two values, got {len(values)}; give a longer window")
     table = np.quantile(values, np.linspace(0.0, 1.0, POINTS))
     table[-1] = max(table[-2], 2.0 * _top(values).mean() - table[-2])
     return np.asarray(table)
 
 
 def log_quantiles(seconds: Floats) -> Floats:
-    """[POINTS] of ln seconds; the last point keeps the mean of the longest 1/32 in seconds, not in logarithms.
+    """[POINTS] quantiles of ln seconds; the last point preserves the mean of the longest 1/32 in seconds, not in logarithms.
 
-    A straight piece from a to b in logarithms has the mean (e^b - e^a) / (b - a).
+    A linear piece from a to b in logarithms has the mean (e^b - e^a) / (b - a).
     """
     table = quantiles(np.log(seconds))
     low, mean = float(table[-2]), float(_top(seconds).mean())
@@ -116,13 +114,13 @@ def log_quantiles(seconds: Floats) -> Floats:
 
 
 def _top(values: Floats | Ints) -> Floats:
-    """The largest 1/32, at least one."""
+    """The largest 1/32 of the values, at least one."""
     count = max(1, len(values) // (POINTS - 1))
     return np.asarray(np.sort(values)[-count:], np.float64)
 
 
-def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
-    """Measures a window [start_ns, end_ns) of a tape. CalibrationError if there is too little in it."""
+def measure_flow(window: Tape, start_ns: int, end_ns: int) -> MeasuredFlow:
+    """Measures a window [start_ns, end_ns) of a tape. CalibrationError if it has too little data."""
     check_window(window, start_ns, end_ns)
     kind, books = window.kind.astype(np.int64), window.two_sided[:-1]
     state, edges = _spread_states(window)
@@ -134,14 +132,16 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
     both = window.two_sided[1:]
     full = (window.book_ticks[1:, :, -1] > 0).all(axis=1)
     if not full.any():
-        raise CalibrationError(f"the book never shows {window.levels} levels on both sides; give --levels, fewer")
+        raise CalibrationError(
+            f"levels: expected a book that shows {window.levels} levels on both sides at some time, got none; give fewer --levels"
+        )
     reach = np.maximum(1, np.abs(window.book_ticks[1:, :, -1] - window.book_ticks[1:, :, 0])[full])
     density = window.book_lots[1:].sum(axis=2)[full] / reach
     steps = np.diff(window.time_ns, append=end_ns)[both]
     moves = np.diff(_mid_by_minute(window, start_ns, end_ns))
-    volume = minutes_of(window, start_ns, end_ns).volume_lots
+    volume = minute_series(window, start_ns, end_ns).volume_lots
     deviation, curve = _activity(window.time_ns, start_ns, end_ns)
-    return Measured(
+    return MeasuredFlow(
         counts={name: int((kind == code).sum()) for code, name in ((LIMIT, "limit"), (MARKET, "market"), (CANCEL, "cancel"))},
         duration_s=(end_ns - start_ns) / SECOND_NS,
         next_share=shares,
@@ -170,79 +170,83 @@ def measure_flow(window: Tape, start_ns: int, end_ns: int) -> Measured:
     )  # fmt: skip
 
 
-def own_touch_distance(window: Tape, places: Ints) -> Ints:
-    """Ticks from the touch of the message's own side, before it, to its price; negative: inside the spread."""
-    price, side = window.price_ticks[places], window.side[places]
-    return np.where(side == Side.BUY, window.bid[places] - price, price - window.ask[places])
+def own_touch_distance(window: Tape, messages: Ints) -> Ints:
+    """Ticks from the message's own touch, before it, back to its price; negative: inside the spread."""
+    price, side = window.price_ticks[messages], window.side[messages]
+    return np.where(side == Side.BUY, window.bid[messages] - price, price - window.ask[messages])
 
 
 def _spread_states(window: Tape) -> tuple[Ints, Floats]:
-    """([message] state of the spread before it, edges)."""
+    """([message] spread state before the message, edges)."""
     spread = (window.ask - window.bid)[:-1]
     edges = np.quantile(spread[window.two_sided[:-1]], STATE_SHARES)
     return np.searchsorted(edges, spread, side="left"), edges
 
 
 def _limit_orders(window: Tape, books: Bools, state: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-    """(share inside by spread state, fractions of the spread, distances by spread state, quantities by band)."""
-    places = np.flatnonzero((window.kind == LIMIT) & books)
-    distance, lots, states = own_touch_distance(window, places), window.qty_lots[places], state[places]
-    spread, inside = (window.ask - window.bid)[places], distance < 0
-    fraction = _or_all(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
+    """(share inside by spread state, fractions of the spread, distances by spread state, sizes by band)."""
+    orders = np.flatnonzero((window.kind == LIMIT) & books)
+    distance, lots, states = own_touch_distance(window, orders), window.qty_lots[orders], state[orders]
+    spread, inside = (window.ask - window.bid)[orders], distance < 0
+    fraction = _quantiles_or_pooled(-distance[inside] / spread[inside], np.array([0.5, 0.5]))
     behind = distance[~inside]
-    tables = [_or_all(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)]
-    bands = [_or_all(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
+    tables = [
+        _quantiles_or_pooled(distance[~inside & (states == number)], behind) for number in range(len(STATE_SHARES) + 1)
+    ]
+    bands = [_quantiles_or_pooled(lots[chosen], lots) for chosen in (inside, distance == 0, distance > 0)]
     return _share_by_state(inside, states), fraction, np.stack(tables), np.stack(bands)
 
 
 def _touch_cancels(window: Tape, books: Bools, state: Ints) -> Floats:
     """[spread state] share of cancellations that are at the touch."""
-    places = np.flatnonzero((window.kind == CANCEL) & books)
-    return _share_by_state(own_touch_distance(window, places) <= 0, state[places])
+    cancels = np.flatnonzero((window.kind == CANCEL) & books)
+    return _share_by_state(own_touch_distance(window, cancels) <= 0, state[cancels])
 
 
 def _share_by_state(chosen: Bools, states: Ints) -> Floats:
-    """[spread state], with one half event of either kind added so that nothing is impossible."""
+    """[spread state] share of chosen events; half an event of either kind is added, so no probability is 0 or 1."""
     size = len(STATE_SHARES) + 1
     return np.asarray((np.bincount(states[chosen], minlength=size) + 0.5) / (np.bincount(states, minlength=size) + 1.0))
 
 
-def _or_all(part: Ints | Floats, whole: Ints | Floats) -> Floats:
-    """The table of a part, or of the whole where the part holds too little for one of its own."""
-    return quantiles(part if len(part) >= POINTS else whole)
+def _quantiles_or_pooled(part: Ints | Floats, pool: Ints | Floats) -> Floats:
+    """Quantiles of a part, or of the pooled sample if the part is too small."""
+    return quantiles(part if len(part) >= POINTS else pool)
 
 
 def _patience(window: Tape, books: Bools) -> tuple[float, Floats]:
-    """(what is near, ln seconds to cancellation at the touch, near and far)."""
-    seen = np.flatnonzero((window.kind == CANCEL) & (window.entered_ns >= window.time_ns[0]) & books & window.first)
-    if len(seen) < KIND_MIN:
+    """(near distance, ln seconds to cancellation at the touch, near and far)."""
+    known = (window.entered_ns >= window.time_ns[0]) & window.first_cancel
+    cancels = np.flatnonzero((window.kind == CANCEL) & known & books)
+    if len(cancels) < KIND_MIN:
         raise CalibrationError(
-            f"{len(seen)} cancellations of orders that entered in the window, {KIND_MIN} are due; give a longer one"
+            f"training window: expected at least {KIND_MIN} cancellations of orders that arrived in it, got {len(cancels)}; "
+            "give a longer one"
         )
-    distance = own_touch_distance(window, seen)
-    log_s = np.log(np.maximum(1, window.time_ns[seen] - window.entered_ns[seen]) / SECOND_NS)
+    distance = own_touch_distance(window, cancels)
+    log_s = np.log(np.maximum(1, window.time_ns[cancels] - window.entered_ns[cancels]) / SECOND_NS)
     behind = distance[distance > 0]
     near = float(np.median(behind)) if len(behind) else 1.0
     bands = (distance <= 0, (distance > 0) & (distance <= near), distance > near)
-    return near, np.stack([_or_all(log_s[chosen], log_s) for chosen in bands])
+    return near, np.stack([_quantiles_or_pooled(log_s[chosen], log_s) for chosen in bands])
 
 
 def _market_orders(window: Tape, books: Bools) -> tuple[float, float, Floats, float]:
-    """(share that takes the touch exactly, share that trades through it, table of the others' lots, share of repeats)."""
-    places = np.flatnonzero(window.trades & books)
-    other = 1 - window.side[places].astype(np.int64)
-    touch = window.book_ticks[places, other, 0]
-    there, lots = window.book_lots[places, other, 0], window.qty_lots[places]
-    through = window.price_ticks[places] != touch
-    sweep = ~through & (lots == there)
-    rest = lots[~through & ~sweep]
-    signs = window.sign[places]
+    """(share that takes the touch exactly, share that trades through it, sizes of the others, share of repeated sides)."""
+    orders = np.flatnonzero(window.trades & books)
+    opposite = 1 - window.side[orders].astype(np.int64)
+    touch_ticks, touch_lots = window.book_ticks[orders, opposite, 0], window.book_lots[orders, opposite, 0]
+    lots = window.qty_lots[orders]
+    through = window.price_ticks[orders] != touch_ticks
+    sweep = ~through & (lots == touch_lots)
+    others = lots[~through & ~sweep]
+    signs = window.sign[orders]
     repeat = max(0.0, 2.0 * float((signs[1:] == signs[:-1]).mean()) - 1.0)
-    return float(sweep.mean()), float(through.mean()), _or_all(rest, lots), repeat
+    return float(sweep.mean()), float(through.mean()), _quantiles_or_pooled(others, lots), repeat
 
 
 def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:
-    """(shares of the kinds after each kind, ln seconds between each pair)."""
+    """(shares of the next kind after each kind, ln seconds between each pair)."""
     before, after = kind[:-1], kind[1:]
     wait = np.maximum(1, np.diff(time_ns)) / SECOND_NS
     counts = np.bincount(3 * before + after, minlength=9).reshape(3, 3) + 1.0
@@ -254,12 +258,12 @@ def _renewal(kind: Ints, time_ns: Ints) -> tuple[Floats, Floats]:
 def _mid_by_minute(window: Tape, start_ns: int, end_ns: int) -> Floats:
     keep = window.two_sided[1:]
     grid = np.arange(start_ns, end_ns + 1, MINUTE_NS)
-    place = np.maximum(0, np.searchsorted(window.time_ns[keep], grid) - 1)
-    return np.asarray(window.mid[1:][keep][place])
+    index = np.maximum(0, np.searchsorted(window.time_ns[keep], grid) - 1)
+    return np.asarray(window.mid[1:][keep][index])
 
 
 def _activity(time_ns: Ints, start_ns: int, end_ns: int) -> tuple[float, Floats]:
-    """(standard deviation of ln messages a minute, beyond Poisson; the curve over the day)."""
+    """(standard deviation of ln messages per minute beyond Poisson, curve over the day)."""
     minutes = int((end_ns - start_ns) // MINUTE_NS)
     counts = np.bincount((time_ns - start_ns) // MINUTE_NS, minlength=minutes)[:minutes].astype(np.float64)
     variance = counts.var() / counts.mean() ** 2 - 1.0 / counts.mean()

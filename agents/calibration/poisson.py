@@ -1,4 +1,4 @@
-"""Rates of Cont, Stoikov and Talreja's zero intelligence, counted on a tape."""
+"""Measures the rates of Cont, Stoikov and Talreja's zero intelligence on a tape."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,36 +7,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.calibration.measure import check_window
-from serl.agents.realism.play import CANCEL, LIMIT
+from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import SECOND_NS, Floats, Tape
 from serl.exchange.records import Side
 
 
 @dataclass(frozen=True)
 class PoissonRates:
-    """Rates of Cont, Stoikov and Talreja's model, of one side, with 95 % intervals; level k is (k - 1, k] steps of ticks."""
+    """Rates of one side with 95 % intervals; level k is at (k - 1, k] times level_ticks from the opposite touch."""
 
     level_ticks: int
     limit_per_s: Floats
-    """[level] orders at that distance from the other side's touch."""
+    """[level] limit orders."""
     cancel_per_s: Floats
-    """[level] of each order."""
+    """[level] cancellations of each order."""
     market_per_s: float
     limit_interval: Floats
-    """[2, level]"""
+    """[bound, level]"""
     cancel_interval: Floats
     market_interval: tuple[float, float]
     limit_lots: float
-    """Median."""
+    """Median size."""
     market_lots: float
     lots_spread: float
 
 
 def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level_ticks: int) -> PoissonRates:
-    """Rates by counting: messages over the time that their distance is in view, cancellations over orders standing there.
+    """Counts messages per second that their level is visible, and cancellations per order and second.
 
-    Orders standing are the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3). Intervals
-    are those of a Poisson count. CalibrationError if there is too little in the window.
+    The number of open orders is the mean quantity over the mean limit order (Cont, Stoikov, Talreja 2010, section 3).
+    Intervals are those of a Poisson count. CalibrationError if the window has too little data.
     """
     check_window(window, start_ns, end_ns)
     steps_s = np.diff(window.time_ns, append=end_ns) / SECOND_NS
@@ -44,21 +44,21 @@ def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level
     for side in (0, 1):
         ticks, lots = window.book_ticks[1:, side], window.book_lots[1:, side]
         opposite = window.book_ticks[1:, 1 - side, :1]
-        away = np.where((ticks > 0) & (opposite > 0), np.abs(opposite - ticks), 0)
-        level = np.clip((away - 1) // level_ticks, 0, levels - 1)
-        weights = np.where(away > 0, lots * steps_s[:, np.newaxis], 0.0)
+        away_ticks = np.where((ticks > 0) & (opposite > 0), np.abs(opposite - ticks), 0)
+        level = np.clip((away_ticks - 1) // level_ticks, 0, levels - 1)
+        weights = np.where(away_ticks > 0, lots * steps_s[:, np.newaxis], 0.0)
         lots_s += np.bincount(level.ravel(), weights=weights.ravel(), minlength=levels)
-        # A level is in view up to the last price that is shown, and all are if the book ends before that.
+        # Levels are visible up to the last price shown; if the book ends before, all are.
         full = (ticks[:, -1] > 0) & (opposite[:, 0] > 0)
         reach = np.where(full, level.max(axis=1), levels - 1)
         seconds += np.bincount(reach, weights=steps_s, minlength=levels)[::-1].cumsum()[::-1]
     counts = np.zeros((3, levels))
     books = window.two_sided[:-1]
     for kind in (LIMIT, CANCEL):
-        places = np.flatnonzero((window.kind == kind) & books)
-        opposite = np.where(window.side[places] == Side.BUY, window.ask[places], window.bid[places])
-        away = np.abs(opposite - window.price_ticks[places])
-        counts[kind] = np.bincount(np.clip((away - 1) // level_ticks, 0, levels - 1), minlength=levels)
+        indices = np.flatnonzero((window.kind == kind) & books)
+        opposite = np.where(window.side[indices] == Side.BUY, window.ask[indices], window.bid[indices])
+        away_ticks = np.abs(opposite - window.price_ticks[indices])
+        counts[kind] = np.bincount(np.clip((away_ticks - 1) // level_ticks, 0, levels - 1), minlength=levels)
     limits, trades = window.kind == LIMIT, int(window.trades.sum())
     orders_s = lots_s / float(window.qty_lots[limits].mean())
     limit_rate, limit_interval = _rate(counts[LIMIT], seconds)
@@ -73,7 +73,7 @@ def measure_poisson(window: Tape, start_ns: int, end_ns: int, levels: int, level
 
 
 def _rate(counts: Floats, exposure_s: Floats) -> tuple[Floats, NDArray[Any]]:
-    """(events a second, [2, ...] interval); 0 where there was no exposure."""
+    """(events per second, [2, ...] interval); 0 where there was no exposure."""
     safe = np.where(exposure_s > 0, exposure_s, np.inf)
     half = 1.96 * np.sqrt(np.maximum(counts, 1.0)) / safe
     rate = counts / safe

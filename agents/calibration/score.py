@@ -1,4 +1,4 @@
-"""The calibrated population against the real day in hours that it was not fitted to, over several seeds."""
+"""Scores a calibrated population against the real day in held-out hours, over several seeds."""
 
 import math
 from dataclasses import dataclass
@@ -8,33 +8,33 @@ import numpy as np
 
 from serl.agents.calibration.objective import RETURN_FACTS, Window, simulated_window
 from serl.agents.realism.benchmark import Benchmark, compare
-from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
+from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
 from serl.agents.realism.tape import Floats, Tape
 from serl.agents.traders.population import PopulationConfig
 
 T_975 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-"""Student's t for a 95 % interval of a mean of so many values; above 10: 1.96."""
+"""Student's t for a 95 % interval of the mean, by the number of values; above 10: 1.96."""
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A number for each seed."""
+class SeedSample:
+    """One value per seed."""
 
     values: Floats
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return float(self.values.mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % of the mean, by Student's t; NaN for one value."""
+        """95 % interval of the mean, by Student's t; NaN for one value."""
         count = len(self.values)
         if count < 2:
             return float("nan"), float("nan")
-        half = T_975.get(count, 1.96) * float(self.values.std(ddof=1)) / math.sqrt(count)
-        return self.mean - half, self.mean + half
+        half_width = T_975.get(count, 1.96) * float(self.values.std(ddof=1)) / math.sqrt(count)
+        return self.mean - half_width, self.mean + half_width
 
     def to_json(self) -> dict[str, Any]:
         """Mean, interval (null for one seed) and the values."""
@@ -44,17 +44,17 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """What a population's simulated hours are like beside the real ones."""
+class HeldOutScores:
+    """Distances and shared facts of a population's simulated hours and the real ones."""
 
-    mean_l1: Spread
-    mean_wasserstein: Spread
-    facts_shared: Spread
-    """Of the RETURN_FACTS facts about returns."""
-    signs_shared: Spread
-    """1 where the long memory of trade signs is shared."""
-    score_l1: dict[str, Spread]
-    fact_values: dict[str, Spread]
+    mean_l1: SeedSample
+    mean_wasserstein: SeedSample
+    facts_shared: SeedSample
+    """Number of the RETURN_FACTS facts about returns that are shared."""
+    signs_shared: SeedSample
+    """1 if the long memory of trade signs is shared, else 0."""
+    score_l1: dict[str, SeedSample]
+    fact_values: dict[str, SeedSample]
     messages: list[int]
 
     def to_json(self) -> dict[str, Any]:
@@ -64,8 +64,8 @@ class Scored:
             "mean_wasserstein": self.mean_wasserstein.to_json(),
             "facts_shared": self.facts_shared.to_json(),
             "trade_sign_memory_shared": self.signs_shared.to_json(),
-            "l1": {name: spread.to_json() for name, spread in self.score_l1.items()},
-            "facts": {name: [_finite(value) for value in spread.values] for name, spread in self.fact_values.items()},
+            "l1": {name: sample.to_json() for name, sample in self.score_l1.items()},
+            "facts": {name: [_finite(value) for value in sample.values] for name, sample in self.fact_values.items()},
             "messages": self.messages,
         }
 
@@ -74,42 +74,42 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def score(population: PopulationConfig, seeds: list[int], window: Window) -> Scored:
+def score(population: PopulationConfig, seeds: list[int], window: Window) -> HeldOutScores:
     """Simulates the window with each seed and compares it; errors as Tape.window."""
     tapes = [simulated_window(population, seed, window) for seed in seeds]
     benchmarks = [compare(window.tape, tape, bootstraps=0, seed=1) for tape in tapes]
-    facts = [facts_of(tape, window.start_ns, window.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
+    facts = [measure_facts(tape, window.start_ns, window.end_ns, 0, np.random.default_rng(0)) for tape in tapes]
     return _scored(window.facts, benchmarks, facts, tapes)
 
 
-def floor(window: Window) -> Scored:
-    """The second half of the real window against the first: nothing simulated need be nearer."""
+def score_floor(window: Window) -> HeldOutScores:
+    """Compares the second half of the real window with the first: no simulation needs to be closer."""
     first, second = window.tape.halves(window.start_ns, window.end_ns)
     middle_ns = (window.start_ns + window.end_ns) // 2
     random = np.random.default_rng(0)
     facts = [
-        facts_of(first, window.start_ns, middle_ns, 0, random),
-        facts_of(second, middle_ns, window.end_ns, 0, random),
+        measure_facts(first, window.start_ns, middle_ns, 0, random),
+        measure_facts(second, middle_ns, window.end_ns, 0, random),
     ]
     return _scored(facts[0], [compare(first, second, bootstraps=0, seed=1)], facts[1:], [second])
 
 
-def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes: list[Tape]) -> Scored:
+def _scored(real: Facts, benchmarks: list[Benchmark], facts: list[Facts], tapes: list[Tape]) -> HeldOutScores:
     shared = [agreements(real, found) for found in facts]
     means = [benchmark.summary() for benchmark in benchmarks]
     names = [comparison.score.name for comparison in benchmarks[0].scores]
-    return Scored(
-        Spread(np.array([mean["l1"]["mean"].value for mean in means])),
-        Spread(np.array([mean["wasserstein"]["mean"].value for mean in means])),
-        Spread(np.array([float(one[:RETURN_FACTS].count(True)) for one in shared])),
-        Spread(np.array([float(one[RETURN_FACTS] is True) for one in shared])),
+    return HeldOutScores(
+        SeedSample(np.array([mean["l1"]["mean"].value for mean in means])),
+        SeedSample(np.array([mean["wasserstein"]["mean"].value for mean in means])),
+        SeedSample(np.array([float(one[:RETURN_FACTS].count(True)) for one in shared])),
+        SeedSample(np.array([float(one[RETURN_FACTS] is True) for one in shared])),
         {
-            name: Spread(np.array([benchmark.scores[place].distance.l1.value for benchmark in benchmarks]))
-            for place, name in enumerate(names)
+            name: SeedSample(np.array([benchmark.scores[index].distance.l1.value for benchmark in benchmarks]))
+            for index, name in enumerate(names)
         },
         {
-            fact.name: Spread(np.array([found.estimates[place].value for found in facts]))
-            for place, fact in enumerate(FACTS)
+            fact.name: SeedSample(np.array([found.estimates[index].value for found in facts]))
+            for index, fact in enumerate(FACTS)
         },
         [len(tape) for tape in tapes],
     )  # fmt: skip

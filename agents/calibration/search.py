@@ -1,7 +1,7 @@
 """The search over the free parameters: simulated moments, with optuna's tree-structured Parzen estimator.
 
-Every trial is in a journal beside the population as soon as it is done. A search that goes on after an interruption makes the
-trials that it would have made without: each draws from a sampler of its own, seeded by how many were complete before it.
+Every complete trial is in a journal next to the population. A resumed search makes the same trials as an uninterrupted
+one: each trial has its own sampler, seeded by the number of complete trials before it.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free
+from serl.agents.calibration.fit import FreeParameters
 from serl.extras import require
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -35,15 +35,15 @@ FIRST_RANDOM_TRIALS = 20
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One set of free parameters and how well it did."""
+    """One set of free parameters and its loss."""
 
     number: int
-    free: Free
+    free: FreeParameters
     loss: float
     mean_l1: float
 
 
-def optuna_module() -> Any:
+def import_optuna() -> Any:
     """optuna; MissingPackageError if it is not installed."""
     require("the search", "optuna")
     import optuna
@@ -53,64 +53,68 @@ def optuna_module() -> Any:
 
 
 def search(
-    evaluate: Callable[[Free], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
-    about: dict[str, Any], advance: Callable[[Trial], None] = lambda trial: None,
+    evaluate: Callable[[FreeParameters], tuple[float, float]], journal: Path, *, trials: int, seed: int, resume: bool,
+    settings: dict[str, Any], on_trial: Callable[[Trial], None] = lambda trial: None,
 ) -> Trial:  # fmt: skip
-    """Makes trials until `trials` are complete, and gives the best of all.
+    """Runs trials until `trials` are complete, and returns the best.
 
-    evaluate: free parameters to (loss, mean L1). about: what the trials depend on; a journal of something else is refused, and
-    so is one that is there already without `resume`. CalibrationError says what to do.
+    evaluate: free parameters to (loss, mean L1). settings: everything else that the trials depend on. CalibrationError if the
+    journal belongs to other settings, or exists already and `resume` is not set.
     """
-    optuna = optuna_module()
+    optuna = import_optuna()
     if trials < 1:
-        raise CalibrationError(f"trials: 1 or more is due, got {trials}")
-    study = _study(optuna, journal, resume, {**about, "seed": seed})
-    done = len(_complete(optuna, study))
-    while done < trials:
-        study.sampler = optuna.samplers.TPESampler(seed=1000 * seed + done, n_startup_trials=FIRST_RANDOM_TRIALS)
-        if done == 0:
-            study.enqueue_trial(dataclasses.asdict(Free()))
+        raise CalibrationError(f"trials: expected 1 or more, got {trials}; give more")
+    study = _open_study(optuna, journal, resume, {**settings, "seed": seed})
+    complete = len(_complete_trials(optuna, study))
+    while complete < trials:
+        study.sampler = optuna.samplers.TPESampler(seed=1000 * seed + complete, n_startup_trials=FIRST_RANDOM_TRIALS)
+        if complete == 0:
+            study.enqueue_trial(dataclasses.asdict(FreeParameters()))
         trial = study.ask()
-        free = Free(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
+        free = FreeParameters(**{name: trial.suggest_float(name, *bounds) for name, bounds in RANGES.items()})
         value, mean_l1 = evaluate(free)
         trial.set_user_attr("mean_l1", mean_l1)
         study.tell(trial, value)
-        done += 1
-        advance(Trial(done, free, value, mean_l1))
-    return best_of(study, optuna)
+        complete += 1
+        on_trial(Trial(complete, free, value, mean_l1))
+    return best_trial(study, optuna)
 
 
-def _study(optuna: Any, journal: Path, resume: bool, about: dict[str, Any]) -> Any:
+def _open_study(optuna: Any, journal: Path, resume: bool, settings: dict[str, Any]) -> Any:
     if journal.exists() and not resume:
-        raise CalibrationError(f"{journal} has trials already: go on with --resume, or remove it to begin anew")
+        raise CalibrationError(
+            f"{journal}: expected a new file, got one with trials; continue them with --resume, or delete it to start over"
+        )
     if resume and not journal.exists():
-        raise CalibrationError(f"{journal}: there is no search to go on with; leave --resume out")
+        raise CalibrationError(f"{journal}: expected the trials of a search to resume, got no file; leave --resume out")
     try:
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal)))
     except OSError as error:
         raise CalibrationError(
-            f"{journal}: cannot be written ({error.strerror}); give an output in a folder that exists"
+            f"{journal}: expected a writable file, got {error.strerror}; give an output in a folder that exists"
         ) from None
     study = optuna.create_study(study_name=STUDY, storage=storage, direction="minimize", load_if_exists=True)
-    known = study.user_attrs.get("about")
+    known = study.user_attrs.get("about")  # the journal's name for the settings
     if known is None:
-        study.set_user_attr("about", about)
-    elif known != about:
-        differing = ", ".join(name for name in about if known.get(name) != about[name])
-        raise CalibrationError(f"{journal} is of another search ({differing} differ); remove it to begin anew")
+        study.set_user_attr("about", settings)
+    elif known != settings:
+        differing = ", ".join(name for name in settings if known.get(name) != settings[name])
+        raise CalibrationError(
+            f"{journal}: expected trials of this search, got those of another ({differing} differ); delete it to start over"
+        )
     for trial in study.get_trials(deepcopy=False):
         if not trial.state.is_finished():
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
     return study
 
 
-def _complete(optuna: Any, study: Any) -> list[Any]:
+def _complete_trials(optuna: Any, study: Any) -> list[Any]:
     return list(study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)))
 
 
-def best_of(study: Any, optuna: Any) -> Trial:
-    """The complete trial with the least loss, the first of equals; numbers count complete trials from 1."""
-    complete = _complete(optuna, study)
-    place = min(range(len(complete)), key=lambda number: complete[number].value)
-    best = complete[place]
-    return Trial(place + 1, Free(**best.params), best.value, best.user_attrs["mean_l1"])
+def best_trial(study: Any, optuna: Any) -> Trial:
+    """The complete trial with the lowest loss, the first of equals; numbers count complete trials from 1."""
+    complete = _complete_trials(optuna, study)
+    index = min(range(len(complete)), key=lambda number: complete[number].value)
+    best = complete[index]
+    return Trial(index + 1, FreeParameters(**best.params), best.value, best.user_attrs["mean_l1"])

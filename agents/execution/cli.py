@@ -89,12 +89,12 @@ def execute(
 def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.report import Benchmark
-    from serl.agents.realism.days import origin_of
+    from serl.agents.realism.days import day_origin
     from serl.history.day import read_day
 
     day = read_day(path)
     steps = replay_with(day, order, policy, mode)
-    return Benchmark(replay_with_twap(day, order), steps, origin_of(day))
+    return Benchmark(replay_with_twap(day, order), steps, day_origin(day))
 
 
 def _show(title: str, rows: list[tuple[str, str]]) -> None:

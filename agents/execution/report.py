@@ -11,7 +11,7 @@ import numpy as np
 from serl.agents.execution import metrics
 from serl.agents.execution.executor import Execution
 from serl.agents.execution.order import ParentOrder
-from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.exchange.config import time_of_day_text
 
@@ -72,7 +72,7 @@ def write_report(
     """Writes SYMBOL-SIDE-POLICY.html, .json and .png; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}.html"
-    origin = origin_here(summary["day"] or "not known: without --day", None)
+    origin = current_origin(summary["day"] or "not known: without --day", None)
     record = {
         "made": origin.to_json(), "summary": summary, "fills": execution.fills, "children": execution.children
     }  # fmt: skip
@@ -88,7 +88,7 @@ def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: 
     return page(
         title,
         origin,
-        [png(picture, "mid, child orders and fills; executed lots"), table(["measure", "value"], rows, words=True)],
+        [png(picture, "mid, child orders and fills; executed lots"), table(["measure", "value"], rows, text=True)],
     )
 
 

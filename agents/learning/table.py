@@ -13,7 +13,7 @@ from rich import box
 from rich.table import Table
 
 from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Evaluation
-from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 
 UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
@@ -40,7 +40,7 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
     for path, text in zip(paths, (markdown(sections), comma_separated(sections)), strict=True):
         path.write_text(text)
     data = " ".join(f"{section.evaluation.market}: {section.facts}" for section in sections)
-    origin = origin_here(data, sections[0].evaluation.seed)
+    origin = current_origin(data, sections[0].evaluation.seed)
     return [*paths, *write(folder / "evaluation.html", html(sections, origin), to_json(sections, origin))]
 
 

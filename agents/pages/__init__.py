@@ -1,1 +1,1 @@
-"""The look that all reports share."""
+"""The layout that all reports share."""

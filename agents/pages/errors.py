@@ -1,7 +1,7 @@
-"""What can be wrong with a report's file."""
+"""Errors of report files."""
 
 from serl.exchange.errors import SerlError
 
 
 class ReportFileError(SerlError, ValueError):
-    """A file that a report cannot be written to."""
+    """Raised when a report cannot be written."""

@@ -1,4 +1,4 @@
-"""A report as one HTML file that stands alone: nothing is fetched, and the browser is told to fetch nothing."""
+"""A report as one self-contained HTML file; its content security policy forbids the browser to fetch anything."""
 
 import base64
 import json
@@ -15,18 +15,18 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def page(title: str, origin: Origin, parts: Sequence[str]) -> str:
-    """The whole file; `parts` are HTML already."""
+    """The complete HTML file; `parts` are HTML."""
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title><style>{STYLE}</style>'
     )
     main = "\n".join(parts)
-    body = f"<header><h1>{escape(title)}</h1>\n{_made(origin)}</header>\n<main>\n{main}\n</main>"
+    body = f"<header><h1>{escape(title)}</h1>\n{_origin_list(origin)}</header>\n<main>\n{main}\n</main>"
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def _made(origin: Origin) -> str:
+def _origin_list(origin: Origin) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in origin.versions.items())
     rows = {"command": f"<code>{escape(origin.command)}</code>", "data": escape(origin.data)}
     rows |= {"seed": "none" if origin.seed is None else str(origin.seed), "versions": escape(versions)}
@@ -34,16 +34,16 @@ def _made(origin: Origin) -> str:
     return "<dl>" + "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in rows.items()) + "</dl>"
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> str:
-    """Cells are HTML already. Columns after the first are numbers and stand at the right, unless they are `words`.
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = False) -> str:
+    """A table of HTML cells. Columns after the first are aligned right, for numbers, or left if they are `text`.
 
-    On a narrow screen the table scrolls and the page does not; it can be scrolled by keyboard.
+    On a narrow screen the table scrolls instead of the page, also by keyboard.
     """
     if not rows:
         return "<p>None.</p>"
     head = "".join(f'<th scope="col">{cell}</th>' for cell in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    kind = ' class="words"' if words else ""
+    kind = ' class="text"' if text else ""
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="table"><table{kind}><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
@@ -51,32 +51,34 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = 
 
 
 def cell(value: Any) -> str:
-    """A plain value in short; nothing for None. Not escaped."""
+    """A value with three digits if it is a float; empty for None. Not escaped."""
     return f"{value:.3g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 def png(data: bytes, text: str) -> str:
-    """A picture in the file; `text` is for those who do not see it."""
+    """An embedded picture; `text` is its alternative text."""
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
 
 
 def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:
-    """Writes PATH (HTML) and the same name with .json; ReportFileError if PATH is the JSON's name or cannot be written."""
+    """Writes PATH (HTML) and the same name with .json; ReportFileError if PATH ends in .json or cannot be written."""
     json_path = path.with_suffix(".json")
     if json_path == path:
-        raise ReportFileError(f"{path}: is the name of the JSON beside the report; give one that ends in .html")
+        raise ReportFileError(
+            f"{path}: expected a name for the HTML, got that of the JSON next to it; give one that ends in .html"
+        )
     try:
         json_path.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
         path.write_text(html)
     except OSError as error:
         raise ReportFileError(
-            f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
+            f"{path}: expected a writable file, got {error.strerror}; give a file in a folder that exists"
         ) from None
     return path, json_path
 
 
 def write_with_picture(path: Path, html: str, numbers: Mapping[str, Any], picture: bytes) -> tuple[Path, Path, Path]:
-    """PATH's name with .html, .json and .png, whatever PATH ends in; ReportFileError as `write`."""
+    """Writes .html, .json and .png of PATH's name, whatever PATH ends in; ReportFileError as in `write`."""
     html_path, json_path = write(path.with_suffix(".html"), html, numbers)
     picture_path = path.with_suffix(".png")
     picture_path.write_bytes(picture)

@@ -1,4 +1,4 @@
-"""The style sheet of reports: light and dark as the reader's system is, from 390 pixels on, on paper too."""
+"""The style sheet of reports: light or dark as the system prefers, from 390 pixels wide, and for print."""
 
 STYLE = """
 :root { --text: #1c2330; --soft: #5c6675; --line: #dfe3ea; --head: #f3f5f8; --ground: #ffffff; --accent: #245a9c; --yes: #1a7a3f; --no: #b3261e; }
@@ -17,7 +17,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: .82rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; vertical-align: top; }
 th { background: var(--head); font-weight: 600; }
-th:first-child, td:first-child, .words th, .words td { text-align: left; }
+th:first-child, td:first-child, .text th, .text td { text-align: left; }
 small { color: var(--soft); } .yes { color: var(--yes); } .no { color: var(--no); }
 img, svg { display: block; max-width: 100%; height: auto; margin: .8rem 0; background: #fff; border-radius: 6px; }
 pre { background: var(--head); padding: .8rem; overflow-x: auto; border-radius: 6px; font-size: .82rem; } code { font-size: .95em; }

@@ -1,1 +1,1 @@
-"""How close simulated order flow is to real order flow: one report, and the impact of a metaorder."""
+"""How close simulated order flow is to real order flow: scores, impact responses, stylised facts, one report."""

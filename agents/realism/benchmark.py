@@ -17,7 +17,7 @@ class Comparison:
     score: Score | ConditionalScore
     distance: Distance
     real_count: int
-    """Values in the sample."""
+    """Values in the real sample."""
     simulated_count: int
 
 
@@ -29,33 +29,34 @@ class Benchmark:
     conditional: tuple[Comparison, ...]
 
     def summary(self) -> dict[str, dict[str, Estimate]]:
-        """{"l1", "wasserstein"} to mean, median and iqm over the unconditional scores that both tapes have."""
+        """{"l1", "wasserstein"} to mean, median and iqm over the unconditional scores; W1 where both samples have values."""
         distances = [comparison.distance for comparison in self.scores]
         shared = [distance.wasserstein for distance in distances if distance.wasserstein is not None]
         return {"l1": summary([distance.l1 for distance in distances]), "wasserstein": summary(shared)}
 
 
 def compare(
-    real: Tape, simulated: Tape, *, bootstraps: int, seed: int, advance: Callable[[str], None] = lambda name: None
+    real: Tape, simulated: Tape, *, bootstraps: int, seed: int, on_score: Callable[[str], None] = lambda name: None
 ) -> Benchmark:  # fmt: skip
-    """Compares two windows; `advance` is told each score's name when it is done.
+    """Compares two windows; calls `on_score` with each score's name when it is computed.
 
-    Each score has its own random stream, so that its interval does not depend on the others.
+    Each score has its own random stream, so its interval does not depend on the other scores.
     """
     streams = iter(np.random.SeedSequence(seed).spawn(len(SCORES) + len(CONDITIONAL_SCORES)))
-    plain, conditional = [], []
+    unconditional, conditional = [], []
     for score in SCORES:
         random = np.random.default_rng(next(streams))
         samples = score.values(real), score.values(simulated)
         found = distance(*samples, discrete=score.discrete, bootstraps=bootstraps, random=random)
-        plain.append(Comparison(score, found, len(samples[0]), len(samples[1])))
-        advance(score.name)
-    for rule in CONDITIONAL_SCORES:
+        unconditional.append(Comparison(score, found, len(samples[0]), len(samples[1])))
+        on_score(score.name)
+    for score_given in CONDITIONAL_SCORES:
         random = np.random.default_rng(next(streams))
-        pairs = [(rule.values(tape), rule.given(tape)) for tape in (real, simulated)]
+        pairs = [(score_given.values(tape), score_given.condition(tape)) for tape in (real, simulated)]
         found = conditional_distance(
-            pairs[0], pairs[1], deciles=rule.deciles, discrete=rule.discrete, bootstraps=bootstraps, random=random
-        )
-        conditional.append(Comparison(rule, found, len(pairs[0][0]), len(pairs[1][0])))
-        advance(rule.name)
-    return Benchmark(tuple(plain), tuple(conditional))
+            pairs[0], pairs[1], deciles=score_given.deciles, discrete=score_given.discrete, bootstraps=bootstraps,
+            random=random,
+        )  # fmt: skip
+        conditional.append(Comparison(score_given, found, len(pairs[0][0]), len(pairs[1][0])))
+        on_score(score_given.name)
+    return Benchmark(tuple(unconditional), tuple(conditional))

@@ -1,4 +1,4 @@
-"""`serl realism`: how real is a simulated day?"""
+"""`serl realism`: compares a simulated day with a real one."""
 
 from pathlib import Path
 
@@ -11,18 +11,23 @@ import click
 @click.argument("real", type=click.Path(path_type=Path))
 @click.argument("simulated", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("realism.html"), show_default=True)
-@click.option("--window-real", help="Of the real day, like 13:00-16:00; without it all of the day.")
-@click.option("--window-simulated", help="Of the simulated day and the baseline; without it that of the real day.")
-@click.option("--levels", default=0, help="Levels a side that are looked at; 0: as many as the real day shows.")
-@click.option("--symbol", help="Of the simulated day and the baseline, if they have several; without it the first.")
-@click.option("--symbol-real", help="Of the real day.")
+@click.option("--window-real", help="Window of the real day, like 13:00-16:00; by default the whole day.")
+@click.option("--window-simulated", help="Window of the simulated day and the baseline; by default the real day's.")
+@click.option("--levels", default=0, help="Levels per side to compare; 0: as many as the real day shows.")
+@click.option("--symbol", help="Symbol of the simulated day and the baseline; by default the first.")
+@click.option("--symbol-real", help="Symbol of the real day; by default the first.")
 @click.option(
-    "--baseline", type=click.Path(path_type=Path), help="A day to compare with too, such as a Cont-Stoikov-Talreja one."
+    "--baseline",
+    type=click.Path(path_type=Path),
+    help="Another simulated day to compare, such as a zero-intelligence one.",
 )
-@click.option("--bootstraps", default=100, show_default=True, help="For 95 % intervals; 0: none.")
-@click.option("--seed", default=1, show_default=True, help="Of resampling and of training.")
+@click.option("--bootstraps", default=100, show_default=True, help="Bootstraps for 95 % intervals; 0: none.")
+@click.option("--seed", default=1, show_default=True, help="Seed of resampling and of training.")
 @click.option(
-    "--predictive/--no-predictive", default=True, show_default=True, help="The predictive score; it needs PyTorch."
+    "--predictive/--no-predictive",
+    default=True,
+    show_default=True,
+    help="Compute the predictive score (needs PyTorch).",
 )
 def realism(
     real: Path, simulated: Path, output: Path, window_real: str | None, window_simulated: str | None, levels: int,
@@ -30,39 +35,41 @@ def realism(
 ) -> None:  # fmt: skip
     """Compares a SIMULATED day with a REAL one: distributions, impact, stylised facts, predictive score.
 
-    Days are day files; REAL may be a LOBSTER zip file.
+    Days are day files or LOBSTER zip files.
     """
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
     from rich.table import Table
 
-    from serl.agents.realism.days import load_day, parse_window, source_of
+    from serl.agents.realism.days import cut_window, load_day, parse_window
     from serl.agents.realism.distances import check_bootstraps
-    from serl.agents.realism.measure import measure, steps
-    from serl.agents.realism.predictive import torch_module
+    from serl.agents.realism.measure import count_steps, measure
+    from serl.agents.realism.predictive import import_torch
     from serl.agents.realism.report import write_report
 
     check_bootstraps(bootstraps)
-    window = None if window_real is None else parse_window(window_real)
-    other = window if window_simulated is None else parse_window(window_simulated)
+    real_times = None if window_real is None else parse_window(window_real)
+    simulated_times = real_times if window_simulated is None else parse_window(window_simulated)
     if predictive:
-        torch_module()
+        import_torch()
     console = Console()
     with Progress(
         SpinnerColumn(), *Progress.get_default_columns(), TextColumn("{task.fields[doing]}"), console=console
-    ) as bar:
-        task = bar.add_task("realism", total=3 + steps(baseline is not None, predictive), doing=f"playing {real.name}")
-        one = source_of(load_day(real), real.name, window, levels, symbol_real)
-        bar.update(task, advance=1, doing=f"playing {simulated.name}")
-        two = source_of(load_day(simulated), simulated.name, other, one.tape.levels, symbol)
-        bar.update(task, advance=1, doing="")
-        three = None
+    ) as progress:
+        steps = 3 + count_steps(baseline is not None, predictive)
+        task = progress.add_task("realism", total=steps, doing=f"replaying {real.name}")
+        real_window = cut_window(load_day(real), real.name, real_times, levels, symbol_real)
+        shown = real_window.tape.levels
+        progress.update(task, advance=1, doing=f"replaying {simulated.name}")
+        simulated_window = cut_window(load_day(simulated), simulated.name, simulated_times, shown, symbol)
+        progress.update(task, advance=1, doing="")
+        baseline_window = None
         if baseline is not None:
-            three = source_of(load_day(baseline), baseline.name, other, one.tape.levels, symbol)
-        bar.update(task, advance=1)
+            baseline_window = cut_window(load_day(baseline), baseline.name, simulated_times, shown, symbol)
+        progress.update(task, advance=1)
         measurement = measure(
-            one, two, three, bootstraps=bootstraps, seed=seed, predictive=predictive,
-            advance=lambda name: bar.update(task, advance=1, doing=name),
+            real_window, simulated_window, baseline_window, bootstraps=bootstraps, seed=seed, predictive=predictive,
+            on_step=lambda name: progress.update(task, advance=1, doing=name),
         )  # fmt: skip
         html_path, json_path = write_report(measurement, output)
     table = Table(title=f"{simulated.name} against {real.name}")

@@ -1,18 +1,18 @@
-"""Days and windows as the command line gives them."""
+"""Loads days and cuts windows, as given on the command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from serl.agents.realism.errors import RealismError
-from serl.agents.realism.tape import MINUTE_NS, Tape, tape_of
+from serl.agents.realism.tape import MINUTE_NS, Tape, build_tape
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.history.day import Day, read_day
 from serl.history.importing import import_day
 
 
 def load_day(path: Path) -> Day:
-    """A day file, or a LOBSTER zip file, folder or message file."""
+    """Loads a day file, or imports a LOBSTER zip file, folder or message file."""
     is_file = path.is_file() and path.suffix not in (".zip", ".csv")
     return read_day(path) if is_file else import_day(path)
 
@@ -21,42 +21,42 @@ def parse_window(text: str) -> tuple[int, int]:
     """'13:00-16:00' as (start, end) in ns after midnight; RealismError unless it ends after it starts."""
     start, dash, end = text.partition("-")
     if not dash:
-        raise RealismError(f"window: FROM-TO is due, like 13:00-16:00, got {text!r}")
+        raise RealismError(f"window: expected FROM-TO, got {text!r}; give e.g. 13:00-16:00")
     start_ns, end_ns = time_of_day_ns(start), time_of_day_ns(end)
     if end_ns <= start_ns:
-        raise RealismError(f"window: FROM-TO with FROM before TO is due, got {text!r}")
+        raise RealismError(f"window: expected FROM-TO with FROM before TO, got {text!r}; give e.g. 13:00-16:00")
     return start_ns, end_ns
 
 
 @dataclass(frozen=True)
-class Source:
-    """A window of a day, ready to be measured."""
+class DayWindow:
+    """A window of a day, and where it comes from."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     origin: str
-    """What it was made from: files with their sha256, or the parameters of a generated day."""
+    """The day's source: files with their sha256, or the parameters of a generated day."""
     tape: Tape
-    """Of the window."""
+    """Tape of the window."""
     start_ns: int
     end_ns: int
 
     @property
     def window(self) -> str:
-        """FROM-TO."""
+        """The window as FROM-TO."""
         return f"{time_of_day_text(self.start_ns)}-{time_of_day_text(self.end_ns)}"
 
-    def halves(self) -> tuple["Source", "Source"]:
+    def halves(self) -> tuple["DayWindow", "DayWindow"]:
         """The two halves in time."""
         middle_ns = (self.start_ns + self.end_ns) // 2
         first, second = self.tape.halves(self.start_ns, self.end_ns)
         return (
-            Source(f"{self.name}, first half", self.origin, first, self.start_ns, middle_ns),
-            Source(f"{self.name}, second half", self.origin, second, middle_ns, self.end_ns),
+            DayWindow(f"{self.name}, first half", self.origin, first, self.start_ns, middle_ns),
+            DayWindow(f"{self.name}, second half", self.origin, second, middle_ns, self.end_ns),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Where the numbers come from."""
+        """The window's source and size."""
         tape = self.tape
         return {
             "name": self.name,
@@ -69,16 +69,16 @@ class Source:
         }
 
 
-def source_of(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> Source:
-    """Plays a day and cuts its window out (None: all of it, in whole minutes); errors as tape_of and Tape.window."""
-    tape = tape_of(day, levels, symbol)
+def cut_window(day: Day, name: str, window: tuple[int, int] | None, levels: int, symbol: str | None) -> DayWindow:
+    """Builds a day's tape and cuts a window (None: the whole day, in whole minutes); errors as build_tape and Tape.window."""
+    tape = build_tape(day, levels, symbol)
     if window is None:
         first, last = tape.span()
         window = first // MINUTE_NS * MINUTE_NS, -(-last // MINUTE_NS) * MINUTE_NS
-    return Source(name, origin_of(day), tape.window(*window), *window)
+    return DayWindow(name, day_origin(day), tape.window(*window), *window)
 
 
-def origin_of(day: Day) -> str:
-    """What a day was made from."""
+def day_origin(day: Day) -> str:
+    """The source of a day: files with their sha256, or its parameters."""
     files = ", ".join(f"{file.name} sha256 {file.sha256[:16]}" for file in day.reference.files)
     return files or f"{day.reference.source} {day.reference.parameters}"

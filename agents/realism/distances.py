@@ -1,8 +1,8 @@
 """Distances between two samples, with bootstrap intervals.
 
-L1 = 1/2 sum |p_real - p_sim| over shared bins (total variation), and the Wasserstein-1 distance after the pool has
-been brought to mean 0 and standard deviation 1. As in LOB-Bench (arXiv 2502.09172) samples are resampled as if their
-values were independent: intervals tell how much the sample size matters, not the dependence in time.
+L1 = 1/2 sum |p_real - p_sim| over shared bins (total variation), and the Wasserstein-1 distance after the pooled sample is
+standardised to mean 0 and standard deviation 1. As in LOB-Bench (arXiv 2502.09172), values are resampled as if they were
+independent: intervals reflect the sample size, not the dependence in time.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from serl.agents.realism.tape import Bools, Floats, Ints
 
 CONFIDENCE = 0.95
 SUPPORT_MAX = 2048
-"""Points that a bootstrapped Wasserstein distance is computed on."""
+"""Maximum number of points for bootstrapped Wasserstein distances."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and what resampling makes of it."""
+    """A number and its bootstrap distribution."""
 
     value: float
     resampled: Floats
@@ -27,10 +27,10 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The central CONFIDENCE of the resampled values, moved so that their mean is the value; NaN if none is a number.
+        """The central CONFIDENCE of the resampled values, shifted so that their mean is the value; NaN if none is finite.
 
-        Moved, because resampling adds noise to samples that have some already: distances come out larger, and power
-        laws in blocks steeper or flatter, than the value that the interval is for. Without bootstraps the value twice.
+        The shift corrects a bias: resampling adds noise to a noisy sample, so distances come out too large, and power
+        laws fitted to blocks too steep or too flat. Without bootstraps both bounds are the value.
         """
         known = self.resampled[np.isfinite(self.resampled)]
         if not len(known):
@@ -49,15 +49,15 @@ class Distance:
 
 
 def check_bootstraps(bootstraps: int) -> None:
-    """RealismError unless it is a number of bootstraps."""
+    """RealismError for a negative number of bootstraps."""
     if bootstraps < 0:
-        raise RealismError(f"bootstraps: 0 or more is due, got {bootstraps}")
+        raise RealismError(f"bootstraps: expected 0 or more, got {bootstraps}; 0 gives no intervals")
 
 
 def bin_width(pool: Floats) -> float:
-    """Freedman-Diaconis: 2 IQR n^-1/3. Scott's 3.49 s n^-1/3 where the IQR is 0, and 0 (one bin) for a constant.
+    """Freedman-Diaconis: 2 IQR n^-1/3; Scott's 3.49 s n^-1/3 if the IQR is 0; 0 (one bin) for a constant.
 
-    Whole numbers get a whole width, half ticks a multiple of a half, so that every bin holds as many of them as any other.
+    The width is a multiple of the values' grid (1 or one half), so that all bins cover equally many grid points.
     """
     low, high = np.quantile(pool, [0.25, 0.75])
     width = 2.0 * (high - low) / np.cbrt(len(pool))
@@ -68,71 +68,71 @@ def bin_width(pool: Floats) -> float:
 
 
 def grid_step(values: Floats) -> float:
-    """1 if all values are whole, 0.5 if all are whole or half, else 0."""
+    """1 if all values are integers, 0.5 if all are multiples of one half, else 0."""
     if bool((values == np.round(values)).all()):
         return 1.0
     return 0.5 if bool((2 * values == np.round(2 * values)).all()) else 0.0
 
 
-def bins_of(pool: Floats, discrete: bool) -> Ints:
-    """[pool] the number of each value's bin: 0, 1, ... over the bins that hold anything.
+def assign_bins(pool: Floats, discrete: bool) -> Ints:
+    """[value] bin number 0, 1, ... of each pooled value, counting occupied bins only.
 
-    Only occupied bins exist, so that an outlier costs no memory however narrow the bins are.
+    Empty bins do not exist, so an outlier costs no memory however narrow the bins are.
     """
     width = 0.0 if discrete else bin_width(pool)
     keys = pool if width == 0 else np.floor((pool - pool.min()) / width)
-    _, place = np.unique(keys, return_inverse=True)
-    return np.asarray(place, np.int64)
+    _, bins = np.unique(keys, return_inverse=True)
+    return np.asarray(bins, np.int64)
 
 
 def l1(real: Floats, simulated: Floats, discrete: bool, bootstraps: int, random: np.random.Generator) -> Estimate:
-    """L1 on shared bins, 0..1. Counts are resampled from the multinomial distribution that resampling values implies.
+    """L1 on shared bins, 0..1; 1 if a sample is empty, as in LOB-Bench.
 
-    If one sample is empty it is 1, as in LOB-Bench.
+    Counts are drawn from the multinomial distribution that resampling the values implies.
     """
     if not len(real) or not len(simulated):
         return Estimate(1.0, np.ones(bootstraps))
-    place = bins_of(np.concatenate([real, simulated]), discrete)
-    size = int(place.max()) + 1
-    p, q = _shares(place, len(real), size)
+    bins = assign_bins(np.concatenate([real, simulated]), discrete)
+    size = int(bins.max()) + 1
+    p, q = _shares(bins, len(real), size)
     drawn_p, drawn_q = _resample(p, len(real), bootstraps, random), _resample(q, len(simulated), bootstraps, random)
     return Estimate(float(np.abs(p - q).sum() / 2), np.abs(drawn_p - drawn_q).sum(axis=1) / 2)
 
 
 def wasserstein(real: Floats, simulated: Floats, bootstraps: int, random: np.random.Generator) -> Estimate:
-    """Wasserstein-1 in standard deviations of the pool; both samples must hold something.
+    """Wasserstein-1 in standard deviations of the pooled sample; both samples must be non-empty.
 
-    The value is exact. Resampled ones move every value to one of SUPPORT_MAX points (the pool's quantiles): then
-    resampling is multinomial too.
+    The value is exact. For resampling, every value is moved to one of SUPPORT_MAX quantiles of the pooled sample, so that
+    resampling is multinomial.
     """
     pool = np.concatenate([real, simulated])
     deviation = float(pool.std())
     if deviation == 0:
         return Estimate(0.0, np.zeros(bootstraps))
-    points, place = np.unique(pool, return_inverse=True)
-    exact = _cdf_distance(*_shares(place, len(real), len(points)), points)
+    points, bins = np.unique(pool, return_inverse=True)
+    exact = _cdf_distance(*_shares(bins, len(real), len(points)), points)
     if len(points) > SUPPORT_MAX:
         points = np.unique(np.quantile(pool, np.linspace(0, 1, SUPPORT_MAX)))
-        place = np.searchsorted((points[1:] + points[:-1]) / 2, pool)
-    p, q = _shares(place, len(real), len(points))
+        bins = np.searchsorted((points[1:] + points[:-1]) / 2, pool)
+    p, q = _shares(bins, len(real), len(points))
     drawn_p, drawn_q = _resample(p, len(real), bootstraps, random), _resample(q, len(simulated), bootstraps, random)
     drawn = _cdf_distance(drawn_p, drawn_q, points)
     return Estimate(float(exact) / deviation, np.asarray(drawn, np.float64) / deviation)
 
 
-def _shares(place: Ints, real_count: int, size: int) -> tuple[Floats, Floats]:
-    """([bin] of the first real_count values, [bin] of the others)."""
-    real, simulated = place[:real_count], place[real_count:]
+def _shares(bins: Ints, real_count: int, size: int) -> tuple[Floats, Floats]:
+    """([bin] shares of the first real_count values, [bin] shares of the others)."""
+    real, simulated = bins[:real_count], bins[real_count:]
     return np.bincount(real, minlength=size) / len(real), np.bincount(simulated, minlength=size) / len(simulated)
 
 
 def _resample(shares: Floats, draws: int, bootstraps: int, random: np.random.Generator) -> Floats:
-    """[bootstraps, bin] shares of `draws` draws."""
+    """[bootstraps, bin] shares among `draws` draws."""
     return random.multinomial(draws, shares / shares.sum(), size=bootstraps) / draws
 
 
 def _cdf_distance(p: Floats, q: Floats, points: Floats) -> Floats:
-    """Integral of |P - Q| of the distribution functions over the points, along the last axis."""
+    """Integral of |P - Q|, the difference of the distribution functions, along the last axis."""
     difference = np.cumsum(p - q, axis=-1)[..., :-1]
     return np.asarray((np.abs(difference) * np.diff(points)).sum(axis=-1))
 
@@ -157,17 +157,17 @@ def conditional_distance(
     bootstraps: int,
     random: np.random.Generator,
 ) -> Distance:
-    """Mean of the distances within bins of a conditioning variable; samples are (values, condition).
+    """Mean of the distances within bins of a condition; samples are (values, condition).
 
-    The weight of a bin is its mean probability in the two samples. In a bin that only one of them reaches L1 is 1; the
-    Wasserstein distance is the mean over shared bins, None if there is none.
+    A bin's weight is its mean probability in the two samples. L1 is 1 in a bin that only one sample reaches; the
+    Wasserstein distance is the mean over shared bins, None if there are none.
     """
     pool = np.concatenate([real[1], simulated[1]])
-    place = _deciles(pool) if deciles else np.unique(pool, return_inverse=True)[1]
-    at_real, at_simulated = place[: len(real[1])], place[len(real[1]) :]
+    bins = _deciles(pool) if deciles else np.unique(pool, return_inverse=True)[1]
+    real_bins, simulated_bins = bins[: len(real[1])], bins[len(real[1]) :]
     l1_value, l1_drawn, w_value, w_drawn, w_weight = 0.0, np.zeros(bootstraps), 0.0, np.zeros(bootstraps), 0.0
-    for number in range(int(place.max()) + 1):
-        chosen: tuple[Bools, Bools] = (at_real == number, at_simulated == number)
+    for number in range(int(bins.max()) + 1):
+        chosen: tuple[Bools, Bools] = (real_bins == number, simulated_bins == number)
         weight = (chosen[0].mean() + chosen[1].mean()) / 2
         part = distance(
             real[0][chosen[0]], simulated[0][chosen[1]], discrete=discrete, bootstraps=bootstraps, random=random
@@ -182,19 +182,19 @@ def conditional_distance(
 
 def _deciles(pool: Floats) -> Ints:
     edges = np.unique(np.quantile(pool, np.arange(0.1, 1.0, 0.1)))
-    _, place = np.unique(np.searchsorted(edges, pool, side="right"), return_inverse=True)
-    return np.asarray(place, np.int64)
+    _, bins = np.unique(np.searchsorted(edges, pool, side="right"), return_inverse=True)
+    return np.asarray(bins, np.int64)
 
 
 def inter_quartile_mean(values: Floats) -> Floats:
-    """Mean, along the last axis, of the values between the quartiles (these included)."""
+    """Mean, along the last axis, of the values between the quartiles, inclusive."""
     low, high = np.quantile(values, [0.25, 0.75], axis=-1, keepdims=True)
     inside = (values >= low) & (values <= high)
     return np.asarray((values * inside).sum(axis=-1) / inside.sum(axis=-1))
 
 
 def summary(estimates: list[Estimate]) -> dict[str, Estimate]:
-    """mean, median and inter-quartile mean over scores; resampled score by score, independently."""
+    """Mean, median and inter-quartile mean over scores; scores are resampled independently."""
     values = np.array([estimate.value for estimate in estimates])
     drawn = np.stack([estimate.resampled for estimate in estimates], axis=-1)
     return {

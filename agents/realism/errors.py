@@ -1,23 +1,23 @@
-"""What can be wrong with the days that are compared."""
+"""Errors of comparisons of days."""
 
 from serl.exchange.errors import SerlError
 
 
 class RealismError(SerlError, ValueError):
-    """Days or settings of which no report can be made; the text says why and what to do."""
+    """Raised for days or settings that cannot be compared; the text says why and what to do."""
 
 
 class NoSuchSymbol(RealismError):
-    """The day does not have the symbol."""
+    """Raised when the day does not have the symbol."""
 
 
 class EmptyWindow(RealismError):
-    """The window holds no visible message."""
+    """Raised when the window has no visible message."""
 
 
 class NoTrades(RealismError):
-    """The window holds no trade."""
+    """Raised when the window has no trade."""
 
 
 class NoTwoSidedBook(RealismError):
-    """The window never shows a bid and an ask together."""
+    """Raised when the book never has a bid and an ask at the same time in the window."""

@@ -1,7 +1,7 @@
-"""Stylised facts of returns (Cont 2001), each as one number with an interval, and whether a simulation shares it.
+"""Stylised facts of returns (Cont 2001): each is a number with an interval, and a rule when a simulation shares it.
 
-Returns r are of the log mid over whole minutes of a window; K is the excess kurtosis, rho_k(x) the autocorrelation of x
-at lag k minutes. The twelfth fact is about trade signs, in trades.
+Returns r are changes of the log mid over whole minutes of a window. K is the excess kurtosis, rho_k(x) the autocorrelation
+of x at a lag of k minutes. The twelfth fact is about trade signs; its lags count trades.
 """
 
 from collections.abc import Callable
@@ -10,77 +10,77 @@ from dataclasses import dataclass
 import numpy as np
 
 from serl.agents.realism.distances import Estimate
-from serl.agents.realism.impact import log_lags
+from serl.agents.realism.impact_response import log_lags
 from serl.agents.realism.resample import circular_blocks
 from serl.agents.realism.scores import last_before
 from serl.agents.realism.tape import MINUTE_NS, Floats, Tape
 
 RETURNS_MIN, TRADES_MIN = 30, 200
-"""Below, a fact is not measured (NaN)."""
+"""With fewer returns or trades a fact is not measured (NaN)."""
 BLOCK_MINUTES, BLOCK_TRADES = 30, 250
 COARSE_MINUTES = 5
 SIGN_LAG_MAX = 100
 
 
 @dataclass(frozen=True)
-class Minutes:
+class MinuteSeries:
     """Returns and volumes by minute."""
 
     returns: Floats
-    """[minute] of the log mid."""
+    """[minute] change of the log mid."""
     volume_lots: Floats
-    """[minute] executed."""
+    """[minute] executed lots."""
 
 
-def minutes_of(tape: Tape, start_ns: int, end_ns: int) -> Minutes:
-    """The whole minutes of a window, from its start."""
+def minute_series(tape: Tape, start_ns: int, end_ns: int) -> MinuteSeries:
+    """Returns and volumes of the whole minutes of a window, from its start."""
     keep = tape.two_sided[1:]
     grid = np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64)
     path = last_before(tape.time_ns[keep], np.log(tape.mid[1:][keep]), grid)
-    place = (tape.time_ns[tape.trades] - start_ns) // MINUTE_NS
-    inside = place < len(grid) - 1
-    lots = np.bincount(place[inside], weights=tape.qty_lots[tape.trades][inside], minlength=len(grid) - 1)
-    return Minutes(np.diff(path), lots.astype(np.float64))
+    minute = (tape.time_ns[tape.trades] - start_ns) // MINUTE_NS
+    inside = minute < len(grid) - 1
+    lots = np.bincount(minute[inside], weights=tape.qty_lots[tape.trades][inside], minlength=len(grid) - 1)
+    return MinuteSeries(np.diff(path), lots.astype(np.float64))
 
 
 def correlation(x: Floats, y: Floats) -> float:
-    """Of two series, NaN if one is constant."""
+    """Correlation of two series; NaN if one is constant."""
     x, y = x - x.mean(), y - y.mean()
     scale = float(np.sqrt((x * x).sum() * (y * y).sum()))
     return float((x * y).sum() / scale) if scale > 0 else float("nan")
 
 
 def autocorrelation(x: Floats, lag: int) -> float:
-    """At one lag."""
+    """Autocorrelation at one lag."""
     return correlation(x[:-lag], x[lag:])
 
 
 def excess_kurtosis(x: Floats) -> float:
-    """Fourth moment over the squared variance, less 3; NaN for a constant."""
+    """Fourth central moment over the squared variance, minus 3; NaN for a constant."""
     deviation = x - x.mean()
     variance = float((deviation**2).mean())
     return float((deviation**4).mean() / variance**2 - 3) if variance > 0 else float("nan")
 
 
 def skewness(x: Floats) -> float:
-    """Third moment over the variance to 3/2; NaN for a constant."""
+    """Third central moment over the variance to the power 3/2; NaN for a constant."""
     deviation = x - x.mean()
     variance = float((deviation**2).mean())
     return float((deviation**3).mean() / variance**1.5) if variance > 0 else float("nan")
 
 
 def running_sum(x: Floats, size: int) -> Floats:
-    """Of `size` consecutive values."""
+    """Sums of `size` consecutive values."""
     return np.convolve(x, np.ones(size), mode="valid")
 
 
-def aggregational_gaussianity(minutes: Minutes) -> float:
-    """K of 1-minute returns less K of (overlapping) 5-minute returns."""
+def aggregational_gaussianity(minutes: MinuteSeries) -> float:
+    """K of 1-minute returns minus K of (overlapping) 5-minute returns."""
     return excess_kurtosis(minutes.returns) - excess_kurtosis(running_sum(minutes.returns, COARSE_MINUTES))
 
 
-def intermittency(minutes: Minutes) -> float:
-    """ln of the Fano factor (variance over mean) of the number of large |r| in ten minutes; large: above the 90 % quantile."""
+def intermittency(minutes: MinuteSeries) -> float:
+    """ln of the Fano factor (variance over mean) of the number of |r| above their 90 % quantile in ten minutes."""
     size = np.abs(minutes.returns)
     large = size > np.quantile(size, 0.9)
     counts = large[: len(large) // 10 * 10].reshape(-1, 10).sum(axis=1)
@@ -88,8 +88,8 @@ def intermittency(minutes: Minutes) -> float:
     return float(np.log(variance / mean)) if mean > 0 and variance > 0 else float("nan")
 
 
-def conditional_tails(minutes: Minutes) -> float:
-    """K of r over its volatility so far (exponentially weighted r^2, factor 0.94 a minute)."""
+def conditional_tails(minutes: MinuteSeries) -> float:
+    """K of r over its past volatility (exponential moving average of r^2, factor 0.94 per minute)."""
     squares = minutes.returns**2
     variance = float(squares.mean())
     scaled = np.zeros(len(squares))
@@ -99,18 +99,18 @@ def conditional_tails(minutes: Minutes) -> float:
     return excess_kurtosis(scaled)
 
 
-def slow_decay(minutes: Minutes) -> float:
+def slow_decay(minutes: MinuteSeries) -> float:
     """Mean of rho_k(|r|), k = 2..10."""
     return float(np.mean([autocorrelation(np.abs(minutes.returns), lag) for lag in range(2, 11)]))
 
 
-def leverage(minutes: Minutes) -> float:
+def leverage(minutes: MinuteSeries) -> float:
     """Mean correlation of r_t with r_{t+k}^2, k = 1..5."""
     r = minutes.returns
     return float(np.mean([correlation(r[:-lag], r[lag:] ** 2) for lag in range(1, 6)]))
 
 
-def coarse_fine(minutes: Minutes) -> float:
+def coarse_fine(minutes: MinuteSeries) -> float:
     """corr(coarse_t, fine_{t+5}) - corr(fine_t, coarse_{t+5}); over 5 minutes, coarse = |sum of r|, fine = sum of |r|."""
     coarse = np.abs(running_sum(minutes.returns, COARSE_MINUTES))
     fine = running_sum(np.abs(minutes.returns), COARSE_MINUTES)
@@ -119,9 +119,9 @@ def coarse_fine(minutes: Minutes) -> float:
 
 
 def sign_decay(signs: Floats) -> float:
-    """gamma of C(l) ~ l^-gamma, C the autocorrelation of trade signs at lags to 100, by least squares on logarithms.
+    """gamma of C(l) ~ l^-gamma, C the autocorrelation of trade signs at lags up to 100, by least squares on logarithms.
 
-    NaN if C is not positive at two thirds of the lags: then there is no power law to fit.
+    NaN if C is positive at fewer than two thirds of the lags: then there is no power law to fit.
     """
     lags = log_lags(min(SIGN_LAG_MAX, len(signs) // 4), 15)
     values = np.array([autocorrelation(signs, int(lag)) for lag in lags])
@@ -132,18 +132,18 @@ def sign_decay(signs: Floats) -> float:
 
 
 def same_sign(real: float, simulated: float, count: int) -> bool:
-    """Both are positive, or both are not."""
+    """Whether both are positive, or neither is."""
     return (real > 0) == (simulated > 0)
 
 
 def same_absence(real: float, simulated: float, count: int) -> bool:
-    """Both are within the 95 % band of white noise, 1.96 / sqrt(returns), or neither is."""
+    """Whether both are within the 95 % band of white noise, 1.96 / sqrt(returns), or neither is."""
     band = 1.96 / np.sqrt(count)
     return bool((abs(real) < band) == (abs(simulated) < band))
 
 
 def same_memory(real: float, simulated: float, count: int) -> bool:
-    """Both decay like a power law, the exponents within a factor of two of each other; or neither does (NaN)."""
+    """Whether both decay as power laws with exponents within a factor of two, or neither does (NaN)."""
     if np.isnan(real) or np.isnan(simulated):
         return bool(np.isnan(real) and np.isnan(simulated))
     return real * simulated > 0 and 0.5 <= simulated / real <= 2.0
@@ -151,13 +151,13 @@ def same_memory(real: float, simulated: float, count: int) -> bool:
 
 @dataclass(frozen=True)
 class Fact:
-    """A stylised fact: what is measured, what real markets show, when a simulation agrees with the real window."""
+    """A stylised fact: what is measured, what real markets show, and when a simulation agrees with the real window."""
 
     name: str
     measure: str
     expected: str
-    of_minutes: Callable[[Minutes], float] | None
-    """None: of trade signs, by sign_decay."""
+    compute: Callable[[MinuteSeries], float] | None
+    """Computes the number from minutes; None: from trade signs, by sign_decay."""
     agrees: Callable[[float, float, int], bool] = same_sign
 
 
@@ -179,44 +179,44 @@ FACTS = (
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts of one window, in the order of FACTS."""
+    """The facts of one window, in the order of FACTS."""
 
     estimates: tuple[Estimate, ...]
     returns: int
     trades: int
 
 
-def facts_of(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, random: np.random.Generator) -> Facts:
-    """Measures every fact in a window of a tape; intervals by circular blocks of 30 minutes, or 250 trades."""
-    minutes = minutes_of(tape, start_ns, end_ns)
+def measure_facts(tape: Tape, start_ns: int, end_ns: int, bootstraps: int, random: np.random.Generator) -> Facts:
+    """Measures every fact in a window of a tape; intervals resample circular blocks of 30 minutes, or 250 trades."""
+    minutes = minute_series(tape, start_ns, end_ns)
     signs = tape.sign[tape.trades].astype(np.float64)
     count = len(minutes.returns)
     block = max(1, min(BLOCK_MINUTES, count // 4))
     resampled = [
-        Minutes(minutes.returns[at], minutes.volume_lots[at])
-        for at in (circular_blocks(count, block, bootstraps, random) if count else [])
+        MinuteSeries(minutes.returns[indices], minutes.volume_lots[indices])
+        for indices in (circular_blocks(count, block, bootstraps, random) if count else [])
     ]
-    drawn_signs = circular_blocks(len(signs), BLOCK_TRADES, bootstraps, random)
+    sign_indices = circular_blocks(len(signs), BLOCK_TRADES, bootstraps, random)
     estimates = []
     for fact in FACTS:
-        measure = fact.of_minutes
-        if measure is None:
+        compute = fact.compute
+        if compute is None:
             enough = len(signs) >= TRADES_MIN
             value = sign_decay(signs) if enough else float("nan")
-            drawn = [sign_decay(signs[at]) for at in drawn_signs] if enough else []
+            bootstrapped = [sign_decay(signs[indices]) for indices in sign_indices] if enough else []
         else:
             enough = count >= RETURNS_MIN
-            value = measure(minutes) if enough else float("nan")
-            drawn = [measure(part) for part in resampled] if enough else []
-        estimates.append(Estimate(value, np.array(drawn, np.float64)))
+            value = compute(minutes) if enough else float("nan")
+            bootstrapped = [compute(part) for part in resampled] if enough else []
+        estimates.append(Estimate(value, np.array(bootstrapped, np.float64)))
     return Facts(tuple(estimates), count, len(signs))
 
 
 def agreements(real: Facts, simulated: Facts) -> list[bool | None]:
-    """Whether the simulation shares each fact; None where one of the windows is too short to tell."""
+    """Whether the simulation shares each fact; None if one of the windows is too short to tell."""
     result: list[bool | None] = []
     for fact, one, other in zip(FACTS, real.estimates, simulated.estimates, strict=True):
-        if fact.of_minutes is None:
+        if fact.compute is None:
             enough = min(real.trades, simulated.trades) >= TRADES_MIN
         else:
             enough = bool(np.isfinite(one.value) and np.isfinite(other.value))

@@ -1,4 +1,4 @@
-"""The report's pictures, as PNG bytes."""
+"""The report's figures as PNG."""
 
 import io
 from collections.abc import Callable
@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import bin_width, grid_step
-from serl.agents.realism.impact import EVENT_TYPES, Response
+from serl.agents.realism.impact_response import EVENT_TYPES, ImpactResponse
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement
 from serl.agents.realism.scores import SCORES, Score
 from serl.agents.realism.tape import Floats
 
 COLOURS = {"real": "#555555", FLOOR: "#999999", SIMULATED: "#c0392b", BASELINE: "#2471a3"}
 LABELS = {"real": "real", FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline"}
-SHOWN = (0.005, 0.995)
-"""Quantiles of the pool between which histograms are drawn."""
+QUANTILES_SHOWN = (0.005, 0.995)
+"""Histograms are drawn between these quantiles of the pooled sample."""
 BINS_SHOWN = 60
 
 
 def _png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
-    """What `draw` makes of a figure."""
+    """A PNG of the figure that `draw` fills."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -37,7 +37,7 @@ def _png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
 
 
 def distances(measurement: Measurement) -> bytes:
-    """L1 of every score with its interval, one row a score."""
+    """L1 of every score with its interval, one row per score."""
     names = [comparison.score.name for comparison in measurement.benchmarks[SIMULATED].scores]
     names += [comparison.score.name for comparison in measurement.benchmarks[SIMULATED].conditional]
 
@@ -62,7 +62,7 @@ def distances(measurement: Measurement) -> bytes:
 
 
 def histograms(measurement: Measurement) -> bytes:
-    """Every unconditional score as a small histogram."""
+    """A small histogram of every unconditional score."""
     sources = {"real": measurement.real, SIMULATED: measurement.simulated}
     if measurement.baseline is not None:
         sources[BASELINE] = measurement.baseline
@@ -79,7 +79,7 @@ def histograms(measurement: Measurement) -> bytes:
     return _png(draw, (11, 11.5))
 
 
-def _histogram(axes: Any, score: Score, sources: dict[str, Source]) -> None:
+def _histogram(axes: Any, score: Score, sources: dict[str, DayWindow]) -> None:
     samples = {name: score.values(source.tape) for name, source in sources.items()}
     known = [sample for sample in samples.values() if len(sample)]
     if known:
@@ -97,9 +97,9 @@ def _histogram(axes: Any, score: Score, sources: dict[str, Source]) -> None:
 
 
 def _edges(samples: list[Floats], discrete: bool) -> Floats:
-    """Shared bins over the central part of all samples; what lies outside is drawn in the outermost bins."""
-    low = min(float(np.quantile(sample, SHOWN[0])) for sample in samples)
-    high = max(float(np.quantile(sample, SHOWN[1])) for sample in samples)
+    """Edges of shared bins over the central part of all samples; values outside go into the outermost bins."""
+    low = min(float(np.quantile(sample, QUANTILES_SHOWN[0])) for sample in samples)
+    high = max(float(np.quantile(sample, QUANTILES_SHOWN[1])) for sample in samples)
     step = min(grid_step(sample) for sample in samples)
     width = max((high - low) / BINS_SHOWN, 0.0 if discrete else min(bin_width(sample) for sample in samples), 1e-12)
     if step > 0:
@@ -109,7 +109,7 @@ def _edges(samples: list[Floats], discrete: bool) -> Floats:
 
 
 def responses(measurement: Measurement) -> bytes:
-    """Six impact response functions."""
+    """The six impact response functions."""
     drawn = ["real", *(name for name in measurement.names if name != FLOOR)]
 
     def draw(figure: Any) -> None:
@@ -131,6 +131,6 @@ def responses(measurement: Measurement) -> bytes:
     return _png(draw, (10, 5.2))
 
 
-def _curve(axes: Any, found: Response, row: int, name: str) -> None:
+def _curve(axes: Any, found: ImpactResponse, row: int, name: str) -> None:
     axes.plot(found.lags, found.mean_ticks[row], color=COLOURS[name], label=LABELS[name], lw=1.5)
     axes.fill_between(found.lags, found.low_ticks[row], found.high_ticks[row], color=COLOURS[name], alpha=0.18, lw=0)

@@ -1,4 +1,4 @@
-"""Everything that the report says about a real and a simulated window, as data."""
+"""All measurements of the report: a real window against a simulated one, and its JSON."""
 
 import math
 from collections.abc import Callable
@@ -8,94 +8,96 @@ from typing import Any
 import numpy as np
 
 from serl.agents.realism.benchmark import Benchmark, Comparison, compare
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import Estimate, check_bootstraps
-from serl.agents.realism.facts import FACTS, Facts, agreements, facts_of
-from serl.agents.realism.impact import EVENT_TYPES, Response, response, response_distance
-from serl.agents.realism.predictive import Predictive, predictive_score
+from serl.agents.realism.facts import FACTS, Facts, agreements, measure_facts
+from serl.agents.realism.impact_response import EVENT_TYPES, ImpactResponse, impact_response, response_distance
+from serl.agents.realism.predictive import PredictiveScore, predictive_score
 from serl.agents.realism.scores import CONDITIONAL_SCORES, SCORES
 
 FLOOR, SIMULATED, BASELINE = "floor", "simulated", "baseline"
-"""What is compared: the second half of the real window with the first, the simulated day and the baseline with all of it."""
+"""The comparisons: the second half of the real window with its first half; the simulated day and the baseline with all of it."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The report's contents; dictionaries have the keys FLOOR, SIMULATED and, if there is one, BASELINE."""
+    """The report's contents; dictionaries have the keys FLOOR, SIMULATED and, if there is a baseline, BASELINE."""
 
-    real: Source
-    simulated: Source
-    baseline: Source | None
+    real: DayWindow
+    simulated: DayWindow
+    baseline: DayWindow | None
     benchmarks: dict[str, Benchmark]
-    responses: dict[str, Response]
-    """Also "real"; FLOOR is of the second half."""
-    first_half_response: Response
+    responses: dict[str, ImpactResponse]
+    """Has the key "real" too; FLOOR is the second half."""
+    first_half_response: ImpactResponse
     facts: dict[str, Facts]
-    """Also "real"; FLOOR is of the second half."""
+    """Has the key "real" too; FLOOR is the second half."""
     first_half_facts: Facts
-    predictive: Predictive | None
+    predictive: PredictiveScore | None
     bootstraps: int
     seed: int
 
     @property
     def names(self) -> list[str]:
-        """FLOOR, SIMULATED and, if there is one, BASELINE."""
+        """Names of the comparisons: FLOOR, SIMULATED and, if there is a baseline, BASELINE."""
         return list(self.benchmarks)
 
     def response_distances(self, name: str) -> Any:
-        """[type] mean absolute difference of response curves, ticks."""
+        """[type] mean absolute difference of the response curves, ticks."""
         real = self.first_half_response if name == FLOOR else self.responses["real"]
         return response_distance(real, self.responses[name])
 
     def agreements(self, name: str) -> list[bool | None]:
-        """Whether it shares each fact with the real window (FLOOR: the second half with the first)."""
+        """Whether each fact is shared with the real window (FLOOR: the second half with the first)."""
         return agreements(self.first_half_facts if name == FLOOR else self.facts["real"], self.facts[name])
 
 
-def steps(baseline: bool, predictive: bool) -> int:
-    """How often `measure` calls `advance`."""
+def count_steps(baseline: bool, predictive: bool) -> int:
+    """How often `measure` calls `on_step`."""
     comparisons = 3 if baseline else 2
     return comparisons * (len(SCORES) + len(CONDITIONAL_SCORES)) + 2 + predictive
 
 
 def measure(
-    real: Source, simulated: Source, baseline: Source | None, *, bootstraps: int, seed: int, predictive: bool,
-    advance: Callable[[str], None] = lambda name: None,
+    real: DayWindow, simulated: DayWindow, baseline: DayWindow | None, *, bootstraps: int, seed: int, predictive: bool,
+    on_step: Callable[[str], None] = lambda name: None,
 ) -> Measurement:  # fmt: skip
-    """Measures all; `advance` is told what was done. RealismError if the windows do not suffice."""
+    """Computes all measurements; calls `on_step` with the name of each finished one. RealismError if a window is too short."""
     check_bootstraps(bootstraps)
     first, second = real.halves()
     pairs = {FLOOR: (first, second), SIMULATED: (real, simulated)}
     if baseline is not None:
         pairs[BASELINE] = (real, baseline)
     benchmarks = {
-        name: compare(one.tape, other.tape, bootstraps=bootstraps, seed=seed, advance=advance)
+        name: compare(one.tape, other.tape, bootstraps=bootstraps, seed=seed, on_score=on_step)
         for name, (one, other) in pairs.items()
     }
     sources = {"real": real, **{name: other for name, (_, other) in pairs.items()}}
     random = np.random.default_rng(seed)
-    responses = {name: response(source.tape, bootstraps, random) for name, source in sources.items()}
-    first_response = response(first.tape, 0, random)
-    advance("impact responses")
+    responses = {name: impact_response(source.tape, bootstraps, random) for name, source in sources.items()}
+    first_response = impact_response(first.tape, 0, random)
+    on_step("impact responses")
     facts = {name: _facts(source, bootstraps, random) for name, source in sources.items()}
     first_facts = _facts(first, 0, random)
-    advance("stylised facts")
+    on_step("stylised facts")
     score = None
     if predictive:
-        third = None if baseline is None else baseline.tape
-        score = predictive_score(simulated.tape, first.tape, second.tape, third, bootstraps=bootstraps, seed=seed)
-        advance("predictive score")
+        baseline_tape = None if baseline is None else baseline.tape
+        score = predictive_score(
+            simulated.tape, first.tape, second.tape, baseline_tape, bootstraps=bootstraps, seed=seed
+        )
+        on_step("predictive score")
     return Measurement(
         real, simulated, baseline, benchmarks, responses, first_response, facts, first_facts, score, bootstraps, seed
     )
 
 
-def _facts(source: Source, bootstraps: int, random: np.random.Generator) -> Facts:
-    return facts_of(source.tape, source.start_ns, source.end_ns, bootstraps, random)
+def _facts(source: DayWindow, bootstraps: int, random: np.random.Generator) -> Facts:
+    return measure_facts(source.tape, source.start_ns, source.end_ns, bootstraps, random)
 
 
 def to_json(measurement: Measurement) -> dict[str, Any]:
-    """All numbers with their intervals, counts, data and seed; null where there is no number."""
+    """All numbers with intervals, counts, sources and seed; null where there is no number."""
     sources = {"real": measurement.real, SIMULATED: measurement.simulated, BASELINE: measurement.baseline}
     return {
         "data": {name: source.to_json() for name, source in sources.items() if source is not None},
@@ -182,7 +184,7 @@ def _facts_json(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _predictive(score: Predictive | None) -> dict[str, Any] | None:
+def _predictive(score: PredictiveScore | None) -> dict[str, Any] | None:
     if score is None:
         return None
     return {

@@ -1,8 +1,8 @@
-"""Predictive score: does a model that learns from simulated data forecast the real mid?
+"""Predictive score: does a model trained on simulated data forecast the real mid?
 
-After TRADES (Berti, Prenkaj, Velardi 2025), whose network and horizon could not be read in full: a small LSTM is trained
-on windows of messages to forecast the change of the mid, and tested on real data it has not seen; the score is the mean
-absolute error in ticks. Beside it the same model trained on other real data, and the forecast of no change.
+After TRADES (Berti, Prenkaj, Velardi 2025), whose network and horizon were not accessible in full. A small LSTM is trained
+on windows of messages to forecast the change of the mid, and tested on unseen real data; the score is the mean absolute
+error in ticks. For comparison: the same model trained on other real data, and the forecast of no change.
 """
 
 from dataclasses import dataclass
@@ -14,59 +14,60 @@ from numpy.typing import NDArray
 
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.errors import EmptyWindow
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.resample import block_draws
 from serl.agents.realism.tape import Floats, Ints, Tape
 from serl.extras import require
 
 WINDOW, HORIZON = 50, 10
-"""Messages that are seen, and that the forecast is ahead."""
+"""Messages that the model sees, and messages that it forecasts ahead."""
 HIDDEN, BATCH, EPOCHS, LEARNING_RATE = 32, 128, 3, 3e-3
 TRAINING_MAX, TEST_MAX = 12_000, 8_000
-"""Windows, evenly spaced over what there is."""
+"""Maximum number of windows; larger samples are thinned evenly."""
 WINDOWS_MIN = 200
 CLIP = 5.0
-"""Standard deviations at which features are cut."""
+"""Features are clipped at this many standard deviations."""
 BLOCKS = 20
 
 
 @dataclass(frozen=True)
-class Windows:
-    """Samples of one tape."""
+class WindowSamples:
+    """Training or test windows of one tape."""
 
     features: NDArray[np.float32]
     """[message, feature]"""
     ends: Ints
-    """[sample] the message that a window ends with."""
+    """[sample] index of the last message of the window."""
     targets: Floats
     """[sample] change of the mid over the next HORIZON messages, in ticks."""
 
 
 @dataclass(frozen=True)
-class Predictive:
+class PredictiveScore:
     """Mean absolute errors in ticks on the same real test data."""
 
     simulated: Estimate
-    """Of the model trained on simulated data."""
+    """Error of the model trained on simulated data."""
     real: Estimate
-    """Of the model trained on other real data."""
+    """Error of the model trained on other real data."""
     no_change: Estimate
+    """Error of the forecast of no change."""
     baseline: Estimate | None
-    """Of the model trained on the baseline day."""
+    """Error of the model trained on the baseline day."""
     test_windows: int
 
 
-def torch_module() -> ModuleType:
-    """PyTorch, or MissingPackageError."""
+def import_torch() -> ModuleType:
+    """PyTorch; MissingPackageError if it is not installed."""
     require("the predictive score", "torch")
     import torch
 
     return torch
 
 
-def features_of(tape: Tape) -> NDArray[np.float32]:
-    """[message, 10] move of the mid, spread, imbalances at the touch and of the view, kind, sign, size, time since the last."""
-    mid = np.nan_to_num(_fill(tape.mid))
+def message_features(tape: Tape) -> NDArray[np.float32]:
+    """[message, 10]: move of the mid, spread, imbalance at the touch and of all levels, kind (3), sign, ln size, ln time since the last."""
+    mid = np.nan_to_num(_forward_fill(tape.mid))
     lots = tape.book_lots[1:]
     touch, view = lots[:, :, 0], lots.sum(axis=2)
     columns = [
@@ -82,49 +83,49 @@ def features_of(tape: Tape) -> NDArray[np.float32]:
     return np.stack(columns, axis=1).astype(np.float32)
 
 
-def _fill(mid: Floats) -> Floats:
-    """The last known mid where there is none."""
+def _forward_fill(mid: Floats) -> Floats:
+    """Replaces NaN by the last known mid."""
     known = np.maximum.accumulate(np.where(np.isfinite(mid), np.arange(len(mid)), 0))
     return np.asarray(mid[known])
 
 
-def windows_of(tape: Tape, samples_max: int) -> Windows:
+def sample_windows(tape: Tape, samples_max: int) -> WindowSamples:
     """Up to `samples_max` evenly spaced windows; EmptyWindow if there are too few."""
     mid = tape.mid[1:]
     ends = np.arange(WINDOW - 1, len(tape) - HORIZON)
     ends = ends[np.isfinite(mid[ends]) & np.isfinite(mid[ends + HORIZON])] if len(ends) else ends
     if len(ends) < WINDOWS_MIN:
         raise EmptyWindow(
-            f"{tape.symbol}: {WINDOWS_MIN + WINDOW + HORIZON} messages are due for the predictive score, "
-            f"the window has {len(tape)}; give a longer window"
+            f"{tape.symbol}: expected {WINDOWS_MIN + WINDOW + HORIZON} messages for the predictive score, got {len(tape)}; "
+            "give a longer window"
         )
     ends = ends[np.unique(np.linspace(0, len(ends) - 1, min(samples_max, len(ends))).astype(np.int64))]
-    return Windows(features_of(tape), ends, mid[ends + HORIZON] - mid[ends])
+    return WindowSamples(message_features(tape), ends, mid[ends + HORIZON] - mid[ends])
 
 
-def _model(torch: Any, features: int) -> Any:
+def _build_model(torch: Any, features: int) -> Any:
     class Forecaster(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.memory = torch.nn.LSTM(features, HIDDEN, batch_first=True)
+            self.lstm = torch.nn.LSTM(features, HIDDEN, batch_first=True)
             self.head = torch.nn.Linear(HIDDEN, 1)
 
         def forward(self, batch: Any) -> Any:
-            return self.head(self.memory(batch)[0][:, -1])[:, 0]
+            return self.head(self.lstm(batch)[0][:, -1])[:, 0]
 
     return Forecaster()
 
 
-def _batch(torch: Any, windows: Windows, samples: Ints, centre: Floats, scale: Floats) -> Any:
-    """[sample, WINDOW, feature] standardised."""
-    places = windows.ends[samples, np.newaxis] + np.arange(1 - WINDOW, 1)
-    values = (windows.features[places] - centre) / scale
+def _batch(torch: Any, windows: WindowSamples, samples: Ints, centre: Floats, scale: Floats) -> Any:
+    """[sample, WINDOW, feature] standardised features."""
+    messages = windows.ends[samples, np.newaxis] + np.arange(1 - WINDOW, 1)
+    values = (windows.features[messages] - centre) / scale
     return torch.from_numpy(np.clip(values, -CLIP, CLIP).astype(np.float32))
 
 
-def absolute_errors(train: Windows, test: Windows, seed: int) -> Floats:
-    """[test sample] |forecast - truth| in ticks, of a model trained on `train` from a seed."""
-    torch = torch_module()
+def absolute_errors(train: WindowSamples, test: WindowSamples, seed: int) -> Floats:
+    """[test sample] |forecast - truth| in ticks, of a model trained on `train` with this seed."""
+    torch = import_torch()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -135,11 +136,11 @@ def absolute_errors(train: Windows, test: Windows, seed: int) -> Floats:
         torch.set_num_threads(threads)
 
 
-def _train_and_test(torch: Any, train: Windows, test: Windows, random: np.random.Generator) -> Floats:
+def _train_and_test(torch: Any, train: WindowSamples, test: WindowSamples, random: np.random.Generator) -> Floats:
     centre = train.features.mean(axis=0)
     scale = np.maximum(train.features.std(axis=0), 1e-6)
     unit = max(float(train.targets.std()), 1e-6)
-    model = _model(torch, train.features.shape[1])
+    model = _build_model(torch, train.features.shape[1])
     optimiser = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     for _ in range(EPOCHS):
         order = random.permutation(len(train.ends))
@@ -160,25 +161,25 @@ def _train_and_test(torch: Any, train: Windows, test: Windows, random: np.random
 
 def predictive_score(
     simulated: Tape, real_train: Tape, real_test: Tape, baseline: Tape | None, *, bootstraps: int, seed: int
-) -> Predictive:  # fmt: skip
-    """Trains on each tape and tests on `real_test`; intervals resample blocks of test samples. Errors as windows_of."""
-    test = windows_of(real_test, TEST_MAX)
+) -> PredictiveScore:  # fmt: skip
+    """Trains a model on each tape and tests it on `real_test`; intervals resample blocks of test samples. Errors as sample_windows."""
+    test = sample_windows(real_test, TEST_MAX)
     draws = block_draws(BLOCKS, bootstraps, np.random.default_rng(seed))
 
-    def trained_on(tape: Tape) -> Estimate:
-        return _mean(absolute_errors(windows_of(tape, TRAINING_MAX), test, seed), draws)
+    def train_on(tape: Tape) -> Estimate:
+        return _mean_error(absolute_errors(sample_windows(tape, TRAINING_MAX), test, seed), draws)
 
-    return Predictive(
-        simulated=trained_on(simulated),
-        real=trained_on(real_train),
-        no_change=_mean(np.abs(test.targets), draws),
-        baseline=None if baseline is None else trained_on(baseline),
+    return PredictiveScore(
+        simulated=train_on(simulated),
+        real=train_on(real_train),
+        no_change=_mean_error(np.abs(test.targets), draws),
+        baseline=None if baseline is None else train_on(baseline),
         test_windows=len(test.ends),
     )
 
 
-def _mean(errors: Floats, draws: Floats) -> Estimate:
-    """Mean, resampled in blocks of consecutive samples."""
+def _mean_error(errors: Floats, draws: Floats) -> Estimate:
+    """The mean, resampled in blocks of consecutive samples."""
     block = np.arange(len(errors)) * BLOCKS // len(errors)
     sums, counts = np.bincount(block, weights=errors, minlength=BLOCKS), np.bincount(block, minlength=BLOCKS)
     return Estimate(float(errors.mean()), (draws @ sums) / (draws @ counts.astype(np.float64)))

@@ -1,42 +1,44 @@
-"""The realism report: one HTML file that stands alone, and its numbers as JSON beside it."""
+"""The realism report: one self-contained HTML file, and its numbers as JSON next to it."""
 
 import math
 from html import escape
 from pathlib import Path
 
-from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 from serl.agents.realism import figures
-from serl.agents.realism.days import Source
+from serl.agents.realism.days import DayWindow
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.facts import FACTS
-from serl.agents.realism.impact import EVENT_TYPES
+from serl.agents.realism.impact_response import EVENT_TYPES
 from serl.agents.realism.measure import BASELINE, FLOOR, SIMULATED, Measurement, to_json
 
 HEADS = {FLOOR: "real against real", SIMULATED: "simulated", BASELINE: "baseline", "real": "real"}
 
 
 def write_report(measurement: Measurement, path: Path) -> tuple[Path, Path]:
-    """Writes PATH and, beside it, the same name with .json; ReportFileError if it cannot be written."""
+    """Writes PATH and the same name with .json; ReportFileError if they cannot be written."""
     sources = (measurement.real, measurement.simulated, measurement.baseline)
-    origin = origin_here("; ".join(f"{one.name}: {one.origin}" for one in sources if one is not None), measurement.seed)
+    origin = current_origin(
+        "; ".join(f"{one.name}: {one.origin}" for one in sources if one is not None), measurement.seed
+    )
     return write(path, html(measurement, origin), {"made": origin.to_json(), **to_json(measurement)})
 
 
 def html(measurement: Measurement, origin: Origin) -> str:
-    """The report."""
+    """The report as HTML."""
     symbol, other = measurement.real.tape.symbol, measurement.simulated.tape.symbol
     title = f"Realism of {other} ({measurement.simulated.name}) against {symbol} ({measurement.real.name})"
     parts = [
         _sources(measurement),
         "<h2>Summary</h2>",
-        "<p>Distances over the 21 unconditional scores; the floor is the first half of the real window against the second.</p>",
+        "<p>Distances over the 21 unconditional scores. The floor compares the first half of the real window with the second.</p>",
         _summary(measurement),
         "<h2>Distances of each score</h2>",
         png(figures.distances(measurement), "L1 distances"),
         _scores(measurement),
         "<h2>Distributions</h2>",
-        "<p>Grey: real. Drawn between the 0.5 % and 99.5 % quantiles; what lies outside is in the outermost bins.</p>",
+        "<p>Grey: real. Drawn between the 0.5 % and 99.5 % quantiles; values outside are in the outermost bins.</p>",
         png(figures.histograms(measurement), "histograms of scores"),
         "<h2>Impact responses</h2>",
         "<p>R(l) = E[e (m(t+l-1) - m(t-1))] in ticks after each type of event at the touch, with 95 % bands.</p>",
@@ -45,14 +47,15 @@ def html(measurement: Measurement, origin: Origin) -> str:
         "<h2>Stylised facts</h2>",
         _facts(measurement),
         *_predictive(measurement),
-        f"<p><small>Intervals: 95 %, {measurement.bootstraps} bootstraps, seed {measurement.seed}. Those of distances resample "
-        "messages as if they were independent, the others resample blocks in time. Definitions: docs/realism.md.</small></p>",
+        f"<p><small>Intervals: 95 %, {measurement.bootstraps} bootstraps, seed {measurement.seed}. Intervals of distances "
+        "resample messages as if they were independent, the others resample blocks in time. Definitions: "
+        "docs/realism.md.</small></p>",
     ]
     return page(title, origin, parts)
 
 
 def number(estimate: Estimate | None, digits: int = 3) -> str:
-    """A value with its interval in small print, n/a without one."""
+    """A value with its interval in small print; n/a if there is no value."""
     if estimate is None or not math.isfinite(estimate.value):
         return "n/a"
     low, high = estimate.interval
@@ -61,7 +64,7 @@ def number(estimate: Estimate | None, digits: int = 3) -> str:
 
 
 def _sources(measurement: Measurement) -> str:
-    def row(name: str, source: Source) -> list[str]:
+    def row(name: str, source: DayWindow) -> list[str]:
         tape = source.tape
         counts = [f"{len(tape):,}", f"{int(tape.trades.sum()):,}", f"{tape.levels}"]
         return [name, escape(source.name), escape(tape.symbol), source.window, *counts]
@@ -76,9 +79,9 @@ def _summary(measurement: Measurement) -> str:
     summaries = {name: benchmark.summary() for name, benchmark in measurement.benchmarks.items()}
     rows = []
     for distance, label in (("l1", "L1"), ("wasserstein", "Wasserstein-1")):
-        for statistic, words in (("mean", "mean"), ("median", "median"), ("iqm", "inter-quartile mean")):
+        for statistic, title in (("mean", "mean"), ("median", "median"), ("iqm", "inter-quartile mean")):
             values = [number(summaries[name][distance][statistic]) for name in measurement.names]
-            rows.append([f"{label}, {words}", *values])
+            rows.append([f"{label}, {title}", *values])
     shared = {name: measurement.agreements(name) for name in measurement.names}
     rows.append(
         ["stylised facts shared", *(f"{shared[name].count(True)} of {len(FACTS)}" for name in measurement.names)]
@@ -137,12 +140,12 @@ def _predictive(measurement: Measurement) -> list[str]:
     rows = [
         ["simulated data", number(score.simulated)],
         ["the first half of the real window", number(score.real)],
-        ["nothing: the mid does not change", number(score.no_change)],
+        ["no training: the mid does not change", number(score.no_change)],
     ]
     if score.baseline is not None:
         rows.insert(1, ["the baseline", number(score.baseline)])
     text = (
         "<p>Mean absolute error, in ticks, of forecasts of the mid 10 messages ahead in the second half of the real window "
-        f"({score.test_windows:,} forecasts), by the same small LSTM trained on each of:</p>"
+        f"({score.test_windows:,} forecasts). The same small LSTM is trained on each of:</p>"
     )
-    return ["<h2>Predictive score</h2>", text, table(["trained on", "error, ticks"], rows)]
+    return ["<h2>PredictiveScore score</h2>", text, table(["trained on", "error, ticks"], rows)]

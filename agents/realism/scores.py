@@ -1,8 +1,8 @@
 """One-dimensional scores of order flow: the 21 of LOB-Bench and its three conditional ones.
 
 A score is a function of a Tape whose values are compared as a distribution. Definitions follow Nagy et al., *LOB-Bench:
-Benchmarking Generative AI for Finance* (arXiv 2502.09172) and its code; docs/realism.md says where they had a choice.
-Book scores are sampled at each message, after it. Prices are in ticks, quantities in lots.
+Benchmarking Generative AI for Finance* (arXiv 2502.09172) and its code; docs/realism.md describes the choices that they
+leave open. Book scores are sampled after each message. Prices are in ticks, quantities in lots.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.realism.play import CANCEL, LIMIT
+from serl.agents.realism.messages import CANCEL, LIMIT
 from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, SECOND_NS, Bools, Floats, Ints, Tape
 from serl.exchange.records import Side
 
 BUY, SELL = int(Side.BUY), int(Side.SELL)
 ZERO_TIME = 1e-9
-"""What LOB-Bench puts for a duration of zero before taking the logarithm."""
+"""LOB-Bench replaces durations of zero by this before taking the logarithm."""
 OFI_EVENTS = 100
 VOLATILITY_STEP_NS = 100_000_000
 
@@ -29,24 +29,24 @@ class Score:
     unit: str
     values: Callable[[Tape], Floats]
     discrete: bool = False
-    """One bin per value instead of Freedman-Diaconis bins."""
+    """Whether to use one bin per value instead of Freedman-Diaconis bins."""
 
 
 @dataclass(frozen=True)
 class ConditionalScore:
-    """A distribution given another quantity of the same messages."""
+    """A distribution conditional on another quantity of the same messages."""
 
     name: str
     unit: str
     values: Callable[[Tape], Floats]
-    given: Callable[[Tape], Floats]
+    condition: Callable[[Tape], Floats]
     deciles: bool
-    """Condition on deciles of the pool instead of on the values themselves."""
+    """Whether to condition on deciles of the pooled sample instead of on the values themselves."""
     discrete: bool = False
 
 
 def book_samples(tape: Tape) -> Bools:
-    """[n] messages after which the book has both sides."""
+    """[n] whether the book is two-sided after the message."""
     return tape.two_sided[1:]
 
 
@@ -68,8 +68,8 @@ def log_inter_arrival(tape: Tape) -> Floats:
 
 
 def log_time_to_cancel(tape: Tape) -> Floats:
-    """ln of the seconds from an order to its first reduction or cancellation, of orders that entered within the tape."""
-    seen = tape.first & (tape.entered_ns >= tape.time_ns[0])
+    """ln of the seconds from an order to its first reduction or cancellation, for orders that arrived within the tape."""
+    seen = tape.first_cancel & (tape.entered_ns >= tape.time_ns[0])
     return _log((tape.time_ns[seen] - tape.entered_ns[seen]) / SECOND_NS)
 
 
@@ -78,12 +78,12 @@ def _log(values: Floats) -> Floats:
 
 
 def touch_volume(side: int) -> Callable[[Tape], Floats]:
-    """Quantity at the best price of a side."""
+    """Quantity at a side's best price."""
     return lambda tape: tape.book_lots[1:, side, 0][book_samples(tape)].astype(np.float64)
 
 
 def volume(side: int) -> Callable[[Tape], Floats]:
-    """Quantity on all levels in view of a side."""
+    """Quantity on all visible levels of a side."""
     return lambda tape: tape.book_lots[1:, side].sum(axis=1)[book_samples(tape)].astype(np.float64)
 
 
@@ -98,7 +98,7 @@ def depth(kind: int, side: int) -> Callable[[Tape], Floats]:
 
 
 def level(kind: int, side: int) -> Callable[[Tape], Floats]:
-    """Level (1 = touch) of the message's price: after a new order, before a cancellation."""
+    """Level (1 = touch) of the message's price, in the book after a new order or before a cancellation."""
 
     def values(tape: Tape) -> Floats:
         chosen = np.flatnonzero((tape.kind == kind) & (tape.side == side))
@@ -112,8 +112,8 @@ def level(kind: int, side: int) -> Callable[[Tape], Floats]:
 def volume_per_minute(tape: Tape) -> Floats:
     """60 x the lots executed in each second that has an execution."""
     second = tape.time_ns[tape.trades] // SECOND_NS
-    _, place = np.unique(second, return_inverse=True)
-    return np.asarray(60.0 * np.bincount(place, weights=tape.qty_lots[tape.trades]))
+    _, group = np.unique(second, return_inverse=True)
+    return np.asarray(60.0 * np.bincount(group, weights=tape.qty_lots[tape.trades]))
 
 
 def ofi(tape: Tape) -> Floats:
@@ -129,7 +129,7 @@ def ofi(tape: Tape) -> Floats:
 
 
 def mean_ofi(tape: Tape, events: int = OFI_EVENTS) -> Floats:
-    """[n] mean of `ofi` over a message and the `events` - 1 before it; NaN where they are not all there."""
+    """[n] mean of `ofi` over a message and the `events` - 1 before it; NaN unless all are known."""
     values = ofi(tape)
     result = np.full(len(tape), np.nan)
     if len(tape) >= events:
@@ -142,7 +142,7 @@ def mean_ofi(tape: Tape, events: int = OFI_EVENTS) -> Floats:
 
 
 def ofi_mean(tape: Tape) -> Floats:
-    """Mean OFI of 100 messages, rolling."""
+    """Rolling mean OFI of 100 messages."""
     values = mean_ofi(tape)
     return values[np.isfinite(values)]
 
@@ -164,7 +164,7 @@ def hour(tape: Tape) -> Floats:
 
 
 def volatility(tape: Tape) -> Floats:
-    """Of the minute of each message with a two-sided book: standard deviation of log mid returns over 0.1 s."""
+    """Standard deviation of 0.1 s log mid returns in the minute of each message with a two-sided book."""
     keep = book_samples(tape)
     time_ns, mid = tape.time_ns[keep], np.log(tape.mid[1:][keep])
     first = time_ns[0] // MINUTE_NS * MINUTE_NS
@@ -177,7 +177,7 @@ def volatility(tape: Tape) -> Floats:
 
 
 def last_before(time_ns: Ints, values: Floats, grid_ns: Ints) -> Floats:
-    """The last value before each time of the grid; the first value where there is none before."""
+    """The last value before each grid time; the first value if there is none before."""
     return np.asarray(values[np.maximum(0, np.searchsorted(time_ns, grid_ns, side="left") - 1)])
 
 

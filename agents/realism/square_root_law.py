@@ -1,7 +1,7 @@
-"""The square-root law of market impact, I / sigma = Y (Q / V)^delta, fitted to runs of any market.
+"""Fits the square-root law of market impact, I / sigma = Y (Q / V)^delta, to runs of any market.
 
-Independent of how the runs were made: the same seed with and without a metaorder of size Q in a period of volume V and
-volatility sigma gives one impact I (the difference of the mids), the other randomness being the same in both.
+A run is a pair of simulations with the same seed, with and without a metaorder of size Q, in a period of volume V and
+volatility sigma. The impact I is the difference of the mids.
 """
 
 import io
@@ -20,13 +20,13 @@ class ImpactLaw:
 
     delta: Estimate
     prefactor: Estimate
-    """Y."""
+    """Y, the impact in sigma at Q = V."""
     fractions: Floats
     """[size] Q / V, increasing."""
     impacts: Floats
     """[size] mean I / sigma."""
     low: Floats
-    """[size] 95 % interval."""
+    """[size] lower bound of the mean's 95 % interval."""
     high: Floats
     runs: int
 
@@ -36,58 +36,59 @@ def fit_impact_law(
 ) -> ImpactLaw:  # fmt: skip
     """Fits delta and Y by least squares on the logarithms of the mean impact at each size.
 
-    fractions, impacts: [observation] Q / V > 0 (a few different values) and I / sigma, positive in the direction of the
-    metaorder. run: [observation] which random seed it is of; runs are resampled whole, as observations that share their
-    seed are not independent (None: every observation is its own). Means are taken before the logarithm, so single
-    impacts may be negative. Resamples in which a mean is not positive are left out of the intervals.
+    fractions, impacts: [observation] Q / V > 0 (a few distinct values) and I / sigma, positive in the direction of the
+    metaorder. run: [observation] its random seed; runs are resampled as a whole, because observations with the same seed
+    are not independent (None: each observation is a run). Means are taken before the logarithm, so single impacts may be
+    negative. Intervals ignore resamples in which a mean is not positive.
 
-    RealismError if there are fewer than two sizes, or a size whose mean impact is not positive.
+    RealismError if there are fewer than two sizes, or if a size's mean impact is not positive.
     """
     check_bootstraps(bootstraps)
     fractions, impacts = np.asarray(fractions, np.float64), np.asarray(impacts, np.float64)
     runs = np.arange(len(impacts)) if run is None else np.asarray(run, np.int64)
     if not fractions.shape == impacts.shape == runs.shape or fractions.ndim != 1:
         raise RealismError(
-            f"impact law: arrays of one length are due, got {fractions.shape}, {impacts.shape}, {runs.shape}"
+            f"impact law: expected arrays of one length, got {fractions.shape}, {impacts.shape} and {runs.shape}; "
+            "give one fraction, impact and run per observation"
         )
     if not bool((np.isfinite(impacts) & np.isfinite(fractions) & (fractions > 0)).all()):
-        raise RealismError("impact law: Q / V above 0 and finite impacts are due; leave other runs out")
-    sizes, place = np.unique(fractions, return_inverse=True)
+        raise RealismError("impact law: expected Q / V above 0 and finite impacts, got others; leave these runs out")
+    sizes, size_index = np.unique(fractions, return_inverse=True)
     if len(sizes) < 2:
-        raise RealismError(f"impact law: at least two sizes Q / V are due, got {len(sizes)}")
-    names, of = np.unique(runs, return_inverse=True)
+        raise RealismError(f"impact law: expected at least two sizes Q / V, got {len(sizes)}; give more sizes")
+    names, run_index = np.unique(runs, return_inverse=True)
     sums, counts = np.zeros((len(names), len(sizes))), np.zeros((len(names), len(sizes)))
-    np.add.at(sums, (of, place), impacts)
-    np.add.at(counts, (of, place), 1.0)
+    np.add.at(sums, (run_index, size_index), impacts)
+    np.add.at(counts, (run_index, size_index), 1.0)
     mean = sums.sum(axis=0) / counts.sum(axis=0)
     if not bool((mean > 0).all()):
         worst = int(np.argmin(mean))
         raise RealismError(
-            f"impact law: a positive mean impact at every size is due, got {mean[worst]:.3g} at Q / V = "
+            f"impact law: expected a positive mean impact at every size, got {mean[worst]:.3g} at Q / V = "
             f"{sizes[worst]:.3g}; give more runs or larger sizes"
         )
     draws = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=bootstraps)
     total = draws @ counts
-    drawn = np.divide(draws @ sums, total, out=np.full(total.shape, np.nan), where=total > 0)
-    usable = (drawn > 0).all(axis=1)
-    slope, intercept = _line(np.log(sizes), np.log(mean[np.newaxis]))
-    slopes, intercepts = _line(np.log(sizes), np.log(drawn[usable]))
-    low, high = np.nanquantile(drawn, [0.025, 0.975], axis=0) if bootstraps else (mean, mean)
+    resampled = np.divide(draws @ sums, total, out=np.full(total.shape, np.nan), where=total > 0)
+    usable = (resampled > 0).all(axis=1)
+    slope, intercept = _fit_lines(np.log(sizes), np.log(mean[np.newaxis]))
+    slopes, intercepts = _fit_lines(np.log(sizes), np.log(resampled[usable]))
+    low, high = np.nanquantile(resampled, [0.025, 0.975], axis=0) if bootstraps else (mean, mean)
     return ImpactLaw(
         Estimate(float(slope[0]), slopes), Estimate(float(np.exp(intercept[0])), np.exp(intercepts)),
         sizes, mean, low, high, len(names),
     )  # fmt: skip
 
 
-def _line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """(slope, intercept) of each row of y [line, point] on x, by least squares."""
+def _fit_lines(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """(slopes, intercepts) of least squares of each row of y [line, point] on x."""
     centred = x - x.mean()
     slope = (y * centred).sum(axis=1) / (centred**2).sum()
     return slope, y.mean(axis=1) - slope * x.mean()
 
 
 def plot_impact_law(law: ImpactLaw) -> bytes:
-    """Mean impacts with intervals, the fit, and a slope of one half through its middle, on logarithmic axes; PNG."""
+    """A PNG of the mean impacts with intervals, the fit, and a slope of one half for comparison, on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("agg")

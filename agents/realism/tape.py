@@ -1,4 +1,4 @@
-"""The tape of a day: every visible message and the book around it, as flat arrays."""
+"""The tape of a day: every visible message and the book before and after it, as flat arrays."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.realism.errors import EmptyWindow, NoSuchSymbol, NoTrades, NoTwoSidedBook, RealismError
-from serl.agents.realism.play import MARKET, genuine, new_output, run
+from serl.agents.realism.messages import MARKET, allocate_tape, mark_messages, record_messages
 from serl.exchange.config import time_of_day_text
 from serl.exchange.kernel.commands import DONE
 from serl.exchange.market import Market
@@ -34,16 +34,16 @@ class Tape:
     kind: NDArray[np.int8]
     """[n] LIMIT, MARKET or CANCEL."""
     side: NDArray[np.int8]
-    """[n] of the order that is entered or cancelled; of a market message, of the aggressor."""
+    """[n] side of the order that arrives or is cancelled; for a market message, the aggressor's."""
     price_ticks: Ints
-    """[n] of a market message: the last, that is worst, price."""
+    """[n] for a market message, the last and therefore worst price."""
     qty_lots: Ints
     entered_ns: Ints
-    """[n] of a cancellation: when its order arrived, -1 if that was not seen; -1 for other messages."""
-    first: Bools
-    """[n] of a cancellation: the first that its order sees."""
+    """[n] for a cancellation, when its order arrived, -1 if unknown; -1 for other messages."""
+    first_cancel: Bools
+    """[n] whether it is its order's first cancellation or reduction."""
     book_ticks: Ints
-    """[n + 1, side (bids first), N]: books i and i + 1 are those before and after message i; 0 = no level."""
+    """[n + 1, side (bids first), N]: books i and i + 1 are before and after message i; 0 = no level."""
     book_lots: Ints
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class Tape:
 
     @property
     def levels(self) -> int:
-        """N, levels shown per side."""
+        """N, the levels per side."""
         return int(self.book_ticks.shape[2])
 
     @cached_property
@@ -77,7 +77,7 @@ class Tape:
 
     @cached_property
     def sign(self) -> Ints:
-        """[n] +1 for side BUY, -1 for SELL; of a market message this is the trade sign."""
+        """[n] +1 for BUY, -1 for SELL; for a market message, the trade sign."""
         return 1 - 2 * self.side.astype(np.int64)
 
     @cached_property
@@ -86,30 +86,30 @@ class Tape:
         return self.kind == MARKET
 
     def part(self, start: int, stop: int) -> "Tape":
-        """Messages start..stop with the books around them."""
-        one, books = slice(start, stop), slice(start, stop + 1)
+        """Messages start..stop with their books."""
+        rows, books = slice(start, stop), slice(start, stop + 1)
         return Tape(
-            self.symbol, self.time_ns[one], self.kind[one], self.side[one], self.price_ticks[one], self.qty_lots[one],
-            self.entered_ns[one], self.first[one], self.book_ticks[books], self.book_lots[books],
+            self.symbol, self.time_ns[rows], self.kind[rows], self.side[rows], self.price_ticks[rows], self.qty_lots[rows],
+            self.entered_ns[rows], self.first_cancel[rows], self.book_ticks[books], self.book_lots[books],
         )  # fmt: skip
 
     def window(self, start_ns: int, end_ns: int) -> "Tape":
         """Messages of [start_ns, end_ns); EmptyWindow, NoTrades or NoTwoSidedBook if that is too little to compare."""
-        start, stop = (int(place) for place in np.searchsorted(self.time_ns, [start_ns, end_ns]))
+        start, stop = (int(index) for index in np.searchsorted(self.time_ns, [start_ns, end_ns]))
         name = f"{self.symbol} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"
         if start == stop:
-            seen = (
-                f"{time_of_day_text(int(self.time_ns[0]))}-{time_of_day_text(int(self.time_ns[-1]))}"
+            covered = (
+                f"the day has messages in {time_of_day_text(int(self.time_ns[0]))}-{time_of_day_text(int(self.time_ns[-1]))}"
                 if len(self)
-                else "no time at all"
+                else "the day has no messages"
             )
-            raise EmptyWindow(f"{name}: no visible message; the day has messages in {seen}, give a window there")
-        cut = self.part(start, stop)
-        if not cut.trades.any():
-            raise NoTrades(f"{name}: {len(cut):,} messages and no trade among them; give a longer window")
-        if not cut.two_sided[1:].any():
-            raise NoTwoSidedBook(f"{name}: never a bid and an ask at the same time; give another window")
-        return cut
+            raise EmptyWindow(f"{name}: expected visible messages, got none; {covered}, give a window there")
+        part = self.part(start, stop)
+        if not part.trades.any():
+            raise NoTrades(f"{name}: expected trades, got {len(part):,} messages and no trade; give a longer window")
+        if not part.two_sided[1:].any():
+            raise NoTwoSidedBook(f"{name}: expected a bid and an ask at the same time, got none; give another window")
+        return part
 
     def halves(self, start_ns: int, end_ns: int) -> tuple["Tape", "Tape"]:
         """The two halves in time of a window; errors as window."""
@@ -117,58 +117,60 @@ class Tape:
         return self.window(start_ns, middle_ns), self.window(middle_ns, end_ns)
 
     def span(self) -> tuple[int, int]:
-        """First message's time and the time just after the last one's, in ns."""
+        """Time of the first message, and the time just after the last one, ns."""
         return int(self.time_ns[0]), int(self.time_ns[-1]) + 1
 
 
-def tape_of(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
-    """Plays a day and records what `levels` levels a side show (0: as many as its source, or 10).
+def build_tape(day: Day, levels: int = 0, symbol: str | None = None) -> Tape:
+    """Replays a day and records its messages with `levels` levels per side (0: as many as its source, or 10).
 
-    NoSuchSymbol if the day has no such symbol (None: its first), EmptyWindow if nothing is visible at all.
+    NoSuchSymbol if the day does not have the symbol (None: its first); EmptyWindow if nothing is visible.
     """
     shown = levels or day.reference.levels or LEVELS_DEFAULT
     if not 1 <= shown <= LEVELS_MAX:
-        raise RealismError(f"levels: 1 to {LEVELS_MAX} is due, got {levels}")
-    name, commands, rows = commands_of(day, symbol)
+        raise RealismError(f"levels: expected 1 to {LEVELS_MAX}, got {levels}; 0 uses the day's own")
+    name, commands, rows = symbol_commands(day, symbol)
     partial = "refresh_adds" in day.reference.counts
-    told = genuine(commands, rows, partial)
-    room, event_rows = len(commands) + shown + 64, 4096
-    near = np.zeros(shown + 1, LEVEL)
+    is_message = mark_messages(commands, rows, partial)
+    capacity, event_rows = len(commands) + shown + 64, 4096
+    best_levels = np.zeros(shown + 1, LEVEL)
     while True:
-        market = market_with_history()
+        market = history_market()
         events = np.zeros(event_rows, EVENT)
-        out = new_output(room, int(commands["command_id"].max(initial=0)), shown)
-        while (status := run(market.state, commands, rows, told, partial, events, near, out)) > DONE:
+        out = allocate_tape(capacity, int(commands["command_id"].max(initial=0)), shown)
+        while (
+            status := record_messages(market.state, commands, rows, is_message, partial, events, best_levels, out)
+        ) > DONE:
             market.grow()
         if status == DONE:
             break
-        room, event_rows = 2 * room, 2 * event_rows
-    count = int(out.at[1])
+        capacity, event_rows = 2 * capacity, 2 * event_rows
+    count = int(out.position[1])
     if count == 0:
-        raise EmptyWindow(f"{name}: the day has no visible message; give a day with orders in it")
-    whole = Tape(
-        name, out.time_ns, out.kind, out.side, out.price_ticks, out.qty_lots, out.entered_ns, out.first, out.book_ticks,
-        out.book_lots,
+        raise EmptyWindow(f"{name}: expected visible messages, got none in the whole day; give a day with orders")
+    tape = Tape(
+        name, out.time_ns, out.kind, out.side, out.price_ticks, out.qty_lots, out.entered_ns, out.first_cancel,
+        out.book_ticks, out.book_lots,
     )  # fmt: skip
-    return whole.part(0, count)
+    return tape.part(0, count)
 
 
-def commands_of(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
-    """(name, commands as symbol 0 of participant HISTORY, source rows) of one symbol of a day."""
+def symbol_commands(day: Day, symbol: str | None) -> tuple[str, Rows, Ints]:
+    """(name, commands, source rows) of one symbol of a day; the commands become symbol 0 of participant HISTORY."""
     names = [known.name for known in day.reference.symbols]
     name = names[0] if symbol is None else symbol
     if name not in names:
-        raise NoSuchSymbol(f"symbol {name}: the day has {', '.join(names)}; give one of these")
-    place = names.index(name)
-    own = (day.commands["symbol"] == place) | (day.commands["symbol"] == ALL_SYMBOLS)
+        raise NoSuchSymbol(f"symbol: expected one of {', '.join(names)}, got {name}; give a symbol of the day")
+    number = names.index(name)
+    own = (day.commands["symbol"] == number) | (day.commands["symbol"] == ALL_SYMBOLS)
     commands = day.commands[own]
-    commands["symbol"] = np.where(commands["symbol"] == place, 0, commands["symbol"])
+    commands["symbol"] = np.where(commands["symbol"] == number, 0, commands["symbol"])
     commands["participant"] = HISTORY
     commands["sequence"] = np.arange(1, len(commands) + 1)
     return name, commands, day.rows[own]
 
 
-def market_with_history(symbols: int = 1) -> Market:
+def history_market(symbols: int = 1) -> Market:
     """An empty market in which participant HISTORY is an operator."""
     market = Market(symbols)
     market.grant_operator(HISTORY)

@@ -1,1 +1,1 @@
-"""Simulated traders as compiled functions, the market they make in process, and the process that hosts them."""
+"""Simulated traders as compiled functions, the in-process market that they form, and the process that hosts them."""

@@ -1,4 +1,4 @@
-"""`serl simulate`: a day made by a population, in process."""
+"""`serl simulate`: simulates a population's day in process."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ import click
 @click.argument("population")
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The day file to write.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option("--until", default=None, help="Time of day to stop at; the population's close without it.")
+@click.option("--until", default=None, help="Time of day to stop at; the population's close by default.")
 def simulate(population: str, output: Path, seed: int, until: str | None) -> None:
     """Simulates a day of POPULATION (a YAML file, or rmsc04, small, ...) and writes it as a day file.
 
-    Progress is shown; with Ctrl-C what was simulated so far is written.
+    Ctrl-C stops early and writes the day so far.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -26,7 +26,9 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
     config = load_population(population)
     until_ns = config.close_ns if until is None else time_of_day_ns(until)
     if not config.open_ns < until_ns <= config.close_ns:
-        raise PopulationError(f"--until: a time after {config.open} and up to {config.close} is due, got {until}")
+        raise PopulationError(
+            f"--until: expected a time after {config.open} and up to {config.close}, got {until}; give another"
+        )
     simulation = Simulation(config, seed)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[commands]:,} commands"))
     with Progress(*columns, TimeRemainingColumn(), transient=True) as progress:
@@ -37,13 +39,13 @@ def simulate(population: str, output: Path, seed: int, until: str | None) -> Non
                 simulation.advance(min(until_ns, simulation.time_ns + step_ns))
                 progress.update(task, completed=simulation.time_ns - config.open_ns, commands=simulation.count)
         except KeyboardInterrupt:
-            progress.console.print("stopped: what was simulated so far is written")
+            progress.console.print("stopped early; the day so far is written")
     day = simulation.day()
     write_day(day, output)
     counts = day.reference.counts
     click.echo(f"{config.name}, {config.traders:,} traders, seed {seed}: {len(day):,} commands, written to {output}")
     for side in ("bid", "ask"):
         if counts[f"empty_side_{side}"]:
-            click.echo(f"note: the {side} side is empty at the end; nobody of this population offers there")
+            click.echo(f"note: the {side} side is empty at the end; no trader of this population quotes there")
     if counts["requests_dropped"]:
         click.echo(f"note: {counts['requests_dropped']:,} requests beyond 128 at one wake-up were dropped")

@@ -1,27 +1,27 @@
-"""The traders as a state machine: events in, commands out, in compiled code; the same in process and in a host process."""
+"""The traders as a compiled state machine, events in and commands out; the same in process and in a host process."""
 
 from typing import Any
 
 import numpy as np
 
 from serl.agents.traders import heap, open_orders
-from serl.agents.traders.addresses import call
+from serl.agents.traders.addresses import call_trader
 from serl.agents.traders.records import (
     AGENT,
-    DROPPED,
-    FLIGHT_FREE,
-    FLIGHTS,
-    FLOW,
+    FLOW_COUNT,
     FLOW_ROWS,
-    LAST,
+    IN_FLIGHT,
+    IN_FLIGHT_FREE,
+    LAST_TICKS,
     NODES_USED,
     REQUEST_BITS,
+    REQUESTS_DROPPED,
     REQUESTS_MAX,
+    SCHEDULED,
     SLAB_TOP,
     SPACING,
-    TRADED,
-    TRADES,
-    WAKES,
+    TRADE_COUNT,
+    TRADED_LOTS,
     WAKEUPS,
     Traders,
 )
@@ -40,50 +40,50 @@ NEVER = 1 << 62
 
 
 @inlined
-def spaced(time_ns: int, number: int, spacing: int) -> int:
-    """The first time from `time_ns` on that is trader `number`'s own: no two traders ever act at the same nanosecond."""
+def next_own_time_ns(time_ns: int, number: int, spacing: int) -> int:
+    """The first time from `time_ns` on at which trader `number` may act: no two traders ever act at the same nanosecond."""
     time_ns = time_ns - number + spacing - 1
     return time_ns - time_ns % spacing + number
 
 
 @inlined
-def next_wake(traders: Traders) -> int:
-    """When the first trader wakes up."""
-    return traders.wake_key[1] if traders.counter[WAKES] > 0 else NEVER
+def next_wake_ns(traders: Traders) -> int:
+    """Time of the next wake-up of any trader."""
+    return traders.wake_key[1] if traders.counter[SCHEDULED] > 0 else NEVER
 
 
 @inlined
-def next_arrival(traders: Traders) -> int:
-    """When the first command under way arrives."""
-    return traders.flight_key[1] >> REQUEST_BITS if traders.counter[FLIGHTS] > 0 else NEVER
+def next_arrival_ns(traders: Traders) -> int:
+    """Time at which the next command in flight arrives."""
+    return traders.in_flight_key[1] >> REQUEST_BITS if traders.counter[IN_FLIGHT] > 0 else NEVER
 
 
 @inlined
-def observe(traders: Traders, event: Any) -> None:
-    """Takes in what everybody sees of an event."""
+def observe_public(traders: Traders, event: Any) -> None:
+    """Updates the public order flow and totals with an event."""
     symbol = int64(event.symbol)
     side = int64(event.side)
-    seen = traders.seen[symbol]
+    totals = traders.public_totals[symbol]
     if event.flags & _HIDDEN and event.kind != _FILL:
         return
     if event.kind == _FILL and event.flags & _MAKER:
-        seen[LAST] = event.price_ticks
-        seen[TRADED] += event.qty_lots
-        seen[TRADES] += 1
+        totals[LAST_TICKS] = event.price_ticks
+        totals[TRADED_LOTS] += event.qty_lots
+        totals[TRADE_COUNT] += 1
         side = 3 - side
     elif not ((event.kind == _ACCEPTED and event.flags & _RESTING) or event.kind == _RESTED):
         return
-    row = traders.flow[symbol, seen[FLOW] & (FLOW_ROWS - 1)]
+    row = traders.flow[symbol, totals[FLOW_COUNT] & (FLOW_ROWS - 1)]
     row[0] = event.time_ns
     row[1] = side
     row[2] = event.price_ticks
     row[3] = event.qty_lots
-    seen[FLOW] += 1
+    totals[FLOW_COUNT] += 1
 
 
 @inlined
-def hear(traders: Traders, event: Any) -> None:
-    """Takes in a report to one of these traders: its position and its open orders."""
+def apply_report(traders: Traders, event: Any) -> None:
+    """Applies a private report to its trader's position, cash and open orders."""
     number = open_orders.find(traders, event.order_id)
     if number < 0:
         return
@@ -103,15 +103,15 @@ def hear(traders: Traders, event: Any) -> None:
 
 
 @inlined
-def _look(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
-    """Fills the view with what the trader may know now."""
-    view = traders.sight[0]
+def _fill_view(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
+    """Fills the view with what the trader sees at this wake-up."""
+    view = traders.market_view[0]
     symbol = int64(agent.symbol)
     bid, bid_lots, ask, ask_lots = best(state, symbol)
     view.time_ns = now_ns
     view.bid_ticks, view.bid_lots, view.ask_ticks, view.ask_lots = bid, bid_lots, ask, ask_lots
-    seen = traders.seen[symbol]
-    view.last_ticks, view.traded_lots, view.flow_count = seen[LAST], seen[TRADED], seen[FLOW]
+    totals = traders.public_totals[symbol]
+    view.last_ticks, view.traded_lots, view.flow_count = totals[LAST_TICKS], totals[TRADED_LOTS], totals[FLOW_COUNT]
     view.orders_open = agent.orders_open
     view.list_address = traders.slab.ctypes.data + 4 * agent.list_start
     view.memory_address = agent.memory_address
@@ -137,96 +137,97 @@ def _look(traders: Traders, state: Any, agent: Any, now_ns: int) -> None:
 
 
 @inlined
-def _send(traders: Traders, index: int, now_ns: int) -> None:
-    """Puts a trader's requests on their way."""
+def _queue_requests(traders: Traders, index: int, now_ns: int) -> None:
+    """Puts a trader's requests in flight."""
     agent, requests, counter = traders.agents[index], traders.requests[0], traders.counter
     spacing = counter[SPACING]
-    arrival = max(spaced(now_ns + agent.latency_ns, int64(agent.number), spacing), agent.arrival_ns + spacing)
+    arrival = max(next_own_time_ns(now_ns + agent.latency_ns, int64(agent.number), spacing), agent.arrival_ns + spacing)
     agent.arrival_ns = arrival
-    for place in range(requests.count):
-        if requests.rows[place, 0] == CANCEL and traders.nodes[requests.rows[place, 2]].cancelling != 0:
+    for request_index in range(requests.count):
+        request = requests.rows[request_index]
+        if request[0] == CANCEL and traders.nodes[request[2]].cancel_pending != 0:
             continue  # the second cancel of one order at this wake-up
-        slot = counter[FLIGHT_FREE]
-        counter[FLIGHT_FREE] = traders.flight_next[slot]
-        row = traders.flight[slot]
-        command_id = (arrival << REQUEST_BITS) | place
-        kind = requests.rows[place, 0]
+        slot = counter[IN_FLIGHT_FREE]
+        counter[IN_FLIGHT_FREE] = traders.in_flight_next[slot]
+        row = traders.in_flight[slot]
+        command_id = (arrival << REQUEST_BITS) | request_index
+        kind = request[0]
         row.time_ns = arrival
         row.command_id = command_id
         row.kind = kind
         row.symbol = agent.symbol
         if kind == CANCEL:
-            node = traders.nodes[requests.rows[place, 2]]
-            node.cancelling = 1
+            node = traders.nodes[request[2]]
+            node.cancel_pending = 1
             row.order_id = node.order_id
             row.side = row.flags = row.time_in_force = 0
             row.price_ticks = row.qty_lots = 0
         else:
             row.order_id = 0
-            row.side = requests.rows[place, 1]
-            row.price_ticks = requests.rows[place, 2]
-            row.qty_lots = requests.rows[place, 3]
-            row.time_in_force = requests.rows[place, 4]
-            row.flags = requests.rows[place, 5]
+            row.side = request[1]
+            row.price_ticks = request[2]
+            row.qty_lots = request[3]
+            row.time_in_force = request[4]
+            row.flags = request[5]
             open_orders.add(traders, index, command_id, row.side, row.price_ticks, row.qty_lots, now_ns)
-        heap.push(traders.flight_key, traders.flight_item, counter, FLIGHTS, command_id, slot)
+        heap.push(traders.in_flight_key, traders.in_flight_item, counter, IN_FLIGHT, command_id, slot)
 
 
 @inlined
-def has_room(traders: Traders) -> bool:
-    """Whether a trader may be woken: room for all that it could ask for. False: the caller makes the arrays grow."""
+def has_capacity(traders: Traders) -> bool:
+    """Whether the arrays can hold all requests of another wake-up. If not, the caller grows them."""
     counter = traders.counter
-    room = traders.flight.size - counter[FLIGHTS] > REQUESTS_MAX
-    room &= traders.nodes.size - counter[NODES_USED] > REQUESTS_MAX
-    return room and traders.slab.size - counter[SLAB_TOP] > 4 * (counter[NODES_USED] + REQUESTS_MAX)
+    enough = traders.in_flight.size - counter[IN_FLIGHT] > REQUESTS_MAX
+    enough &= traders.nodes.size - counter[NODES_USED] > REQUESTS_MAX
+    return enough and traders.slab.size - counter[SLAB_TOP] > 4 * (counter[NODES_USED] + REQUESTS_MAX)
 
 
 @inlined
-def wake(traders: Traders, state: Any) -> None:
-    """Wakes the first trader up and sends what it asks for. O(log traders + own function)."""
+def wake_next(traders: Traders, state: Any) -> None:
+    """Wakes the next trader and puts its requests in flight. O(log traders + its function)."""
     counter = traders.counter
     index, now_ns = int64(traders.wake_item[1]), traders.wake_key[1]
     agent, requests = traders.agents[index], traders.requests[0]
-    _look(traders, state, agent, now_ns)
+    _fill_view(traders, state, agent, now_ns)
     requests.count = 0
     requests.wake_ns = -1
-    call(
+    call_trader(
         agent.function_address, traders.agents.ctypes.data + index * _AGENT_BYTES, agent.profile_address,
-        traders.sight.ctypes.data, traders.requests.ctypes.data,
+        traders.market_view.ctypes.data, traders.requests.ctypes.data,
     )  # fmt: skip
     counter[WAKEUPS] += 1
-    counter[DROPPED] += requests.dropped
+    counter[REQUESTS_DROPPED] += requests.dropped
     requests.dropped = 0
     if requests.count > 0:
-        _send(traders, index, now_ns)
+        _queue_requests(traders, index, now_ns)
     if requests.wake_ns < 0:
         agent.wake_ns = -1
-        heap.pop(traders.wake_key, traders.wake_item, counter, WAKES)
+        heap.pop(traders.wake_key, traders.wake_item, counter, SCHEDULED)
         return
-    agent.wake_ns = spaced(max(requests.wake_ns, now_ns + 1), int64(agent.number), counter[SPACING])
-    heap.sink(traders.wake_key, traders.wake_item, counter[WAKES], agent.wake_ns, index)
+    agent.wake_ns = next_own_time_ns(max(requests.wake_ns, now_ns + 1), int64(agent.number), counter[SPACING])
+    heap.replace_first(traders.wake_key, traders.wake_item, counter[SCHEDULED], agent.wake_ns, index)
 
 
 @compiled
-def start_all(traders: Traders) -> None:
-    """Puts every trader with a wake-up time to come into the heap."""
-    traders.counter[WAKES] = 0
+def schedule_all(traders: Traders) -> None:
+    """Fills the heap of wake-ups with every trader that has one."""
+    traders.counter[SCHEDULED] = 0
     for index in range(traders.agents.size):
         if traders.agents[index].wake_ns >= 0:
             heap.push(
                 traders.wake_key,
                 traders.wake_item,
                 traders.counter,
-                WAKES,
+                SCHEDULED,
                 traders.agents[index].wake_ns,
                 np.int32(index),
             )
 
 
 @inlined
-def land(traders: Traders) -> None:
-    """The first command under way has arrived; its slot is free again."""
-    slot = traders.flight_item[1]
-    heap.pop(traders.flight_key, traders.flight_item, traders.counter, FLIGHTS)
-    traders.flight_next[slot] = traders.counter[FLIGHT_FREE]
-    traders.counter[FLIGHT_FREE] = slot
+def remove_arrived(traders: Traders) -> None:
+    """Removes the command that has arrived, the first in flight, and frees its slot."""
+    slot = traders.in_flight_item[1]
+    heap.pop(traders.in_flight_key, traders.in_flight_item, traders.counter, IN_FLIGHT)
+    traders.in_flight_next[slot] = traders.counter[IN_FLIGHT_FREE]
+    traders.counter[IN_FLIGHT_FREE] = slot

@@ -1,15 +1,15 @@
-"""What can go wrong with a population."""
+"""Errors of populations and simulations."""
 
 from serl.exchange.errors import ConfigError, SerlError
 
 
 class PopulationError(ConfigError):
-    """A population that cannot be: an unknown trader, a parameter out of its range, a file that is none."""
+    """Raised for an invalid population: an unknown trader, a parameter out of range, an unreadable file."""
 
 
 class FlowFileError(SerlError, OSError):
-    """A file of order flow that cannot be written."""
+    """Raised when a file of order flow cannot be written."""
 
 
 class SimulationError(SerlError, RuntimeError):
-    """A simulation that cannot go on."""
+    """Raised when a simulation cannot continue."""

@@ -1,4 +1,4 @@
-"""Draws from the tables of kinds/flow.py."""
+"""Draws from the measured tables of kinds/flow.py."""
 
 import math
 from typing import Any
@@ -7,34 +7,34 @@ from serl.agents.traders.random import uniform
 from serl.exchange.compiling import inlined
 
 POINTS = 33
-"""Of a quantile table: probabilities 0, 1/32, .. 1."""
+"""Points of a quantile table, at probabilities 0, 1/32, .. 1."""
 KINDS, LIMIT_KIND, MARKET_KIND, CANCEL_KIND = 3, 0, 1, 2
 BANDS, SPREAD_STATES, CURVE_STEPS = 3, 6, 13
 
 
-def straight(low: float, high: float) -> list[float]:
+def uniform_table(low: float, high: float) -> list[float]:
     """The quantile table of a uniform distribution."""
     return [low + (high - low) * point / (POINTS - 1) for point in range(POINTS)]
 
 
 @inlined
 def quantile(table: Any, row: int, probability: float) -> float:
-    """Of table `row`, linear between the points."""
-    place = probability * (POINTS - 1)
-    point = min(int(place), POINTS - 2)
+    """The quantile from table `row`, linear between the points."""
+    position = probability * (POINTS - 1)
+    point = min(int(position), POINTS - 2)
     low, high = table[row * POINTS + point], table[row * POINTS + point + 1]
-    return low + (high - low) * (place - point)
+    return low + (high - low) * (position - point)
 
 
 @inlined
-def lots_from(agent: Any, table: Any, row: int) -> int:
-    """A quantity, at least 1."""
+def draw_lots(agent: Any, table: Any, row: int) -> int:
+    """A random quantity from table `row`, at least 1."""
     return max(1, int(math.floor(quantile(table, row, uniform(agent)) + 0.5)))
 
 
 @inlined
 def spread_state(profile: Any, market: Any) -> int:
-    """0 .. SPREAD_STATES - 1, from narrow to wide."""
+    """The spread's state, from 0 (narrow) to SPREAD_STATES - 1 (wide)."""
     state = 0
     while state < SPREAD_STATES - 1 and market.ask_ticks - market.bid_ticks > profile.spread_edges_ticks[state]:
         state += 1
@@ -43,13 +43,13 @@ def spread_state(profile: Any, market: Any) -> int:
 
 @inlined
 def levels_in_view(profile: Any, market: Any, side: int) -> int:
-    """How many levels of a side are visible."""
+    """Number of visible levels of a side."""
     return min(market.bid_levels if side == 0 else market.ask_levels, int(profile.visible_levels))
 
 
 @inlined
 def view_ticks(profile: Any, market: Any, side: int) -> int:
-    """From the touch to the last visible level."""
+    """Ticks from the touch to the last visible level of a side."""
     last = levels_in_view(profile, market, side) - 1
     if last < 0:
         return 0
@@ -58,7 +58,7 @@ def view_ticks(profile: Any, market: Any, side: int) -> int:
 
 @inlined
 def side_excess(market: Any, profile: Any, side: int) -> float:
-    """ln of the visible quantity a tick of a side over what the flow returns to; bounded by 2 either way."""
+    """ln of a side's visible lots per tick relative to profile.lots_per_tick, bounded to [-2, 2]."""
     lots = 0
     for level in range(levels_in_view(profile, market, side)):
         lots += market.bid_qty[level] if side == 0 else market.ask_qty[level]
@@ -67,18 +67,18 @@ def side_excess(market: Any, profile: Any, side: int) -> float:
 
 
 @inlined
-def next_kind(agent: Any, profile: Any, before: int) -> int:
-    """What is to come after an event."""
+def draw_next_kind(agent: Any, profile: Any, kind: int) -> int:
+    """The kind of the event that follows an event of `kind`."""
     draw = uniform(agent)
-    if draw < profile.next_share[KINDS * before + LIMIT_KIND]:
+    if draw < profile.next_share[KINDS * kind + LIMIT_KIND]:
         return LIMIT_KIND
-    draw -= profile.next_share[KINDS * before + LIMIT_KIND]
-    return MARKET_KIND if draw < profile.next_share[KINDS * before + MARKET_KIND] else CANCEL_KIND
+    draw -= profile.next_share[KINDS * kind + LIMIT_KIND]
+    return MARKET_KIND if draw < profile.next_share[KINDS * kind + MARKET_KIND] else CANCEL_KIND
 
 
 @inlined
-def turned(profile: Any, market: Any, kind: int, draw: float) -> int:
-    """A limit order becomes a cancellation where there is much in the book, and the other way round where there is little."""
+def restore_density(profile: Any, market: Any, kind: int, draw: float) -> int:
+    """Pulls the book's density back: turns a limit order into a cancellation if the book is dense, and vice versa if it is thin."""
     excess = 0.5 * (side_excess(market, profile, 0) + side_excess(market, profile, 1))
     if kind != (LIMIT_KIND if excess > 0 else CANCEL_KIND) or draw < math.exp(-profile.restoring * abs(excess)):
         return kind

@@ -1,6 +1,6 @@
-"""A heap over two arrays, four children a place: smallest key first, O(log size) a step. Place 0 is not used.
+"""A 4-ary min-heap over two arrays, O(log size) per operation. Index 0 is unused.
 
-Four children lie next to each other in memory, so that a large heap is half as many cache misses deep as a binary one.
+Siblings are adjacent in memory, so a large heap costs half the cache misses of a binary one.
 """
 
 from typing import Any
@@ -9,27 +9,27 @@ from serl.exchange.compiling import inlined
 
 
 @inlined
-def push(keys: Any, items: Any, counter: Any, size_at: int, key: int, item: int) -> None:
-    """Adds an item; counter[size_at] is the size."""
-    counter[size_at] += 1
-    place = counter[size_at]
-    while place > 1:
-        parent = (place + 2) >> 2
+def push(keys: Any, items: Any, counter: Any, size_slot: int, key: int, item: int) -> None:
+    """Adds an item; counter[size_slot] is the size."""
+    counter[size_slot] += 1
+    index = counter[size_slot]
+    while index > 1:
+        parent = (index + 2) >> 2
         if keys[parent] <= key:
             break
-        keys[place] = keys[parent]
-        items[place] = items[parent]
-        place = parent
-    keys[place] = key
-    items[place] = item
+        keys[index] = keys[parent]
+        items[index] = items[parent]
+        index = parent
+    keys[index] = key
+    items[index] = item
 
 
 @inlined
-def sink(keys: Any, items: Any, size: int, key: int, item: int) -> None:
-    """Puts an item in the place of the first one."""
-    place = 1
+def replace_first(keys: Any, items: Any, size: int, key: int, item: int) -> None:
+    """Replaces the first item by another."""
+    index = 1
     while True:
-        child = 4 * place - 2
+        child = 4 * index - 2
         if child > size:
             break
         for sibling in range(child + 1, min(child + 4, size + 1)):
@@ -37,17 +37,17 @@ def sink(keys: Any, items: Any, size: int, key: int, item: int) -> None:
                 child = sibling
         if keys[child] >= key:
             break
-        keys[place] = keys[child]
-        items[place] = items[child]
-        place = child
-    keys[place] = key
-    items[place] = item
+        keys[index] = keys[child]
+        items[index] = items[child]
+        index = child
+    keys[index] = key
+    items[index] = item
 
 
 @inlined
-def pop(keys: Any, items: Any, counter: Any, size_at: int) -> None:
-    """Takes the first item off."""
-    size = counter[size_at] - 1
-    counter[size_at] = size
+def pop(keys: Any, items: Any, counter: Any, size_slot: int) -> None:
+    """Removes the first item."""
+    size = counter[size_slot] - 1
+    counter[size_slot] = size
     if size > 0:
-        sink(keys, items, size, keys[size + 1], items[size + 1])
+        replace_first(keys, items, size, keys[size + 1], items[size + 1])

@@ -1,4 +1,4 @@
-"""The traders' own open orders: a pool of nodes, a table from order id to node, and a list of nodes for each trader."""
+"""The traders' open orders: a pool of nodes, a hash table from order id to node, and a list of nodes per trader."""
 
 from typing import Any
 
@@ -7,124 +7,125 @@ import numpy as np
 from serl.agents.traders.records import NODE_FREE, NODES_USED, SLAB_TOP, Traders
 from serl.exchange.compiling import compiled, inlined, int64
 
-LIST_ROOM_MIN = 4
+LIST_CAPACITY_MIN = 4
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inlined
-def _home(mask: int, order_id: int) -> int:
+def _slot(mask: int, order_id: int) -> int:
     mixed = np.uint64(order_id) * _GOLDEN
     return int64((mixed >> np.uint64(32)) & np.uint64(mask))
 
 
 @inlined
 def find(traders: Traders, order_id: int) -> int:
-    """The node of an order, -1 if it is not open any more. O(1) expected."""
-    table = traders.table
+    """The node of an order, -1 if the order is no longer open. O(1) expected."""
+    table = traders.order_table
     mask = (table.size >> 1) - 1
-    place = _home(mask, order_id)
-    while table[2 * place] != 0:
-        if table[2 * place] == order_id:
-            return table[2 * place + 1]
-        place = (place + 1) & mask
+    position = _slot(mask, order_id)
+    while table[2 * position] != 0:
+        if table[2 * position] == order_id:
+            return table[2 * position + 1]
+        position = (position + 1) & mask
     return -1
 
 
 @inlined
-def enter(traders: Traders, order_id: int, node: int) -> None:
-    """Puts an order into the table."""
-    table = traders.table
+def insert(traders: Traders, order_id: int, node: int) -> None:
+    """Adds an order to the table."""
+    table = traders.order_table
     mask = (table.size >> 1) - 1
-    place = _home(mask, order_id)
-    while table[2 * place] != 0:
-        place = (place + 1) & mask
-    table[2 * place] = order_id
-    table[2 * place + 1] = node
+    position = _slot(mask, order_id)
+    while table[2 * position] != 0:
+        position = (position + 1) & mask
+    table[2 * position] = order_id
+    table[2 * position + 1] = node
 
 
 @inlined
-def _forget(traders: Traders, order_id: int) -> None:
-    table = traders.table
+def _delete(traders: Traders, order_id: int) -> None:
+    """Removes an order from the table and closes the gap (backward-shift deletion)."""
+    table = traders.order_table
     mask = (table.size >> 1) - 1
-    place = _home(mask, order_id)
-    while table[2 * place] != order_id:
-        place = (place + 1) & mask
-    following = (place + 1) & mask
-    while table[2 * following] != 0:
-        wanted = _home(mask, table[2 * following])
-        if ((following - wanted) & mask) >= ((following - place) & mask):
-            table[2 * place] = table[2 * following]
-            table[2 * place + 1] = table[2 * following + 1]
-            place = following
-        following = (following + 1) & mask
-    table[2 * place] = 0
+    position = _slot(mask, order_id)
+    while table[2 * position] != order_id:
+        position = (position + 1) & mask
+    next_position = (position + 1) & mask
+    while table[2 * next_position] != 0:
+        home = _slot(mask, table[2 * next_position])
+        if ((next_position - home) & mask) >= ((next_position - position) & mask):
+            table[2 * position] = table[2 * next_position]
+            table[2 * position + 1] = table[2 * next_position + 1]
+            position = next_position
+        next_position = (next_position + 1) & mask
+    table[2 * position] = 0
 
 
 @inlined
-def _block(traders: Traders, room: int) -> int:
-    """A block of `room` (a power of two) places of the slab; there is enough behind SLAB_TOP, the caller saw to that."""
+def _allocate_block(traders: Traders, capacity: int) -> int:
+    """Start of a slab block of `capacity` entries, a power of two. has_capacity ensures that SLAB_TOP has enough beyond it."""
     size_class = 0
-    while (1 << size_class) < room:
+    while (1 << size_class) < capacity:
         size_class += 1
     start = int64(traders.slab_free[size_class])
     if start >= 0:
         traders.slab_free[size_class] = traders.slab[start]
         return start
     start = traders.counter[SLAB_TOP]
-    traders.counter[SLAB_TOP] += room
+    traders.counter[SLAB_TOP] += capacity
     return start
 
 
 @inlined
 def _grow_list(traders: Traders, agent: Any) -> None:
-    room = max(LIST_ROOM_MIN, 2 * int64(agent.list_room))
-    start = _block(traders, room)
-    before, before_room = int64(agent.list_start), int64(agent.list_room)
+    capacity = max(LIST_CAPACITY_MIN, 2 * int64(agent.list_capacity))
+    start = _allocate_block(traders, capacity)
+    before, before_capacity = int64(agent.list_start), int64(agent.list_capacity)
     for index in range(agent.orders_open):
         traders.slab[start + index] = traders.slab[before + index]
-    if before_room > 0:
+    if before_capacity > 0:
         size_class = 0
-        while (1 << size_class) < before_room:
+        while (1 << size_class) < before_capacity:
             size_class += 1
         traders.slab[before] = traders.slab_free[size_class]
         traders.slab_free[size_class] = before
     agent.list_start = start
-    agent.list_room = room
+    agent.list_capacity = capacity
 
 
 @inlined
 def add(traders: Traders, index: int, order_id: int, side: int, price: int, lots: int, now_ns: int) -> None:
-    """A new open order of trader `index`."""
+    """Adds an open order of trader `index`."""
     number = traders.counter[NODE_FREE]
     node = traders.nodes[number]
     traders.counter[NODE_FREE] = node.agent
     traders.counter[NODES_USED] += 1
     agent = traders.agents[index]
-    if agent.orders_open == agent.list_room:
+    if agent.orders_open == agent.list_capacity:
         _grow_list(traders, agent)
     node.order_id = order_id
     node.price_ticks = price
     node.open_lots = lots
-    node.since_ns = now_ns
+    node.sent_ns = now_ns
     node.agent = index
-    node.place = agent.orders_open
+    node.list_index = agent.orders_open
     node.side = side
-    node.cancelling = 0
+    node.cancel_pending = 0
     traders.slab[agent.list_start + agent.orders_open] = number
     agent.orders_open += 1
-    enter(traders, order_id, number)
+    insert(traders, order_id, number)
 
 
 @inlined
 def remove(traders: Traders, number: int) -> None:
-    """An order is done."""
+    """Removes an order that is no longer open."""
     node = traders.nodes[number]
     agent = traders.agents[node.agent]
-    _forget(traders, node.order_id)
+    _delete(traders, node.order_id)
     last = int64(agent.orders_open) - 1
     moved = traders.slab[agent.list_start + last]
-    traders.slab[agent.list_start + node.place] = moved
-    traders.nodes[moved].place = node.place
+    traders.slab[agent.list_start + node.list_index] = moved
+    traders.nodes[moved].list_index = node.list_index
     agent.orders_open = last
     node.order_id = 0
     node.agent = traders.counter[NODE_FREE]
@@ -133,8 +134,8 @@ def remove(traders: Traders, number: int) -> None:
 
 
 @compiled
-def enter_all(traders: Traders) -> None:
-    """Fills an empty table from the nodes."""
+def rebuild_order_table(traders: Traders) -> None:
+    """Fills an empty table with the open orders."""
     for number in range(traders.nodes.size):
         if traders.nodes[number].order_id != 0:
-            enter(traders, traders.nodes[number].order_id, number)
+            insert(traders, traders.nodes[number].order_id, number)

@@ -1,4 +1,4 @@
-"""Populations: YAML files that say who trades, and the arrays that are made of them."""
+"""Populations: YAML files that define who trades."""
 
 import importlib
 from importlib.resources import files
@@ -9,23 +9,23 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.traders.errors import PopulationError
-from serl.agents.traders.registry import Profile, kind
+from serl.agents.traders.registry import Profile, load_kind
 from serl.agents.traders.value import SECOND_NS, ValueConfig
 from serl.exchange.config import time_of_day_ns
 
 
-class _Section(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class GroupConfig(_Section):
+class GroupConfig(_StrictModel):
     """Traders of one kind with one profile."""
 
     trader: str
     count: int = Field(1, ge=1, le=4_000_000)
-    latency_us: float = Field(1000.0, gt=0, le=60e6, description="least time from wake-up to the exchange")
+    latency_us: float = Field(1000.0, gt=0, le=60e6, description="minimum time from wake-up to the exchange")
     latency_spread_us: float = Field(
-        0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once a trader"
+        0.0, ge=0, le=60e6, description="mean of the exponential part, drawn once per trader"
     )
     symbol: int = Field(0, ge=0)
     start_s: float = Field(
@@ -35,14 +35,14 @@ class GroupConfig(_Section):
     profile: dict[str, Any] = {}
 
     def parameters(self) -> Profile:
-        """The profile, checked; PopulationError names the field, its range and the value."""
+        """The validated profile; PopulationError names the field, its range and the value."""
         try:
-            return kind(self.trader).profile(**self.profile)
+            return load_kind(self.trader).profile(**self.profile)
         except ValidationError as error:
-            raise PopulationError(f"trader {self.trader!r}: {describe(error)}") from None
+            raise PopulationError(f"trader {self.trader!r}: {describe_error(error)}") from None
 
 
-class PopulationConfig(_Section):
+class PopulationConfig(_StrictModel):
     """Who trades what, and when."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")
@@ -51,7 +51,7 @@ class PopulationConfig(_Section):
     open: str = "09:30"
     close: str = "16:00"
     value: ValueConfig = ValueConfig()
-    modules: list[str] = Field([], description="Python modules with traders of your own, imported first")
+    modules: list[str] = Field([], description="Python modules that define your own traders; imported first")
     groups: list[GroupConfig] = Field(min_length=1)
 
     @property
@@ -66,73 +66,86 @@ class PopulationConfig(_Section):
 
     @property
     def traders(self) -> int:
-        """How many there are."""
+        """Number of traders."""
         return sum(group.count for group in self.groups)
 
     @property
     def spacing_ns(self) -> int:
-        """Traders act at times of their own modulo this power of two, so that no two ever act at once."""
+        """A power of two; each trader acts only at its own residue modulo it, so no two ever act at the same time."""
         return 1 << max(0, self.traders - 1).bit_length()
 
 
-def describe(error: ValidationError) -> str:
-    """A validation error in one line: field, what was expected, what came."""
+def describe_error(error: ValidationError) -> str:
+    """A validation error in one line: field, what was expected, what it got."""
     parts = []
     for item in error.errors():
-        place = ".".join(str(part) for part in item["loc"])
-        came = "" if item["type"] in ("missing", "extra_forbidden") else f", got {item['input']!r}"
-        parts.append(f"{place}: {item['msg']}{came}")
+        field = ".".join(str(part) for part in item["loc"])
+        got = "" if item["type"] in ("missing", "extra_forbidden") else f", got {item['input']!r}"
+        parts.append(f"{field}: {item['msg']}{got}")
     return "; ".join(parts)
 
 
 def load_population(source: Path | str) -> PopulationConfig:
-    """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is not sound."""
+    """Reads a population: a YAML file, or the name of one that comes with serl. PopulationError if it is invalid."""
     path = Path(source)
     if not path.exists():
-        known = files("serl.configs").joinpath("populations")
-        named = known.joinpath(f"{source}.yaml")
-        if not named.is_file():
-            names = sorted(item.name.removesuffix(".yaml") for item in known.iterdir() if item.name.endswith(".yaml"))
-            raise PopulationError(f"{source}: neither a file nor one of {', '.join(names)}")
-        text = named.read_text()
+        folder = files("serl.configs").joinpath("populations")
+        bundled = folder.joinpath(f"{source}.yaml")
+        if not bundled.is_file():
+            names = sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+            raise PopulationError(
+                f"{source}: expected a YAML file or one of {', '.join(names)}, got neither; check the path"
+            )
+        text = bundled.read_text()
     else:
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise PopulationError(f"{source}: cannot be read as text ({error}); a YAML file is due") from None
+            raise PopulationError(
+                f"{source}: expected a YAML file, got one that cannot be read as text ({error}); give another"
+            ) from None
     try:
         values = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise PopulationError(f"{source}: not YAML ({' '.join(str(error).split())})") from None
+        raise PopulationError(
+            f"{source}: expected YAML, got {' '.join(str(error).split())}; correct the file"
+        ) from None
     if not isinstance(values, dict):
-        raise PopulationError(f"{source}: a mapping with name and groups is due, got {type(values).__name__}")
+        raise PopulationError(
+            f"{source}: expected a mapping with name and groups, got {type(values).__name__}; see docs/traders.md"
+        )
     return check_population(values, str(source))
 
 
 def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
-    """A population of plain values, checked down to the last profile."""
+    """A population from plain values, validated down to the profiles; PopulationError if it is invalid."""
     try:
         population = PopulationConfig(**values)
     except ValidationError as error:
-        raise PopulationError(f"{source}: {describe(error)}") from None
+        raise PopulationError(f"{source}: {describe_error(error)}") from None
     if population.close_ns <= population.open_ns:
-        raise PopulationError(f"{source}: close ({population.close}) must be after open ({population.open})")
+        raise PopulationError(
+            f"{source}: close: expected a time after open ({population.open}), got {population.close}; correct one"
+        )
     for name in population.modules:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise PopulationError(f"{source}: module {name!r} cannot be imported ({error})") from None
+            raise PopulationError(
+                f"{source}: modules: expected modules that can be imported, got {name!r} ({error}); put it on PYTHONPATH"
+            ) from None
     for number, group in enumerate(population.groups):
         if group.symbol >= len(population.symbols):
             raise PopulationError(
-                f"{source}: groups.{number}.symbol: 0 to {len(population.symbols) - 1} is due, got {group.symbol}"
+                f"{source}: groups.{number}.symbol: expected 0 to {len(population.symbols) - 1}, got {group.symbol}; "
+                "add a symbol or correct it"
             )
         group.parameters()
     return population
 
 
 def duration_ns(population: PopulationConfig) -> int:
-    """Length of the day."""
+    """Length of the population's day."""
     return population.close_ns - population.open_ns
 
 

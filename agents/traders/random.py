@@ -1,6 +1,6 @@
-"""Random numbers of a trader: the n-th draw is a function of its seed and n, whoever else draws, in whichever process.
+"""Counter-based random numbers: a trader's n-th draw depends on its seed and n only, not on other traders or the process.
 
-SplitMix64 (Steele, Lea, Flood 2014) over a counter: passes BigCrush, 2 ns a draw.
+SplitMix64 (Steele, Lea, Flood 2014) of a counter: passes BigCrush, 2 ns per draw.
 """
 
 import math
@@ -15,7 +15,7 @@ _GOLDEN, _A, _B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), 
 
 @inlined
 def mix(word: Any) -> Any:
-    """64 well-mixed bits of a uint64."""
+    """SplitMix64's finaliser: mixes the bits of a uint64."""
     word = (word ^ (word >> np.uint64(30))) * _A
     word = (word ^ (word >> np.uint64(27))) * _B
     return word ^ (word >> np.uint64(31))
@@ -23,7 +23,7 @@ def mix(word: Any) -> Any:
 
 @inlined
 def uniform(agent: Any) -> float:
-    """In (0, 1), never either end."""
+    """Uniform in the open interval (0, 1)."""
     agent.draws += np.uint64(1)
     bits = mix(agent.seed + agent.draws * _GOLDEN) >> np.uint64(12)
     return (np.float64(np.int64(bits)) + 0.5) * 2.0**-52
@@ -37,14 +37,14 @@ def exponential(agent: Any, mean: float) -> float:
 
 @inlined
 def normal(agent: Any) -> float:
-    """Standard normal (Box and Muller; one of the pair, so that a draw depends on nothing before it)."""
+    """Standard normal (Box and Muller; the second of the pair is dropped, so that draws do not depend on earlier ones)."""
     radius = math.sqrt(-2.0 * math.log(uniform(agent)))
     return radius * math.cos(2.0 * math.pi * uniform(agent))
 
 
 @inlined
 def geometric(agent: Any, success: float) -> int:
-    """Failures before the first success: 0, 1, 2 ..."""
+    """Geometric: failures before the first success, 0, 1, 2 ..."""
     if success >= 1.0:
         return 0
     return int(math.log(uniform(agent)) / math.log(1.0 - success))
@@ -52,11 +52,11 @@ def geometric(agent: Any, success: float) -> int:
 
 @inlined
 def below(agent: Any, count: int) -> int:
-    """One of 0 .. count - 1."""
+    """Uniform integer in 0 .. count - 1."""
     return int(uniform(agent) * count)
 
 
 @inlined
-def seed_of(seed: int, number: int) -> Any:
-    """The seed of trader `number` in a population with this seed."""
+def trader_seed(seed: int, number: int) -> Any:
+    """The seed of trader `number` of a population with this seed."""
     return mix(mix(np.uint64(seed) + _GOLDEN) + np.uint64(number) * _B)

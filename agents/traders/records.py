@@ -1,7 +1,7 @@
-"""The arrays that traders live in. One layout in process and in a host process.
+"""The arrays of a population's traders; the same layout in process and in a host process.
 
-Times are ns of exchange time, prices ticks, quantities lots. Fields called `*_address` are memory addresses of this
-process, set when the arrays are made or grow; traders read what is there through words.py.
+Times are exchange time in ns, prices ticks, quantities lots. Fields called `*_address` are memory addresses of this
+process, set when the arrays are allocated or grow; traders read through them with trader_api.py.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 DEPTH_MAX = 10
 REQUESTS_MAX = 128
-"""What a trader may ask for at one wake-up: the low bits of a command id count them."""
+"""Requests that a trader may make at one wake-up: the low bits of a command id number them."""
 REQUEST_BITS = 7
 FLOW_ROWS = 256
-"""Public orders and trades that are remembered per symbol; a power of two."""
+"""Public orders and trades kept per symbol; a power of two."""
 
 AGENT = np.dtype(
     [
@@ -22,18 +22,18 @@ AGENT = np.dtype(
         ("arrival_ns", "<i8"),  # of its latest command: a trader's commands never overtake each other
         ("latency_ns", "<i8"),  # from its wake-up to the exchange
         ("seed", "<u8"),
-        ("draws", "<u8"),  # random numbers taken so far
+        ("draws", "<u8"),  # random numbers drawn so far
         ("position_lots", "<i8"),
         ("cash_ticks", "<i8"),  # ticks x lots
         ("function_address", "<i8"),
         ("profile_address", "<i8"),
         ("memory_address", "<i8"),
         ("number", "<i4"),  # in the population, the same in every host
-        ("depth", "<i4"),  # levels a side that it looks at
+        ("depth", "<i4"),  # levels per side that it sees
         ("symbol", "<i4"),
-        ("kind", "<i4"),  # place in the population's list of groups
+        ("kind", "<i4"),  # index of its group in the population
         ("list_start", "<i4"),  # its open orders: a block of `slab`
-        ("list_room", "<i4"),
+        ("list_capacity", "<i4"),
         ("orders_open", "<i4"),
     ],
     align=True,
@@ -44,13 +44,13 @@ VIEW = np.dtype(
         ("time_ns", "<i8"),
         ("open_ns", "<i8"),
         ("close_ns", "<i8"),
-        ("bid_ticks", "<i8"),  # 0: nobody bids
+        ("bid_ticks", "<i8"),  # 0: no bid
         ("bid_lots", "<i8"),
         ("ask_ticks", "<i8"),
         ("ask_lots", "<i8"),
         ("last_ticks", "<i8"),  # of the last trade, 0: none yet
         ("traded_lots", "<i8"),  # since the open
-        ("bid_levels", "<i8"),  # filled below, up to the trader's depth
+        ("bid_levels", "<i8"),  # levels in the arrays below, up to the trader's depth
         ("ask_levels", "<i8"),
         ("bid_price", "<i8", (DEPTH_MAX,)),
         ("bid_qty", "<i8", (DEPTH_MAX,)),
@@ -64,7 +64,7 @@ VIEW = np.dtype(
         ("value_step_ns", "<i8"),
         ("value_count", "<i8"),
         ("flow_address", "<i8"),
-        ("flow_count", "<i8"),  # public orders and trades ever seen
+        ("flow_count", "<i8"),  # public orders and trades since the start
     ],
     align=True,
 )
@@ -84,40 +84,41 @@ NODE = np.dtype(
         ("order_id", "<i8"),  # the command id of its NEW; 0 = free
         ("price_ticks", "<i8"),  # 0: market order
         ("open_lots", "<i8"),
-        ("since_ns", "<i8"),  # when it was sent
-        ("agent", "<i4"),  # place in `agents`; next free node while free
-        ("place", "<i4"),  # in its trader's list
+        ("sent_ns", "<i8"),  # wake-up that sent the order
+        ("agent", "<i4"),  # index in `agents`; of a free node, the next free node
+        ("list_index", "<i4"),  # position in its trader's list
         ("side", "<i4"),
-        ("cancelling", "<i4"),  # a cancel is under way
+        ("cancel_pending", "<i4"),  # a cancel is in flight
     ],
     align=True,
 )
 
-# Traders.counter: named places
-WAKES, FLIGHTS, NODE_FREE, NODES_USED, FLIGHT_FREE, SLAB_TOP, SPACING, DROPPED, WAKEUPS = range(9)
+# Indices of Traders.counter
+SCHEDULED, IN_FLIGHT, NODE_FREE, NODES_USED, IN_FLIGHT_FREE, SLAB_TOP, SPACING, REQUESTS_DROPPED, WAKEUPS = range(9)
 
 
 class Traders(NamedTuple):
-    """N traders (of this host), K nodes, F commands under way, S symbols."""
+    """N traders (of this host), K nodes, F commands in flight, S symbols."""
 
     counter: NDArray[np.int64]  # (16,)
     agents: NDArray[np.void]  # (N,) AGENT
-    sight: NDArray[np.void]  # (1,) VIEW
+    market_view: NDArray[np.void]  # (1,) VIEW of the trader that is awake
     requests: NDArray[np.void]  # (1,) REQUESTS
     wake_key: NDArray[np.int64]  # (N + 1,) heap by wake-up time
     wake_item: NDArray[np.int32]  # (N + 1,)
-    flight: NDArray[np.void]  # (F,) COMMAND: on their way to the exchange
-    flight_key: NDArray[np.int64]  # (F + 1,) heap by command id, which grows with the arrival time
-    flight_item: NDArray[np.int32]  # (F + 1,)
-    flight_next: NDArray[np.int32]  # (F,) free list
+    in_flight: NDArray[np.void]  # (F,) COMMAND, on the way to the exchange
+    in_flight_key: NDArray[np.int64]  # (F + 1,) heap by command id, which grows with the arrival time
+    in_flight_item: NDArray[np.int32]  # (F + 1,)
+    in_flight_next: NDArray[np.int32]  # (F,) free list
     nodes: NDArray[np.void]  # (K,) NODE
-    table: NDArray[np.int64]  # (4 K,) order id to node, open addressing: [id, node] pairs
-    slab: NDArray[np.int32]  # (L,) blocks of node numbers
+    order_table: NDArray[np.int64]  # (4 K,) order id to node, open addressing: [id, node] pairs
+    slab: NDArray[np.int32]  # (L,) blocks of node numbers, one block per trader
     slab_free: NDArray[np.int32]  # (32,) first free block of each power of two, -1 = none
     flow: NDArray[np.int64]  # (S, FLOW_ROWS, 4) time, side, price, lots; side + 2 for trades (of the aggressor)
-    seen: NDArray[np.int64]  # (S, 4) last trade price, traded lots, flow rows ever, trades
+    public_totals: NDArray[np.int64]  # (S, 4) last trade price, traded lots, flow rows so far, trades
     value: NDArray[np.float64]  # (S, T) fundamental value in ticks on a grid
     times: NDArray[np.int64]  # (3,) open, close, step of `value`
 
 
-LAST, TRADED, FLOW, TRADES = range(4)
+# Columns of Traders.public_totals
+LAST_TICKS, TRADED_LOTS, FLOW_COUNT, TRADE_COUNT = range(4)

@@ -1,4 +1,4 @@
-"""Kinds of traders: a decorated function and its profile.
+"""Kinds of traders: each is a decorated function and a profile of its parameters.
 
     class Parameters(Profile):
         interval_s: float = Field(60.0, gt=0, description="mean time between wake-ups")
@@ -6,8 +6,8 @@
     @trader("momentum", Parameters, memory=52, depth=0)
     def momentum(agent, profile, market, requests): ...
 
-`agent`, `profile`, `market`, `requests` are records (AGENT, the profile's fields as float64, VIEW, REQUESTS); the
-function is compiled and speaks in words.py. It may read and write its memory, and nothing else outlives a wake-up.
+`agent`, `profile`, `market`, `requests` are records (AGENT, the profile's fields as float64, VIEW, REQUESTS). The function
+is compiled and calls the functions of trader_api.py. Only its memory outlives a wake-up.
 """
 
 import dataclasses
@@ -32,17 +32,17 @@ BUILT_IN = (
     "belief", "imbalance", "institutional", "hawkes", "stop_loss", "spoofer",
     "flow", "metaorder",
 )  # fmt: skip
-"""Modules of serl.agents.traders.kinds, each one kind."""
+"""Modules of serl.agents.traders.kinds; each defines one kind."""
 
 
 class Profile(BaseModel):
-    """Parameters of a kind of trader: numbers, and tuples of numbers of a fixed length; units in their names."""
+    """Parameters of a kind of trader: numbers, and tuples of numbers of fixed length; names end with the unit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def dtype(cls) -> np.dtype[Any]:
-        """The record that compiled code reads: every field a float64, tuples as arrays of the default's length."""
+        """The record that compiled code reads: fields are float64, tuples are arrays of the default's length."""
         fields: list[Any] = []
         for name, field in cls.model_fields.items():
             if isinstance(field.default, tuple):
@@ -71,7 +71,7 @@ class Kind:
 
     @cached_property
     def compiled(self) -> Any:
-        """The function as machine code with the address `.address`; cached on disk, if it is from a file."""
+        """The function compiled to machine code at `.address`; cached on disk if it comes from a file."""
         path = os.path.abspath(self.function.__code__.co_filename)
         records = [from_dtype(dtype) for dtype in (AGENT, self.profile.dtype(), VIEW, REQUESTS)]
         return entry(self.function, types.void(*records), keep=os.path.exists(path))
@@ -81,12 +81,15 @@ _kinds: dict[str, Kind] = {}
 
 
 def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0) -> Callable[[Function], Function]:
-    """Makes a function a kind of trader that populations can name.
+    """Registers a function as a kind of trader that populations can name.
 
-    memory: numbers it can remember from wake-up to wake-up; depth: levels a side it looks at beyond the touch (0..10).
+    memory: numbers that it keeps from wake-up to wake-up; depth: levels per side that it sees (0..10).
     """
     if not 0 <= depth <= DEPTH_MAX or memory < 0:
-        raise PopulationError(f"trader {name!r}: depth from 0 to {DEPTH_MAX} and memory from 0 are due")
+        raise PopulationError(
+            f"trader {name!r}: expected depth 0 to {DEPTH_MAX} and memory 0 or more, got {depth} and {memory}; "
+            "correct the decorator"
+        )
 
     def register(function: Function) -> Function:
         _kinds[name] = Kind(name, profile, function, memory, depth)
@@ -95,13 +98,13 @@ def trader(name: str, profile: type[Profile], *, memory: int = 0, depth: int = 0
     return register
 
 
-def kind(name: str) -> Kind:
-    """The kind of this name; PopulationError with the known names if there is none."""
+def load_kind(name: str) -> Kind:
+    """Imports and returns a kind by name; PopulationError lists the known names."""
     if name in BUILT_IN:
         importlib.import_module(f"serl.agents.traders.kinds.{name}")
     if name not in _kinds:
         raise PopulationError(
-            f"trader {name!r} is not known; known are {', '.join(sorted({*BUILT_IN, *_kinds}))}. "
-            "One of your own is known once the module with its decorated function is imported (`modules` of the population)"
+            f"expected a trader of {', '.join(sorted({*BUILT_IN, *_kinds}))}, got {name!r}; "
+            "if it is your own, list the module that defines it in `modules` of the population"
         )
     return _kinds[name]

@@ -1,4 +1,4 @@
-"""Where a population's day lies in the exchange's time, and its command ids among those of the session."""
+"""Maps a population's time and command ids to the exchange's time and the session's command ids."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from serl.agents.traders.records import REQUEST_BITS
 from serl.exchange.records import Rows
 
 
-def offset_at(population: PopulationConfig, now_ns: int, *, wait_for_open: bool = False) -> int:
-    """Exchange time less population time, for a population that joins an exchange at `now_ns` of a clock that runs.
+def day_offset_ns(population: PopulationConfig, now_ns: int, *, wait_for_open: bool = False) -> int:
+    """Exchange time minus population time, for a population that joins at `now_ns` on a running clock.
 
-    Within the population's day the two are the same time of day; at any other time, as always on a live clock, the day begins now.
+    Within the population's day the two are equal. At any other time, as always on a live clock, the day starts now.
     """
     if population.open_ns <= now_ns < population.close_ns or (wait_for_open and now_ns < population.open_ns):
         return 0
@@ -19,30 +19,30 @@ def offset_at(population: PopulationConfig, now_ns: int, *, wait_for_open: bool 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Turns rows of the exchange into rows of the population, and back; both in place."""
+    """Converts rows between the exchange and the population, in place."""
 
-    #: exchange time less population time
+    #: exchange time minus population time
     offset_ns: int = 0
-    #: command id on the wire less the population's, which begin again with each day: those of a session must grow
-    ids_before: int = 0
+    #: command id on the wire minus the population's: ids of a session must increase, a population's restart every day
+    id_offset: int = 0
 
     @classmethod
-    def beginning(cls, offset_ns: int, start_ns: int, next_command_id: int) -> "Timeline":
-        """For traders that begin at `start_ns` of the population, in a session whose ids are used up to `next_command_id`."""
+    def starting_at(cls, offset_ns: int, start_ns: int, next_command_id: int) -> "Timeline":
+        """For traders that start at `start_ns` of the population, in a session that continues at `next_command_id`."""
         return cls(offset_ns, max(0, next_command_id - (start_ns << REQUEST_BITS)))
 
-    def take_public(self, rows: Rows) -> None:
-        """EVENT rows of the feed."""
+    def shift_public(self, rows: Rows) -> None:
+        """Converts EVENT rows of the feed to the population."""
         rows["time_ns"] -= self.offset_ns
 
-    def take_private(self, rows: Rows) -> None:
-        """EVENT rows of the session's own reports."""
+    def shift_reports(self, rows: Rows) -> None:
+        """Converts EVENT rows of the session's reports to the population."""
         rows["time_ns"] -= self.offset_ns
-        rows["command_id"] -= self.ids_before
-        rows["order_id"] -= self.ids_before
+        rows["command_id"] -= self.id_offset
+        rows["order_id"] -= self.id_offset
 
-    def send(self, rows: Rows) -> None:
-        """COMMAND rows."""
+    def shift_commands(self, rows: Rows) -> None:
+        """Converts COMMAND rows to the exchange."""
         rows["time_ns"] += self.offset_ns
-        rows["command_id"] += self.ids_before
-        rows["order_id"][rows["order_id"] > 0] += self.ids_before
+        rows["command_id"] += self.id_offset
+        rows["order_id"][rows["order_id"] > 0] += self.id_offset

@@ -1,4 +1,4 @@
-"""What a trader's function can say and ask. All are compiled into it; prices in ticks, quantities in lots, times in ns."""
+"""The functions that a trader's function may call; they are inlined into it. Prices in ticks, quantities in lots, times in ns."""
 
 from typing import Any
 
@@ -21,119 +21,121 @@ def _offset(field: str) -> int:
     return int(NODE.fields[field][1])
 
 
-_PRICE, _OPEN, _SINCE = _offset("price_ticks"), _offset("open_lots"), _offset("since_ns")
-_SIDE, _CANCELLING = _offset("side"), _offset("cancelling")
+_PRICE, _OPEN, _SENT = _offset("price_ticks"), _offset("open_lots"), _offset("sent_ns")
+_SIDE, _CANCEL_PENDING = _offset("side"), _offset("cancel_pending")
 
 
 @inlined
-def _ask_for(requests: Any, kind: int, side: int, price: int, lots: int, force: int, flags: int) -> None:
+def _add_request(
+    requests: Any, kind: int, side: int, price: int, lots: int, time_in_force: int, flags: int
+) -> None:  # fmt: skip
     if requests.count >= REQUESTS_MAX:
         requests.dropped += 1
         return
-    place = requests.count
-    requests.rows[place, 0] = kind
-    requests.rows[place, 1] = side
-    requests.rows[place, 2] = price
-    requests.rows[place, 3] = lots
-    requests.rows[place, 4] = force
-    requests.rows[place, 5] = flags
-    requests.count = place + 1
+    index = requests.count
+    requests.rows[index, 0] = kind
+    requests.rows[index, 1] = side
+    requests.rows[index, 2] = price
+    requests.rows[index, 3] = lots
+    requests.rows[index, 4] = time_in_force
+    requests.rows[index, 5] = flags
+    requests.count = index + 1
 
 
 @inlined
 def limit(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """A limit order for the day. Without a positive price and quantity nothing is sent."""
+    """Sends a limit order for the day; nothing unless price and quantity are positive."""
     if price_ticks > 0 and qty_lots > 0:
-        _ask_for(requests, NEW, side, price_ticks, qty_lots, DAY, 0)
+        _add_request(requests, NEW, side, price_ticks, qty_lots, DAY, 0)
 
 
 @inlined
 def post(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """A limit order that is refused where it would trade at once."""
+    """Sends a post-only limit order: it is rejected if it would trade on arrival."""
     if price_ticks > 0 and qty_lots > 0:
-        _ask_for(requests, NEW, side, price_ticks, qty_lots, DAY, POST_ONLY)
+        _add_request(requests, NEW, side, price_ticks, qty_lots, DAY, POST_ONLY)
 
 
 @inlined
 def take(requests: Any, side: int, price_ticks: int, qty_lots: int) -> None:
-    """An order that trades up to its limit at once; what is left goes (IOC)."""
+    """Sends an IOC order: it trades up to its limit at once, the remainder is cancelled."""
     if price_ticks > 0 and qty_lots > 0:
-        _ask_for(requests, NEW, side, price_ticks, qty_lots, IOC, 0)
+        _add_request(requests, NEW, side, price_ticks, qty_lots, IOC, 0)
 
 
 @inlined
 def market_order(requests: Any, side: int, qty_lots: int) -> None:
-    """An order without a price limit."""
+    """Sends a market order."""
     if qty_lots > 0:
-        _ask_for(requests, NEW, side, 0, qty_lots, IOC, MARKET)
+        _add_request(requests, NEW, side, 0, qty_lots, IOC, MARKET)
 
 
 @inlined
 def cancel(requests: Any, market: Any, index: int) -> None:
-    """Cancels own order `index` (0 .. market.orders_open - 1), if no cancel is under way yet."""
+    """Cancels own order `index` (0 .. market.orders_open - 1), unless a cancel is in flight."""
     node = own_node(market, index)
-    if load_int32(market.nodes_address + node * _NODE_BYTES + _CANCELLING) == 0:
-        _ask_for(requests, CANCEL, 0, node, 0, 0, 0)
+    if load_int32(market.nodes_address + node * _NODE_BYTES + _CANCEL_PENDING) == 0:
+        _add_request(requests, CANCEL, 0, node, 0, 0, 0)
 
 
 @inlined
 def cancel_all(requests: Any, market: Any) -> None:
-    """Cancels every own order."""
+    """Cancels all own orders."""
     for index in range(market.orders_open):
         cancel(requests, market, index)
 
 
 @inlined
 def sleep(requests: Any, market: Any, duration_ns: float) -> None:
-    """Asks for the next wake-up; without it there is none."""
+    """Schedules the next wake-up; a trader that does not call it is not woken again."""
     requests.wake_ns = market.time_ns + max(int64(1), int64(min(duration_ns, 1e17)))
 
 
 @inlined
 def own_node(market: Any, index: int) -> int:
-    """The node of own order `index`: in no particular order."""
+    """The node of own order `index`; orders are in no particular order."""
     return int64(load_int32(market.list_address + 4 * index))
 
 
 @inlined
 def own_price(market: Any, index: int) -> int:
-    """Its limit price, 0 for a market order."""
+    """Limit price of own order `index`; 0 for a market order."""
     return load_int64(market.nodes_address + own_node(market, index) * _NODE_BYTES + _PRICE)
 
 
 @inlined
 def own_lots(market: Any, index: int) -> int:
-    """What is open of it."""
+    """Open quantity of own order `index`."""
     return load_int64(market.nodes_address + own_node(market, index) * _NODE_BYTES + _OPEN)
 
 
 @inlined
 def own_side(market: Any, index: int) -> int:
-    """BUY or SELL."""
+    """Side of own order `index`: BUY or SELL."""
     return int64(load_int32(market.nodes_address + own_node(market, index) * _NODE_BYTES + _SIDE))
 
 
 @inlined
 def own_since(market: Any, index: int) -> int:
-    """When it was sent."""
-    return load_int64(market.nodes_address + own_node(market, index) * _NODE_BYTES + _SINCE)
+    """Time at which own order `index` was sent, ns."""
+    return load_int64(market.nodes_address + own_node(market, index) * _NODE_BYTES + _SENT)
 
 
 @inlined
 def recall(market: Any, index: int) -> float:
-    """What the trader remembered at `index` of its memory; 0 at first."""
+    """The number at `index` of the trader's memory; 0 at first."""
     return load_float64(market.memory_address + 8 * index)
 
 
 @inlined
 def remember(market: Any, index: int, value: float) -> None:
-    """Keeps a number until the next wake-up."""
+    """Stores a number at `index` of the trader's memory."""
     store_float64(market.memory_address + 8 * index, value)
 
 
 @inlined
 def value_at(market: Any, time_ns: int) -> float:
-    """The fundamental value in ticks at a time of the day, also one that is yet to come."""
+    """The fundamental value in ticks at any time of the day, also in the future."""
     step = (time_ns - market.open_ns) // market.value_step_ns
     step = min(max(step, 0), market.value_count - 1)
     return load_float64(market.value_address + 8 * step)
@@ -141,13 +143,13 @@ def value_at(market: Any, time_ns: int) -> float:
 
 @inlined
 def two_sided(market: Any) -> bool:
-    """Whether there is a bid and an ask."""
+    """Whether the book has a bid and an ask."""
     return market.bid_ticks > 0 and market.ask_ticks > 0
 
 
 @inlined
 def mid_ticks(market: Any) -> float:
-    """Mid price; with one side empty the other side, with both the last trade, before the first the fundamental value."""
+    """Mid price. If one side is empty, the price of the other; if both are, the last trade, or else the fundamental value."""
     if market.bid_ticks > 0 and market.ask_ticks > 0:
         return 0.5 * (market.bid_ticks + market.ask_ticks)
     if market.bid_ticks + market.ask_ticks > 0:
@@ -159,12 +161,15 @@ def mid_ticks(market: Any) -> float:
 
 @inlined
 def flow_rows(market: Any) -> int:
-    """How many public orders and trades are remembered, at most FLOW_ROWS."""
+    """Number of public orders and trades available to flow_field, at most FLOW_ROWS."""
     return min(market.flow_count, FLOW_ROWS)
 
 
 @inlined
 def flow_field(market: Any, back: int, field: int) -> int:
-    """Of the public order or trade `back` before the last: 0 time, 1 side (of the aggressor + 2 for trades), 2 price, 3 lots."""
+    """A field of the public order or trade `back` rows before the latest.
+
+    Fields: 0 time, 1 side (for a trade the aggressor's + 2), 2 price, 3 lots.
+    """
     row = (market.flow_count - 1 - back) & (FLOW_ROWS - 1)
     return load_int64(market.flow_address + (row * 4 + field) * 8)

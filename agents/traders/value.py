@@ -1,4 +1,4 @@
-"""The fundamental value: exogenous, the same for everybody, known at every time of the day as soon as the seed is."""
+"""The fundamental value: exogenous, the same for all traders, determined for the whole day by the seed."""
 
 import math
 from typing import Any
@@ -17,15 +17,15 @@ class ValueConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mean_ticks: float = Field(100_000, gt=0, description="long-run mean, and where the day begins")
+    mean_ticks: float = Field(100_000, gt=0, description="long-run mean, and value at the open")
     reversion_per_s: float = Field(1.67e-7, ge=0, description="rate of mean reversion")
     volatility_ticks_per_root_s: float = Field(1.6, ge=0, description="of the diffusion")
     shocks_per_h: float = Field(0.0, ge=0, description="Poisson rate of large shocks")
     shock_ticks: float = Field(0.0, ge=0, description="standard deviation of a large shock")
-    step_s: float = Field(1.0, gt=0, description="of the grid it is known on")
+    step_s: float = Field(1.0, gt=0, description="step of the time grid")
 
     def path(self, seed: int, symbol: int, duration_ns: int) -> NDArray[np.float64]:
-        """The value at 0, step, 2 step ... up to the end; exact Ornstein-Uhlenbeck steps, never below one tick."""
+        """The value at 0, step, 2 step ... to the end; exact Ornstein-Uhlenbeck steps, never below one tick."""
         count = int(duration_ns / (self.step_s * SECOND_NS)) + 2
         random = np.random.Generator(np.random.Philox(key=[seed, 1_000_003 + symbol]))
         decay = math.exp(-self.reversion_per_s * self.step_s)
@@ -40,6 +40,6 @@ class ValueConfig(BaseModel):
 
 @compiled
 def _revert(moves: Any, decay: float) -> None:
-    """Turns moves into distances from the mean, in place."""
+    """Accumulates moves into distances from the mean, in place."""
     for index in range(1, moves.size):
         moves[index] += moves[index - 1] * decay

@@ -66,7 +66,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     return table(
         [escape(name) for name in rows[0]],
         [[escape(cell(value)) for value in row.values()] for row in rows],
-        words=True,
+        text=True,
     )
 
 

@@ -25,11 +25,10 @@ COMMANDS = {
     "data": ("serl.agents.execution.cli_data:data", "Show how data is split into training, validation and test."),
     "volume-curve": ("serl.agents.execution.cli:volume_curve", "Estimate the intraday volume curve that VWAP needs."),
     "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
-    "impact": ("serl.agents.realism.cli_impact:impact", "Measure the impact of a metaorder on a replayed day."),
+    "impact": ("serl.agents.impact.cli:impact", "Measure the impact of a metaorder on a replayed or simulated day."),
     "agents": ("serl.agents.traders.cli_agents:agents", "Run populations of traders on a served exchange."),
     "simulate": ("serl.agents.traders.cli:simulate", "Simulate a day with a population of traders, in process."),
     "calibrate": ("serl.agents.calibration.cli:calibrate", "Fit a population to a real day."),
-    "law": ("serl.agents.calibration.cli_law:law", "Measure the impact of a metaorder in a simulated market."),
     "train": ("serl.agents.learning.cli:train", "Train a policy that executes parent orders."),
     "evaluate": (
         "serl.agents.learning.cli_evaluate:evaluate",
@@ -44,6 +43,9 @@ COMMANDS = {
         "Run everything at once: a market, an execution, the researcher and a page that shows them.",
     ),
 }
+
+RENAMED = {"law": "serl impact --simulated POPULATION (its --shares is --qty-share)"}
+"""Former commands and their present form."""
 
 CLICK_COLUMNS_MIN = 50
 """The narrowest help that click formats."""
@@ -85,6 +87,10 @@ class _LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in RENAMED:
+            raise click.UsageError(
+                f"expected a command, got the former `serl {cmd_name}`; use {RENAMED[cmd_name]}", ctx
+            )
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")

@@ -1,4 +1,4 @@
-"""The look that reports share: one file that stands alone, with what it was made by."""
+"""The layout of reports: one self-contained file that states its origin."""
 
 import json
 import re
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from serl.agents.pages.errors import ReportFileError
-from serl.agents.pages.origin import Origin, command_line, origin_here
+from serl.agents.pages.origin import Origin, command_line, current_origin
 from serl.agents.pages.page import page, png, table, write, write_with_picture
 from tests.clients.dashboard.server_fixture import browser
 
 VOID = {"meta", "img", "br"}
-ORIGIN = Origin("serl law <here>", "goog.yaml sha256 ab12", 7, {"python": "3.11"}, "2026-01-02 03:04 UTC")
+ORIGIN = Origin("serl impact <here>", "goog.yaml sha256 ab12", 7, {"python": "3.11"}, "2026-01-02 03:04 UTC")
 
 
 class Tags(HTMLParser):
-    """Elements that are open, and everything that a browser would fetch."""
+    """Collects the open elements, and every address that a browser would fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,14 +34,14 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_page_stands_alone_and_says_what_it_was_made_by() -> None:
+def test_a_page_is_self_contained_and_states_its_origin() -> None:
     text = page("A & B", ORIGIN, [table(["name", "x"], [["one", "1"]]), png(b"\x89PNG", 'a "picture"')])
     tags = Tags()
     tags.feed(text)
     assert not tags.open and not tags.fetched and "://" not in text
     for word in (
         "<title>A &amp; B</title>",
-        "serl law &lt;here&gt;",
+        "serl impact &lt;here&gt;",
         "sha256 ab12",
         "<dd>7</dd>",
         "python 3.11",
@@ -53,7 +53,7 @@ def test_a_page_stands_alone_and_says_what_it_was_made_by() -> None:
     assert "a &quot;picture&quot;" in text
 
 
-def test_text_can_be_read_on_its_ground() -> None:
+def test_text_has_enough_contrast() -> None:
     """WCAG 2.1, 1.4.3: a contrast of 4.5 or more, light and dark."""
     schemes = [
         dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", page("", ORIGIN, []))
@@ -90,34 +90,34 @@ def test_on_a_phone_tables_scroll_and_the_page_does_not(tmp_path: Path) -> None:
         assert shown.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_nothing_to_show_is_said() -> None:
+def test_an_empty_table_and_a_missing_seed_are_stated() -> None:
     assert table(["a"], []) == "<p>None.</p>"
     assert "<dd>none</dd>" in page("t", Origin("c", "d", None, {}), [])
 
 
-@pytest.mark.parametrize("given", [["--token", "secret"], ["--token=secret"]])
-def test_commands_are_told_without_secrets(given: list[str]) -> None:
-    told = command_line(["serl", "execute", "my policy", *given, "--qty", "5"])
-    assert "secret" not in told and "HIDDEN" in told
-    assert told.startswith("serl execute 'my policy' --token") and told.endswith(" --qty 5")
+@pytest.mark.parametrize("option", [["--token", "secret"], ["--token=secret"]])
+def test_command_lines_hide_secrets(option: list[str]) -> None:
+    shown = command_line(["serl", "execute", "my policy", *option, "--qty", "5"])
+    assert "secret" not in shown and "HIDDEN" in shown
+    assert shown.startswith("serl execute 'my policy' --token") and shown.endswith(" --qty 5")
 
 
-def test_versions_and_date_are_those_of_now() -> None:
-    origin = origin_here("x", None)
+def test_the_current_origin_has_versions_and_a_date() -> None:
+    origin = current_origin("x", None)
     assert set(origin.versions) >= {"python", "numpy", "numba"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", origin.date)
 
 
-def test_numbers_lie_beside(tmp_path: Path) -> None:
-    paths = write_with_picture(tmp_path / "law.json", "<p>", {"made": ORIGIN.to_json()}, b"\x89PNG")
-    assert [path.name for path in paths] == ["law.html", "law.json", "law.png"]
+def test_json_and_picture_are_next_to_the_page(tmp_path: Path) -> None:
+    paths = write_with_picture(tmp_path / "impact.json", "<p>", {"made": ORIGIN.to_json()}, b"\x89PNG")
+    assert [path.name for path in paths] == ["impact.html", "impact.json", "impact.png"]
     assert json.loads(paths[1].read_text())["made"]["seed"] == 7
 
 
 @pytest.mark.parametrize(
     ("name", "message"), [("x.json", r"ends in \.html"), ("nowhere/x.html", "a folder that exists")]
 )
-def test_files_that_cannot_be(name: str, message: str, tmp_path: Path) -> None:
+def test_unwritable_files_are_errors(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ReportFileError, match=message):
         write(tmp_path / name, "", {})
     assert not list(tmp_path.iterdir())

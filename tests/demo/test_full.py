@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serl.agents.realism.days import origin_of
+from serl.agents.realism.days import day_origin
 from serl.agents.traders import simulate
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
@@ -84,7 +84,7 @@ def test_a_day_is_replayed(tmp_path: Path) -> None:
     twap = numbers["executions"]["twap"]
     assert twap["PA_bps"] is not None
     assert twap["PA_twap_bps"] is not None, "the executor knows the day"
-    origin = origin_of(generate_day(2))
+    origin = day_origin(generate_day(2))
     assert (numbers["made"]["data"], numbers["made"]["seed"], twap["day"]) == (origin, None, origin)
 
 

@@ -27,8 +27,16 @@ from serl.agents.execution.environment.own import (
     sent,
 )
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
-from serl.agents.traders.build import Crowd, copied_all
-from serl.agents.traders.engine import has_room, hear, land, next_arrival, next_wake, observe, wake
+from serl.agents.traders.build import Crowd, copy_arrays
+from serl.agents.traders.engine import (
+    apply_report,
+    has_capacity,
+    next_arrival_ns,
+    next_wake_ns,
+    observe_public,
+    remove_arrived,
+    wake_next,
+)
 from serl.agents.traders.inprocess import FINISHED, MARKET_FULL, TRADERS_FULL
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.compiling import compiled, inlined
@@ -37,7 +45,6 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
 from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.pointed import OWN_WORDS, bound
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 OWN = 1
@@ -57,8 +64,8 @@ def _submit(traders: Any, state: Any, rows: Any, place: int, events: Any, frame:
     while status == EVENTS_FULL:
         done, status = execute(state, rows, place, events, 0)
         for index in range(done):
-            observe(traders, events[index])
-            hear(traders, events[index])
+            observe_public(traders, events[index])
+            apply_report(traders, events[index])
         note(events, done, OWN, frame, fill)
     return status
 
@@ -67,17 +74,17 @@ def _submit(traders: Any, state: Any, rows: Any, place: int, events: Any, frame:
 def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill: Any) -> int:
     """What the traders do before `until_ns`; why it came back."""
     while True:
-        arrival_ns, wake_ns = next_arrival(traders), next_wake(traders)
+        arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
         if min(arrival_ns, wake_ns) >= until_ns:
             return FINISHED
         if wake_ns < arrival_ns:
-            if not has_room(traders):
+            if not has_capacity(traders):
                 return TRADERS_FULL
-            wake(traders, state)
+            wake_next(traders, state)
             continue
-        if _submit(traders, state, traders.flight, traders.flight_item[1], events, frame, fill) != DONE:
+        if _submit(traders, state, traders.in_flight, traders.in_flight_item[1], events, frame, fill) != DONE:
             return MARKET_FULL
-        land(traders)
+        remove_arrived(traders)
 
 
 @compiled(nogil=True)
@@ -113,8 +120,7 @@ class Scene(NamedTuple):
     def copy(self, spare: "Scene | None" = None) -> "Scene":
         """A second one that goes its own way, in the memory of `spare`."""
         market = copy.copy(self.market)
-        state = copied_all(market.state, spare and spare.market.state)
-        market.state = bound(state, state.handle[:OWN_WORDS])
+        market.state = copy_arrays(market.state, spare and spare.market.state)
         return Scene(self.crowd.copy(spare and spare.crowd), market)
 
 

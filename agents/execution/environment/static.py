@@ -14,7 +14,7 @@ import numpy as np
 
 from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME, LEVELS
-from serl.agents.realism.tape import tape_of
+from serl.agents.realism.tape import build_tape
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.state import ASK, BID
@@ -161,7 +161,7 @@ def trades_of(day: Day) -> Rows:
 
 def books_of(day: Day, levels: int) -> Rows:
     """Books of a day of one symbol, `time_ns` being when each came about; `ticks` and `lots` are (side, levels)."""
-    tape = tape_of(day, levels)
+    tape = build_tape(day, levels)
     shape = (2, levels)
     rows = np.zeros(len(tape) + 1, [("time_ns", "<i8"), ("ticks", "<i8", shape), ("lots", "<i8", shape)])
     rows["time_ns"][0], rows["time_ns"][1:] = np.iinfo(np.int64).min, tape.time_ns

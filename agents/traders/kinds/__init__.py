@@ -1,1 +1,1 @@
-"""The traders that come with serl, one file a kind: model, parameters with units and source, behaviour."""
+"""The traders that come with serl, one kind per file: model and source, parameters with units, behaviour."""

@@ -1,9 +1,9 @@
-"""Belief learning: the price with the largest expected gain, given what became of the prices that others showed.
+"""Belief learning: quotes the price with the largest expected gain, judged by the outcomes of others' prices.
 
 Gjerstad and Dickhaut, Price formation in double auctions (1998). A bid at b is believed to be taken with probability
 p(b) = (TB + A) / (TB + A + RB): TB lots of bids taken at b or less, A lots offered at b or less, RB lots of bids shown at b or
-more that were not taken; asks likewise with both orders turned round. Orders younger than the grace time are no evidence of
-rejection yet (Wellman and Wah 2017). The valuation is the fundamental value plus a private part that falls with what is held.
+more that were not taken; for asks both inequalities are reversed. Orders younger than the grace time do not count as
+rejected yet (Wellman and Wah 2017). The valuation is the fundamental value plus a private part, minus a cost per lot held.
 """
 
 from typing import Any
@@ -33,24 +33,24 @@ class BeliefProfile(Profile):
     """Parameters of a belief learner."""
 
     interval_s: float = Field(20.0, gt=0, description="mean wait between orders; each replaces the last one")
-    memory_rows: int = Field(64, ge=2, le=FLOW_ROWS, description="latest public orders and trades that it learns from")
+    memory_rows: int = Field(64, ge=2, le=FLOW_ROWS, description="number of latest public orders and trades used")
     grace_s: float = Field(5.0, ge=0, description="age from which an order that was not taken counts as rejected")
     private_ticks: float = Field(10.0, ge=0, description="standard deviation of the private part, drawn once")
-    holding_ticks_per_lot: float = Field(0.01, ge=0, description="what each lot held takes off the valuation")
+    holding_ticks_per_lot: float = Field(0.01, ge=0, description="reduction of the valuation per lot held")
     order_lots: float = Field(50.0, gt=0, description="median size")
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
 
 
 @trader("belief", BeliefProfile, memory=2)
 def belief(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: whether the private part was drawn, the private part. The prices remembered are those tried: O(memory_rows²)."""
+    """Memory: whether the private part was drawn, the private part. Candidates are the observed prices: O(memory_rows²)."""
     if recall(market, 0) == 0.0:
         remember(market, 0, 1.0)
         remember(market, 1, profile.private_ticks * normal(agent))
     valuation = value_at(market, market.time_ns) + recall(market, 1)
     valuation -= profile.holding_ticks_per_lot * agent.position_lots
     side = BUY if uniform(agent) < 0.5 else SELL
-    # As a seller it looks at the market upside down: all prices negative, bids are asks
+    # A seller uses negated prices, so that its asks are treated as bids
     sign = 1 if side == BUY else -1
     rows = min(flow_rows(market), int(profile.memory_rows))
     shown_before_ns = market.time_ns - int(profile.grace_s * SECOND_NS)
@@ -60,18 +60,17 @@ def belief(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         gain = sign * (valuation - price)
         if gain <= best_gain:
             continue
-        taken, offered, shown, taken_above = 0, 0, 0, 0
+        taken, offered, shown, taken_above = 0, 0, 0, 0  # lots
         for back in range(rows):
             lots = flow_field(market, back, 3)
-            # At its own limit, better for the other side or worse
-            dearer = sign * (flow_field(market, back, 2) - price)
-            what = flow_field(market, back, 1)
-            if what >= 2:
-                taken += lots if dearer <= 0 else 0
-                taken_above += lots if dearer >= 0 else 0
-            elif what != side:
-                offered += lots if dearer <= 0 else 0
-            elif dearer >= 0 and flow_field(market, back, 0) <= shown_before_ns:
+            above_ticks = sign * (flow_field(market, back, 2) - price)
+            row_side = flow_field(market, back, 1)
+            if row_side >= 2:  # a trade
+                taken += lots if above_ticks <= 0 else 0
+                taken_above += lots if above_ticks >= 0 else 0
+            elif row_side != side:
+                offered += lots if above_ticks <= 0 else 0
+            elif above_ticks >= 0 and flow_field(market, back, 0) <= shown_before_ns:
                 shown += lots
         rejected = max(0, shown - taken_above)
         accepted = taken + offered

@@ -1,9 +1,9 @@
-"""Mutually exciting flow: every order, trade and cancellation makes others likelier for a while.
+"""Mutually exciting order flow: every order, trade and cancellation makes others more likely for a while.
 
 A Hawkes process of six types (limit, market, cancel; each buy and sell) with exponential kernels: the rate of type i is
 base_i + Σ_j branching_ij Σ_{t_j < t} β exp(-β (t - t_j)) (Hawkes 1971; Abergel and Jedidi, Long-time behavior of a Hawkes
-process-based limit order book, 2015). Drawn exactly by thinning (Ogata 1981): between events rates only fall, so that the
-rate of now bounds those until the next event. One trader makes the whole flow; mean rates are (1 - branching)^-1 base.
+process-based limit order book, 2015). Drawn exactly by thinning (Ogata 1981): between events rates only fall, so the
+current rate bounds the rates until the next event. One trader makes the whole flow; mean rates are (1 - branching)^-1 base.
 """
 
 import math
@@ -39,7 +39,7 @@ class HawkesProfile(Profile):
     """Parameters of a Hawkes flow; tuples in the order of TYPES."""
 
     base_per_s: tuple[float, ...] = Field(
-        (1.0, 1.0, 0.15, 0.15, 0.3, 0.3), min_length=TYPES, max_length=TYPES, description="rates without any excitement"
+        (1.0, 1.0, 0.15, 0.15, 0.3, 0.3), min_length=TYPES, max_length=TYPES, description="rates without excitement"
     )
     branching: tuple[float, ...] = Field(
         (
@@ -50,21 +50,21 @@ class HawkesProfile(Profile):
             0.15, 0.05, 0.05, 0.15, 0.20, 0.05,
             0.05, 0.15, 0.15, 0.05, 0.05, 0.20,
         ), min_length=TYPES * TYPES, max_length=TYPES * TYPES,
-        description="row by row: events of the row's type that one of the column's type makes, on average",
+        description="row by row: mean number of events of the row's type that one event of the column's type triggers",
     )  # fmt: skip
-    decay_per_s: float = Field(2.0, gt=0, description="β: excitement is gone after some 1 / β")
+    decay_per_s: float = Field(2.0, gt=0, description="β: excitement decays within about 1 / β")
     limit_lots: float = Field(100.0, gt=0, description="median size of a limit order")
     market_lots: float = Field(100.0, gt=0, description="median size of a market order")
     lots_spread: float = Field(0.5, ge=0, description="standard deviation of the logarithm of sizes")
     depth_ticks: float = Field(8.0, ge=1, description="mean distance of limit orders from the other side's touch")
-    orders_side_max: int = Field(200, ge=10, description="beyond, a limit order takes the side's furthest one away")
-    opening_levels: int = Field(20, ge=1, le=60, description="a side, one order each, when a side is empty")
+    orders_side_max: int = Field(200, ge=10, description="above, each limit order cancels the side's furthest one")
+    opening_levels: int = Field(20, ge=1, le=60, description="levels that refill an empty side, one order each")
 
     @field_validator("base_per_s", "branching")
     @classmethod
     def _not_negative(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if min(values) < 0:
-            raise ValueError(f"rates and branching ratios from 0 on are due, the smallest is {min(values):g}")
+            raise ValueError(f"expected rates and branching ratios of 0 or more, got {min(values):g}; raise it")
         return values
 
     @field_validator("branching")
@@ -72,7 +72,9 @@ class HawkesProfile(Profile):
     def _stationary(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         radius = float(np.abs(np.linalg.eigvals(np.reshape(values, (TYPES, TYPES)))).max())
         if radius >= 1:
-            raise ValueError(f"a spectral radius below 1 is due or the flow explodes, this one's is {radius:.3f}")
+            raise ValueError(
+                f"expected a spectral radius below 1 (otherwise the flow explodes), got {radius:.3f}; lower the ratios"
+            )
         return values
 
     def mean_per_s(self) -> Any:
@@ -81,91 +83,91 @@ class HawkesProfile(Profile):
 
 
 @inlined
-def _rate(profile: Any, market: Any, kind: int, faded: float) -> float:
-    """Events of a type per second, when the sums remembered have faded by a factor."""
+def _rate(profile: Any, market: Any, kind: int, decay: float) -> float:
+    """Rate of a type, with the excitement at the last event times `decay`."""
     rate = profile.base_per_s[kind]
     for cause in range(TYPES):
-        rate += profile.branching[kind * TYPES + cause] * recall(market, cause) * faded
+        rate += profile.branching[kind * TYPES + cause] * recall(market, cause) * decay
     return rate
 
 
 @inlined
-def _following(agent: Any, profile: Any, market: Any) -> tuple[float, int]:
-    """(s to the next event, its type); type TYPES: there is none. Depends on nothing but the flow's own past."""
-    waited_s = 0.0
+def _draw_next_event(agent: Any, profile: Any, market: Any) -> tuple[float, int]:
+    """(s to the next event, its type); type TYPES means none. Depends on the flow's own history only."""
+    wait_s = 0.0
     while True:
-        faded, bound = math.exp(-profile.decay_per_s * waited_s), 0.0
+        decay, bound = math.exp(-profile.decay_per_s * wait_s), 0.0
         for kind in range(TYPES):
-            bound += _rate(profile, market, kind, faded)
+            bound += _rate(profile, market, kind, decay)
         if bound <= 0.0:
-            return waited_s, TYPES
-        waited_s -= math.log(uniform(agent)) / bound
-        faded = math.exp(-profile.decay_per_s * waited_s)
+            return wait_s, TYPES
+        wait_s -= math.log(uniform(agent)) / bound
+        decay = math.exp(-profile.decay_per_s * wait_s)
         draw = uniform(agent) * bound
         for kind in range(TYPES):
-            draw -= _rate(profile, market, kind, faded)
+            draw -= _rate(profile, market, kind, decay)
             if draw < 0.0:
-                return waited_s, kind
+                return wait_s, kind
 
 
 @inlined
 def _open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Orders for an empty side, where none of its own are on their way there."""
-    middle = int(value_at(market, market.time_ns)) if market.last_ticks == 0 else market.last_ticks
+    """Fills an empty side, unless orders of its own are in flight there."""
+    mid = int(value_at(market, market.time_ns)) if market.last_ticks == 0 else market.last_ticks
     buys, sells = 0, 0
     for index in range(market.orders_open):
         buys += own_side(market, index) == BUY
         sells += own_side(market, index) == SELL
     for level in range(int(profile.opening_levels)):
         if market.bid_ticks == 0 and buys == 0:
-            price = (middle if market.ask_ticks == 0 else min(middle, market.ask_ticks)) - 1 - level
+            price = (mid if market.ask_ticks == 0 else min(mid, market.ask_ticks)) - 1 - level
             limit(requests, BUY, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
         if market.ask_ticks == 0 and sells == 0:
-            price = max(middle, market.bid_ticks) + 1 + level
+            price = max(mid, market.bid_ticks) + 1 + level
             limit(requests, SELL, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
 
 
 @trader("hawkes", HawkesProfile, memory=TYPES + 3)
 def hawkes(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One event a wake-up; in a one-sided market a new side instead. O(own orders).
+    """One event per wake-up; in a one-sided market it refills the empty side instead. O(own orders).
 
-    Memory: of each type Σ β exp(-β (t - t_j)) at the last event, then time and type of the event due now, whether there is one.
+    Memory: for each type Σ β exp(-β (t - t_j)) at the last event; time and type of the current event; whether there is one.
     """
-    clock, kind, due = recall(market, TYPES), int(recall(market, TYPES + 1)), recall(market, TYPES + 2) > 0.0
-    if due:
+    event_ns, kind, has_event = recall(market, TYPES), int(recall(market, TYPES + 1)), recall(market, TYPES + 2) > 0.0
+    if has_event:
         remember(market, kind, recall(market, kind) + profile.decay_per_s)
     else:
-        clock = 1.0 * market.time_ns
-    waited_s, following = _following(agent, profile, market)
-    if following < TYPES:
+        event_ns = 1.0 * market.time_ns
+    wait_s, next_kind = _draw_next_event(agent, profile, market)
+    if next_kind < TYPES:
         for cause in range(TYPES):
-            remember(market, cause, recall(market, cause) * math.exp(-profile.decay_per_s * waited_s))
-        remember(market, TYPES, clock + waited_s * 1e9)
-        remember(market, TYPES + 1, 1.0 * following)
+            remember(market, cause, recall(market, cause) * math.exp(-profile.decay_per_s * wait_s))
+        remember(market, TYPES, event_ns + wait_s * 1e9)
+        remember(market, TYPES + 1, 1.0 * next_kind)
         remember(market, TYPES + 2, 1.0)
         sleep(requests, market, recall(market, TYPES) - market.time_ns)
     if not two_sided(market):
         _open_book(agent, profile, market, requests)
         return
     side = BUY if kind % 2 == 0 else SELL
-    if due and kind in (2, 3):
+    if has_event and kind in (2, 3):
         market_order(requests, side, lots_around(agent, profile.market_lots, profile.lots_spread))
         return
     count, chosen, furthest, distance = 0, -1, -1, -1
     for index in range(market.orders_open):
         if own_side(market, index) == side:
             count += 1
-            if below(agent, count) == 0:  # each of the side is chosen with the same probability
+            if below(agent, count) == 0:  # reservoir sampling: every order of the side is equally likely
                 chosen = index
             price = own_price(market, index)
-            away = market.ask_ticks - price if side == BUY else price - market.bid_ticks
-            if away > distance:
-                furthest, distance = index, away
-    if due and kind in (4, 5) and chosen >= 0:
+            away_ticks = market.ask_ticks - price if side == BUY else price - market.bid_ticks
+            if away_ticks > distance:
+                furthest, distance = index, away_ticks
+    if has_event and kind in (4, 5) and chosen >= 0:
         cancel(requests, market, chosen)
-    elif due and kind in (0, 1):
-        away = 1 + geometric(agent, 1.0 / profile.depth_ticks)
-        price = market.ask_ticks - away if side == BUY else market.bid_ticks + away
+    elif has_event and kind in (0, 1):
+        away_ticks = 1 + geometric(agent, 1.0 / profile.depth_ticks)
+        price = market.ask_ticks - away_ticks if side == BUY else market.bid_ticks + away_ticks
         limit(requests, side, price, lots_around(agent, profile.limit_lots, profile.lots_spread))
         if count >= int(profile.orders_side_max):
             cancel(requests, market, furthest)

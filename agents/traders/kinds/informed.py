@@ -1,7 +1,7 @@
-"""Informed traders: they see the fundamental value a horizon ahead and take what is mispriced by more than a threshold.
+"""Informed traders: they know the fundamental value ahead of time and take orders mispriced by more than a threshold.
 
-The informed side of Glosten and Milgrom (1985), with a deterministic advantage in time: what they know becomes true
-`horizon_s` later. Quantity grows with the mispricing, position is bounded.
+The informed side of Glosten and Milgrom (1985), with a deterministic advantage in time: they see the value of `horizon_s`
+later. Quantity grows with the mispricing, the position is bounded.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from serl.agents.traders.trader_api import BUY, SECOND_NS, SELL, sleep, take, tw
 class InformedProfile(Profile):
     """Parameters of an informed trader."""
 
-    interval_s: float = Field(5.0, gt=0, description="mean wait between looks")
+    interval_s: float = Field(5.0, gt=0, description="mean wait between wake-ups")
     horizon_s: float = Field(60.0, ge=0, description="how far ahead it sees")
     threshold_ticks: float = Field(2.0, ge=0, description="mispricing beyond the touch that makes it act")
     lots_per_tick: float = Field(20.0, gt=0, description="quantity per tick of mispricing beyond the threshold")
@@ -26,16 +26,16 @@ class InformedProfile(Profile):
 
 @trader("informed", InformedProfile)
 def informed(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Takes at the touch only: it does not pay for depth."""
+    """Takes at the touch only."""
     if two_sided(market):
         known = value_at(market, market.time_ns + int(profile.horizon_s * SECOND_NS))
-        room = int(profile.position_lots_max)
+        limit_lots = int(profile.position_lots_max)
         over = known - market.ask_ticks - profile.threshold_ticks
         under = market.bid_ticks - known - profile.threshold_ticks
         if over > 0:
             lots = min(int(over * profile.lots_per_tick) + 1, int(profile.order_lots_max))
-            take(requests, BUY, market.ask_ticks, min(lots, room - agent.position_lots))
+            take(requests, BUY, market.ask_ticks, min(lots, limit_lots - agent.position_lots))
         elif under > 0:
             lots = min(int(under * profile.lots_per_tick) + 1, int(profile.order_lots_max))
-            take(requests, SELL, market.bid_ticks, min(lots, room + agent.position_lots))
+            take(requests, SELL, market.bid_ticks, min(lots, limit_lots + agent.position_lots))
     sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

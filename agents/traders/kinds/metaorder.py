@@ -1,7 +1,7 @@
-"""One parent order, worked with market orders: at a share of the volume (POV) or evenly over time (TWAP).
+"""One parent order, worked with market orders: as a share of the volume (POV) or evenly over time (TWAP).
 
-The probe of market impact: `serl law` simulates a market with and without it, everything else being the same. With
-`order_lots` 0 it does nothing, and is there so that the other market is numbered and spaced alike.
+`serl impact --simulated` simulates a market with and without it, everything else being equal. With `order_lots` 0 it does
+nothing; it is then present so that both markets number and space their traders alike.
 """
 
 from typing import Any
@@ -16,34 +16,36 @@ class MetaorderProfile(Profile):
     """Parameters of a parent order."""
 
     side: float = Field(1.0, ge=-1, le=1, description="1 buys, -1 sells")
-    order_lots: int = Field(0, ge=0, description="all that it wants")
+    order_lots: int = Field(0, ge=0, description="total quantity")
     child_lots: int = Field(100, ge=1, description="size of a child order")
-    start_s: float = Field(3600.0, ge=0, description="after the open")
-    participation: float = Field(0.1, ge=0, lt=1, description="share of the volume, its own in it; 0: by duration_s")
-    duration_s: float = Field(600.0, gt=0, description="of an even schedule (participation 0)")
-    interval_s: float = Field(1.0, gt=0, description="between looks")
+    start_s: float = Field(3600.0, ge=0, description="start, after the open")
+    participation: float = Field(
+        0.1, ge=0, lt=1, description="share of the volume, its own included; 0: use duration_s"
+    )
+    duration_s: float = Field(600.0, gt=0, description="length of an even schedule (participation 0)")
+    interval_s: float = Field(1.0, gt=0, description="time between wake-ups")
 
 
 @trader("metaorder", MetaorderProfile, memory=2)
 def metaorder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: 1 after the start, lots that had traded by then. Its position counts what it got."""
+    """Memory: 1 after the start, the market's traded lots at the start. Its position is its filled quantity."""
     elapsed_s = (market.time_ns - market.open_ns) / SECOND_NS - profile.start_s
-    wanted = int(profile.order_lots)
+    order_lots = int(profile.order_lots)
     if elapsed_s < 0:
         sleep(requests, market, -elapsed_s * SECOND_NS)
         return
     if recall(market, 0) == 0.0:
         remember(market, 0, 1.0)
         remember(market, 1, 1.0 * market.traded_lots)
-    done = abs(agent.position_lots)
-    if done >= wanted:
+    filled = abs(agent.position_lots)
+    if filled >= order_lots:
         return
     if profile.participation > 0:
-        others = market.traded_lots - recall(market, 1) - done
-        due = int(profile.participation / (1.0 - profile.participation) * others)
+        others = market.traded_lots - recall(market, 1) - filled
+        target = int(profile.participation / (1.0 - profile.participation) * others)
     else:
-        due = int(wanted * min(1.0, elapsed_s / profile.duration_s))
-    lots = min(due, wanted) - done
-    if lots >= min(int(profile.child_lots), wanted - done):
+        target = int(order_lots * min(1.0, elapsed_s / profile.duration_s))
+    lots = min(target, order_lots) - filled
+    if lots >= min(int(profile.child_lots), order_lots - filled):
         market_order(requests, BUY if profile.side > 0 else SELL, min(lots, 4 * int(profile.child_lots)))
     sleep(requests, market, profile.interval_s * SECOND_NS)

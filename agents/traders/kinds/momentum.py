@@ -1,6 +1,6 @@
-"""Momentum traders: a short against a long moving average of the mid prices that they saw.
+"""Momentum traders: they compare a short with a long moving average of the mids that they observe.
 
-After ABIDES's MomentumAgent: above, a buy at the ask; below, a sell at the bid.
+After ABIDES's MomentumAgent: if the short one is above, they buy at the ask; if below, they sell at the bid.
 """
 
 from typing import Any
@@ -18,15 +18,15 @@ LONG_MAX = 200
 class MomentumProfile(Profile):
     """Parameters of a momentum trader; defaults are those of RMSC04."""
 
-    interval_s: float = Field(37.0, gt=0, description="mean wait between looks")
-    short_looks: int = Field(20, ge=1, le=LONG_MAX, description="looks in the short average")
-    long_looks: int = Field(50, ge=2, le=LONG_MAX, description="looks in the long average")
+    interval_s: float = Field(37.0, gt=0, description="mean wait between observations")
+    short_looks: int = Field(20, ge=1, le=LONG_MAX, description="observations in the short average")
+    long_looks: int = Field(50, ge=2, le=LONG_MAX, description="observations in the long average")
     position_lots_max: int = Field(100_000, ge=1)
 
 
 @trader("momentum", MomentumProfile, memory=1 + LONG_MAX)
 def momentum(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: looks so far, then the last mids in a ring. O(long_looks)."""
+    """Memory: number of observations, then a ring buffer of the last mids. O(long_looks)."""
     if two_sided(market):
         looks = int(recall(market, 0))
         long_looks, short_looks = int(profile.long_looks), int(profile.short_looks)
@@ -36,13 +36,13 @@ def momentum(agent: Any, profile: Any, market: Any, requests: Any) -> None:
         if looks >= long_looks:
             long_sum = short_sum = 0.0
             for back in range(long_looks):
-                seen = recall(market, 1 + (looks - 1 - back) % long_looks)
-                long_sum += seen
+                mid = recall(market, 1 + (looks - 1 - back) % long_looks)
+                long_sum += mid
                 if back < short_looks:
-                    short_sum += seen
-            room = int(profile.position_lots_max)
+                    short_sum += mid
+            limit_lots = int(profile.position_lots_max)
             if short_sum / short_looks >= long_sum / long_looks:
-                limit(requests, BUY, market.ask_ticks, min(typical_lots(agent), room - agent.position_lots))
+                limit(requests, BUY, market.ask_ticks, min(typical_lots(agent), limit_lots - agent.position_lots))
             else:
-                limit(requests, SELL, market.bid_ticks, min(typical_lots(agent), room + agent.position_lots))
+                limit(requests, SELL, market.bid_ticks, min(typical_lots(agent), limit_lots + agent.position_lots))
     sleep(requests, market, exponential(agent, profile.interval_s * 1e9))

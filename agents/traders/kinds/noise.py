@@ -1,6 +1,6 @@
-"""Noise traders: one order at the other side's touch at a random time, in either direction.
+"""Noise traders: one order in a random direction at the opposite touch, at a random time.
 
-After ABIDES's NoiseAgent (Byrd, Hybinette, Balch 2019). With orders > 1 they come back after exponential waits.
+After ABIDES's NoiseAgent (Byrd, Hybinette, Balch 2019). With orders > 1 they return after exponential waits.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from serl.agents.traders.trader_api import BUY, SELL, limit, recall, remember, s
 class NoiseProfile(Profile):
     """Parameters of a noise trader."""
 
-    orders: int = Field(1, ge=1, le=10**9, description="orders a day at most")
-    interval_s: float = Field(60.0, gt=0, description="mean wait between them")
+    orders: int = Field(1, ge=1, le=10**9, description="maximum number of orders per day")
+    interval_s: float = Field(60.0, gt=0, description="mean wait between orders")
 
 
 @trader("noise", NoiseProfile, memory=1)
 def noise(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Crosses to the other side's touch; where there is none, nothing is sent."""
+    """Memory: orders so far. Sends nothing if the opposite side is empty."""
     side = BUY if uniform(agent) < 0.5 else SELL
     limit(requests, side, market.ask_ticks if side == BUY else market.bid_ticks, typical_lots(agent))
     sent = recall(market, 0) + 1.0

@@ -1,7 +1,7 @@
-"""Adaptive market makers: a ladder on both sides, sized by a share of what traded since the last wake-up.
+"""Adaptive market makers: a ladder of orders on both sides, sized as a share of the volume since the last wake-up.
 
 After ABIDES's AdaptiveMarketMakerAgent (itself after Chakraborty and Kearns 2011): the ladder's width follows an
-exponential average of the spread, and leans against the maker's position. Every wake-up replaces the ladder.
+exponential moving average of the spread, and it is skewed against the position. Every wake-up replaces the ladder.
 """
 
 import math
@@ -18,19 +18,21 @@ class ParticipationMakerProfile(Profile):
     """Parameters of an adaptive market maker; defaults are those of RMSC04."""
 
     interval_s: float = Field(60.0, gt=0, description="mean wait between wake-ups")
-    participation: float = Field(0.025, gt=0, le=1, description="of the volume since the last wake-up, a level")
-    order_lots_min: int = Field(20, ge=1, description="of a level")
-    levels: int = Field(10, ge=1, le=30, description="a side")
-    level_spacing: float = Field(5.0, gt=0, description="between levels, in tenths of the average spread")
+    participation: float = Field(
+        0.025, gt=0, le=1, description="size of a level, as a share of the volume since the last wake-up"
+    )
+    order_lots_min: int = Field(20, ge=1, description="minimum size of a level")
+    levels: int = Field(10, ge=1, le=30, description="levels per side")
+    level_spacing: float = Field(5.0, gt=0, description="distance between levels, in tenths of the average spread")
     spread_memory: float = Field(0.75, ge=0, lt=1, description="weight of the old average spread at each wake-up")
-    first_spread_ticks: float = Field(50.0, gt=0, description="before any spread was seen")
-    skew: float = Field(4.0, ge=0, description="steepness of the lean against the position")
-    position_lots_scale: float = Field(5000.0, gt=0, description="position at which the lean is nearly full")
+    first_spread_ticks: float = Field(50.0, gt=0, description="initial average spread")
+    skew: float = Field(4.0, ge=0, description="steepness of the skew against the position")
+    position_lots_scale: float = Field(5000.0, gt=0, description="position at which the skew is nearly complete")
 
 
 @trader("participation_maker", ParticipationMakerProfile, memory=2)
 def participation_maker(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Memory: average spread, traded lots at the last wake-up."""
+    """Memory: average spread; the market's traded lots at the last wake-up."""
     spread = recall(market, 0)
     if spread == 0.0:
         spread = profile.first_spread_ticks
@@ -41,11 +43,11 @@ def participation_maker(agent: Any, profile: Any, market: Any, requests: Any) ->
     remember(market, 1, 1.0 * market.traded_lots)
     cancel_all(requests, market)
     lots = max(int(profile.order_lots_min), int(profile.participation * traded))
-    middle = mid_ticks(market)
-    lean = math.tanh(profile.skew * agent.position_lots / (4.0 * profile.position_lots_scale))
+    mid = mid_ticks(market)
+    skew = math.tanh(profile.skew * agent.position_lots / (4.0 * profile.position_lots_scale))
     step = max(1.0, spread * profile.level_spacing / 10.0)
-    bid = min(int(middle - 0.5 * spread * (1.0 + lean)), int(math.ceil(middle)) - 1)
-    ask = max(int(math.ceil(middle + 0.5 * spread * (1.0 - lean))), int(middle) + 1)
+    bid = min(int(mid - 0.5 * spread * (1.0 + skew)), int(math.ceil(mid)) - 1)
+    ask = max(int(math.ceil(mid + 0.5 * spread * (1.0 - skew))), int(mid) + 1)
     for level in range(int(profile.levels)):
         limit(requests, BUY, bid - int(level * step), lots)
         limit(requests, SELL, ask + int(level * step), lots)

@@ -1,13 +1,13 @@
-"""Estimates recover the parameters of simulated days."""
+"""Measurements recover the parameters of simulated days."""
 
 import numpy as np
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free, flow_population, impact_ticks, with_patient
+from serl.agents.calibration.fit import FreeParameters, add_patient_orders, flow_population, impact_ticks
 from serl.agents.calibration.measure import log_quantiles, measure_flow, quantiles
 from serl.agents.calibration.poisson import measure_poisson
-from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, tape_of
+from serl.agents.realism.tape import HOUR_NS, MINUTE_NS, Tape, build_tape
 from serl.agents.traders.flow_tables import POINTS
 from serl.agents.traders.simulate import simulate
 from tests.agents.calibration.sample import (
@@ -22,11 +22,11 @@ from tests.agents.calibration.sample import (
 
 
 def window(start_ns: int, end_ns: int, levels: int = 30) -> Tape:
-    return tape_of(poisson_day(), levels).window(start_ns, end_ns)
+    return build_tape(poisson_day(), levels).window(start_ns, end_ns)
 
 
 def test_poisson_rates_are_recovered() -> None:
-    """Fourteen known numbers; each 95 % interval may miss, and two of them do by chance once in six times."""
+    """Thirteen known rates; each 95 % interval may miss, and two or more do so by chance about one time in seven."""
     start_ns, end_ns = TRAIN[0], HELD_OUT[1]
     rates = measure_poisson(window(start_ns, end_ns), start_ns, end_ns, 30, 1)
     inside = [bool(rates.market_interval[0] <= MARKET_PER_S <= rates.market_interval[1])]
@@ -35,23 +35,23 @@ def test_poisson_rates_are_recovered() -> None:
         inside.append(bool(low <= LIMIT_PER_S[level] <= high))
     assert np.sum(inside) >= len(inside) - 2, rates
     assert rates.limit_per_s[14:].sum() == 0
-    # Standing orders are counted by their quantity, and the ones that trade are smaller: a bias of a few percent at the touch.
+    # Open orders are counted by quantity, and those that trade are partly filled: a bias of a few percent at the touch.
     assert np.allclose(rates.cancel_per_s[1:6], CANCEL_PER_S[1:6], rtol=0.2)
     assert np.allclose(rates.cancel_per_s[7:11], CANCEL_PER_S[7:11], rtol=0.3)
     assert abs(rates.limit_lots - 100) < 3 and abs(rates.lots_spread - 0.3) < 0.03
 
 
-def test_wider_levels_have_the_sum_of_the_rates() -> None:
+def test_rates_of_wider_levels_are_sums() -> None:
     tape = window(*TRAIN)
     one, two = (measure_poisson(tape, *TRAIN, 30, width) for width in (1, 2))
     assert np.allclose(two.limit_per_s[:5], one.limit_per_s[:10].reshape(5, 2).sum(axis=1), rtol=0.05)
 
 
-def test_a_calibrated_flow_is_measured_like_the_day_that_it_was_measured_on() -> None:
+def test_a_calibrated_flow_has_the_measurements_of_its_day() -> None:
     start_ns, end_ns = TRAIN
     known = measure_flow(window(start_ns, end_ns, 10), start_ns, end_ns)
-    population = flow_population(known, Free(), "again", 10, "0.01")
-    tape = tape_of(simulate(population, 2, end_ns), 10).window(start_ns, end_ns)
+    population = flow_population(known, FreeParameters(), "again", 10, "0.01")
+    tape = build_tape(simulate(population, 2, end_ns), 10).window(start_ns, end_ns)
     again = measure_flow(tape, start_ns, end_ns)
     for name, count in known.counts.items():
         assert abs(again.counts[name] / count - 1) < 0.25, name
@@ -61,7 +61,7 @@ def test_a_calibrated_flow_is_measured_like_the_day_that_it_was_measured_on() ->
     assert 0.5 < again.spread_ticks / known.spread_ticks < 2
 
 
-def test_quantiles_keep_atoms_and_the_mean_of_the_tail() -> None:
+def test_quantiles_preserve_atoms_and_the_mean_of_the_tail() -> None:
     lots = np.array([100] * 900 + list(range(1, 51)) + [100_000] * 10 + [200] * 40)
     table = quantiles(lots)
     assert (table[4:28] == 100).all()
@@ -73,12 +73,12 @@ def test_quantiles_keep_atoms_and_the_mean_of_the_tail() -> None:
     assert drawn.mean() == pytest.approx(waits.mean(), rel=0.1)
 
 
-def test_patient_orders_leave_the_others_as_they_were() -> None:
+def test_patient_orders_do_not_change_the_others() -> None:
     tables = np.stack([np.linspace(-5, 3, POINTS)])
-    changed = with_patient(tables, 0.25)[0]
+    changed = add_patient_orders(tables, 0.25)[0]
     assert changed[0] == -5 and changed[12] == pytest.approx(np.interp(0.5, np.linspace(0, 1, POINTS), tables[0]))
     assert (changed[24:] > 8).all() and (changed[:24] <= 3).all()
-    assert (with_patient(tables, 0.0) == tables).all()
+    assert (add_patient_orders(tables, 0.0) == tables).all()
 
 
 def test_impact_grows_with_the_prefactor() -> None:
@@ -89,11 +89,11 @@ def test_impact_grows_with_the_prefactor() -> None:
 @pytest.mark.parametrize(
     ("start_ns", "end_ns", "message"),
     [
-        (OPEN_NS + 20 * MINUTE_NS, OPEN_NS + 23 * MINUTE_NS, "at least 5 minutes are due, got 3"),
-        (OPEN_NS, OPEN_NS + HOUR_NS, "at least 50 market orders are due"),
+        (OPEN_NS + 20 * MINUTE_NS, OPEN_NS + 23 * MINUTE_NS, "expected at least 5 minutes, got 3"),
+        (OPEN_NS, OPEN_NS + HOUR_NS, "expected at least 50 market orders, got"),
     ],
 )
-def test_too_little_is_refused(start_ns: int, end_ns: int, message: str) -> None:
+def test_windows_with_too_little_data_are_refused(start_ns: int, end_ns: int, message: str) -> None:
     tape = window(start_ns, start_ns + 3 * MINUTE_NS)
     with pytest.raises(CalibrationError, match=message):
         measure_flow(tape if "minutes" in message else tape.part(0, 300), start_ns, end_ns)

@@ -1,4 +1,4 @@
-"""The search: what was interrupted goes on to the same end; journals of something else are refused."""
+"""The search: a resumed search ends like an uninterrupted one; journals of other searches are refused."""
 
 import dataclasses
 from pathlib import Path
@@ -6,29 +6,29 @@ from pathlib import Path
 import pytest
 
 from serl.agents.calibration.errors import CalibrationError
-from serl.agents.calibration.fit import Free
+from serl.agents.calibration.fit import FreeParameters
 from serl.agents.calibration.search import RANGES, Trial, search
 
 
-def valley(free: Free) -> tuple[float, float]:
-    """Lowest in the middle of all ranges."""
+def valley(free: FreeParameters) -> tuple[float, float]:
+    """Minimal at the middle of all ranges."""
     values = dataclasses.asdict(free)
     loss = sum(((values[name] - (low + high) / 2) / (high - low)) ** 2 for name, (low, high) in RANGES.items())
     return loss, loss / 2
 
 
-def test_every_free_parameter_is_searched_and_begins_within_its_range() -> None:
-    first = dataclasses.asdict(Free())
+def test_every_free_parameter_is_searched_and_starts_within_its_range() -> None:
+    first = dataclasses.asdict(FreeParameters())
     assert set(first) == set(RANGES)
     assert all(low <= first[name] <= high for name, (low, high) in RANGES.items())
 
 
-def test_an_interrupted_search_goes_on_to_the_same_best_trial(tmp_path: Path) -> None:
+def test_a_resumed_search_finds_the_same_best_trial(tmp_path: Path) -> None:
     whole: list[Trial] = []
-    best = search(valley, tmp_path / "whole", trials=28, seed=5, resume=False, about={}, advance=whole.append)
+    best = search(valley, tmp_path / "whole", trials=28, seed=5, resume=False, settings={}, on_trial=whole.append)
     calls = 0
 
-    def interrupted(free: Free) -> tuple[float, float]:
+    def interrupted(free: FreeParameters) -> tuple[float, float]:
         nonlocal calls
         calls += 1
         if calls == 23:
@@ -37,26 +37,26 @@ def test_an_interrupted_search_goes_on_to_the_same_best_trial(tmp_path: Path) ->
 
     parts: list[Trial] = []
     with pytest.raises(KeyboardInterrupt):
-        search(interrupted, tmp_path / "parts", trials=28, seed=5, resume=False, about={}, advance=parts.append)
+        search(interrupted, tmp_path / "parts", trials=28, seed=5, resume=False, settings={}, on_trial=parts.append)
     assert len(parts) == 22
-    again = search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, about={}, advance=parts.append)
+    again = search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, settings={}, on_trial=parts.append)
     assert parts == whole and again == best
-    assert best.loss == min(trial.loss for trial in whole) < valley(Free())[0]
-    assert best.mean_l1 == best.loss / 2 and whole[0].free == Free()
-    # With nothing left to do the best is told all the same.
-    assert search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, about={}) == best
+    assert best.loss == min(trial.loss for trial in whole) < valley(FreeParameters())[0]
+    assert best.mean_l1 == best.loss / 2 and whole[0].free == FreeParameters()
+    # With no trials left, the best is returned all the same.
+    assert search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, settings={}) == best
 
 
-def test_a_journal_is_not_overwritten_nor_mixed_up(tmp_path: Path) -> None:
+def test_a_journal_is_neither_overwritten_nor_mixed_with_another_search(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    search(valley, journal, trials=2, seed=5, resume=False, about={"origin": "a"})
-    with pytest.raises(CalibrationError, match="go on with --resume"):
-        search(valley, journal, trials=2, seed=5, resume=False, about={"origin": "a"})
+    search(valley, journal, trials=2, seed=5, resume=False, settings={"origin": "a"})
+    with pytest.raises(CalibrationError, match="expected a new file, got one with trials; continue them with --resume"):
+        search(valley, journal, trials=2, seed=5, resume=False, settings={"origin": "a"})
     with pytest.raises(CalibrationError, match="origin differ"):
-        search(valley, journal, trials=2, seed=5, resume=True, about={"origin": "b"})
+        search(valley, journal, trials=2, seed=5, resume=True, settings={"origin": "b"})
     with pytest.raises(CalibrationError, match="seed differ"):
-        search(valley, journal, trials=2, seed=6, resume=True, about={"origin": "a"})
-    with pytest.raises(CalibrationError, match="no search to go on with"):
-        search(valley, tmp_path / "none", trials=2, seed=5, resume=True, about={})
-    with pytest.raises(CalibrationError, match="trials: 1 or more"):
-        search(valley, tmp_path / "none", trials=0, seed=5, resume=False, about={})
+        search(valley, journal, trials=2, seed=6, resume=True, settings={"origin": "a"})
+    with pytest.raises(CalibrationError, match="expected the trials of a search to resume, got no file"):
+        search(valley, tmp_path / "none", trials=2, seed=5, resume=True, settings={})
+    with pytest.raises(CalibrationError, match="trials: expected 1 or more, got 0"):
+        search(valley, tmp_path / "none", trials=0, seed=5, resume=False, settings={})

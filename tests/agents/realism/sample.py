@@ -1,8 +1,8 @@
-"""Small days, written command by command."""
+"""Small days defined command by command."""
 
 import numpy as np
 
-from serl.agents.realism.tape import SECOND_NS, Tape, tape_of
+from serl.agents.realism.tape import SECOND_NS, Tape, build_tape
 from serl.exchange.records import CommandKind, Rows, Side, TimeInForce, command
 from serl.history.day import Day, Reference, SymbolReference
 
@@ -12,7 +12,7 @@ BUY, SELL = int(Side.BUY), int(Side.SELL)
 
 
 def new(side: int, price: int, lots: int, ms: float = 0, *, ioc: bool = False, symbol: int = 0) -> Rows:
-    """An order `ms` milliseconds after ten o'clock."""
+    """An order `ms` milliseconds after 10:00."""
     tif = TimeInForce.IOC if ioc else TimeInForce.GTC
     return command(
         CommandKind.NEW, side=side, price_ticks=price, qty_lots=lots, time_in_force=tif, symbol=symbol,
@@ -21,7 +21,7 @@ def new(side: int, price: int, lots: int, ms: float = 0, *, ioc: bool = False, s
 
 
 def change(kind: CommandKind, order: int, ms: float, *, lots: int = 0, price: int = 0, side: int = 0) -> Rows:
-    """A command about an earlier order."""
+    """A command that refers to an earlier order."""
     return command(
         kind, order_id=order, qty_lots=lots, price_ticks=price, side=side, time_ns=TEN_NS + round(ms * MILLISECOND_NS)
     )
@@ -29,7 +29,7 @@ def change(kind: CommandKind, order: int, ms: float, *, lots: int = 0, price: in
 
 def day_of(*commands: Rows, opening: int = 0, rows: list[int] | None = None, symbols: tuple[str, ...] = ("TEST",),
            levels: int = 0, partial: bool = False) -> Day:  # fmt: skip
-    """A day of these commands, the first `opening` of which are the opening book."""
+    """A day of these commands; the first `opening` are the opening book."""
     table = np.concatenate(commands)
     table["command_id"] = np.arange(1, len(table) + 1)
     places = rows or [*[-1] * opening, *range(len(table) - opening)]
@@ -40,7 +40,7 @@ def day_of(*commands: Rows, opening: int = 0, rows: list[int] | None = None, sym
 
 def five_messages() -> Tape:
     """Bid 99 x 10, 98 x 20; ask 101 x 10, 103 x 30; then two orders, a sweep, a cancellation and a reduction."""
-    return tape_of(
+    return build_tape(
         day_of(
             new(BUY, 99, 10, -1000), new(BUY, 98, 20, -1000), new(SELL, 101, 10, -1000), new(SELL, 103, 30, -1000),
             new(BUY, 100, 5, 0),  # inside the spread
@@ -57,4 +57,4 @@ def generated(seed: int, levels: int = 5) -> Tape:
     """Half an hour of a generated day."""
     from serl.history.generate import generate_day
 
-    return tape_of(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS), levels)
+    return build_tape(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 1800 * SECOND_NS), levels)

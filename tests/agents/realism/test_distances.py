@@ -1,4 +1,4 @@
-"""Distances by hand, and what their intervals do."""
+"""Distances computed by hand, and their intervals."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from serl.agents.realism.distances import (
     SUPPORT_MAX,
     Estimate,
+    assign_bins,
     bin_width,
-    bins_of,
     conditional_distance,
     distance,
     inter_quartile_mean,
@@ -37,22 +37,22 @@ def test_by_hand() -> None:
 def test_bins_by_hand() -> None:
     pool = np.arange(8.0)  # quartiles 1.75 and 5.25, width 2 * 3.5 / 2 = 3.5, whole: 4
     assert bin_width(pool) == 4
-    assert bins_of(pool, False).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert bins_of(pool, True).tolist() == list(range(8))
+    assert assign_bins(pool, False).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert assign_bins(pool, True).tolist() == list(range(8))
     assert bin_width(pool / 10) == pytest.approx(0.35)
-    assert bin_width(pool / 2) == 2, "half ticks: a multiple of a half"
+    assert bin_width(pool / 2) == 2, "half ticks: a multiple of one half"
     assert bin_width(np.arange(1000.0) % 3) == 1, "never narrower than the values' own grid"
-    assert bin_width(numbers(7, 7, 7)) == 0 and bins_of(numbers(7, 7, 7), False).tolist() == [0, 0, 0]
+    assert bin_width(numbers(7, 7, 7)) == 0 and assign_bins(numbers(7, 7, 7), False).tolist() == [0, 0, 0]
     lump = np.concatenate([np.zeros(997), numbers(0.31, 0.62, 0.93)])
     assert bin_width(lump) == pytest.approx(3.49 * lump.std() / 10), "IQR 0: Scott's rule"
-    assert bins_of(np.concatenate([pool / 10, [1e15]]), False).max() == 2, "an outlier costs one bin"
+    assert assign_bins(np.concatenate([pool / 10, [1e15]]), False).max() == 2, "an outlier costs one bin"
 
 
-def test_nothing_in_common_and_nothing_at_all() -> None:
+def test_disjoint_empty_and_constant_samples() -> None:
     far = distance(np.arange(10.0), np.arange(100.0, 110.0), discrete=True, bootstraps=3, random=random())
     assert far.l1.value == pytest.approx(1) and far.l1.interval == pytest.approx((1, 1))
-    nothing = distance(np.arange(10.0), numbers(), discrete=True, bootstraps=3, random=random())
-    assert nothing.l1.value == 1 and nothing.wasserstein is None
+    empty = distance(np.arange(10.0), numbers(), discrete=True, bootstraps=3, random=random())
+    assert empty.l1.value == 1 and empty.wasserstein is None
     constant = distance(numbers(5, 5), numbers(5), discrete=False, bootstraps=3, random=random())
     assert constant.l1.value == 0 and constant.wasserstein is not None and constant.wasserstein.value == 0
 
@@ -69,12 +69,12 @@ def test_conditional_by_hand() -> None:
     assert found.l1.resampled.shape == (5,)
 
 
-def test_conditional_on_deciles_sees_what_the_whole_does_not() -> None:
-    """The same values and the same conditions, joined the other way round."""
+def test_conditioning_on_deciles_shows_a_difference_that_the_values_alone_do_not() -> None:
+    """The same values and the same conditions, paired in opposite order."""
     values, condition = np.repeat(numbers(0, 1), 500), np.arange(1000.0)
-    for given, expected in ((condition, 0), (condition[::-1], 1)):
+    for paired, expected in ((condition, 0), (condition[::-1], 1)):
         found = conditional_distance(
-            (values, condition), (values, given), deciles=True, discrete=True, bootstraps=0, random=random()
+            (values, condition), (values, paired), deciles=True, discrete=True, bootstraps=0, random=random()
         )
         assert found.l1.value == pytest.approx(expected)
 
@@ -112,7 +112,7 @@ def test_summaries() -> None:
 
 
 def test_intervals_are_around_the_value() -> None:
-    """Resampled values from 11 to 13, whose mean is 12, around a value of 10: from 9 to 11 less 2.5 % at both ends."""
+    """Resampled values from 11 to 13, shifted to a value of 10: from 9 to 11, minus 2.5 % at both ends."""
     assert Estimate(10, np.linspace(11, 13, 41)).interval == pytest.approx((9.05, 10.95))
     low, high = Estimate(10, numbers(float("nan"))).interval
     assert np.isnan(low) and np.isnan(high)
@@ -122,5 +122,5 @@ def test_negative_bootstraps_are_refused() -> None:
     from serl.agents.realism.distances import check_bootstraps
 
     check_bootstraps(0)
-    with pytest.raises(RealismError, match="bootstraps: 0 or more is due, got -1"):
+    with pytest.raises(RealismError, match="bootstraps: expected 0 or more, got -1"):
         check_bootstraps(-1)

@@ -1,4 +1,4 @@
-"""Stylised facts by hand, and on series that have them or do not."""
+"""Stylised facts computed by hand, and on series with and without them."""
 
 import math
 
@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from serl.agents.realism import facts
-from serl.agents.realism.facts import FACTS, Minutes
+from serl.agents.realism.facts import FACTS, MinuteSeries
 from serl.agents.realism.tape import MINUTE_NS, Floats
 from tests.agents.realism.sample import TEN_NS, five_messages, generated
 
 
-def minutes(*returns: float) -> Minutes:
-    return Minutes(np.array(returns, np.float64), np.ones(len(returns)))
+def minutes(*returns: float) -> MinuteSeries:
+    return MinuteSeries(np.array(returns, np.float64), np.ones(len(returns)))
 
 
 def clustered(seed: int, size: int = 20_000) -> Floats:
@@ -37,14 +37,14 @@ def test_moments_by_hand() -> None:
 
 
 def test_minutes_by_hand() -> None:
-    """The mid before 10:00 is not known, so the first one counts: 100.5; before 10:01 it is 101, and stays."""
-    found = facts.minutes_of(five_messages(), TEN_NS, TEN_NS + 3 * MINUTE_NS)
+    """The mid before 10:00 is unknown, so the first one is used: 100.5. From 10:01 on it is 101."""
+    found = facts.minute_series(five_messages(), TEN_NS, TEN_NS + 3 * MINUTE_NS)
     assert found.returns == pytest.approx([math.log(101 / 100.5), 0, 0])
     assert found.volume_lots.tolist() == [20, 0, 0]
 
 
 def test_intermittency_by_hand() -> None:
-    """Two of twenty returns are large: both in one ten (counts 2, 0: Fano 1), or one in each (variance 0)."""
+    """Two of twenty returns are large: both in one half (counts 2, 0: Fano 1), or one in each (variance 0)."""
     together = [0.0] * 8 + [5, -5] + [0.0] * 10
     assert facts.intermittency(minutes(*together)) == pytest.approx(math.log(1))
     assert math.isnan(facts.intermittency(minutes(*([0.0] * 9 + [5.0]), *([0.0] * 9 + [-5.0]))))
@@ -78,18 +78,20 @@ def test_coarse_fine_by_hand() -> None:
     assert facts.coarse_fine(minutes(*r)) == pytest.approx(expected)
 
 
-def test_series_with_the_facts_and_without() -> None:
+def test_clustered_returns_show_the_facts_and_noise_does_not() -> None:
     noise, garch = np.random.default_rng(1).standard_normal(20_000), clustered(1)
-    values = {fact.name: fact.of_minutes for fact in FACTS if fact.of_minutes}
+    values = {fact.name: fact.compute for fact in FACTS if fact.compute}
     for name in ("heavy tails", "intermittency", "volatility clustering", "slow decay of |r|"):
-        assert values[name](Minutes(garch, garch**2)) > values[name](Minutes(noise, noise**2)) + 0.1, name
-    assert abs(values["no linear autocorrelation"](Minutes(noise, noise))) < 0.02
-    assert values["conditional heavy tails"](Minutes(garch, garch)) < values["heavy tails"](Minutes(garch, garch))
-    assert values["volume and volatility"](Minutes(garch, np.abs(garch))) == pytest.approx(1)
+        assert values[name](MinuteSeries(garch, garch**2)) > values[name](MinuteSeries(noise, noise**2)) + 0.1, name
+    assert abs(values["no linear autocorrelation"](MinuteSeries(noise, noise))) < 0.02
+    assert values["conditional heavy tails"](MinuteSeries(garch, garch)) < values["heavy tails"](
+        MinuteSeries(garch, garch)
+    )
+    assert values["volume and volatility"](MinuteSeries(garch, np.abs(garch))) == pytest.approx(1)
 
 
 def test_long_memory_of_split_orders() -> None:
-    """Two orders of Pareto length, exponent 1.5, mixed: C(l) ~ l^-0.5 (Lillo, Mike, Farmer 2005). Coin flips have no memory."""
+    """Two interleaved orders of Pareto length 1.5: C(l) ~ l^-0.5 (Lillo, Mike, Farmer 2005). Coin flips have no memory."""
     random = np.random.default_rng(3)
     active = [[random.choice([-1, 1]), int(random.pareto(1.5)) + 1] for _ in range(2)]
     signs = np.zeros(40_000)
@@ -126,7 +128,7 @@ def test_rules(rule: object, real: float, simulated: float, agrees: bool) -> Non
 
 def test_a_window_agrees_with_itself() -> None:
     tape = generated(1)
-    found = facts.facts_of(tape, TEN_NS, TEN_NS + 30 * MINUTE_NS, 20, np.random.default_rng(1))
+    found = facts.measure_facts(tape, TEN_NS, TEN_NS + 30 * MINUTE_NS, 20, np.random.default_rng(1))
     assert found.returns == 30
     assert facts.agreements(found, found) == [True] * 12
     for fact, estimate in zip(FACTS, found.estimates, strict=True):
@@ -137,6 +139,6 @@ def test_a_window_agrees_with_itself() -> None:
 
 def test_short_windows_are_not_measured() -> None:
     tape = five_messages()
-    found = facts.facts_of(tape, TEN_NS, TEN_NS + MINUTE_NS, 5, np.random.default_rng(1))
+    found = facts.measure_facts(tape, TEN_NS, TEN_NS + MINUTE_NS, 5, np.random.default_rng(1))
     assert all(math.isnan(estimate.value) for estimate in found.estimates)
     assert facts.agreements(found, found) == [None] * 12

@@ -1,4 +1,4 @@
-"""The predictive score on a market whose next move can be seen."""
+"""The predictive score on a market whose next move is predictable."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from serl.agents.realism.predictive import (
     TRAINING_MAX,
     absolute_errors,
     predictive_score,
-    windows_of,
+    sample_windows,
 )
 from serl.agents.realism.tape import Tape
 from serl.extras import MissingPackageError
@@ -21,7 +21,7 @@ from tests.agents.realism.sample import five_messages, generated
 
 
 def periodic(size: int, period: int = 40) -> Tape:
-    """A generated tape's messages around a book that goes up ten ticks and down again, for ever."""
+    """A generated tape's messages around a book that keeps rising and falling by half a period of ticks."""
     tape = generated(1).part(0, size)
     phase = np.arange(size + 1) % period
     wave = np.where(phase < period // 2, phase, period - phase)
@@ -30,33 +30,35 @@ def periodic(size: int, period: int = 40) -> Tape:
     return dataclasses.replace(tape, book_ticks=ticks)
 
 
-def test_what_can_be_seen_is_forecast() -> None:
+def test_a_predictable_move_is_forecast() -> None:
     tape = periodic(6000)
-    train, test = windows_of(tape.part(0, 4000), TRAINING_MAX), windows_of(tape.part(4000, 6000), TEST_MAX)
+    train, test = sample_windows(tape.part(0, 4000), TRAINING_MAX), sample_windows(tape.part(4000, 6000), TEST_MAX)
     mid = tape.mid[4001:]
     assert test.targets.tolist() == (mid[test.ends + HORIZON] - mid[test.ends]).tolist()
     errors = absolute_errors(train, test, seed=1)
     assert errors.shape == test.targets.shape
     assert errors.mean() < 0.5 * np.abs(test.targets).mean()
-    assert errors.tolist() == absolute_errors(train, test, seed=1).tolist(), "the seed decides all"
+    assert errors.tolist() == absolute_errors(train, test, seed=1).tolist(), "the seed determines the result"
 
 
-def test_score_beside_its_comparisons() -> None:
+def test_the_score_and_its_comparisons() -> None:
     tape = periodic(4000)
     found = predictive_score(generated(2), tape.part(0, 2000), tape.part(2000, 4000), None, bootstraps=50, seed=1)
     assert found.baseline is None
     assert found.real.value < found.simulated.value, "a random walk teaches nothing about a wave"
-    assert found.no_change.value == pytest.approx(np.abs(windows_of(tape.part(2000, 4000), TEST_MAX).targets).mean())
+    assert found.no_change.value == pytest.approx(
+        np.abs(sample_windows(tape.part(2000, 4000), TEST_MAX).targets).mean()
+    )
     low, high = found.real.interval
     assert low < found.real.value < high
 
 
 def test_too_few_messages() -> None:
-    with pytest.raises(EmptyWindow, match="260 messages are due for the predictive score, the window has 5"):
-        windows_of(five_messages(), TEST_MAX)
+    with pytest.raises(EmptyWindow, match="expected 260 messages for the predictive score, got 5"):
+        sample_windows(five_messages(), TEST_MAX)
 
 
 def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'serl\[learning\]'"):
-        predictive.torch_module()
+        predictive.import_torch()

@@ -1,4 +1,4 @@
-"""The publisher's sample days: the tape is the file, and the two halves of a day are nearer than a generated day."""
+"""LOBSTER's sample days: the tape reproduces the file, and two halves of a day are closer than a generated day."""
 
 import time
 from pathlib import Path
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from serl.agents.realism.benchmark import compare
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
-from serl.agents.realism.tape import HOUR_NS, tape_of
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
+from serl.agents.realism.tape import HOUR_NS, build_tape
 from serl.history.generate import generate_day
 from serl.history.importing import import_day
 from serl.history.lobster import read_lobster
@@ -22,13 +22,13 @@ NAMES = ("GOOG_2012-06-21_10", "AMZN_2012-06-21_5", "AMZN_2012-06-21_1")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tape_is_the_file(name: str) -> None:
+def test_the_tape_reproduces_the_file(name: str) -> None:
     """Every message of types 1 to 4 with its side, size, price and book; executions of one order are one message."""
     source = read_lobster(FOLDER / f"LOBSTER_SampleFile_{name}.zip")
     day = lobster_day(source)
-    tape_of(day)
+    build_tape(day)
     began = time.perf_counter()
-    tape = tape_of(day)
+    tape = build_tape(day)
     assert time.perf_counter() - began < 2, "a whole day, after compilation"
     shown = source.messages[:, 0] <= 4
     shown[0] &= source.messages[0, 0] == 1  # row 1 is in the opening book otherwise
@@ -50,11 +50,11 @@ def test_the_tape_is_the_file(name: str) -> None:
     assert (tape.book_ticks[1:] == ticks[last]).all() and (tape.book_lots[1:] == lots[last]).all()
 
 
-def test_halves_are_nearer_than_a_generated_day() -> None:
-    tape = tape_of(import_day(FOLDER / f"LOBSTER_SampleFile_{NAMES[0]}.zip"))
+def test_halves_are_closer_than_a_generated_day() -> None:
+    tape = build_tape(import_day(FOLDER / f"LOBSTER_SampleFile_{NAMES[0]}.zip"))
     window = 13 * HOUR_NS, 16 * HOUR_NS
     first, second = tape.halves(*window)
-    simulated = tape_of(generate_day(7), tape.levels).window(*window)
+    simulated = build_tape(generate_day(7), tape.levels).window(*window)
     floor = compare(first, second, bootstraps=0, seed=1).summary()["l1"]["mean"].value
     found = compare(tape.window(*window), simulated, bootstraps=0, seed=1).summary()["l1"]["mean"].value
     assert 0.1 < floor < 0.2 < 0.4 < found

@@ -41,13 +41,13 @@ def test_report(days: Path, tmp_path: Path) -> None:
     assert list(found["conditional_scores"]) == [score.name for score in CONDITIONAL_SCORES]
     for name in ("floor", "simulated", "baseline"):
         mean = found["summary"][name]["l1"]["mean"]
-        assert mean["interval"][0] < mean["interval"][1] < 0.4, "days of one kind are near each other"
+        assert mean["interval"][0] < mean["interval"][1] < 0.4, "days of one kind are close to each other"
         assert len(found["facts"]["facts"]) == 12 and 0 <= found["facts"]["agreements"][name] <= 12
         assert found["impact"]["mean_distance_ticks"][name] > 0
     assert found["predictive_mae_ticks"]["no_change"]["value"] > 0
     text = output.read_text()
-    assert text.count("data:image/png;base64,") == 3 and "://" not in text, "it stands alone"
-    for word in ("a.day", "b.day", "c.day", "Stylised facts", "Predictive score", "seed 1"):
+    assert text.count("data:image/png;base64,") == 3 and "://" not in text, "the page is self-contained"
+    for word in ("a.day", "b.day", "c.day", "Stylised facts", "PredictiveScore score", "seed 1"):
         assert word in text
 
 
@@ -58,7 +58,7 @@ def test_without_bootstraps_baseline_and_predictive(days: Path, tmp_path: Path) 
     assert found["predictive_mae_ticks"] is None and "baseline" not in found["summary"]
     spread = found["scores"]["spread"]["simulated"]["l1"]
     assert spread["interval"] == [spread["value"]] * 2
-    assert "Predictive score" not in output.read_text()
+    assert "PredictiveScore score" not in output.read_text()
 
 
 def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
@@ -70,30 +70,30 @@ def test_a_day_against_itself(days: Path, tmp_path: Path) -> None:
     assert found["summary"]["simulated"]["wasserstein"]["mean"]["value"] == pytest.approx(0, abs=1e-12)
     assert found["summary"]["floor"]["l1"]["mean"]["value"] > 0.01
     assert found["impact"]["mean_distance_ticks"]["simulated"] == 0
-    assert found["facts"]["agreements"]["simulated"] >= 11, "all that can be measured"
+    assert found["facts"]["agreements"]["simulated"] >= 11, "all that are measured"
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["--window-real", "09:00-09:30"], EmptyWindow, "no visible message"),
+        (["--window-real", "09:00-09:30"], EmptyWindow, "expected visible messages, got none"),
         (["--window-simulated", "15:00-16:00"], EmptyWindow, "DEMO in 15:00:00-16:00:00"),
         (["--window-real", "10:00"], RealismError, "FROM-TO"),
-        (["--symbol", "AMZN"], NoSuchSymbol, "the day has DEMO"),
-        (["--symbol-real", "AMZN"], NoSuchSymbol, "the day has DEMO"),
-        (["--bootstraps", "-5"], RealismError, "bootstraps: 0 or more"),
-        (["--levels", "5000"], RealismError, "levels: 1 to 1000"),
+        (["--symbol", "AMZN"], NoSuchSymbol, "expected one of DEMO, got AMZN"),
+        (["--symbol-real", "AMZN"], NoSuchSymbol, "expected one of DEMO, got AMZN"),
+        (["--bootstraps", "-5"], RealismError, "bootstraps: expected 0 or more"),
+        (["--levels", "5000"], RealismError, "levels: expected 1 to 1000"),
         (["--baseline", "missing.day"], SourceError, "does not exist"),
-        (["-o", "nowhere/report.html", "--bootstraps", "0"], ReportFileError, "cannot be written"),
+        (["-o", "nowhere/report.html", "--bootstraps", "0"], ReportFileError, "expected a writable file"),
         (["-o", "report.json", "--bootstraps", "0"], ReportFileError, "ends in .html"),
     ],
 )
-def test_what_cannot_be(days: Path, arguments: list[str], error: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_refused(days: Path, arguments: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         run(days, "--no-predictive", *arguments)
 
 
-def test_something_else_than_a_day(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_day_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.day").write_text("no day")
     with pytest.raises(DayError, match="not a day file"):
         realism.main([str(tmp_path / "x.day"), str(tmp_path / "x.day"), "--no-predictive"], standalone_mode=False)

@@ -1,4 +1,4 @@
-"""Every score on five messages, computed by hand."""
+"""Every score of five messages, computed by hand."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_conditions_by_hand() -> None:
     step = math.log(101 / 100.5)  # all in the first of 600 steps
     assert scores.volatility(tape) == pytest.approx([step * math.sqrt(1 / 600 - 1 / 600**2)] * 5)
     for score in CONDITIONAL_SCORES:
-        assert len(score.values(tape)) == len(score.given(tape)) == 5
+        assert len(score.values(tape)) == len(score.condition(tape)) == 5
 
 
 def test_long_tapes_have_all_scores() -> None:
@@ -70,6 +70,6 @@ def test_long_tapes_have_all_scores() -> None:
     kinds = sum(len(score.values(tape)) for score in SCORES if "depth" in score.name)
     assert kinds == (tape.kind != 1).sum()
     levels = sum(len(score.values(tape)) for score in SCORES if "level" in score.name)
-    assert levels == kinds, "every order and cancellation is found on a level"
+    assert levels == kinds, "every order and cancellation has a level"
     assert len(scores.ofi_mean(tape)) == len(tape) - 99
     assert sum(len(scores.ofi_before(move)(tape)) for move in (-1, 0, 1)) == len(tape) - 100

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 from serl.agents.traders.cli import simulate as command
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
-from serl.agents.traders.simulate import play, simulate, tape_hash
+from serl.agents.traders.simulate import replay_events, simulate, tape_hash
 from serl.agents.traders.trader_api import SECOND_NS
 from serl.history.day import read_day
 
 
-def test_it_writes_the_day_that_the_library_makes(tmp_path: Path) -> None:
+def test_the_day_is_the_one_that_the_library_simulates(tmp_path: Path) -> None:
     path = tmp_path / "one.day"
     done = CliRunner().invoke(command, ["small", "-o", str(path), "--seed", "4", "--until", "09:40"])
     assert done.exit_code == 0, done.output
@@ -21,12 +21,12 @@ def test_it_writes_the_day_that_the_library_makes(tmp_path: Path) -> None:
     made = simulate(config, 4, config.open_ns + 600 * SECOND_NS)
     assert f"small, 31 traders, seed 4: {len(made):,} commands" in done.output
     assert "note:" not in done.output
-    assert tape_hash(play(read_day(path))) == tape_hash(play(made))
+    assert tape_hash(replay_events(read_day(path))) == tape_hash(replay_events(made))
 
 
-def test_it_says_what_is_empty_and_what_was_dropped(tmp_path: Path) -> None:
+def test_empty_sides_and_dropped_requests_are_reported(tmp_path: Path) -> None:
     (tmp_path / "some.yaml").write_text(
-        "{name: some, modules: [tests.agents.traders.own], groups: [{trader: absurd}, "
+        "{name: some, modules: [tests.agents.traders.sample_traders], groups: [{trader: absurd}, "
         "{trader: flooder, start_s: 5, start_spread_s: 0, profile: {orders: 200}}, {trader: sweeper, start_s: 6.5, start_spread_s: 0}]}"
     )
     path = str(tmp_path / "one.day")
@@ -40,4 +40,4 @@ def test_it_says_what_is_empty_and_what_was_dropped(tmp_path: Path) -> None:
 def test_times_outside_the_day_are_refused(tmp_path: Path, until: str) -> None:
     done = CliRunner().invoke(command, ["small", "-o", str(tmp_path / "one.day"), "--until", until])
     assert isinstance(done.exception, PopulationError)
-    assert "after 09:30 and up to 16:00 is due" in str(done.exception)
+    assert f"expected a time after 09:30 and up to 16:00, got {until}" in str(done.exception)

@@ -1,4 +1,4 @@
-"""What holds for every population at every time: accounts, open orders, hashes, growing arrays, traders of one's own."""
+"""Invariants of every population: accounts, open orders, hashes, growing arrays, user-defined traders."""
 
 from pathlib import Path
 
@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from serl.agents.traders.population import load_population
-from serl.agents.traders.records import FLIGHTS, REQUESTS_MAX, TRADED, TRADES
-from serl.agents.traders.registry import Profile, kind, trader
-from serl.agents.traders.simulate import Simulation, play, simulate, simulate_many, tape_hash
+from serl.agents.traders.records import IN_FLIGHT, REQUESTS_MAX, TRADE_COUNT, TRADED_LOTS
+from serl.agents.traders.registry import Profile, load_kind, trader
+from serl.agents.traders.simulate import Simulation, replay_events, simulate, simulate_many, tape_hash
 from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
 from serl.exchange.compiling import FOLDER
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Reason
 from serl.history.day import read_day, write_day
-from tests.agents.traders.stage import ZERO, of, population
+from tests.agents.traders.trader_bench import ZERO, agent_field, population
 
 MINUTE_NS = 60 * SECOND_NS
-OWN = {"modules": ["tests.agents.traders.own"]}
+OWN = {"modules": ["tests.agents.traders.sample_traders"]}
 
 
 def check(simulation: Simulation) -> None:
@@ -26,15 +26,15 @@ def check(simulation: Simulation) -> None:
     market.validate()
     assert traders.agents["position_lots"].sum() == 0
     assert traders.agents["cash_ticks"].sum() == 0
-    under_way = traders.flight_key[1 : traders.counter[FLIGHTS] + 1]
-    nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], under_way)]
+    in_flight = traders.in_flight_key[1 : traders.counter[IN_FLIGHT] + 1]
+    nodes = traders.nodes[(traders.nodes["order_id"] != 0) & ~np.isin(traders.nodes["order_id"], in_flight)]
     nodes = nodes[np.argsort(nodes["order_id"])]
     orders = market.orders()
     orders = orders[np.argsort(orders["order_id"])]
     for field in ("order_id", "price_ticks", "open_lots", "side"):
         assert np.array_equal(nodes[field], orders[field]), field
-    everything = traders.nodes[traders.nodes["order_id"] != 0]
-    counts = np.bincount(everything["agent"], minlength=len(traders.agents))
+    used = traders.nodes[traders.nodes["order_id"] != 0]
+    counts = np.bincount(used["agent"], minlength=len(traders.agents))
     assert np.array_equal(counts, traders.agents["orders_open"])
 
 
@@ -48,7 +48,7 @@ def test_accounts_and_open_orders_agree_with_the_market(name: str) -> None:
     assert len(simulation.commands) > 1000
 
 
-def test_several_symbols_have_markets_of_their_own() -> None:
+def test_symbols_have_separate_markets() -> None:
     config = population(ZERO, {**ZERO, "symbol": 1}, symbols=["A", "B"])
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 30 * MINUTE_NS)
@@ -65,9 +65,9 @@ def test_several_symbols_have_markets_of_their_own() -> None:
 def test_the_same_seed_makes_the_same_day_and_another_another() -> None:
     config = load_population("liquid")
     until_ns = config.open_ns + 10 * MINUTE_NS
-    first, again, other = (tape_hash(play(simulate(config, seed, until_ns))) for seed in (1, 1, 2))
+    first, again, other = (tape_hash(replay_events(simulate(config, seed, until_ns))) for seed in (1, 1, 2))
     assert first == again != other
-    together = [tape_hash(play(day)) for day in simulate_many(config, (1, 2), until_ns)]
+    together = [tape_hash(replay_events(day)) for day in simulate_many(config, (1, 2), until_ns)]
     assert together == [first, other]
 
 
@@ -87,8 +87,8 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     write_day(day, tmp_path / "one.day")
     read = read_day(tmp_path / "one.day")
     assert read.reference.parameters["seed"] == 5
-    events = play(read)
-    assert tape_hash(events) == tape_hash(play(day))
+    events = replay_events(read)
+    assert tape_hash(events) == tape_hash(replay_events(day))
     replayed = Market(1, limits=MarketLimits(participants_max=2))
     replayed.submit(read.commands)
     assert np.array_equal(replayed.state.counter, simulation.market.state.counter)
@@ -96,15 +96,17 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     for field in ("order_number", "price_ticks", "open_lots", "total_lots", "side"):
         assert np.array_equal(ours[field], theirs[field]), field
     makers = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
-    seen = simulation.crowd.traders.seen[0]
-    assert (seen[TRADES], seen[TRADED]) == (len(makers), makers["qty_lots"].sum())
+    totals = simulation.crowd.traders.public_totals[0]
+    assert (totals[TRADE_COUNT], totals[TRADED_LOTS]) == (len(makers), makers["qty_lots"].sum())
     reasons = events["reason"][events["kind"] == EventKind.REJECTED]
-    assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, "it was too late, and nothing else"
+    assert set(reasons.tolist()) <= {Reason.WOULD_CROSS, Reason.UNKNOWN_ORDER}, (
+        "orders arrive too late, nothing else is rejected"
+    )
 
 
 def test_the_tape_hash_sees_every_trade() -> None:
     config = load_population("small")
-    events = play(simulate(config, 1, config.open_ns + MINUTE_NS))
+    events = replay_events(simulate(config, 1, config.open_ns + MINUTE_NS))
     before = tape_hash(events)
     events["report"] += 1
     assert tape_hash(events) == before
@@ -114,17 +116,17 @@ def test_the_tape_hash_sees_every_trade() -> None:
 
 
 def test_thousands_of_open_orders_grow_everything_mid_run() -> None:
-    """Orders, far levels, nodes, slab, commands under way and the tape all start smaller than what this needs."""
+    """Orders, far levels, nodes, slab, commands in flight and the tape all start smaller than this needs."""
     config = population({"trader": "flooder", "count": 20, "latency_us": 2e6}, **OWN)
     simulation = Simulation(config, 1)
     market_rows, nodes = len(simulation.market.state.orders), len(simulation.crowd.traders.nodes)
-    flights = len(simulation.crowd.traders.flight)
+    flights = len(simulation.crowd.traders.in_flight)
     simulation.advance(config.open_ns + 12 * SECOND_NS)
     check(simulation)
     traders = simulation.crowd.traders
     assert len(simulation.market.orders()) > 10_000
     assert len(simulation.market.state.orders) > market_rows
-    assert len(traders.nodes) > nodes and len(traders.flight) > flights
+    assert len(traders.nodes) > nodes and len(traders.in_flight) > flights
     assert len(np.unique(simulation.commands["command_id"])) == len(simulation.commands) > 16_384
     assert simulation.day().reference.counts["requests_dropped"] == 0
 
@@ -162,16 +164,20 @@ def test_a_crowd_of_a_hundred_thousand_fits() -> None:
 
 
 def test_one_order_that_trades_with_thousands() -> None:
-    """More events than the loop has room for at once."""
+    """One command makes more events than the loop's buffer holds."""
     flooders = {"trader": "flooder", "count": 20, "profile": {"room_ticks": 50}}
     config = population(flooders, {"trader": "sweeper", "start_s": 8, "start_spread_s": 0}, **OWN)
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 9 * SECOND_NS)
     check(simulation)
-    assert int(of(simulation, 1, "position_lots")[0]) == simulation.crowd.traders.seen[0, TRADED] > 5000
+    assert (
+        int(agent_field(simulation, 1, "position_lots")[0])
+        == simulation.crowd.traders.public_totals[0, TRADED_LOTS]
+        > 5000
+    )
 
 
-def test_what_no_market_takes_is_refused_and_forgotten() -> None:
+def test_rejected_orders_are_not_open() -> None:
     config = population({"trader": "absurd", "latency_us": 1500_000}, **OWN)
     simulation = Simulation(config, 1)
     simulation.advance(config.open_ns + 60 * SECOND_NS)
@@ -180,23 +186,23 @@ def test_what_no_market_takes_is_refused_and_forgotten() -> None:
     commands = simulation.commands
     assert (commands["price_ticks"] >= 0).all() and (commands["qty_lots"][commands["kind"] == NEW] > 0).all()
     cancelled = commands["order_id"][commands["kind"] == CANCEL]
-    assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel an order is enough"
-    assert of(simulation, 0, "orders_open")[0] <= 10, "what is refused is not open"
+    assert len(cancelled) > 50 and len(np.unique(cancelled)) == len(cancelled), "one cancel per order is enough"
+    assert agent_field(simulation, 0, "orders_open")[0] <= 10, "rejected orders are not open"
 
 
-def test_a_trader_outside_serl_is_compiled_anew_when_serl_changes() -> None:
-    """What is kept of it on disk has the words of this serl in it."""
+def test_a_trader_outside_serl_is_recompiled_when_serl_changes() -> None:
+    """Its compiled cache contains inlined functions of serl."""
     population({"trader": "flooder"}, **OWN)
     for name in ("flooder", "noise"):
-        assert Path(kind(name).compiled._cache.cache_path).parent == FOLDER
+        assert Path(load_kind(name).compiled._cache.cache_path).parent == FOLDER
 
 
 class QuietProfile(Profile):
     """No parameters at all."""
 
 
-def test_a_trader_that_is_in_no_file() -> None:
-    """As in a notebook: it is compiled, and not kept on disk."""
+def test_a_trader_that_is_defined_in_no_file() -> None:
+    """As in a notebook: it is compiled, and not cached on disk."""
     names: dict[str, object] = {"trader": trader, "QuietProfile": QuietProfile}
     code = """
 from serl.agents.traders.trader_api import BUY, limit
@@ -211,4 +217,4 @@ def once(agent, profile, market, requests):
     simulation.advance(config.close_ns)
     check(simulation)
     assert sorted(simulation.commands["price_ticks"].tolist()) == [9000, 9001, 9002]
-    assert not simulation.crowd.commands_due
+    assert not simulation.crowd.is_active

@@ -1,4 +1,4 @@
-"""What each kind of trader sends, counted in files beside the market."""
+"""Counts of what each kind of trader sends, in flow files."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from serl.agents.traders.errors import FlowFileError
-from serl.agents.traders.flow_file import FlowFile, clear, file_of
+from serl.agents.traders.flow_file import FlowFile, clear_flow_files, flow_file_path
 from serl.agents.traders.population import check_population, load_population
 from serl.agents.traders.simulate import Simulation
 from serl.exchange.records import CommandFlag, CommandKind
@@ -33,8 +33,8 @@ def total(found: list[dict[str, Any]]) -> Sent:
     return +counts
 
 
-def test_every_command_is_counted_once_where_it_belongs(tmp_path: Path) -> None:
-    """Each kind has a symbol of its own here, so that a command itself says which kind sent it."""
+def test_every_command_is_counted_once_for_its_kind(tmp_path: Path) -> None:
+    """Each kind has its own symbol here, so the symbol of a command identifies the kind."""
     kinds = {"A": "hawkes", "B": "zero_intelligence", "C": "avellaneda_stoikov"}
     groups = [{"trader": kind, "symbol": place, "count": 3} for place, kind in enumerate(kinds.values())]
     population = check_population({"name": "apart", "symbols": list(kinds), "groups": groups}, "apart")
@@ -44,26 +44,26 @@ def test_every_command_is_counted_once_where_it_belongs(tmp_path: Path) -> None:
     assert set(rows["symbol"]) == {0, 1, 2} and set(rows["kind"]) == {CommandKind.NEW, CommandKind.CANCEL}
     file = FlowFile(tmp_path / "flow.jsonl", population)
     for start in range(0, len(rows), 100):
-        file.take(rows[start : start + 100])
+        file.add(rows[start : start + 100])
     file.close()
-    due: Sent = Counter()
+    expected: Sent = Counter()
     for row in rows:
         symbol = population.symbols[row["symbol"]]
         new, market = row["kind"] == CommandKind.NEW, bool(row["flags"] & CommandFlag.MARKET)
-        due[symbol, kinds[symbol], (1 if market else 0) if new else 2] += 1
-        due[symbol, kinds[symbol], 3] += int(row["qty_lots"]) if new else 0
+        expected[symbol, kinds[symbol], (1 if market else 0) if new else 2] += 1
+        expected[symbol, kinds[symbol], 3] += int(row["qty_lots"]) if new else 0
     found = lines(tmp_path / "flow.jsonl")
-    assert total(found) == due
+    assert total(found) == expected
     assert [line["second"] for line in found] == sorted({int(time_ns) // SECOND_NS for time_ns in rows["time_ns"]})
 
 
-def test_a_second_is_written_when_it_is_over(tmp_path: Path) -> None:
+def test_a_second_is_written_when_it_is_complete(tmp_path: Path) -> None:
     population = load_population("small")
     simulation = Simulation(population, 1)
     simulation.advance(population.open_ns + 60 * SECOND_NS)
     rows = simulation.commands
     file = FlowFile(tmp_path / "flow.jsonl", population)
-    file.take(rows)
+    file.add(rows)
     last = int(rows["time_ns"][-1]) // SECOND_NS
     assert max(line["second"] for line in lines(tmp_path / "flow.jsonl")) < last
     file.close()
@@ -71,20 +71,20 @@ def test_a_second_is_written_when_it_is_over(tmp_path: Path) -> None:
 
 
 def test_hosts_count_what_they_send(tmp_path: Path) -> None:
-    """Each into a file of its own; what an earlier run left is gone."""
+    """Each host has its own file; files of earlier runs are deleted."""
     flow = tmp_path / "flow"
-    clear(flow, "small", 4)
-    file_of(flow, "small", 3).write_text("of an earlier run\n")
+    clear_flow_files(flow, "small", 4)
+    flow_file_path(flow, "small", 3).write_text("of an earlier run\n")
     with served(tmp_path, load_population("small"), 2) as exchange:
-        said, _ = agents(exchange, "small", 2, "09:40", "--flow", str(flow)).communicate(timeout=300)
-    sent = re.findall(r"([\d,]+) commands", said)
+        output, _ = agents(exchange, "small", 2, "09:40", "--flow", str(flow)).communicate(timeout=300)
+    sent = re.findall(r"([\d,]+) commands", output)
     assert sorted(path.name for path in flow.iterdir()) == ["traders-small-0.jsonl", "traders-small-1.jsonl"]
     both = total([line for path in flow.iterdir() for line in lines(path)])
     assert sum(count for (_, _, measure), count in both.items() if measure < 3) == int(sent[-1].replace(",", ""))
     assert {kind for _, kind, _ in both} <= {group.trader for group in load_population("small").groups}
 
 
-def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(FlowFileError, match="a folder that can be written is due"):
-        clear(tmp_path / "taken", "small", 2)
+    with pytest.raises(FlowFileError, match="expected a writable folder, got File exists"):
+        clear_flow_files(tmp_path / "taken", "small", 2)

@@ -1,4 +1,4 @@
-"""Traders in host processes of their own, on a served exchange."""
+"""Traders in host processes on a served exchange."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import yaml
 
 from serl.agents.traders.host import Host
 from serl.agents.traders.population import PopulationConfig, load_population
-from serl.agents.traders.simulate import Simulation, play, tape_hash
+from serl.agents.traders.simulate import Simulation, replay_events, tape_hash
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
 from serl.exchange.journal.segment import read_rows
@@ -47,19 +47,19 @@ def agents(exchange: Served, population: str, hosts: int, until: str, *options: 
 
 
 def events(folder: Path, until_ns: int) -> Rows:
-    """What the exchange's journal says happened before `until_ns`."""
+    """The events before `until_ns` in the exchange's journal."""
     paths = sorted((folder / "journal").glob("events-*.rows"))
     rows = np.concatenate([read_rows(path, EVENT) for path in paths])
     return rows[(rows["sequence"] > 0) & (rows["time_ns"] < until_ns)]
 
 
-def test_at_a_pace_the_calibrated_population_is_the_one_in_process(tmp_path: Path) -> None:
-    """It answers its own orders within microseconds; a clock that runs on meanwhile would fill the book with what comes too late."""
+def test_a_paced_lockstep_run_of_the_calibrated_population_equals_the_one_in_process(tmp_path: Path) -> None:
+    """It reacts to its own orders within microseconds; on a clock that keeps running, late orders would fill the book."""
     population = load_population("amzn")
     until_ns = population.open_ns + 5 * MINUTE_NS
     simulation = Simulation(population, 1)
     simulation.advance(until_ns)
-    rows = play(simulation.day())
+    rows = replay_events(simulation.day())
     with served(tmp_path, population, 1, "lockstep:60") as exchange:
         run = agents(exchange, "amzn", 1, "09:35")
         output, _ = run.communicate(timeout=120)
@@ -72,12 +72,12 @@ def test_at_a_pace_the_calibrated_population_is_the_one_in_process(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def hour() -> tuple[PopulationConfig, int, str, int]:
-    """RMSC04's first hour in process: population, its end, the tape's hash and its events."""
+    """RMSC04's first hour in process: population, end of the hour, hash of the tape, number of events."""
     population = load_population("rmsc04")
     until_ns = population.open_ns + 60 * MINUTE_NS
     simulation = Simulation(population, 1)
     simulation.advance(until_ns)
-    rows = play(simulation.day())
+    rows = replay_events(simulation.day())
     assert len(rows) > 5_000
     return population, until_ns, tape_hash(rows), len(rows)
 
@@ -97,7 +97,7 @@ def test_an_hour_in_lockstep_is_the_hour_in_process(
 
 
 @pytest.mark.skipif(not CHILDREN.exists(), reason="looks for processes in /proc")
-def test_the_others_go_on_without_a_host_that_dies(tmp_path: Path) -> None:
+def test_the_other_hosts_continue_when_one_dies(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 2) as exchange:
         run = agents(exchange, "small", 2, "09:50", "--cancel-on-disconnect")
@@ -110,7 +110,7 @@ def test_the_others_go_on_without_a_host_that_dies(tmp_path: Path) -> None:
             os.kill(hosts[1], signal.SIGKILL)
             output, _ = run.communicate(timeout=120)
         assert run.returncode == 2
-        assert "host 1 of 2 ended" in output
+        assert "expected 2 hosts to finish, got an error in host 1" in output
         exchange.stop()
     rows = events(tmp_path, 1 << 62)
     assert rows["time_ns"].max() > population.open_ns + 19 * MINUTE_NS
@@ -119,7 +119,7 @@ def test_the_others_go_on_without_a_host_that_dies(tmp_path: Path) -> None:
     assert np.any((rows["participant"] == dead) & (rows["kind"] == EventKind.MASS_CANCELLED))
 
 
-def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
+def test_hosts_trade_in_scaled_time(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 2, clock="scaled:60") as exchange:
         run = agents(exchange, "small", 2, "09:35", "--wait-for-open")
@@ -141,7 +141,7 @@ def test_on_a_scaled_clock_they_trade_as_time_goes(tmp_path: Path) -> None:
     assert 4 * MINUTE_NS < late_ns < 7 * MINUTE_NS
 
 
-def test_a_host_joins_a_book_that_is_there(tmp_path: Path) -> None:
+def test_a_host_loads_an_existing_book(tmp_path: Path) -> None:
     population = load_population("small")
     with served(tmp_path, population, 1, clock="live") as exchange, connect(exchange.endpoint, "first") as first:
         for price in (9990, 9991, 9991):
@@ -156,13 +156,13 @@ def test_a_host_joins_a_book_that_is_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--population", "nobody"], "neither a file nor one of"),
-        (["--population", "small", "--until", "09:00"], "a time after 09:30"),
-        (["--population", "small", "--hosts", "50"], "at most 31"),
+        (["--population", "nobody"], "expected a YAML file or one of"),
+        (["--population", "small", "--until", "09:00"], "expected a time after 09:30, got 09:00"),
+        (["--population", "small", "--hosts", "50"], "expected at most 31, one per trader, got 50"),
         (["--population", "small", "--connect", "tcp://127.0.0.1:9"], "is the exchange running?"),
     ],
 )
-def test_bad_options_say_what_is_due(options: list[str], message: str) -> None:
+def test_errors_of_bad_options_say_what_is_expected(options: list[str], message: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "serl", "agents", "start", *options], capture_output=True, text=True, timeout=60
     )
@@ -170,7 +170,7 @@ def test_bad_options_say_what_is_due(options: list[str], message: str) -> None:
     assert message in run.stderr or "no reply from" in run.stderr
 
 
-def test_symbols_that_the_exchange_does_not_know_are_named(tmp_path: Path) -> None:
+def test_the_error_names_symbols_that_the_exchange_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump({"name": "own", "symbols": ["XYZ"], "groups": [{"trader": "noise", "count": 3}]}))
     population = load_population("small")
@@ -178,4 +178,4 @@ def test_symbols_that_the_exchange_does_not_know_are_named(tmp_path: Path) -> No
         run = agents(exchange, str(path), 1, "09:31")
         output, _ = run.communicate(timeout=60)
     assert run.returncode == 2
-    assert "does not know XYZ" in output
+    assert "got one without XYZ; start it with --symbols XYZ" in output

@@ -1,4 +1,4 @@
-"""Traders on exchanges whose clocks do not wait for them: where their day lies in the exchange's time."""
+"""Traders on live and scaled clocks: how their day maps to the exchange's time."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.host import Host
 from serl.agents.traders.population import load_population
 from serl.agents.traders.records import REQUEST_BITS
-from serl.agents.traders.timeline import offset_at
+from serl.agents.traders.timeline import day_offset_ns
 from serl.clients.blocking import connect
 from serl.clients.replay import set_clock
 from serl.exchange.wire import Kind
@@ -35,7 +35,7 @@ def agents(exchange: Served, *options: str) -> "subprocess.Popen[str]":
 
 
 def assert_trades(exchange: Served, run: "subprocess.Popen[str]", count: int = 3) -> None:
-    """Sees trades on the feed, then presses Ctrl-C."""
+    """Waits for trades on the feed, then sends SIGINT."""
     deadline = time.monotonic() + PATIENCE_S
     try:
         with connect(exchange.endpoint, "looker") as looker:
@@ -61,8 +61,8 @@ def at(start: str, speed: int = 1, *options: str) -> Iterator[Served]:
         exchange.stop()
 
 
-def test_they_trade_on_a_live_exchange_at_once_and_again(tmp_path: Path) -> None:
-    """Their ids go on where those of an earlier day ended, here of an hour: ids that fall back are taken for repeated commands."""
+def test_hosts_trade_on_a_live_exchange_at_once_and_again_after_an_earlier_day(tmp_path: Path) -> None:
+    """Their command ids continue after those of the earlier day: smaller ids would count as repeated commands."""
     with start_exchange(symbols="DEMO") as exchange:
         for host in range(2):
             with connect(exchange.endpoint, f"traders-small-{host}") as earlier:
@@ -72,10 +72,10 @@ def test_they_trade_on_a_live_exchange_at_once_and_again(tmp_path: Path) -> None
     now_s = int(time.time()) % 86_400
     lines = (tmp_path / "traders-small-0.jsonl").read_text().splitlines()
     second = int(lines[0].split('"second": ')[1].split(",")[0])
-    assert (now_s - second) % 86_400 < 2 * PATIENCE_S, "flow is told in the exchange's time of day"
+    assert (now_s - second) % 86_400 < 2 * PATIENCE_S, "the flow file uses the exchange's time of day"
 
 
-def test_they_trade_at_once_on_a_scaled_clock_that_is_before_the_open() -> None:
+def test_hosts_trade_at_once_on_a_scaled_clock_before_the_open() -> None:
     with at("00:00") as exchange:
         assert_trades(exchange, agents(exchange))
 
@@ -99,26 +99,26 @@ def test_a_window_that_is_over_is_an_error_in_lockstep(tmp_path: Path) -> None:
             host.close()
 
 
-def test_who_joins_late_does_not_make_up_for_the_hours_before() -> None:
+def test_a_late_host_skips_the_hours_before() -> None:
     with at("12:00") as exchange:
         until_ns = SMALL.open_ns + 4 * HOUR_NS
         host = Host(SMALL, 1, exchange.endpoint, until_ns=until_ns)
         sent: list[int] = []
 
-        def look(one: Host) -> None:
-            sent.append(one.commands)
-            if one.time_ns > one.start_ns + 3 * SECOND_NS:
-                one.until_ns = one.time_ns
+        def stop_after_three_seconds(running: Host) -> None:
+            sent.append(running.commands)
+            if running.time_ns > running.start_ns + 3 * SECOND_NS:
+                running.until_ns = running.time_ns
 
         try:
-            host.run(look)
+            host.run(stop_after_three_seconds)
         finally:
             host.close()
         assert host.start_ns > SMALL.open_ns + 2 * HOUR_NS
         assert 0 < sent[-1] < 300
 
 
-def test_they_wait_for_a_clock_that_is_held_and_begin_where_it_is_set_to() -> None:
+def test_hosts_wait_for_a_held_clock_and_start_at_the_time_it_is_set_to() -> None:
     with at("00:00", 60, "--hold") as exchange:
         run = agents(exchange, "--until", "10:32")
         with connect(exchange.endpoint, "looker") as looker:
@@ -142,5 +142,7 @@ def test_they_wait_for_a_clock_that_is_held_and_begin_where_it_is_set_to() -> No
         (1_750_000_000 * SECOND_NS, True, 1_750_000_000 * SECOND_NS - SMALL.open_ns),
     ],
 )
-def test_the_day_is_the_exchanges_within_it_and_begins_at_once_outside(now_ns: int, wait: bool, offset_ns: int) -> None:
-    assert offset_at(SMALL, now_ns, wait_for_open=wait) == offset_ns
+def test_within_the_day_time_is_the_exchanges_and_outside_the_day_starts_at_once(
+    now_ns: int, wait: bool, offset_ns: int
+) -> None:
+    assert day_offset_ns(SMALL, now_ns, wait_for_open=wait) == offset_ns

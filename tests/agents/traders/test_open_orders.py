@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from serl.agents.traders import open_orders
 from serl.agents.traders.build import Crowd
-from serl.agents.traders.engine import has_room
+from serl.agents.traders.engine import has_capacity
 from serl.agents.traders.records import NODES_USED
-from tests.agents.traders.stage import population
+from tests.agents.traders.trader_bench import population
 
 TRADERS = 5
 CONFIG = population({"trader": "noise", "count": TRADERS})
 
 
 def check(crowd: Crowd, plain: dict[int, tuple[int, int]]) -> None:
-    """plain: order id to (trader, lots)."""
+    """plain: the expected open orders, order id to (trader, lots)."""
     traders = crowd.traders
     assert traders.counter[NODES_USED] == len(plain)
     for order_id, (index, lots) in plain.items():
@@ -27,20 +27,20 @@ def check(crowd: Crowd, plain: dict[int, tuple[int, int]]) -> None:
     for index in range(TRADERS):
         agent = traders.agents[index]
         start, count = int(agent["list_start"]), int(agent["orders_open"])
-        places += range(start, start + int(agent["list_room"]))
+        places += range(start, start + int(agent["list_capacity"]))
         listed = traders.slab[start : start + count]
         assert sorted(traders.nodes["order_id"][listed]) == sorted(key for key, one in plain.items() if one[0] == index)
-        assert np.array_equal(traders.nodes["place"][listed], np.arange(count))
+        assert np.array_equal(traders.nodes["list_index"][listed], np.arange(count))
     assert len(places) == len(set(places)), "lists overlap"
-    assert (traders.table[::2] != 0).sum() == len(plain)
+    assert (traders.order_table[::2] != 0).sum() == len(plain)
 
 
 def play(steps: list[tuple[int, int]]) -> None:
-    """(trader, 0): one more order; (trader, n): the n-th open order goes, whoever's it is."""
+    """(trader, 0) adds an order; (trader, n) removes the n-th open order of any trader."""
     crowd, plain = Crowd(CONFIG, 1), dict[int, tuple[int, int]]()
     for number, (index, what) in enumerate(steps):
         if what == 0 or not plain:
-            if not has_room(crowd.traders):
+            if not has_capacity(crowd.traders):
                 crowd.grow()
             order_id = (number + 1) * 1024 + index
             open_orders.add(crowd.traders, index, order_id, 0, 100, number + 1, number)

@@ -1,4 +1,4 @@
-"""Populations: those that come with serl keep a market, bad ones are refused with a reason."""
+"""Populations: those that come with serl keep a market going, invalid ones are refused with a reason."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ import pytest
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.population import load_population
-from serl.agents.traders.registry import BUILT_IN, kind
+from serl.agents.traders.registry import BUILT_IN, load_kind
 from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import SECOND_NS
-from tests.agents.traders.stage import ZERO, population
+from tests.agents.traders.trader_bench import ZERO, population
 
 NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes")
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
-"""A price that nothing holds near a value goes its own ways."""
+"""Maximum median distance from the value: without value traders the price drifts."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,7 +45,7 @@ def test_a_whole_day_stays_two_sided_and_near_its_value(name: str, seed: int) ->
 
 def test_every_kind_is_there_and_says_what_it_does() -> None:
     for name in BUILT_IN:
-        made = kind(name)
+        made = load_kind(name)
         assert made.name == name
         made.profile()
         for field, info in made.profile.model_fields.items():
@@ -62,8 +62,8 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("groups: [", "not YAML"),
-        ("- 1", "a mapping with name and groups is due, got list"),
+        ("groups: [", "expected YAML, got"),
+        ("- 1", "expected a mapping with name and groups, got list"),
         ("name: a", "groups: Field required"),
         ("{name: a b, groups: [{trader: noise}]}", "name: String should match pattern"),
         ("{name: a, groups: []}", "groups: List should have at least 1 item"),
@@ -71,9 +71,9 @@ def write(folder: Path, text: str) -> Path:
         ("{name: a, groups: [{trader: noise, profile: {interval_s: -3}}]}",
          "'noise': interval_s: Input should be greater than 0, got -3"),
         ("{name: a, groups: [{trader: noise, profile: {colour: 3}}]}", "colour: Extra inputs are not permitted"),
-        ("{name: a, groups: [{trader: noise, symbol: 1}]}", "groups.0.symbol: 0 to 0 is due, got 1"),
-        ("{name: a, open: '16:00', close: '09:30', groups: [{trader: noise}]}", "close (09:30) must be after open (16:00)"),
-        ("{name: a, modules: [no.such], groups: [{trader: noise}]}", "module 'no.such' cannot be imported"),
+        ("{name: a, groups: [{trader: noise, symbol: 1}]}", "groups.0.symbol: expected 0 to 0, got 1"),
+        ("{name: a, open: '16:00', close: '09:30', groups: [{trader: noise}]}", "close: expected a time after open (16:00), got 09:30"),
+        ("{name: a, modules: [no.such], groups: [{trader: noise}]}", "modules: expected modules that can be imported, got 'no.such'"),
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -82,8 +82,8 @@ def test_bad_files_are_refused_with_a_reason(tmp_path: Path, text: str, message:
     assert message in str(caught.value)
 
 
-def test_unknown_traders_are_told_all_known_ones() -> None:
-    with pytest.raises(PopulationError, match="trader 'martian' is not known; known are") as caught:
+def test_the_error_of_an_unknown_trader_lists_the_known_ones() -> None:
+    with pytest.raises(PopulationError, match=r"expected a trader of .*, got 'martian'") as caught:
         population({"trader": "martian"})
     assert all(name in str(caught.value) for name in BUILT_IN)
 
@@ -93,7 +93,8 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
     with pytest.raises(PopulationError, match="cannot be read as text"):
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
-        PopulationError, match="neither a file nor one of amzn, hawkes, liquid, rmsc04, small, stressed"
+        PopulationError,
+        match="expected a YAML file or one of amzn, hawkes, liquid, rmsc04, small, stressed, got neither",
     ):
         load_population("nowhere.yaml")
 
@@ -101,17 +102,17 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
 def test_an_explosive_hawkes_flow_is_refused_with_its_radius() -> None:
     branching = [0.0] * 36
     branching[0] = 1.25
-    with pytest.raises(PopulationError, match=r"branching: .*spectral radius below 1 is due.*1\.250"):
+    with pytest.raises(PopulationError, match=r"branching: .*expected a spectral radius below 1.*got 1\.250"):
         population({"trader": "hawkes", "profile": {"branching": branching}})
     branching[0] = -0.5
-    with pytest.raises(PopulationError, match=r"the smallest is -0\.5"):
+    with pytest.raises(PopulationError, match=r"expected rates and branching ratios of 0 or more, got -0\.5"):
         population({"trader": "hawkes", "profile": {"branching": branching}})
     with pytest.raises(PopulationError, match="base_per_s: Tuple should have at least 6 items"):
         population({"trader": "hawkes", "profile": {"base_per_s": [1.0]}})
 
 
 def test_a_population_that_empties_the_book() -> None:
-    """Nobody but sellers at market: the market survives, and the day says that a side is empty."""
+    """With market sellers only, the market survives and the day reports an empty side."""
     seller = {"trader": "institutional", "count": 50, "start_spread_s": 60, "profile": {
         "buy_share": 0.0, "parent_lots": 1e6, "parent_lots_max": 10**8, "slice_lots_max": 10**6, "duration_s": 60, "interval_s": 0.1,
     }}  # fmt: skip
@@ -129,5 +130,5 @@ def test_a_population_that_empties_the_book() -> None:
 
 
 def test_seeds_are_not_negative() -> None:
-    with pytest.raises(ValueError, match="from 0 on"):
+    with pytest.raises(ValueError, match="seed: expected 0 or more, got -1"):
         Simulation(population(ZERO), -1)

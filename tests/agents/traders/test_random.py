@@ -1,4 +1,4 @@
-"""Random numbers of traders."""
+"""The traders' random numbers."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from serl.agents.traders import random
 from serl.agents.traders.build import Crowd
 from serl.agents.traders.records import AGENT
 from serl.exchange.compiling import compiled
-from tests.agents.traders.stage import ZERO, population
+from tests.agents.traders.trader_bench import ZERO, population
 
 COUNT = 200_000
 
@@ -87,7 +87,7 @@ def test_below_stays_below() -> None:
 
 
 def test_neighbouring_traders_and_seeds_are_independent() -> None:
-    seeds = [int(random.seed_of(seed, number)) for seed in (1, 2) for number in range(50)]
+    seeds = [int(random.trader_seed(seed, number)) for seed in (1, 2) for number in range(50)]
     assert len(set(seeds)) == 100
     table = np.stack([draws(_uniforms, seed, 4000) for seed in seeds])
     correlations = np.corrcoef(table)[np.triu_indices(100, 1)]
@@ -95,17 +95,17 @@ def test_neighbouring_traders_and_seeds_are_independent() -> None:
     assert abs(correlations.std() * math.sqrt(4000) - 1) < 0.1
 
 
-def test_a_trader_is_the_same_in_whichever_host() -> None:
+def test_a_trader_does_not_depend_on_its_host() -> None:
     config = population(ZERO, {"trader": "noise", "count": 9, "latency_spread_us": 500, "start_spread_s": 60})
-    whole = Crowd(config, 3).traders.agents
+    all_agents = Crowd(config, 3).traders.agents
     for host in range(3):
         share = Crowd(config, 3, host, 3).traders.agents
         assert share["number"].tolist() == list(range(host, 10, 3))
         for field in ("seed", "latency_ns", "wake_ns", "kind"):
-            assert np.array_equal(share[field], whole[field][host::3])
+            assert np.array_equal(share[field], all_agents[field][host::3])
 
 
-def test_no_two_first_wake_ups_are_at_once() -> None:
+def test_no_two_first_wake_ups_are_at_the_same_time() -> None:
     config = population(ZERO, {"trader": "noise", "count": 5000, "start_spread_s": 0.0})
     wakes = Crowd(config, 1).traders.agents["wake_ns"]
     assert len(np.unique(wakes % config.spacing_ns)) == 5001

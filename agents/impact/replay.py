@@ -1,7 +1,7 @@
-"""The impact of a metaorder in a replay: a day with our child orders among its commands, and the same day without.
+"""The impact of a metaorder in a replay: a day with our child orders among its commands, minus the same day without them.
 
-Both plays share everything else, so the difference of the mids is what our orders did. Nobody in a replay reacts: this is
-the mechanical impact, what we took and history did not put back (docs/history.md).
+Both runs share everything else, so the difference of the mids is the effect of our orders. Nobody in a replay reacts: this
+is the mechanical impact, liquidity that we took and history did not replace (docs/history.md).
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.order import ParentOrder, twap_targets
-from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook, RealismError
-from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, commands_of, market_with_history
+from serl.agents.impact.errors import ImpactError
+from serl.agents.realism.errors import EmptyWindow, NoTrades, NoTwoSidedBook
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, Bools, Floats, Ints, history_market, symbol_commands
 from serl.exchange.compiling import allocating
 from serl.exchange.config import time_of_day_text
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
@@ -36,24 +37,24 @@ EVENT_ROWS = 4096
 CHILD_LAGS_NS = np.array(
     [0, 10**7, 10**8, 10**9, 2 * 10**9, 5 * 10**9, 10**10, 2 * 10**10, 5 * 10**10, 10**11], np.int64
 )
-AFTER_SHARE = 1.0
-"""How long after the window the mid is followed, in windows."""
+FOLLOWED_WINDOWS = 1.0
+"""The mid is followed for this many windows after the end."""
 
 
 @dataclass(frozen=True)
-class Path:
-    """Both touch prices and our and all executions, command by command."""
+class MidPath:
+    """The mid and the executed lots, command by command."""
 
     time_ns: Ints
     """[command]"""
     mid_ticks: Floats
-    """[command] after it, NaN where a side is empty."""
+    """[command] after the command; NaN where a side is empty."""
     traded_lots: Ints
-    """[command] executed by it."""
-    own: Bools
-    """[command] whether it is ours."""
+    """[command] executed by the command."""
+    is_own: Bools
+    """[command] whether the command is ours."""
 
-    def mid_at(self, grid_ns: Ints) -> Floats:
+    def mid_before(self, grid_ns: Ints) -> Floats:
         """The last known mid before each time; NaN before the first one."""
         known = np.flatnonzero(np.isfinite(self.mid_ticks))
         place = np.searchsorted(self.time_ns[known], grid_ns, side="left") - 1
@@ -62,20 +63,20 @@ class Path:
 
 @dataclass(frozen=True)
 class MetaorderImpact:
-    """What one parent order did to the mid."""
+    """The impact of one parent order."""
 
     qty_share: float
-    """Of the lots that history executes in the window."""
+    """Share of the lots that history executes in the window."""
     qty_lots: int
     filled_lots: int
     impact_ticks: Floats
-    """[time] mid with less mid without it, times +1 for a buy and -1 for a sell."""
+    """[time] mid with the order minus mid without it, times +1 for a buy and -1 for a sell."""
     at_end_ticks: float
-    """At the end of the window."""
+    """Impact at the end of the window."""
     mean_ticks: float
-    """Over the times of the grid in the window."""
+    """Mean impact over the grid times in the window."""
     child_ticks: Floats
-    """[lag] mean over children, that long after each."""
+    """[lag] mean impact over child orders, this long after each."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ class ReplayImpact:
     grid_ns: Ints
     """[time] from the window's start to one window after its end."""
     lags_ns: Ints
-    """[lag] after a child order, shorter than the interval."""
+    """[lag] times after a child order, shorter than the interval."""
     window_lots: int
-    """That history executes in the window."""
+    """Lots that history executes in the window."""
     day_lots: int
     sigma_ticks: float
     """Standard deviation of the mid's 1-minute changes in the window, times the root of its minutes."""
@@ -99,10 +100,10 @@ class ReplayImpact:
 
 
 @allocating
-def _follow(state: Any, commands: Any, events: Any, at: Ints, touch: Ints, traded: Ints) -> int:
-    """Goes on from at[0]; writes touch [command, side] and traded [command]; DONE or what the market needs."""
-    while at[0] < commands.size:
-        index = at[0]
+def _execute_all(state: Any, commands: Any, events: Any, position: Ints, touch: Ints, traded: Ints) -> int:
+    """Continues at position[0]; writes touch [command, side] and traded [command]. Returns DONE or what the market needs."""
+    while position[0] < commands.size:
+        index = position[0]
         done, count, status = execute_batch(state, commands, index, index + 1, events, 0)
         for number in range(count):
             if events[number].kind == FILL and events[number].flags & MAKER:
@@ -111,23 +112,23 @@ def _follow(state: Any, commands: Any, events: Any, at: Ints, touch: Ints, trade
             return int(status)
         if status == DONE:
             touch[index, 0], touch[index, 1] = state.best[0, BID], state.best[0, ASK]
-            at[0] = done
+            position[0] = done
     return DONE
 
 
-def follow(commands: Rows) -> tuple[Path, Market]:
-    """Plays commands of symbol 0 in a fresh market; the path, and the market after them."""
-    market = market_with_history()
-    at, events = np.zeros(1, np.int64), np.zeros(EVENT_ROWS, EVENT)
+def execute_commands(commands: Rows) -> tuple[MidPath, Market]:
+    """Executes commands of symbol 0 in a new market; returns the mid's path and the market afterwards."""
+    market = history_market()
+    position, events = np.zeros(1, np.int64), np.zeros(EVENT_ROWS, EVENT)
     touch, traded = np.zeros((len(commands), 2), np.int64), np.zeros(len(commands), np.int64)
-    while _follow(market.state, commands, events, at, touch, traded) != DONE:
+    while _execute_all(market.state, commands, events, position, touch, traded) != DONE:
         market.grow()
     mid = np.where((touch > 0).all(axis=1), touch.sum(axis=1) / 2.0, np.nan)
-    return Path(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR), market
+    return MidPath(commands["time_ns"].copy(), mid, traded, commands["participant"] == EXECUTOR), market
 
 
-def with_parent(commands: Rows, order: ParentOrder) -> Rows:
-    """History's commands with an equal market order of ours at the beginning of every interval, before history's."""
+def insert_twap(commands: Rows, order: ParentOrder) -> Rows:
+    """History's commands plus an equal market order of ours at the start of every interval, ahead of history's."""
     times = np.array(order.slice_times_ns, np.int64)
     targets = np.array(twap_targets(order.qty_lots, len(times)), np.int64)
     qty = np.diff(targets, prepend=0)
@@ -149,51 +150,58 @@ def replay_impact(
     day: Day, side: Side, qty_shares: list[float], window: tuple[int, int], *, interval_ns: int = 30 * SECOND_NS,
     grid_step_ns: int = 5 * SECOND_NS, symbol: str | None = None,
 ) -> ReplayImpact:  # fmt: skip
-    """Plays the day without and with a TWAP of each share of the window's executed lots.
+    """Replays the day without and with a TWAP of each share of the window's executed lots.
 
-    Every parent order has children of whole lots every interval_ns; what a child does not get is not tried again.
-    RealismError for shares or steps that are not positive, EmptyWindow, NoTrades or NoTwoSidedBook for the window.
+    Each parent order sends a child of whole lots every interval_ns; the unfilled rest of a child is not retried.
+    ImpactError for shares or steps that are not positive; EmptyWindow, NoTrades or NoTwoSidedBook for the window.
     """
     if not qty_shares or min(qty_shares) <= 0:
-        raise RealismError(f"qty-share: positive shares of the window's volume are due, like .01,.1, got {qty_shares}")
+        raise ImpactError(
+            f"qty-share: expected positive shares of the window's volume, got {qty_shares}; give e.g. .01,.1"
+        )
     if grid_step_ns <= 0:
-        raise RealismError(f"grid: a positive time is due, got {grid_step_ns} ns")
+        raise ImpactError(f"grid: expected a positive time, got {grid_step_ns} ns; give e.g. --grid 5")
     start_ns, end_ns = window
-    name, commands, _ = commands_of(day, symbol)
-    without, _ = follow(commands)
-    lots = _executed(without, name, start_ns, end_ns)
-    grid = np.arange(start_ns, end_ns + round(AFTER_SHARE * (end_ns - start_ns)) + 1, grid_step_ns, dtype=np.int64)
-    base = without.mid_at(grid)
+    name, commands, _ = symbol_commands(day, symbol)
+    without, _ = execute_commands(commands)
+    lots = _executed_lots(without, name, start_ns, end_ns)
+    grid = np.arange(start_ns, end_ns + round(FOLLOWED_WINDOWS * (end_ns - start_ns)) + 1, grid_step_ns, dtype=np.int64)
+    base = without.mid_before(grid)
     lags = CHILD_LAGS_NS[interval_ns > CHILD_LAGS_NS]
     if np.isnan(base).any():
         raise NoTwoSidedBook(
-            f"{name} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}: no bid and ask before it; give a later window"
+            f"{_window_name(name, start_ns, end_ns)}: expected a bid and an ask before the window, got none; give a later window"
         )
     orders = []
     for share in qty_shares:
         qty_lots = max(1, round(share * lots))
         parent = ParentOrder(name, side, qty_lots, start_ns, end_ns, interval_ns)
-        path, market = follow(with_parent(commands, parent))
-        signed = -parent.sign * (path.mid_at(grid) - base)
+        path, market = execute_commands(insert_twap(commands, parent))
+        signed = -parent.sign * (path.mid_before(grid) - base)
         filled = abs(market.account(EXECUTOR).position_lots)
         end = int(np.searchsorted(grid, end_ns, side="right")) - 1
-        after = path.time_ns[path.own][:, np.newaxis] + lags + 1
-        child = -parent.sign * (path.mid_at(after) - without.mid_at(after)).mean(axis=0)
+        after = path.time_ns[path.is_own][:, np.newaxis] + lags + 1
+        child = -parent.sign * (path.mid_before(after) - without.mid_before(after)).mean(axis=0)
         mean = float(signed[: end + 1].mean())
         orders.append(MetaorderImpact(share, qty_lots, filled, signed, float(signed[end]), mean, child))
-    minutes = without.mid_at(np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64))
+    minutes = without.mid_before(np.arange(start_ns, end_ns + 1, MINUTE_NS, dtype=np.int64))
     sigma = float(np.diff(minutes).std() * np.sqrt(len(minutes) - 1)) if len(minutes) > 2 else float("nan")
     day_lots = int(without.traded_lots.sum())
     return ReplayImpact(name, side, start_ns, end_ns, grid, lags, lots, day_lots, sigma, tuple(orders))
 
 
-def _executed(path: Path, name: str, start_ns: int, end_ns: int) -> int:
+def _executed_lots(path: MidPath, name: str, start_ns: int, end_ns: int) -> int:
     """Lots that history executes in the window."""
     inside = (path.time_ns >= start_ns) & (path.time_ns < end_ns)
-    where = f"{name} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"
     if not inside.any():
-        raise EmptyWindow(f"{where}: no command; give a window within the day")
+        raise EmptyWindow(
+            f"{_window_name(name, start_ns, end_ns)}: expected commands, got none; give a window within the day"
+        )
     lots = int(path.traded_lots[inside].sum())
     if lots == 0:
-        raise NoTrades(f"{where}: no trade; give a longer window")
+        raise NoTrades(f"{_window_name(name, start_ns, end_ns)}: expected trades, got none; give a longer window")
     return lots
+
+
+def _window_name(name: str, start_ns: int, end_ns: int) -> str:
+    return f"{name} in {time_of_day_text(start_ns)}-{time_of_day_text(end_ns)}"

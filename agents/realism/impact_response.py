@@ -1,4 +1,4 @@
-"""Impact response functions: how the mid moves after an event of each type.
+"""Impact response functions: the mean move of the mid after an event of each type.
 
 R_type(l) = E[e_t (m_{t+l-1} - m_{t-1}) | event t is of the type], in ticks, over the events that change a price or a
 quantity at the touch (Eisler, Bouchaud, Kockelkoren 2012; LOB-Bench). e is +1 for a buy: of a limit order its side, of a
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from serl.agents.realism.play import CANCEL, LIMIT, MARKET
+from serl.agents.realism.messages import CANCEL, LIMIT, MARKET
 from serl.agents.realism.resample import block_draws
 from serl.agents.realism.tape import Bools, Floats, Ints, Tape
 
@@ -17,11 +17,11 @@ KINDS = ((MARKET, "market"), (LIMIT, "limit"), (CANCEL, "cancel"))
 EVENT_TYPES = tuple(f"{name}, touch {change}" for _, name in KINDS for change in ("unchanged", "changed"))
 LAG_MAX, LAG_COUNT = 200, 21
 BLOCKS = 50
-"""Of consecutive events, which are resampled whole."""
+"""Number of blocks of consecutive events; the bootstrap resamples whole blocks."""
 
 
 def log_lags(largest: int = LAG_MAX, count: int = LAG_COUNT) -> Ints:
-    """`count` different lags from 1 to `largest`, as evenly spaced in the logarithm as whole numbers can be."""
+    """`count` distinct integer lags from 1 to `largest`, approximately evenly spaced in the logarithm."""
     lags = [1]
     for step in range(1, count):
         lags.append(max(lags[-1] + 1, round(largest ** (step / (count - 1)))))
@@ -29,37 +29,39 @@ def log_lags(largest: int = LAG_MAX, count: int = LAG_COUNT) -> Ints:
 
 
 @dataclass(frozen=True)
-class Response:
-    """Responses of the six event types of one tape."""
+class ImpactResponse:
+    """Responses to the six event types of one tape."""
 
     lags: Ints
     """[lag] in events."""
     mean_ticks: Floats
     """[type, lag], NaN where there is no such event."""
     low_ticks: Floats
-    """[type, lag] 95 % interval."""
+    """[type, lag] lower bound of the 95 % interval."""
     high_ticks: Floats
     counts: Ints
-    """[type] events."""
+    """[type] number of events."""
 
 
 def touch_events(tape: Tape) -> tuple[Ints, Bools]:
-    """(places of messages that change the touch, whether they change one of its prices); two-sided books only."""
+    """(indices of messages that change the touch, whether they change one of its prices); two-sided books only."""
     prices = (np.diff(tape.bid) != 0) | (np.diff(tape.ask) != 0)
     quantities = (np.diff(tape.book_lots[:, :, 0], axis=0) != 0).any(axis=1)
     both = tape.two_sided[1:] & tape.two_sided[:-1]
-    places = np.flatnonzero((prices | quantities) & both)
-    return places, prices[places]
+    indices = np.flatnonzero((prices | quantities) & both)
+    return indices, prices[indices]
 
 
-def response(tape: Tape, bootstraps: int, random: np.random.Generator, lags: Ints | None = None) -> Response:
-    """The responses of a tape, with block bootstrap bands (none without bootstraps: then they are NaN)."""
+def impact_response(
+    tape: Tape, bootstraps: int, random: np.random.Generator, lags: Ints | None = None
+) -> ImpactResponse:
+    """Measures the responses of a tape, with block bootstrap bands (NaN without bootstraps)."""
     lags = log_lags() if lags is None else lags
-    places, changed = touch_events(tape)
-    kind = tape.kind[places]
-    sign = np.where(kind == CANCEL, -1, 1) * tape.sign[places]
-    before, after = tape.mid[:-1][places], tape.mid[1:][places]
-    block = np.arange(len(places)) * BLOCKS // max(1, len(places))
+    indices, changed = touch_events(tape)
+    kind = tape.kind[indices]
+    sign = np.where(kind == CANCEL, -1, 1) * tape.sign[indices]
+    before, after = tape.mid[:-1][indices], tape.mid[1:][indices]
+    block = np.arange(len(indices)) * BLOCKS // max(1, len(indices))
     draws = block_draws(BLOCKS, bootstraps, random)
     shape = (len(EVENT_TYPES), len(lags))
     mean, low, high = np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
@@ -68,22 +70,22 @@ def response(tape: Tape, bootstraps: int, random: np.random.Generator, lags: Int
         chosen = (kind == KINDS[number // 2][0]) & (changed == (number % 2 == 1))
         counts[number] = chosen.sum()
         for column, lag in enumerate(lags):
-            at = np.flatnonzero(chosen[: max(0, len(places) - lag + 1)])
-            if not len(at):
+            events = np.flatnonzero(chosen[: max(0, len(indices) - lag + 1)])
+            if not len(events):
                 continue
-            moves = sign[at] * (after[at + lag - 1] - before[at])
+            moves = sign[events] * (after[events + lag - 1] - before[events])
             mean[number, column] = moves.mean()
-            sums = np.bincount(block[at], weights=moves, minlength=BLOCKS)
-            drawn = _ratio(draws @ sums, draws @ np.bincount(block[at], minlength=BLOCKS).astype(np.float64))
-            if len(drawn):
-                low[number, column], high[number, column] = np.quantile(drawn, [0.025, 0.975])
-    return Response(lags, mean, low, high, counts)
+            sums = np.bincount(block[events], weights=moves, minlength=BLOCKS)
+            resampled = _ratio(draws @ sums, draws @ np.bincount(block[events], minlength=BLOCKS).astype(np.float64))
+            if len(resampled):
+                low[number, column], high[number, column] = np.quantile(resampled, [0.025, 0.975])
+    return ImpactResponse(lags, mean, low, high, counts)
 
 
 def _ratio(sums: Floats, counts: Floats) -> Floats:
     return np.asarray(sums[counts > 0] / counts[counts > 0])
 
 
-def response_distance(real: Response, simulated: Response) -> Floats:
-    """[type] mean over lags of |R_real - R_simulated| in ticks; NaN where one of them has no such event."""
+def response_distance(real: ImpactResponse, simulated: ImpactResponse) -> Floats:
+    """[type] mean over lags of |R_real - R_simulated| in ticks; NaN where either has no such event."""
     return np.asarray(np.abs(real.mean_ticks - simulated.mean_ticks).mean(axis=1))

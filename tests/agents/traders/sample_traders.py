@@ -1,4 +1,4 @@
-"""Traders that only tests need."""
+"""Traders for tests."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class FlooderProfile(Profile):
 
 @trader("flooder", FlooderProfile)
 def flooder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Adds orders further and further away from the middle, and never cancels."""
+    """Adds orders ever further from the mid, and never cancels."""
     for number in range(int(profile.orders)):
         away = 1 + (market.orders_open + number) % int(profile.room_ticks)
         if number % 2 == 0:
@@ -31,7 +31,7 @@ class SweeperProfile(Profile):
 
 @trader("sweeper", SweeperProfile)
 def sweeper(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """One market order."""
+    """Sends one market order."""
     market_order(requests, BUY, int(profile.lots))
 
 
@@ -42,7 +42,7 @@ class AbsurdProfile(Profile):
 
 @trader("absurd", AbsurdProfile, memory=1)
 def absurd(agent: Any, profile: Any, market: Any, requests: Any) -> None:
-    """Asks for what no market takes: prices and quantities beyond all limits, and both cancels of one order."""
+    """Sends what no market accepts: prices and quantities beyond all limits, and two cancels of one order."""
     limit(requests, BUY, int(profile.price_ticks), 1)
     limit(requests, SELL, 10_000, int(profile.lots))
     limit(requests, BUY, -5, 1)

@@ -1,32 +1,34 @@
-"""The impact of metaorders in a replay as a page, JSON and a picture."""
+"""The impact of metaorders in a replay as a table, a page, JSON and a picture."""
 
 import io
 import math
 from pathlib import Path
 from typing import Any
 
-from serl.agents.pages.origin import Origin, origin_here
+from rich.table import Table
+
+from serl.agents.impact.replay import ReplayImpact
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
-from serl.agents.realism.errors import RealismError
-from serl.agents.realism.metaorder import ReplayImpact
 from serl.exchange.config import time_of_day_text
 
 COLOURS = ("#f39c12", "#27ae60", "#2471a3", "#c0392b", "#2c3e50")
 
 
-def parse_shares(text: str) -> list[float]:
-    """'.01,.1' as numbers; RealismError if it is something else."""
-    try:
-        shares = [float(part) for part in text.split(",")]
-    except ValueError:
-        shares = []
-    if not shares or not all(math.isfinite(share) and share > 0 for share in shares):
-        raise RealismError(f"qty-share: positive numbers with commas between are due, like .01,.03,.1, got {text!r}")
-    return shares
+def summary_table(found: ReplayImpact, title: str) -> Table:
+    """One row per size."""
+    summary = Table(title=title)
+    for head in ("share", "lots", "filled", "after a child", "mean", "at the end"):
+        summary.add_column(head, justify="right")
+    for order in found.orders:
+        cells = (f"{order.qty_share:g}", f"{order.qty_lots:,}", f"{order.filled_lots:,}")
+        ticks = (order.child_ticks[0], order.mean_ticks, order.at_end_ticks)
+        summary.add_row(*cells, *(f"{value:+.2f}" for value in ticks))
+    return summary
 
 
 def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
-    """All numbers, and what they were measured on."""
+    """All numbers, and the data that they come from."""
     return {
         "data": {"name": name, "origin": origin, "symbol": found.symbol},
         "side": found.side.name.lower(),
@@ -51,9 +53,9 @@ def to_json(found: ReplayImpact, name: str, origin: str) -> dict[str, Any]:
     }
 
 
-def write_impact(found: ReplayImpact, name: str, data: str, path: Path) -> tuple[Path, Path, Path]:
-    """Writes PATH's name with .html, .json and .png; ReportFileError if it cannot be written."""
-    origin, picture = origin_here(f"{name}: {data}", None), draw(found)
+def write_replay_impact(found: ReplayImpact, name: str, data: str, path: Path) -> tuple[Path, Path, Path]:
+    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    origin, picture = current_origin(f"{name}: {data}", None), draw(found)
     numbers = {"made": origin.to_json(), **to_json(found, name, data)}
     return write_with_picture(path, html(found, origin, picture), numbers, picture)
 
@@ -66,7 +68,7 @@ def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
         for order in found.orders
     ]
     parts = [
-        "<p>The mid with a metaorder less the mid without it, in a replay. Nobody in a replay reacts: the impact is mechanical.</p>",
+        "<p>The mid with a metaorder minus the mid without it, in a replay. Nobody in a replay reacts: the impact is mechanical.</p>",
         table(
             ["share of the volume", "lots", "filled", "ticks after a child", "ticks, mean", "ticks at the end"], rows
         ),
@@ -76,7 +78,7 @@ def html(found: ReplayImpact, origin: Origin, picture: bytes) -> str:
 
 
 def draw(found: ReplayImpact) -> bytes:
-    """Impact over time beside the mean over child orders; PNG."""
+    """A PNG of the impact over time, next to the mean over child orders."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -85,14 +87,14 @@ def draw(found: ReplayImpact) -> bytes:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", width_ratios=[3, 2])
     minutes = (found.grid_ns - found.start_ns) / 60e9
     left.axvspan(0, (found.end_ns - found.start_ns) / 60e9, color="#f0f0f0", zorder=0)
-    for number, order in reversed(list(enumerate(found.orders))):  # the largest is drawn first, the others over it
+    for number, order in reversed(list(enumerate(found.orders))):  # draw the largest first, the others on top
         colour = COLOURS[number % len(COLOURS)]
         label = f"{order.qty_share:.3g} of the volume: {order.filled_lots:,} of {order.qty_lots:,} lots"
         left.plot(minutes, order.impact_ticks, color=colour, lw=1.0)
         right.plot(range(len(found.lags_ns)), order.child_ticks, "o-", ms=3, color=colour, lw=1.3, label=label)
     left.set_xlabel(f"minutes after {time_of_day_text(found.start_ns)} (grey: the metaorder is worked)")
     left.set_ylabel("impact on the mid, ticks")
-    left.set_title(f"{found.side.name.lower()} {found.symbol}, replayed: mid with the metaorder less without")
+    left.set_title(f"{found.side.name.lower()} {found.symbol}, replayed: mid with the metaorder minus mid without")
     right.set_xticks(range(len(found.lags_ns)), [f"{lag / 1e9:g}" for lag in found.lags_ns])
     right.set_xlabel("seconds after a child order")
     right.set_title("mean over child orders")

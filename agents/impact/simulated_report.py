@@ -1,4 +1,4 @@
-"""The impact law of a simulated market as a table, a page, JSON and a picture."""
+"""The impact of metaorders in a simulated market as a table, a page, JSON and a picture."""
 
 import math
 from html import escape
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from serl.agents.calibration.simulated_impact import MeasuredLaw
-from serl.agents.pages.origin import Origin, origin_here
+from serl.agents.impact.simulated import SimulatedImpact
+from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write_with_picture
 from serl.agents.realism.distances import Estimate
 from serl.agents.realism.square_root_law import plot_impact_law
@@ -17,26 +17,26 @@ from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.simulate import fingerprint
 
 
-def table_of(found: MeasuredLaw, name: str) -> Table:
-    """A row a size."""
-    table = Table(
+def summary_table(found: SimulatedImpact, name: str) -> Table:
+    """One row per size."""
+    summary = Table(
         title=f"{name}, {found.schedule}, {found.law.runs} markets; V {found.day_lots:,.0f} lots, sigma {found.day_sigma_ticks:.0f} ticks"
     )
     for head in ("Q / V", "minutes", "ticks", "I / sigma", "95 %", "as long after"):
-        table.add_column(head, justify="right")
+        summary.add_column(head, justify="right")
     for place, size in enumerate(found.law.fractions):
         runs = [run for run in found.runs if run.qty_share == size]
         later = [run.later_ticks for run in runs if math.isfinite(run.later_ticks)]
-        table.add_row(
+        summary.add_row(
             f"{size:g}", f"{np.mean([run.duration_s for run in runs]) / 60:.1f}",
             f"{np.mean([run.impact_ticks for run in runs]):.1f}", f"{found.law.impacts[place]:.4f}",
             f"[{found.law.low[place]:.4f}, {found.law.high[place]:.4f}]", f"{np.mean(later):.1f}" if later else "closed",
         )  # fmt: skip
-    return table
+    return summary
 
 
-def to_json(found: MeasuredLaw, population: PopulationConfig) -> dict[str, Any]:
-    """All numbers, and what they were measured on."""
+def to_json(found: SimulatedImpact, population: PopulationConfig) -> dict[str, Any]:
+    """All numbers, and the population that they come from."""
     law = found.law
     return {
         "population": {"name": population.name, "sha256": fingerprint(population)},
@@ -69,26 +69,26 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     }
 
 
-def write_law(found: MeasuredLaw, population: PopulationConfig, path: Path) -> tuple[Path, Path, Path]:
-    """Writes PATH's name with .html, .json and .png; ReportFileError if it cannot be written."""
-    origin = origin_here(f"population {population.name} sha256 {fingerprint(population)[:16]}", found.runs[0].seed)
+def write_simulated_impact(found: SimulatedImpact, population: PopulationConfig, path: Path) -> tuple[Path, Path, Path]:
+    """Writes .html, .json and .png of PATH's name; ReportFileError if they cannot be written."""
+    origin = current_origin(f"population {population.name} sha256 {fingerprint(population)[:16]}", found.runs[0].seed)
     numbers, picture = {"made": origin.to_json(), **to_json(found, population)}, plot_impact_law(found.law)
     return write_with_picture(path, html(found, population.name, origin, picture), numbers, picture)
 
 
-def html(found: MeasuredLaw, name: str, origin: Origin, picture: bytes) -> str:
+def html(found: SimulatedImpact, name: str, origin: Origin, picture: bytes) -> str:
     """The page around the picture."""
     law = found.law
     (low, high), (least, most) = law.delta.interval, law.prefactor.interval
-    shown = table_of(found, name)
+    shown = summary_table(found, name)
     rows = list(zip(*(map(str, column.cells) for column in shown.columns), strict=True))
     parts = [
-        "<p>I / sigma = Y (Q / V)<sup>delta</sup>: the move of the mid that an extra metaorder causes, in the same markets with and "
-        f"without it ({law.runs} of them, {escape(found.schedule)}).</p>",
+        "<p>I / sigma = Y (Q / V)<sup>delta</sup>: the move of the mid that an extra metaorder causes, measured in "
+        f"{law.runs} markets, each with and without it ({escape(found.schedule)}).</p>",
         table(["", "value", "95 %"], [["delta", f"{law.delta.value:.3f}", f"[{low:.3f}, {high:.3f}]"],
                                       ["Y", f"{law.prefactor.value:.3f}", f"[{least:.3f}, {most:.3f}]"]]),
         png(picture, "impact over sigma against share of the volume"),
         table([escape(str(column.header)) for column in shown.columns], rows),
-        f"<p>V: {found.day_lots:,.0f} lots, sigma: {found.day_sigma_ticks:.0f} ticks, of the day without a metaorder.</p>",
+        f"<p>The day without a metaorder: V = {found.day_lots:,.0f} lots, sigma = {found.day_sigma_ticks:.0f} ticks.</p>",
     ]  # fmt: skip
     return page(f"Impact law of {name}", origin, parts)

@@ -1,9 +1,9 @@
-"""Impact responses by hand."""
+"""Impact responses computed by hand."""
 
 import numpy as np
 import pytest
 
-from serl.agents.realism.impact import EVENT_TYPES, log_lags, response, response_distance, touch_events
+from serl.agents.realism.impact_response import EVENT_TYPES, impact_response, log_lags, response_distance, touch_events
 from tests.agents.realism.sample import five_messages, generated
 
 
@@ -22,7 +22,7 @@ def test_by_hand() -> None:
     tape = five_messages()
     places, changed = touch_events(tape)
     assert places.tolist() == [0, 1, 2, 3] and changed.tolist() == [True, False, True, True]
-    found = response(tape, 0, random(), np.array([1, 2]))
+    found = impact_response(tape, 0, random(), np.array([1, 2]))
     mean = dict(zip(EVENT_TYPES, found.mean_ticks.tolist(), strict=True))
     assert mean["limit, touch changed"] == [0.5, 0.5]
     assert mean["limit, touch unchanged"] == [0, -1]
@@ -34,7 +34,7 @@ def test_by_hand() -> None:
 
 def test_bands_and_distances() -> None:
     tape, other = generated(1), generated(2)
-    one, two = response(tape, 50, random()), response(other, 50, random())
+    one, two = impact_response(tape, 50, random()), impact_response(other, 50, random())
     inside = (one.low_ticks <= one.mean_ticks) & (one.mean_ticks <= one.high_ticks)
     assert inside.mean() > 0.95
     assert (one.high_ticks[:, -1] - one.low_ticks[:, -1] > 0).all()

@@ -1,0 +1,138 @@
+"""`serl impact`: what a metaorder does to the mid, in a replayed day or in a simulated market."""
+
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+REPLAY_OPTIONS = ("side", "window", "interval", "grid", "symbol")
+SIMULATED_OPTIONS = ("seeds", "seed", "participation", "duration")
+REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
+
+
+@click.command(
+    epilog="Example: serl impact amzn.day --side buy --window 10:00-11:00 && serl impact --simulated goog.yaml --seeds 20"
+)
+@click.argument("day", type=click.Path(path_type=Path), required=False)
+@click.option("--simulated", metavar="POPULATION", help="Measure in markets of this population instead of a DAY.")
+@click.option(
+    "--qty-share",
+    help=f"Sizes, as shares of the volume: of the window's ({REPLAY_SHARES}), with --simulated of a day's ({SIMULATED_SHARES}).",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("impact.json"), show_default=True)
+@click.option("--side", type=click.Choice(["buy", "sell"]), help="DAY: the metaorder's side.")
+@click.option("--window", help="DAY: when the metaorder is worked, like 10:00-11:00.")
+@click.option("--interval", default=30.0, show_default=True, help="DAY: seconds between child orders.")
+@click.option("--grid", default=5.0, show_default=True, help="DAY: seconds between points of the curve.")
+@click.option("--symbol", help="DAY: one of its symbols; the first by default.")
+@click.option(
+    "--seeds", default=20, show_default=True, type=click.IntRange(1),
+    help="POPULATION: number of markets, each run with and without the metaorder.",
+)  # fmt: skip
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="POPULATION: seed of the first one.")
+@click.option(
+    "--participation", default=0.15, show_default=True, type=click.FloatRange(0, 0.9, min_open=True),
+    help="POPULATION: the metaorder's share of the volume (POV).",
+)  # fmt: skip
+@click.option("--duration", default=0.0, help="POPULATION: work every size evenly over these seconds (TWAP) instead.")
+@click.pass_context
+def impact(
+    context: click.Context, day: Path | None, simulated: str | None, qty_share: str | None, output: Path, side: str | None,
+    window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
+    duration: float,
+) -> None:  # fmt: skip
+    """Measures what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
+
+    With DAY, a TWAP is worked in a replay. Nobody in a replay reacts: the impact is mechanical.
+
+    With --simulated, metaorders are worked in markets of POPULATION, whose traders react. I / sigma = Y (Q / V)^delta is
+    fitted to their impact.
+
+    Writes .html, .json and .png of OUTPUT's name.
+    """
+    if (day is None) == (simulated is None):
+        got = "neither" if day is None else "both"
+        raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
+    if day is None:
+        _reject(context, REPLAY_OPTIONS, "a DAY", "--simulated")
+        assert simulated is not None
+        shares = parse_shares(qty_share or SIMULATED_SHARES)
+        _print_simulated(simulated, shares, range(seed, seed + seeds), participation, duration, output)
+        return
+    _reject(context, SIMULATED_OPTIONS, "--simulated", "a DAY")
+    if side is None or window is None:
+        missing = "--side" if side is None else "--window"
+        raise click.UsageError(f"expected --side and --window with a DAY, got no {missing}; add it", context)
+    _print_replay(day, side, parse_shares(qty_share or REPLAY_SHARES), window, interval, grid, symbol, output)
+
+
+def _reject(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:
+    """UsageError if the command line has an option of the other kind of market."""
+    for name in names:
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"expected --{name} with {needed} only, got it with {given}; leave it out", context)
+
+
+def parse_shares(text: str) -> list[float]:
+    """'.01,.1' as numbers; ImpactError if it is anything else."""
+    import math
+
+    from serl.agents.impact.errors import ImpactError
+
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        shares = []
+    if not shares or not all(math.isfinite(share) and share > 0 for share in shares):
+        raise ImpactError(
+            f"--qty-share: expected positive numbers, got {text!r}; separate them by commas, like .01,.03,.1"
+        )
+    return shares
+
+
+def _print_replay(
+    day: Path, side: str, shares: list[float], window: str, interval_s: float, grid_s: float, symbol: str | None,
+    output: Path,
+) -> None:  # fmt: skip
+    from rich.console import Console
+
+    from serl.agents.impact.replay import replay_impact
+    from serl.agents.impact.replay_report import summary_table, write_replay_impact
+    from serl.agents.realism.days import day_origin, load_day, parse_window
+    from serl.exchange.records import Side
+
+    times = parse_window(window)
+    history = load_day(day)
+    found = replay_impact(
+        history, Side[side.upper()], shares, times, interval_ns=round(interval_s * 1e9),
+        grid_step_ns=round(grid_s * 1e9), symbol=symbol,
+    )  # fmt: skip
+    written = write_replay_impact(found, day.name, day_origin(history), output)
+    Console().print(summary_table(found, f"{side} {found.symbol}, {window}: impact in ticks"))
+    click.echo(f"wrote {', '.join(map(str, written))}")
+
+
+def _print_simulated(
+    population: str, shares: list[float], seeds: range, participation: float, duration_s: float, output: Path
+) -> None:  # fmt: skip
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from serl.agents.impact.simulated import measure_simulated_impact
+    from serl.agents.impact.simulated_report import summary_table, write_simulated_impact
+    from serl.agents.traders.population import load_population
+
+    config = load_population(population)
+    console = Console()
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("markets", total=len(seeds) * (1 + len(shares)))
+        found = measure_simulated_impact(
+            config, shares, list(seeds), participation=participation, duration_s=duration_s,
+            on_market=lambda: progress.update(task, advance=1),
+        )  # fmt: skip
+    written = write_simulated_impact(found, config, output)
+    console.print(summary_table(found, config.name))
+    for name, estimate in (("delta", found.law.delta), ("Y", found.law.prefactor)):
+        low, high = estimate.interval
+        click.echo(f"{name} = {estimate.value:.3f} [{low:.3f}, {high:.3f}]")
+    click.echo(f"wrote {', '.join(map(str, written))}")

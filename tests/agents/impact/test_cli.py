@@ -1,0 +1,79 @@
+"""`serl impact` from end to end."""
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from serl.agents.impact.cli import impact
+from serl.agents.impact.errors import ImpactError
+from serl.agents.pages.errors import ReportFileError
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.tape import SECOND_NS
+from serl.cli import COMMANDS, RENAMED, serl
+from serl.history.day import write_day
+from serl.history.generate import generate_day
+from tests.agents.realism.sample import TEN_NS
+
+
+def test_impact_in_a_replay(tmp_path: Path) -> None:
+    write_day(generate_day(1, start_ns=TEN_NS - 60 * SECOND_NS, end_ns=TEN_NS + 1800 * SECOND_NS), tmp_path / "x.day")
+    output = tmp_path / "impact.json"
+    arguments = [str(tmp_path / "x.day"), "--side", "buy", "--window", "10:00-10:10", "--qty-share", ".05,.2"]
+    impact.main([*arguments, "-o", str(output)], standalone_mode=False)
+    found = json.loads(output.read_text())
+    assert [order["qty_share"] for order in found["orders"]] == [0.05, 0.2]
+    assert len(found["time_s"]) == len(found["orders"][0]["impact_ticks"]) == 241
+    assert output.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
+    for wrong in (["--qty-share", "much"], ["--window", "10:10-10:00"], ["-o", str(tmp_path / "none" / "x.json")]):
+        with pytest.raises((RealismError, ReportFileError)):
+            impact.main([*arguments, *wrong], standalone_mode=False)
+
+
+def test_impact_in_a_simulated_market(tmp_path: Path) -> None:
+    population = tmp_path / "flow.yaml"
+    population.write_text("{name: flow, close: '10:30', groups: [{trader: flow, latency_us: 1}]}")
+    arguments = ["--simulated", str(population), "--qty-share", ".01,.1", "--seeds", "4", "--participation", ".3"]
+    result = CliRunner().invoke(impact, [*arguments, "-o", str(tmp_path / "law.json")], catch_exceptions=False)
+    assert result.exit_code == 0 and "delta = " in result.output
+    numbers = json.loads((tmp_path / "law.json").read_text())
+    assert len(numbers["runs"]) == 8 and (tmp_path / "law.png").stat().st_size > 1000
+    page = (tmp_path / "law.html").read_text()
+    assert f"<td>{numbers['delta']['value']:.3f}</td>" in page and numbers["made"]["data"] in page
+    assert numbers["delta"]["value"] == pytest.approx(float(result.output.split("delta = ")[1].split()[0]), abs=1e-3)
+
+
+REPLAY = ["x.day", "--side", "buy", "--window", "10:00-10:10"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected either DAY or --simulated POPULATION, got neither; give one of them"),
+        (["x.day", "--simulated", "small"], "got both"),
+        (["x.day", "--window", "10:00-10:10"], "got no --side; add it"),
+        (["x.day", "--side", "buy"], "got no --window; add it"),
+        ([*REPLAY, "--seeds", "3"], "expected --seeds with --simulated only, got it with a DAY; leave it out"),
+        (
+            ["--simulated", "small", "--window", "10:00-10:10"],
+            "expected --window with a DAY only, got it with --simulated",
+        ),
+    ],
+)
+def test_options_of_the_two_markets_do_not_mix(arguments: list[str], message: str) -> None:
+    with pytest.raises(click.UsageError, match=message):
+        impact.main(arguments, standalone_mode=False)
+
+
+def test_shares_are_positive_numbers() -> None:
+    with pytest.raises(ImpactError, match="--qty-share: expected positive numbers, got 'much'"):
+        impact.main([*REPLAY, "--qty-share", "much"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("former", RENAMED)
+def test_a_former_command_names_the_present_one(former: str) -> None:
+    result = CliRunner().invoke(serl, [former, "goog.yaml", "--shares", ".1"])
+    assert result.exit_code == 2 and f"got the former `serl {former}`; use {RENAMED[former]}" in result.output
+    assert RENAMED[former].split()[1] in COMMANDS

@@ -1,0 +1,60 @@
+"""Metaorders in a simulated market."""
+
+import numpy as np
+import pytest
+
+from serl.agents.impact.errors import ImpactError
+from serl.agents.impact.simulated import START_S, measure_simulated_impact, with_metaorder
+from serl.agents.realism.tape import MINUTE_NS, SECOND_NS, build_tape
+from serl.agents.traders.population import PopulationConfig
+from serl.agents.traders.simulate import Simulation, simulate
+from tests.agents.calibration.sample import OPEN_NS, flow
+
+END_NS = OPEN_NS + 20 * MINUTE_NS
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_metaorder_is_filled_and_moves_the_price_its_way(side: int) -> None:
+    population = with_metaorder(flow(), side, 2000, 0.3, 1.0)
+    moved = []
+    for seed in range(1, 5):
+        days = []
+        for config in (population, with_metaorder(flow(), side, 0, 0.3, 1.0)):
+            simulation = Simulation(config, seed)
+            simulation.advance(END_NS)
+            days.append(simulation)
+        assert days[0].crowd.traders.agents["position_lots"][-1] == side * 2000
+        assert days[1].crowd.traders.agents["position_lots"][-1] == 0
+        mids = [build_tape(day.day()).mid for day in days]
+        moved.append(side * (np.nanmean(mids[0][-200:]) - np.nanmean(mids[1][-200:])))
+    assert np.mean(moved) > 0
+
+
+def test_markets_are_identical_before_the_metaorder_and_act_at_the_same_times_after_it() -> None:
+    with_it, without = (
+        simulate(with_metaorder(flow(), 1, lots, 0.3, 1.0), 1, END_NS).commands for lots in (2000, 0)
+    )  # fmt: skip
+    start_ns = OPEN_NS + round(START_S * SECOND_NS)
+    before = [rows[rows["time_ns"] < start_ns] for rows in (with_it, without)]
+    assert len(before[0]) > 500 and before[0].tobytes() == before[1].tobytes()
+    shared = np.isin(without["time_ns"], with_it["time_ns"]).mean()
+    assert shared > 0.9
+
+
+def test_the_law_is_fitted_to_runs_with_and_without_the_metaorder() -> None:
+    found = measure_simulated_impact(_short(), [0.01, 0.1], [1, 2, 3], participation=0.3)
+    assert len(found.runs) == 6 and found.law.runs == 3
+    for run in found.runs:
+        assert run.filled_lots >= 0.98 * run.lots == pytest.approx(0.98 * run.qty_share * found.day_lots, abs=1)
+    long, short = (np.mean([run.duration_s for run in found.runs if run.qty_share == size]) for size in (0.1, 0.01))
+    assert long > 4 * short
+    assert found.day_sigma_ticks > 0 and found.schedule == "POV 0.3"
+
+
+def test_a_metaorder_that_is_not_filled_by_the_close_is_an_error() -> None:
+    with pytest.raises(ImpactError, match="by the close"):
+        measure_simulated_impact(_short(), [0.1, 0.9], [1], participation=0.05)
+
+
+def _short() -> PopulationConfig:
+    return flow().model_copy(update={"close": "10:30"})

@@ -1,0 +1,47 @@
+"""The square-root law on runs that obey it."""
+
+import numpy as np
+import pytest
+
+from serl.agents.realism.errors import RealismError
+from serl.agents.realism.square_root_law import fit_impact_law, plot_impact_law
+
+SIZES = np.array([0.001, 0.003, 0.01, 0.03, 0.1])
+
+
+def test_an_exact_law_is_recovered() -> None:
+    law = fit_impact_law(SIZES, 0.8 * SIZES**0.5, bootstraps=0)
+    assert law.delta.value == pytest.approx(0.5) and law.prefactor.value == pytest.approx(0.8)
+    with_runs = fit_impact_law(np.tile(SIZES, 3), np.tile(1.5 * SIZES**0.6, 3), run=np.repeat(np.arange(3), 5))
+    assert with_runs.delta.interval == pytest.approx((0.6, 0.6))
+    assert with_runs.prefactor.value == pytest.approx(1.5) and with_runs.runs == 3
+
+
+def test_noise_widens_the_interval_and_runs_are_resampled_as_a_whole() -> None:
+    """A factor common to a run changes Y, not delta: with common random numbers it does not widen delta's interval."""
+    random = np.random.default_rng(1)
+    factor = random.lognormal(0, 0.5, size=200)
+    fractions, run = np.tile(SIZES, 200), np.repeat(np.arange(200), 5)
+    impacts = np.repeat(factor, 5) * fractions**0.5
+    paired = fit_impact_law(fractions, impacts, run=run)
+    alone = fit_impact_law(fractions, impacts)
+    assert np.diff(paired.delta.interval) < 1e-9 < 1e-3 < np.diff(alone.delta.interval)
+    assert paired.prefactor.interval[0] < paired.prefactor.value < paired.prefactor.interval[1]
+    noisy = fit_impact_law(fractions, impacts + random.normal(0, 0.05, size=1000), run=run)
+    low, high = noisy.delta.interval
+    assert low < 0.5 < high and high - low < 0.2, "single impacts may be negative"
+    assert plot_impact_law(noisy)[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("fractions", "impacts", "message"),
+    [
+        ([0.1, 0.1], [1, 1], "expected at least two sizes Q / V, got 1"),
+        ([0.1, 0.2], [1, -1], "expected a positive mean impact at every size, got -1 at Q / V = 0.2"),
+        ([0.1, 0], [1, 1], "expected Q / V above 0"),
+        ([0.1, 0.2, 0.3], [1, 1], "expected arrays of one length"),
+    ],
+)
+def test_runs_that_cannot_be_fitted_are_refused(fractions: list[float], impacts: list[float], message: str) -> None:
+    with pytest.raises(RealismError, match=message):
+        fit_impact_law(np.array(fractions), np.array(impacts, np.float64))
