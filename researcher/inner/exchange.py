@@ -33,7 +33,7 @@ def served(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def market_of(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
-    """The books of a day of `side_by_side`, which is replayed on an exchange of its own. ScoreError if that fails."""
+    """The books of a day of `aligned_day`, which is replayed on an exchange of its own. ScoreError if that fails."""
     symbols = tuple(symbol.name for symbol in day.reference.symbols)
     failed: list[Exception] = []
     with served(symbols, day.reference.symbols[0].tick_size) as endpoint:

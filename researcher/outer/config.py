@@ -160,10 +160,10 @@ def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, An
     return values | {"inner": inner | {"market": learnt} | day}
 
 
-def parse_config(values: dict[str, Any], source: str) -> OuterConfig:
-    """Settings of plain values; ConfigError says each thing that is wrong."""
+def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | None = None) -> OuterConfig:
+    """Settings of plain values; ConfigError says each thing that is wrong. With the context SAVED, old names of settings are accepted."""
     try:
-        return OuterConfig.model_validate(values)
+        return OuterConfig.model_validate(values, context=context)
     except ValidationError as error:
         places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
         raise ConfigError(f"{source}: {'; '.join(places)}") from None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from serl.agents.learning.errors import NotExportableError
-from serl.agents.learning.graphs import traced
+from serl.agents.learning.graphs import trace_graph
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import Floats
 from serl.researcher.modules.errors import ModuleError
@@ -59,7 +59,7 @@ def agent(build: Callable[[int, int], Any], observations: Floats, action_dim: in
 def _exported(network: nn.Module, seen: Tensor, before: tuple[Tensor, Tensor]) -> list[Finding]:
     """Findings unless the network as data gives the same."""
     try:
-        given = traced(network)(seen)
+        given = trace_graph(network)(seen)
     except NotExportableError as error:
         return [Finding(Reason.NOT_EXPORTABLE, str(error))]
     return _compare(*before, (given[0], given[1]), len(seen))

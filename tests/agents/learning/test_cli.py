@@ -55,10 +55,10 @@ def test_train_and_evaluate(folder: Path) -> None:
     run, reports = folder / "run", folder / "reports"
     done = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert done.returncode == 0, done.stderr
-    _, facts = read(run / "policy.safetensors", "policy")
-    assert facts["steps"] == 480
-    assert facts["data"][0]["data"] == "a.day"
-    assert len(facts["data"][0]["fingerprint"]) == 16
+    _, metadata = read(run / "policy.safetensors", "policy")
+    assert metadata["steps"] == 480
+    assert metadata["data"][0]["data"] == "a.day"
+    assert len(metadata["data"][0]["fingerprint"]) == 16
     again = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert again.returncode == 2
     assert f"--resume {run}" in again.stderr
@@ -117,13 +117,13 @@ def test_settings_that_cannot_be_are_one_line(
 
 
 def test_the_shipped_settings_are_valid_and_want_a_day(refused: Callable[..., str]) -> None:
-    assert "at least one file is due" in refused("train", "replay")
+    assert "expected at least one file" in refused("train", "replay")
 
 
 def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = write(tmp_path / "a.parquet", rows())
     (tmp_path / "odd.yaml").write_text("market: {kind: static, interval_s: 90, duration_s: 180}")
-    assert "a multiple of the bars' 60 s is due, got 90" in refused(
+    assert "expected a multiple of the bars' 60 s, got 90" in refused(
         "train", str(tmp_path / "odd.yaml"), "--market", str(path), "--output", str(tmp_path / "run")
     )
 
@@ -132,11 +132,11 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
     ("arguments", "message"),
     [
         (["nothing", "--market", "a.day"], "a.day"),
-        (["--kind", "replay"], "at least one file is due"),
+        (["--kind", "replay"], "expected at least one file"),
         (["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"], "'nothing'"),
         (
             ["passive:market", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
-            "passive: works with",
+            "passive: expected action mode hybrid, got 'market'",
         ),
         (["--kind", "dynamic", "--population", "small", "--part", "unseen"], "train, validation, test"),
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),

@@ -19,11 +19,11 @@ from serl.agents.learning.evaluation import (
     Contender,
     Hold,
     Outcome,
-    clusters_of,
-    estimates,
+    bootstrap_clusters,
+    bootstrap_estimates,
     evaluate,
+    execute_orders,
     gain_loss_ratio,
-    play,
     win_rate,
 )  # fmt: skip
 from serl.agents.learning.market_config import MarketConfig
@@ -55,7 +55,7 @@ def episodes(scenario: Scenario, count: int) -> Rows:
 
 
 def played(scenario: Scenario, policy: AnyPolicy, rows: Rows) -> Outcome:
-    return play(scenario.env_for(policy, policy.modes[0]), policy, rows)
+    return execute_orders(scenario.env_for(policy, policy.modes[0]), policy, rows)
 
 
 def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:
@@ -125,12 +125,12 @@ def test_what_is_resampled() -> None:
     rows = np.zeros(40, EPISODE)
     rows["day"], rows["steps"], rows["interval_ns"] = np.arange(40) % 12, 1, 10
     rows["start_ns"] = np.arange(40)
-    numbers, unit = clusters_of(rows, rows["day"] % 6)
+    numbers, unit = bootstrap_clusters(rows, rows["day"] % 6)
     assert (unit, numbers.max() + 1) == ("dates", 6)
-    numbers, unit = clusters_of(rows, rows["day"] % 4)
+    numbers, unit = bootstrap_clusters(rows, rows["day"] % 4)
     assert (unit, numbers.max() + 1) == ("symbol-days", 12)
     rows["day"] = 0
-    numbers, unit = clusters_of(rows, rows["day"])
+    numbers, unit = bootstrap_clusters(rows, rows["day"])
     assert (unit, numbers.max() + 1) == ("blocks of a window's length", 4)
 
 
@@ -145,8 +145,8 @@ def test_intervals_resample_whole_days() -> None:
     days = np.repeat(np.arange(4), 100)
     level = np.array([-3.0, -1.0, 1.0, 3.0])[days]
     columns = {name: level for name, _ in MEASURES.values()}
-    by_day = estimates(columns, days, 1)["PA"]
-    by_order = estimates(columns, np.arange(400), 1)["PA"]
+    by_day = bootstrap_estimates(columns, days, 1)["PA"]
+    by_order = bootstrap_estimates(columns, np.arange(400), 1)["PA"]
     assert by_day.value == by_order.value == 0
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
 

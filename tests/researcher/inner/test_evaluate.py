@@ -42,7 +42,7 @@ def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> Non
     policy = load_policy(Path(result.policy))
     assert isinstance(policy, Policy)
     assert score(policy, settings) == result.score
-    assert policy.facts["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
+    assert policy.metadata["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
     assert policy.team is not None
     agents, messages = policy.team
     assert (agents, messages.size) == (settings.agents, 2)
@@ -147,6 +147,6 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
     ],
 )
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
-    save_file({"free": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
+    save_file({"log_std": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
     with pytest.raises(training.UnusableError, match=words):
         training.policy_of(Verdict(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
