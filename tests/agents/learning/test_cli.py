@@ -31,16 +31,16 @@ def serl(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Calls what is refused, and returns what it says; in this process, since torch takes seconds to import."""
+    """Runs a command that fails, in this process because importing torch takes seconds; returns its message."""
 
-    def said(*arguments: str) -> str:
+    def message_of(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["serl", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli._run()
         assert ended.value.code == 2
         return capsys.readouterr().err
 
-    return said
+    return message_of
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +109,12 @@ def test_interrupted_and_resumed(folder: Path) -> None:
     ("text", "message"),
     [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {hours: noon}", "market.hours")],
 )
-def test_settings_that_cannot_be_are_one_line(
-    tmp_path: Path, refused: Callable[..., str], text: str, message: str
-) -> None:
+def test_invalid_settings_are_one_line(tmp_path: Path, refused: Callable[..., str], text: str, message: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     assert message in refused("train", str(tmp_path / "bad.yaml"))
 
 
-def test_the_shipped_settings_are_valid_and_want_a_day(refused: Callable[..., str]) -> None:
+def test_the_shipped_settings_are_valid_and_need_a_day(refused: Callable[..., str]) -> None:
     assert "expected at least one file" in refused("train", "replay")
 
 
@@ -142,7 +140,5 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),
     ],
 )
-def test_evaluations_that_cannot_be_are_one_line(
-    refused: Callable[..., str], arguments: list[str], message: str
-) -> None:
+def test_invalid_evaluations_are_one_line(refused: Callable[..., str], arguments: list[str], message: str) -> None:
     assert message in refused("evaluate", *arguments)

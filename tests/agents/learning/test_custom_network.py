@@ -1,4 +1,4 @@
-"""Networks of any make: gradients as those written by hand, and as plain data the same numbers."""
+"""Custom networks: the same gradients as those written by hand, and the same outputs as plain data."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ SIZE, OUTPUTS = 12, 4
 
 
 class Branches(nn.Module):  # type: ignore[misc]
-    """Uses what networks of this kind use."""
+    """Uses typical operations of such networks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
 
 
 class Conditional(nn.Module):  # type: ignore[misc]
-    """What it does depends on what it sees."""
+    """Its control flow depends on tensor values."""
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """See contracts."""
@@ -66,7 +66,7 @@ class Sorting(nn.Module):  # type: ignore[misc]
 
 
 class Masked(nn.Module):  # type: ignore[misc]
-    """Asks for more than observations."""
+    """Has a second argument."""
 
     def forward(self, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See contracts."""
@@ -77,7 +77,7 @@ class Masked(nn.Module):  # type: ignore[misc]
     ("network", "why"),
     [(Conditional(), "conditions and loops"), (Sorting(), "'sort'"), (Masked(), "got also 'mask'")],
 )
-def test_what_is_no_list_of_operations_is_not_exportable(network: nn.Module, why: str) -> None:
+def test_code_that_cannot_be_traced_is_not_exportable(network: nn.Module, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):
         trace_graph(network)
 
@@ -130,7 +130,7 @@ def test_the_gradient_is_that_of_ppo(family: Any) -> None:
         learner.accumulate_gradients(batch, 0.7)
     theirs = [parameter.grad for part in custom.network.module.parts for parameter in part.parameters()]
     mine = [each.grad for part in (ours.network.actor, ours.network.critic) for each in part.parameters()]
-    assert any(float(slope.abs().max()) > 0 for slope in theirs)
+    assert any(float(gradient.abs().max()) > 0 for gradient in theirs)
     for one, two in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(ours.network.log_std.grad, custom.network.log_std.grad, rtol=1e-4, atol=1e-6)

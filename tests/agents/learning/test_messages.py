@@ -1,4 +1,4 @@
-"""Messages as data: what a function of tensors says, a policy's file says too."""
+"""Messages as data: graphs and policy files give the same messages as the function."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ WEIGHTS = torch.linspace(-1, 1, 2 * SIZE).reshape(SIZE, 2)
 
 
 def crowd(seen: Tensor) -> Tensor:
-    """Of all agents, not of each alone."""
+    """Depends on all agents' observations."""
     return torch.tanh((seen - seen.mean(dim=0, keepdim=True)) @ WEIGHTS)
 
 
@@ -29,7 +29,7 @@ CASES: list[Messages] = [
 
 
 @pytest.mark.parametrize("messages", CASES)
-def test_a_file_says_the_same(messages: Messages) -> None:
+def test_loaded_messages_are_the_same(messages: Messages) -> None:
     seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE))
     again = messages_from_json(json.loads(json.dumps(messages_to_json(AGENTS, messages))), SIZE)
     assert again is not None
@@ -37,12 +37,12 @@ def test_a_file_says_the_same(messages: Messages) -> None:
     np.testing.assert_array_equal(again[1](seen), messages(seen))
 
 
-def test_a_graph_says_what_its_function_does() -> None:
+def test_a_graph_computes_what_its_function_computes() -> None:
     seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE))
     np.testing.assert_array_equal(CASES[0](seen), crowd(torch.from_numpy(seen).float()).numpy())
 
 
-def test_what_leaves_the_range_is_refused() -> None:
+def test_messages_out_of_range_are_refused() -> None:
     loud = graph_messages(trace_graph(lambda seen: seen[:, :1] * 2), AGENTS, SIZE, 1)
     for value in (1.0, np.nan):
         with pytest.raises(DivergedError, match="from -1 to 1"):
@@ -63,7 +63,7 @@ COPY = {"nodes": [["tanh", [SEEN], {}]], "given": [{"node": 0}]}
         ({"columns": [1, 2], "gains": [1.0], "squashes": ["tanh"]}, "equally many columns, gains and squashes"),
     ],
 )
-def test_other_messages_are_refused(facts: dict[str, Any], why: str) -> None:
+def test_invalid_messages_are_refused(facts: dict[str, Any], why: str) -> None:
     with pytest.raises(LearningError, match=why):
         messages_from_json({"agents": AGENTS, **facts}, SIZE)
 

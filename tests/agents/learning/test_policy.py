@@ -25,7 +25,7 @@ def policy(memory: int = 0) -> Policy:
 
 
 @pytest.mark.parametrize("memory", [0, 8])
-def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
+def test_a_loaded_policy_acts_like_the_saved_one(tmp_path: Path, memory: int) -> None:
     saved = policy(memory)
     saved.save(tmp_path / "p.safetensors")
     loaded = load_policy(tmp_path / "p.safetensors")
@@ -38,7 +38,7 @@ def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
     assert set(loaded.metadata["versions"]) == {"serl", "torch", "numpy"}
 
 
-def test_a_memory_changes_what_is_done() -> None:
+def test_a_memory_changes_the_actions() -> None:
     made = policy(memory=8)
     assert not np.array_equal(made.predict(SEEN), made.predict(SEEN))
 

@@ -32,8 +32,8 @@ def test_advantages_are_the_sum_of_their_definition() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_cut_off_episode_counts_the_value_of_its_last_observation_and_an_ended_one_does_not() -> None:
-    def gains(truncates: bool, value: float) -> torch.Tensor:
+def test_a_truncated_episode_bootstraps_from_its_final_observation_and_a_terminated_one_does_not() -> None:
+    def final_returns(truncates: bool, value: float) -> torch.Tensor:
         env = ToyExecution(2, steps=4, truncates=truncates)
         network = ActorCritic(NetworkConfig(), 8, [0.0], [1.0], 3)
         with torch.no_grad():
@@ -44,11 +44,11 @@ def test_a_cut_off_episode_counts_the_value_of_its_last_observation_and_an_ended
         rollout = collector.collect(4, np.random.Generator(np.random.PCG64(0)), 0.5, 1.0)
         return rollout.batch.returns.reshape(4, 2)[-1]
 
-    torch.testing.assert_close(gains(False, 8.0), gains(False, 0.0))
-    torch.testing.assert_close(gains(True, 8.0), gains(True, 0.0) + 0.5 * 8.0)
+    torch.testing.assert_close(final_returns(False, 8.0), final_returns(False, 0.0))
+    torch.testing.assert_close(final_returns(True, 8.0), final_returns(True, 0.0) + 0.5 * 8.0)
 
 
-def test_environments_that_reset_a_step_late_are_refused() -> None:
+def test_next_step_autoreset_is_refused() -> None:
     env = ToyExecution(1)
     env.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
     with pytest.raises(LearningError, match="SAME_STEP"):

@@ -1,4 +1,4 @@
-"""Runs that are stopped and resumed end with the weights of runs that were not."""
+"""Resumed runs end with the weights of uninterrupted runs."""
 
 import os
 import signal
@@ -100,7 +100,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
         run(tmp_path, memory=8).resume()
 
 
-def test_a_policy_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_is_not_a_policy(tmp_path: Path) -> None:
     run(tmp_path).run()
     with pytest.raises(PolicyFileError, match="expected a policy of version 1 to 2, got a checkpoint of version 2"):
         load_policy(tmp_path / CHECKPOINT)
@@ -109,7 +109,7 @@ def test_a_policy_is_no_checkpoint(tmp_path: Path) -> None:
         load_policy(tmp_path / POLICY)
 
 
-def test_numbers_that_are_not_finite_leave_the_last_weights(tmp_path: Path) -> None:
+def test_divergence_keeps_the_last_finite_weights(tmp_path: Path) -> None:
     training = Training(CONFIG, [Broken(16)], tmp_path)
     with pytest.raises(DivergedError, match=r"step 512: .*diverged\.safetensors"):
         training.run()
@@ -118,7 +118,7 @@ def test_numbers_that_are_not_finite_leave_the_last_weights(tmp_path: Path) -> N
     assert all(bool(tensor.isfinite().all()) for tensor in kept)
 
 
-def test_two_markets_must_look_alike(tmp_path: Path) -> None:
+def test_two_markets_need_the_same_interface(tmp_path: Path) -> None:
     with pytest.raises(LayoutMismatchError, match="observation_8"):
         Training(CONFIG, [ToyExecution(16), ToyExecution(16, size=9)], tmp_path)
 

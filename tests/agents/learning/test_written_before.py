@@ -41,22 +41,19 @@ def test_a_run_is_resumed_and_ends_like_the_old_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "env"),
+    ("kind", "env", "settings"),
     [
-        ("opd", announced_jumps(4)),
-        ("halop", wide_ranges(4)),
-        ("macmic", wide_ranges(4, 12, 20.0, "hybrid")),
+        ("opd", announced_jumps(4), {"distillation_weight": 0.02}),
+        ("halop", wide_ranges(4), {"gamma": 0.9, "tau": 0.02}),
+        ("macmic", wide_ranges(4, 12, 20.0, "hybrid"), {"units": 2}),
     ],
 )
-def test_policies_of_baselines_act_as_before(kind: str, env: ExecutionVectorEnv) -> None:
+def test_policies_of_baselines_act_as_before(kind: str, env: ExecutionVectorEnv, settings: dict[str, float]) -> None:
     policy = load_policy(FOLDER / f"{kind}.safetensors")
     assert isinstance(policy, BaselinePolicy)
     episodes = env.sampler.sample(np.random.Generator(np.random.PCG64(1)), 4)
     expected = np.load(FOLDER / "actions.npz")[kind]
     np.testing.assert_allclose(execute_orders(env, policy, episodes).actions, expected, rtol=1e-4, atol=1e-6)
-    settings = {"opd": {"distillation_weight": 0.02}, "halop": {"gamma": 0.9, "tau": 0.02}, "macmic": {"units": 2}}[
-        kind
-    ]
     assert policy.config.model_dump(include=set(settings)) == settings
 
 

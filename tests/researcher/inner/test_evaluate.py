@@ -122,7 +122,7 @@ BAD = {
     "late nan": (Kind.REWARD, REWARD.format("if calls[0] > 40: return step.gain_bps * np.nan"), "training", "NaN"),
     "late loop": (Kind.REWARD, REWARD.format("while calls[0] > 40: pass"), "training", "timeout"),
     "late crash": (Kind.REWARD, REWARD.format("if calls[0] > 40: raise ValueError('no more')"), "training", "no more"),
-    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "trial", "cannot be followed"),
+    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "trial", "cannot be traced"),
 }
 
 
