@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks.parity import STUDENT
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
-from serl.agents.learning.market_config import with_changes
+from serl.agents.learning.market_config import with_overrides
 from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
 
 RULES = ("static", "dynamic", "fixed", "adaptive")
@@ -37,9 +37,9 @@ def scenarios(base: TrainingConfig) -> dict[str, Scenario]:
     assert base.dynamic is not None
     held = {"part": "validation"}
     return {
-        "static": Scenario(with_changes(base.market, held)),
-        "replay": Scenario(with_changes(base.market, held | {"kind": "replay"})),
-        "dynamic": Scenario(with_changes(base.dynamic, held)),
+        "static": Scenario(with_overrides(base.market, held)),
+        "replay": Scenario(with_overrides(base.market, held | {"kind": "replay"})),
+        "dynamic": Scenario(with_overrides(base.dynamic, held)),
     }
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     """Train, evaluate, print the table."""
     arguments = parser().parse_args()
     base = load_config(arguments.config)
-    base = base.model_copy(update={"market": with_changes(base.market, {"data": arguments.market})})
+    base = base.model_copy(update={"market": with_overrides(base.market, {"data": arguments.market})})
     if arguments.steps:
         base = base.model_copy(update={"ppo": base.ppo.model_copy(update={"steps": arguments.steps})})
     markets, results = scenarios(base), {}
@@ -100,7 +100,7 @@ def main() -> None:
     print(table(results, list(markets)))
     print(
         f"\n{base.ppo.steps:,} steps each, {arguments.episodes} validation orders, PA, PA_twap and IS in bps; "
-        + "; ".join(f"{name}: {market.source.facts()['data']}" for name, market in markets.items())
+        + "; ".join(f"{name}: {market.source.describe()['data']}" for name, market in markets.items())
     )
 
 

@@ -37,7 +37,7 @@ def curves(seeds: int, updates: int) -> tuple[Floats, Floats]:
     ours, theirs = np.zeros((seeds, updates)), np.zeros((seeds, updates))
     for seed in range(seeds):
         mine = PPO([ToyExecution(ENVIRONMENTS)], config_of(seed), NetworkConfig(actions="gaussian"))
-        mine.begin()
+        mine.reset()
         ours[seed] = [mine.update()["return"] for _ in range(updates)]
         other: Any = learner(ToyExecution(ENVIRONMENTS), config_of(seed + 1000), (64, 64))
         other.learn(updates * ENVIRONMENTS * ROLLOUT_STEPS)

@@ -35,7 +35,7 @@ def _learners(minibatch: int, threads: int) -> list[tuple[Callable[[], Any], int
     config = PPOConfig(rollout_steps=ROLLOUT_STEPS, minibatch=minibatch, threads=threads)
     network = NetworkConfig(actions="gaussian")
     ours = PPO([ToyExecution(ENVIRONMENTS)], config, network)
-    ours.begin()
+    ours.reset()
     theirs = learner(ToyExecution(ENVIRONMENTS), config, network.hidden)
     return [(ours.update, 1), (partial(theirs.learn, ENVIRONMENTS * ROLLOUT_STEPS), threads)]
 

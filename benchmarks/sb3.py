@@ -67,7 +67,7 @@ def learner(env: VectorEnv, config: PPOConfig, hidden: tuple[int, ...]) -> PPO:
     torch.set_num_threads(config.threads)
     return PPO(
         "MlpPolicy", Adapter(env, config.seed), learning_rate=config.actor_learning_rate, n_steps=config.rollout_steps,
-        batch_size=config.minibatch, n_epochs=config.epochs, gamma=config.discount, gae_lambda=config.trace,
+        batch_size=config.minibatch, n_epochs=config.epochs, gamma=config.gamma, gae_lambda=config.gae_lambda,
         clip_range=config.clip, ent_coef=config.entropy, vf_coef=config.value_weight,
         max_grad_norm=config.gradient_norm_max, policy_kwargs={"net_arch": list(hidden)}, seed=config.seed, device="cpu",
     )  # fmt: skip

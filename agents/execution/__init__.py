@@ -1,1 +1,1 @@
-"""Execution agents: schedules, the executor, what an execution cost."""
+"""Execution agents: environments, schedules, the executor, execution costs."""

@@ -1,9 +1,9 @@
-"""Files of bars: Parquet with columns symbol, date, open, high, low, close, volume, a time, and amount if there is one.
+"""Files of bars: Parquet with the columns symbol, date, open, high, low, close, volume, a time, and optionally amount.
 
-The time is `ToD`, when the bar begins, or `time`, when it ends; then `period` is its length in minutes.
+The time is either `ToD`, when the bar begins, or `time`, when it ends, with its length in minutes in `period`.
 
-Rows without a price (a suspended stock), rows whose prices contradict each other, and stock-days with fewer than BARS_MIN of the
-grid's bars (half days, long gaps) are dropped and counted. A bar that is missing within a day is one of volume 0 at the last price.
+Rows without a price (suspended stocks), rows with contradictory prices, and stock-days with fewer than BARS_MIN of the day's bars (half
+days, long gaps) are dropped and counted. A missing bar within a day becomes a bar of volume 0 at the last price.
 """
 
 import dataclasses
@@ -26,51 +26,53 @@ NUMBERS = ("open", "high", "low", "close", "volume")
 
 @dataclasses.dataclass(frozen=True)
 class BarTable:
-    """Bars, and which stock and date each of their days is."""
+    """Bars, with the stock and date of each of their days."""
 
     bars: BarDays
     symbols: tuple[str, ...]
     dates: tuple[str, ...]
     symbol: Any
-    """(D,) place in `symbols`."""
+    """(D,) index in `symbols`."""
     date: Any
-    """(D,) place in `dates`, which are in order."""
+    """(D,) index in `dates`, which are sorted."""
     counts: dict[str, int]
-    """How often each rule applied."""
+    """How many rows, stock-days or bars each rule affected."""
 
 
 def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
-    """The bars of a file; DataError if it is not one of bars, or nothing is left of it."""
+    """Reads the bars of a file. DataError if it is not a file of bars, or no stock-day is complete enough."""
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"{path}: cannot be read as Parquet ({error}); a file of bars is due") from None
+        raise DataError(f"{path}: expected a Parquet file of bars, got a file that cannot be read ({error})") from None
     time_name = "ToD" if "ToD" in table.column_names else "time"
-    due = ["symbol", "date", *NUMBERS, *(["ToD"] if time_name == "ToD" else ["time", "period"])]
-    missing = [name for name in due if name not in table.column_names]
+    expected = ["symbol", "date", *NUMBERS, *(["ToD"] if time_name == "ToD" else ["time", "period"])]
+    missing = [name for name in expected if name not in table.column_names]
     if missing:
-        raise DataError(f"{path}: a table of bars has the columns {', '.join(due)}; {', '.join(missing)} are missing")
+        raise DataError(f"{path}: expected the columns {', '.join(expected)}; {', '.join(missing)} are missing")
     (symbols, symbol), (dates, date), (times, time) = (_codes(table[name]) for name in ("symbol", "date", time_name))
     values = np.stack([table[name].to_numpy().astype(float) for name in NUMBERS], axis=1)
     amount = table["amount"].to_numpy().astype(float) if "amount" in table.column_names else None
     opened, high, low, close, volume = values.T
     priced = np.isfinite(values).all(axis=1) & (values[:, :4] > 0).all(axis=1) & (volume >= 0)
-    sound = priced & (low <= np.minimum(opened, close)) & (high >= np.maximum(opened, close))
+    valid = priced & (low <= np.minimum(opened, close)) & (high >= np.maximum(opened, close))
     price = (high + low + close) / 3
     if amount is not None:
-        traded = sound & (volume > 0) & (amount > 0)
+        traded = valid & (volume > 0) & (amount > 0)
         price[traded] = np.clip(amount[traded] / volume[traded], low[traded], high[traded])
     columns = np.stack([opened, high, low, close, price], axis=1) / tick_size
-    columns = np.concatenate([columns, volume[:, None]], axis=1)[sound]
+    columns = np.concatenate([columns, volume[:, None]], axis=1)[valid]
     grid = np.full((len(symbols) * len(dates), len(times), 6), np.nan)
-    grid[symbol[sound] * len(dates) + date[sound], time[sound]] = columns
+    grid[symbol[valid] * len(dates) + date[valid], time[valid]] = columns
     present = np.isfinite(grid[:, :, 0]).sum(axis=1)
     kept = np.flatnonzero(present >= BARS_MIN * len(times))
     if not len(kept):
-        raise DataError(f"{path}: no stock-day has {BARS_MIN:.0%} of the {len(times)} bars of a day; give whole days")
+        raise DataError(
+            f"{path}: expected stock-days with at least {BARS_MIN:.0%} of the day's {len(times)} bars, got none; use whole days"
+        )
     counts = {
-        "rows": len(values), "rows_without_price": int((~priced).sum()), "rows_contradictory": int((priced & ~sound).sum()),
-        "rows_twice": int(sound.sum() - present.sum()), "stock_days": len(kept),
+        "rows": len(values), "rows_without_price": int((~priced).sum()), "rows_contradictory": int((priced & ~valid).sum()),
+        "rows_twice": int(valid.sum() - present.sum()), "stock_days": len(kept),
         "stock_days_short": int(((present > 0) & (present < BARS_MIN * len(times))).sum()),
         "bars_missing": int(len(kept) * len(times) - present[kept].sum()),
     }  # fmt: skip
@@ -84,21 +86,21 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
 
 
 def _codes(column: Any) -> tuple[list[str], Any]:
-    """(values in order, place of each row's value among them)."""
+    """(sorted values, index of each row's value among them)."""
     names, codes = np.unique(np.asarray(pc.cast(column, pa.string()).to_pylist(), dtype=str), return_inverse=True)
     return names.tolist(), codes
 
 
 def _filled(grid: Any) -> Any:
-    """Missing bars at the last close, those before the first at its open, with volume 0."""
-    there = np.isfinite(grid[:, :, 0])
-    number = np.where(there, np.arange(grid.shape[1]), -1)
+    """Replaces missing bars by bars of volume 0 at the last close; before the first bar, at its open."""
+    present = np.isfinite(grid[:, :, 0])
+    number = np.where(present, np.arange(grid.shape[1]), -1)
     last = np.maximum.accumulate(number, axis=1)
-    first = there.argmax(axis=1)
+    first = present.argmax(axis=1)
     rows = np.arange(len(grid))[:, None]
     price = np.where(last >= 0, grid[rows, np.maximum(last, 0), CLOSE], grid[rows[:, 0], first, OPEN][:, None])
     filled = grid.copy()
     for column in (OPEN, HIGH, LOW, CLOSE, PRICE):
-        filled[:, :, column] = np.where(there, grid[:, :, column], price)
-    filled[:, :, VOLUME] = np.where(there, grid[:, :, VOLUME], 0.0)
+        filled[:, :, column] = np.where(present, grid[:, :, column], price)
+    filled[:, :, VOLUME] = np.where(present, grid[:, :, VOLUME], 0.0)
     return filled

@@ -1,4 +1,4 @@
-"""`serl execute` and `serl volume-curve`: work a parent order on a running exchange; what VWAP needs for it."""
+"""`serl execute` works a parent order on a running exchange; `serl volume-curve` fits the volume curve that VWAP needs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,30 +15,38 @@ if TYPE_CHECKING:
     epilog="Example: serl execute twap --symbol AMZN --side sell --qty 5000 --window 10:00-10:30 --day amzn.day"
 )
 @click.argument("name", metavar="POLICY", required=False)
-@click.option("--policy", help="The same as POLICY.")
-@click.option("--symbol", required=True, help="What to trade.")
-@click.option("--side", required=True, type=click.Choice(["buy", "sell"]), help="Which way.")
-@click.option("--qty", required=True, type=int, help="Lots in all.")
-@click.option("--window", required=True, help="Exchange time, like 10:00-10:30.")
+@click.option("--policy", help="Same as POLICY.")
+@click.option("--symbol", required=True, help="Symbol to trade.")
+@click.option("--side", required=True, type=click.Choice(["buy", "sell"]), help="Buy or sell.")
+@click.option("--qty", required=True, type=int, help="Quantity in lots.")
+@click.option("--window", required=True, help="Window in exchange time, like 10:00-10:30.")
 @click.option("--interval", default=30.0, show_default=True, help="Seconds between decisions.")
 @click.option(
-    "--mode", type=click.Choice(["market", "limit", "hybrid"]), help="Of actions; without it the policy's first."
+    "--mode", type=click.Choice(["market", "limit", "hybrid"]), help="Action mode; default: the policy's first."
 )
 @click.option("--curve", type=click.Path(path_type=Path), help="vwap: a file of `serl volume-curve`.")
-@click.option("--rate", default=0.1, show_default=True, help="pov: share of all volume.")
+@click.option("--rate", default=0.1, show_default=True, help="pov: own share of all volume.")
 @click.option("--risk-aversion", default=1e-6, show_default=True, help="ac: λ, per tick and lot.")
 @click.option("--volatility", default=2.0, show_default=True, help="ac: σ, ticks per square root of a second.")
 @click.option("--impact", default=1.0, show_default=True, help="ac: η, ticks times seconds per lot.")
 @click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
-@click.option("--token", default="", help="Its login token.")
-@click.option("--day", type=click.Path(path_type=Path), help="The day file that is replayed: for PA_twap.")
-@click.option("--report", type=click.Path(path_type=Path), default=Path("reports"), show_default=True, help="Folder.")
+@click.option("--token", default="", help="Login token of the participant.")
+@click.option("--day", type=click.Path(path_type=Path), help="The day file that is being replayed; needed for PA_twap.")
 @click.option(
-    "--progress", type=click.Path(path_type=Path), help="File of JSON lines for `serl dashboard --execution`."
+    "--report",
+    type=click.Path(path_type=Path),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder for the report.",
 )
-@click.option("--flow", type=click.Path(path_type=Path), help="Folder for what it sends: `serl dashboard --flow`.")
+@click.option("--progress", type=click.Path(path_type=Path), help="JSON lines file for `serl dashboard --execution`.")
+@click.option(
+    "--flow",
+    type=click.Path(path_type=Path),
+    help="Folder for the order flow of the execution: `serl dashboard --flow`.",
+)
 def execute(
     name: str | None, policy: str | None, symbol: str, side: str, qty: int, window: str, interval: float, mode: str | None, curve: Path | None,
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
@@ -46,47 +54,47 @@ def execute(
 ) -> None:  # fmt: skip
     """Works a parent order on a running exchange and reports what it cost.
 
-    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a learnt one. What is left at the end of the
+    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a learnt policy. What is left at the end of the
     window crosses the book.
     """
     from serl.agents.execution import report as reports
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
-    from serl.agents.execution.order_flow_log import SentFile
-    from serl.agents.execution.policies.choose import choose
-    from serl.agents.execution.policies.policy import check_mode
+    from serl.agents.execution.order_flow_log import OrderFlowLog
+    from serl.agents.execution.policies.choose import make_policy
+    from serl.agents.execution.policies.policy import require_mode
     from serl.agents.execution.progress import ProgressFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
 
     if (name is None) == (policy is None):
-        raise click.UsageError("one policy is due, as POLICY or with --policy")
+        raise click.UsageError("expected one policy, either as POLICY or with --policy")
     start, _, end = window.partition("-")
     order = ParentOrder(
         symbol, Side[side.upper()], qty, time_of_day_ns(start), time_of_day_ns(end), round(interval * 1_000_000_000)
     )
-    chosen = choose(
+    chosen = make_policy(
         name or policy or "", curve=curve, rate=rate, risk_aversion=risk_aversion, volatility=volatility, impact=impact,
         cross_share=cross_share,
     )  # fmt: skip
     used = mode or chosen.modes[0]
-    check_mode(chosen, used)
-    benchmark = None if day is None else _in_process(day, order, chosen, used)
+    require_mode(chosen, used)
+    benchmark = None if day is None else _in_process_benchmark(day, order, chosen, used)
     with log_in(connect, participant, token) as client:
-        told = None if progress is None else ProgressFile(progress, participant, order, chosen)
-        sent = None if flow is None else SentFile(flow, participant, chosen.name, symbol)
-        executor = Executor(client, order, chosen, used, told, sent)
+        progress_file = None if progress is None else ProgressFile(progress, participant, order, chosen)
+        order_flow_log = None if flow is None else OrderFlowLog(flow, participant, chosen.name, symbol)
+        executor = Executor(client, order, chosen, used, progress_file, order_flow_log)
         click.echo(f"{participant}: waiting for {window} to {side} {qty:,} {symbol}")
         tick_size = float(client.instrument(symbol).tick_size)
         execution = executor.run()
     summary = reports.summarise(execution, benchmark)
-    written = reports.write_report(execution, summary, tick_size, report)
+    paths = reports.write_report(execution, summary, tick_size, report)
     _show(f"{chosen.name} {side} {qty:,} {symbol}, {window}", reports.lines(summary, tick_size))
-    click.echo(f"wrote {', '.join(map(str, written))}")
+    click.echo(f"wrote {', '.join(map(str, paths))}")
 
 
-def _in_process(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
+def _in_process_benchmark(path: Path, order: "ParentOrder", policy: "Policy", mode: str) -> "Benchmark":
     from serl.agents.execution.inprocess import replay_with, replay_with_twap
     from serl.agents.execution.report import Benchmark
     from serl.agents.realism.days import day_origin
@@ -109,10 +117,10 @@ def _show(title: str, rows: list[tuple[str, str]]) -> None:
 
 @click.command(epilog="Example: serl volume-curve monday.day tuesday.day -o curve.json")
 @click.argument("days", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
-@click.option("--width", default=300.0, show_default=True, help="Seconds of a bucket.")
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="JSON file to write.")
+@click.option("--width", default=300.0, show_default=True, help="Width of a bucket in seconds.")
 def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
-    """Fits VWAP's volume curve on training DAYS: day files, none of which you execute on."""
+    """Fits the volume curve of VWAP on training DAYS: day files other than the one to execute on."""
     from serl.agents.execution.policies.volume import VolumeCurve
     from serl.history.day import read_day
 

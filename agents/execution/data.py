@@ -1,8 +1,8 @@
-"""Data sets of execution: what is trained on, what settings are chosen on, and what is only looked at in the end.
+"""Data sets for execution, split into training, validation and test parts.
 
-Bars are split by date (the last 20 % test, the 10 % before them validation) and by stock (a fifth of the stocks, drawn by the hash of their
-names, is never trained on). A day with a book is split by hours: 10:00-12:30 training, 12:30-13:00 validation, 13:00-16:00 test. The
-volume that sizes the orders comes from the training dates or hours alone.
+Bars are split by date (the last 20 % test, the 10 % before them validation) and by stock (a fifth of the stocks, selected by the hash of
+their names, is never trained on). A day with a book is split by hours: 10:00-12:30 training, 12:30-13:00 validation, 13:00-16:00 test. The
+volume that determines the size of orders comes from the training dates or hours only.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import CHILD, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.static import StaticBook, trades_of
+from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.environment.vector import Sampler
 from serl.agents.execution.errors import DataError
 from serl.exchange.config import time_of_day_ns
@@ -38,34 +38,34 @@ class Part:
     """One part of a split."""
 
     hours: tuple[Hours, ...]
-    """Where its parent orders may lie."""
+    """Hours in which its parent orders may lie."""
     symbols: tuple[str, ...]
     dates: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A file and its split; either bars or a day with a book."""
+    """A file of bars, or a day with a book, and its split."""
 
     name: str
     sha256: str
-    """Of the file."""
+    """Hash of the file."""
     counts: Mapping[str, int]
     parts: Mapping[str, Part]
     source: BarTable | Day
 
     @property
     def fingerprint(self) -> str:
-        """Names data and split; results that are compared have the same."""
+        """Identifies data and split; compare only results with the same fingerprint."""
         parts = {name: dataclasses.asdict(part) for name, part in self.parts.items()}
         return hashlib.sha256(json.dumps([self.sha256, parts], sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def table(self) -> BarTable:
-        """The bars; DataError of a day with a book."""
+        """The bars. DataError for a day with a book."""
         if isinstance(self.source, BarTable):
             return self.source
-        raise DataError(f"{self.name}: a file of bars is due, got a day with a book")
+        raise DataError(f"{self.name}: expected a file of bars, got a day with a book")
 
     def static(self, count: int) -> ExecutionMarket:
         """`count` environments without impact."""
@@ -74,21 +74,21 @@ class Dataset:
         return StaticBook([self.source], count)
 
     def replay(self, count: int) -> ReplayMarket:
-        """`count` environments in the replayed book; DataError for bars, which have none."""
+        """`count` environments in the replayed book. DataError for bars, which have no book."""
         if isinstance(self.source, BarTable):
-            raise DataError(f"{self.name}: bars have no orders that could be replayed; give a day with a book")
+            raise DataError(f"{self.name}: expected a day with a book, got bars, which contain no orders to replay")
         return ReplayMarket([self.source], count)
 
 
 def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
-    """A file of bars; errors as read_bars, and DataError if there are too few dates to split."""
+    """Reads and splits a file of bars. Raises what read_bars raises, and DataError if there are too few dates to split."""
     table = read_bars(path, tick_size)
     dates, symbols = len(table.dates), len(table.symbols)
     test, validation = max(1, round(TEST_SHARE * dates)), max(1, round(VALIDATION_SHARE * dates))
     first_test, first_validation = dates - test, dates - test - validation
     if first_validation < 1:
-        raise DataError(f"{path}: at least 3 dates are due to train, validate and test, got {dates}")
-    order = sorted(range(symbols), key=lambda place: hashlib.sha256(table.symbols[place].encode()).digest())
+        raise DataError(f"{path}: expected at least 3 dates (training, validation, test), got {dates}")
+    order = sorted(range(symbols), key=lambda index: hashlib.sha256(table.symbols[index].encode()).digest())
     unseen = np.isin(table.symbol, order[: round(UNSEEN_SHARE * symbols)])
     training, testing = table.date < first_validation, table.date >= first_test
     between = ~training & ~testing
@@ -99,17 +99,17 @@ def bar_dataset(path: Path, tick_size: float = 0.01) -> Dataset:
 
 
 def _volume_lots_per_s(table: BarTable, training: np.ndarray) -> np.ndarray:
-    """(symbols,) mean over the training dates, 0 for a stock that has none."""
-    a_day = table.bars.values[:, :, VOLUME].sum(axis=1)
+    """(symbols,) mean over the training dates, 0 for a stock without any."""
+    daily = table.bars.values[:, :, VOLUME].sum(axis=1)
     days = np.bincount(table.symbol[training], minlength=len(table.symbols))
-    total = np.bincount(table.symbol[training], a_day[training], minlength=len(table.symbols))
+    total = np.bincount(table.symbol[training], daily[training], minlength=len(table.symbols))
     seconds = len(table.bars.starts_ns) * table.bars.bar_ns / SECOND_NS
     volume: np.ndarray = total / np.maximum(days, 1) / seconds
     return volume
 
 
 def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:
-    """Whole days, a row for each stretch without a pause; of stocks with a known volume."""
+    """Whole days of stocks with a known volume, one entry for each stretch of a day without a pause."""
     starts, bar_ns = table.bars.starts_ns, table.bars.bar_ns
     ends = np.flatnonzero(np.append(np.diff(starts) > bar_ns, True))
     spans = [
@@ -122,23 +122,25 @@ def _bar_part(table: BarTable, days: np.ndarray, volume: np.ndarray) -> Part:
         for day, symbol in zip(days.tolist(), table.symbol[days].tolist(), strict=True)
         for span in spans
     )
-    symbols = tuple(table.symbols[place] for place in np.unique(table.symbol[days]))
-    return Part(hours, symbols, tuple(table.dates[place] for place in np.unique(table.date[days])))
+    symbols = tuple(table.symbols[index] for index in np.unique(table.symbol[days]))
+    return Part(hours, symbols, tuple(table.dates[index] for index in np.unique(table.date[days])))
 
 
 def book_dataset(path: Path, day: Day) -> Dataset:
-    """A day with a book of one symbol, read from `path`; DataError if it does not reach over the hours of the split."""
+    """Splits a day with a book of one symbol that was read from `path`. DataError if the day does not cover the hours of the split."""
     if not path.is_file():
-        raise DataError(f"{path}: a day file or a zip is due, not a folder: the fingerprint names the file")
-    trades = trades_of(day)[:-1]
+        raise DataError(f"{path}: expected a day file or a zip, got a folder or nothing; the fingerprint needs a file")
+    trades = recorded_trades(day)[:-1]
     first_ns, last_ns = day.reference.first_time_ns, day.reference.last_time_ns
     spans = {name: tuple(time_of_day_ns(text) for text in span) for name, span in BOOK_HOURS.items()}
     if first_ns > spans[TRAIN][0] or last_ns < spans[TEST][0]:
-        raise DataError(f"{path}: a day that reaches from 10:00 beyond 13:00 is due, got {first_ns} to {last_ns} ns")
-    speed = volume_lots_per_s(trades, *spans[TRAIN])
+        raise DataError(
+            f"{path}: expected a day from 10:00 or earlier until after 13:00, got {first_ns} to {last_ns} ns"
+        )
+    volume = volume_lots_per_s(trades, *spans[TRAIN])
     symbol, date = day.reference.symbols[0].name, day.reference.date
     parts = {
-        name: Part((Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), speed),), (symbol,), (date,))
+        name: Part((Hours(0, start, min(end, last_ns // SECOND_NS * SECOND_NS), volume),), (symbol,), (date,))
         for name, (start, end) in spans.items()
     }
     counts = {"commands": len(day), "trades": len(trades), **day.reference.counts}
@@ -146,13 +148,13 @@ def book_dataset(path: Path, day: Day) -> Dataset:
 
 
 def volume_lots_per_s(trades: Rows, start_ns: int, end_ns: int) -> float:
-    """Traded in a time, of rows of `trades_of`."""
-    known = (trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)
-    return float(trades["lots"][known].sum() / (end_ns - start_ns) * SECOND_NS)
+    """Mean volume per second between two times, from rows of `recorded_trades`."""
+    within = (trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)
+    return float(trades["lots"][within].sum() / (end_ns - start_ns) * SECOND_NS)
 
 
 def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scales:
-    """Scales.fit on one episode in each environment without orders of ours; the sampler must be one of training hours."""
+    """Scales.fit on one episode in each environment, without our orders. The sampler must draw from training hours."""
     episodes = sampler.sample(np.random.Generator(np.random.PCG64(seed)), market.count)
     market.reset(np.arange(market.count), episodes)
     steps = int(episodes["steps"].min())
@@ -163,8 +165,8 @@ def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scal
     return Scales.fit(frames.ravel())
 
 
-def table_of(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
-    """Rows for people: data set, part, stocks, dates, first and last date, stock-days, hours."""
+def split_rows(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
+    """Table rows: data set, part, stocks, dates, stock-days, hours, first and last date."""
     rows = []
     for dataset in datasets:
         for name, part in dataset.parts.items():
@@ -176,6 +178,6 @@ def table_of(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:
 
 
 def file_sha256(path: Path) -> str:
-    """Of all its bytes."""
+    """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,15 +1,15 @@
-"""What can be wrong with an execution; each text says what was expected, what came and what to do."""
+"""Errors of execution; each message says what was expected, what was found, and what to do."""
 
 from serl.exchange.errors import SerlError
 
 
 class DataError(SerlError, ValueError):
-    """A file of which no data set can be made; the text says why and what to do."""
+    """A file cannot be used as a data set."""
 
 
 class LayoutMismatchError(SerlError, ValueError):
-    """A policy was made for other observations or actions than the environment has; the text says both."""
+    """A policy was trained for other observations or actions than those of the environment."""
 
 
 class ProgressError(SerlError, OSError):
-    """A progress file that cannot be written."""
+    """A progress file cannot be written."""

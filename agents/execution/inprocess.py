@@ -1,11 +1,11 @@
-"""The same parent order on the same day without a server: what a lockstep exchange must reproduce."""
+"""A parent order on a historical day without a server. A lockstep exchange must give the same result."""
 
 import dataclasses
 
 import numpy as np
 
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.executor import work
+from serl.agents.execution.executor import execute_order
 from serl.agents.execution.order import ParentOrder, twap_targets
 from serl.agents.execution.policies.policy import Policy
 from serl.exchange.errors import ConfigError
@@ -24,14 +24,14 @@ from serl.exchange.records import (
 from serl.history.day import Day
 
 EXECUTOR, HISTORY = 0, 1
-"""Participant numbers: the executor logs in first, so that of equal arrival times its order is the first."""
+"""Participant numbers: the executor logs in first, so its orders precede those of history with the same arrival time."""
 
 
-def one_symbol(day: Day, symbol: str) -> Day:
-    """The day of one of its symbols; ConfigError if it is not there."""
-    names = [known.name for known in day.reference.symbols]
+def select_symbol(day: Day, symbol: str) -> Day:
+    """The day with one of its symbols only. ConfigError if the day does not contain it."""
+    names = [reference.name for reference in day.reference.symbols]
     if symbol not in names:
-        raise ConfigError(f"symbol {symbol}: the day has {', '.join(names)}; give one of these")
+        raise ConfigError(f"symbol: expected one of the day's symbols {', '.join(names)}, got {symbol}")
     if len(names) == 1:
         return day
     number = names.index(symbol)
@@ -43,9 +43,9 @@ def one_symbol(day: Day, symbol: str) -> Day:
 
 
 def replay_with(day: Day, order: ParentOrder, policy: Policy, mode: str) -> list[tuple[int, int]]:
-    """(lots, ticks x lots) filled after each decision of any policy in the replay market without latency, forced completion in the last."""
-    market = ReplayMarket([one_symbol(day, order.symbol)], 1, latency_ns=0)
-    return work(market, order, policy, mode)[1]
+    """(lots, ticks x lots) of each decision of any policy in the replay market without latency; the last includes forced completion."""
+    market = ReplayMarket([select_symbol(day, order.symbol)], 1, latency_ns=0)
+    return execute_order(market, order, policy, mode)[1]
 
 
 def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]:
@@ -58,24 +58,24 @@ def replay_with_twap(day: Day, order: ParentOrder) -> list[tuple[int, int, int]]
     rows["participant"] = HISTORY
     times = order.slice_times_ns
     fills: list[tuple[int, int, int]] = []
-    at = 0
+    cursor = 0
     for number, (time_ns, target) in enumerate(
         [*zip(times, twap_targets(order.qty_lots, len(times)), strict=True), (order.end_ns, order.qty_lots)], start=1
     ):
         stop = int(np.searchsorted(rows["time_ns"], time_ns, side="left"))
-        _own_fills(market.submit(rows[at:stop]), fills)
-        at = stop
+        _append_own_fills(market.submit(rows[cursor:stop]), fills)
+        cursor = stop
         qty_lots = target - sum(qty for _, _, qty in fills)
         if qty_lots > 0:
             child = command(
                 CommandKind.NEW, symbol=symbol, side=order.side, qty_lots=qty_lots, time_in_force=TimeInForce.IOC,
                 flags=CommandFlag.MARKET, command_id=number, participant=EXECUTOR, time_ns=time_ns,
             )  # fmt: skip
-            _own_fills(market.submit(child), fills)
+            _append_own_fills(market.submit(child), fills)
     return fills
 
 
-def _own_fills(events: Rows, fills: list[tuple[int, int, int]]) -> None:
+def _append_own_fills(events: Rows, fills: list[tuple[int, int, int]]) -> None:
     own = events[(events["kind"] == EventKind.FILL) & (events["participant"] == EXECUTOR)]
     own = own[own["flags"] & EventFlag.MAKER == 0]
     fills.extend(zip(own["time_ns"].tolist(), own["price_ticks"].tolist(), own["qty_lots"].tolist(), strict=True))

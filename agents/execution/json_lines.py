@@ -1,4 +1,4 @@
-"""A file of JSON lines that others follow while it is written."""
+"""Files of JSON lines that other processes follow while they are written."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import Any
 from serl.agents.execution.errors import ProgressError
 
 
-class LinesFile:
-    """Each line is there as soon as it is said."""
+class JsonLinesFile:
+    """Each line appears in the file as soon as it is written."""
 
     def __init__(self, path: Path) -> None:
         """ProgressError if the file cannot be written."""
@@ -16,12 +16,14 @@ class LinesFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", buffering=1)
         except OSError as error:
-            raise ProgressError(f"{path}: a file that can be written is due ({error.strerror})") from None
+            raise ProgressError(
+                f"{path}: expected a writable file, got {error.strerror}; choose another path"
+            ) from None
 
-    def say(self, **line: Any) -> None:
-        """Writes a line."""
+    def write(self, **line: Any) -> None:
+        """Appends a JSON object as a line."""
         self._file.write(json.dumps(line) + "\n")
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Closes the file."""
         self._file.close()

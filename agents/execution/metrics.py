@@ -1,7 +1,6 @@
-"""What an execution cost. One function a number; None where the market gives nothing to compare with.
+"""Execution costs, one function per measure; None where the market has no benchmark. docs/execution.md defines them.
 
-Prices in any one unit (here ticks), results in basis points, higher is better. sign is +1 for a sell, -1 for a buy.
-Definitions: docs/execution.md.
+Prices may have any unit (here ticks); results are in basis points, higher is better. sign is +1 for a sell, -1 for a buy.
 """
 
 from collections.abc import Sequence
@@ -21,22 +20,22 @@ def advantage_bps(sign: int, executed: float | None, benchmark: float | None) ->
 
 
 def market_vwap(trades: Sequence[tuple[int, int, int]], own_matches: set[int]) -> float | None:
-    """VWAP of (match id, price, quantity) trades without our own."""
+    """VWAP of (match id, price, quantity) trades, without our own."""
     return average_price([(price, qty) for match_id, price, qty in trades if match_id not in own_matches])
 
 
 def participation(executed_lots: int, trades: Sequence[tuple[int, int, int]], own_matches: set[int]) -> float | None:
-    """Our share of everything that was traded in the window, ours included."""
+    """Our share of all volume in the window, ours included."""
     others = sum(qty for match_id, _, qty in trades if match_id not in own_matches)
     total = others + executed_lots
     return executed_lots / total if total else None
 
 
 def unfilled_share(unfilled_lots: int, qty_lots: int) -> float:
-    """AFI of one order: what was left at the end of the window, before forced completion, over the quantity."""
+    """AFI of one order: quantity left at the end of the window, before forced completion, over the total quantity."""
     return unfilled_lots / qty_lots
 
 
 def fill_ratio(filled_lots: int, qty_lots: int) -> float:
-    """FFR: filled over asked for, forced completion included."""
+    """FFR: filled quantity, forced completion included, over the total quantity."""
     return filled_lots / qty_lots

@@ -1,4 +1,4 @@
-"""A parent order, and the time-weighted schedule of its children."""
+"""Parent orders, and the time-weighted schedule of their child orders."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from serl.exchange.records import Rows, Side
 
 @dataclass(frozen=True)
 class ParentOrder:
-    """Buy or sell qty_lots of symbol in [start_ns, end_ns], deciding every interval_ns. Times after midnight."""
+    """Buy or sell qty_lots of symbol in [start_ns, end_ns], with a decision every interval_ns. Times are ns after midnight."""
 
     symbol: str
     side: Side
@@ -22,11 +22,13 @@ class ParentOrder:
 
     def __post_init__(self) -> None:
         if self.qty_lots <= 0:
-            raise ConfigError(f"qty: a positive number of lots is due, got {self.qty_lots}")
+            raise ConfigError(f"qty: expected a positive number of lots, got {self.qty_lots}")
         if self.end_ns <= self.start_ns:
-            raise ConfigError("window: FROM-TO with FROM before TO is due, like 10:00-10:30")
+            raise ConfigError(
+                f"window: expected FROM-TO with FROM before TO, like 10:00-10:30, got {self.start_ns}-{self.end_ns} ns"
+            )
         if self.interval_ns <= 0:
-            raise ConfigError(f"interval: a positive time is due, got {self.interval_ns} ns")
+            raise ConfigError(f"interval: expected a positive time, got {self.interval_ns} ns")
 
     @property
     def sign(self) -> int:
@@ -35,18 +37,17 @@ class ParentOrder:
 
     @property
     def slice_times_ns(self) -> list[int]:
-        """When children are sent: the beginning of every interval."""
+        """When child orders are sent: at the start of every interval."""
         return list(range(self.start_ns, self.end_ns, self.interval_ns))
 
     @property
     def episode(self) -> Rows:
-        """(1,) EPISODE of day 0; ConfigError if the window is not a whole number of intervals."""
+        """(1,) EPISODE on day 0. ConfigError if the window is not a whole number of intervals."""
         rows = np.zeros(1, EPISODE)
-        steps, rest = divmod(self.end_ns - self.start_ns, self.interval_ns)
-        if rest:
+        steps, remainder = divmod(self.end_ns - self.start_ns, self.interval_ns)
+        if remainder:
             raise ConfigError(
-                f"interval: a part of the window without remainder is due, got {self.interval_ns / 1e9:g} s of "
-                f"{(self.end_ns - self.start_ns) / 1e9:g} s"
+                f"interval: expected a divisor of the window's {(self.end_ns - self.start_ns) / 1e9:g} s, got {self.interval_ns / 1e9:g} s"
             )
         rows["sign"], rows["qty_lots"], rows["start_ns"] = self.sign, self.qty_lots, self.start_ns
         rows["interval_ns"], rows["steps"] = self.interval_ns, steps
@@ -54,5 +55,5 @@ class ParentOrder:
 
 
 def twap_targets(qty_lots: int, slices: int) -> list[int]:
-    """How much must be done after each of `slices` equal slices: whole lots, even, ending at qty_lots."""
+    """Cumulative quantity after each of `slices` equal slices, in whole lots; the last is qty_lots."""
     return [qty_lots * (index + 1) // slices for index in range(slices)]

@@ -1,4 +1,4 @@
-"""The transaction-cost report of one parent order: a table, a page, JSON, and a picture."""
+"""The transaction-cost report of one parent order: a table, an HTML page, JSON, and a plot."""
 
 import io
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Fills = list[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What came out in process on the same day; `day` names the file and its fingerprint."""
+    """The same order in process on the same day; `day` is the file and its fingerprint."""
 
     twap: Fills
     steps: list[tuple[int, int]]
@@ -28,14 +28,14 @@ class Benchmark:
     day: str
 
     def equals(self, execution: Execution) -> bool:
-        """Whether the served execution is the same: every decision; of a TWAP with market orders every fill."""
+        """Whether every decision of the served execution had the same fills; for a TWAP with market orders, every single fill."""
         if (execution.policy, execution.mode) == ("twap", "market"):
             return self.steps == execution.steps and self.twap == [fill[:3] for fill in execution.fills]
         return self.steps == execution.steps
 
 
 def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, Any]:
-    """Every number of the report; None with a reason in `notes` where the market gives none."""
+    """All numbers of the report; where one cannot be computed it is None and `notes` says why."""
     order = execution.order
     own = {match_id for _, _, _, match_id in execution.fills}
     trades = [(match_id, price, qty) for match_id, _, price, qty in execution.trades]
@@ -43,7 +43,7 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
     vwap = metrics.market_vwap(trades, own)
     twap = metrics.average_price([(price, qty) for _, price, qty in benchmark.twap]) if benchmark else None
     same = benchmark.equals(execution) if benchmark else None
-    notes = ["one parent order: no interval can be given for these numbers"]
+    notes = ["one parent order: these numbers have no confidence interval"]
     if vwap is None:
         notes.append("PA: nobody else traded in the window, so there is no market VWAP")
     if benchmark is None:
@@ -69,10 +69,10 @@ def summarise(execution: Execution, benchmark: Benchmark | None) -> dict[str, An
 def write_report(
     execution: Execution, summary: dict[str, Any], tick_size: float, folder: Path
 ) -> tuple[Path, Path, Path]:
-    """Writes SYMBOL-SIDE-POLICY.html, .json and .png; their paths."""
+    """Writes SYMBOL-SIDE-POLICY.html, .json and .png; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{execution.order.symbol}-{execution.order.side.name.lower()}-{execution.policy}.html"
-    origin = current_origin(summary["day"] or "not known: without --day", None)
+    origin = current_origin(summary["day"] or "unknown, because --day was not given", None)
     record = {
         "made": origin.to_json(), "summary": summary, "fills": execution.fills, "children": execution.children
     }  # fmt: skip
@@ -81,7 +81,7 @@ def write_report(
 
 
 def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: Origin, picture: bytes) -> str:
-    """The page around the picture."""
+    """The page with the table and the plot."""
     window = "-".join(time_of_day_text(time_ns) for time_ns in (order.start_ns, order.end_ns))
     title = f"{summary['policy']}: {summary['side']} {order.qty_lots:,} {order.symbol}, {window}"
     rows = [[escape(name), escape(value)] for name, value in lines(summary, tick_size)]
@@ -93,7 +93,7 @@ def html(order: ParentOrder, summary: dict[str, Any], tick_size: float, origin: 
 
 
 def draw(execution: Execution, summary: dict[str, Any], tick_size: float) -> bytes:
-    """Above: mid, market VWAP, child orders and fills. Below: executed against an even pace. PNG."""
+    """A PNG plot. Top: mid, market VWAP, child orders and fills. Bottom: executed quantity against an even pace."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -158,12 +158,12 @@ def _title(order: ParentOrder, summary: dict[str, Any]) -> str:
 
 
 def bps(value: float | None) -> str:
-    """Basis points for people, n/a for None."""
+    """Formatted basis points, n/a for None."""
     return "n/a" if value is None else f"{value:+.2f} bps"
 
 
 def lines(summary: dict[str, Any], tick_size: float) -> list[tuple[str, str]]:
-    """The table's rows."""
+    """The rows of the table."""
 
     def price(ticks: float | None) -> str:
         return "n/a" if ticks is None else f"{ticks * tick_size:.4f}"

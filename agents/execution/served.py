@@ -1,4 +1,4 @@
-"""A served exchange as an `ExecutionMarket` of one: what the feed and our reports say becomes FRAME and FILL rows."""
+"""A served exchange as an `ExecutionMarket` with one environment: the feed and our reports become FRAME and FILL rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,20 +17,20 @@ SECOND_NS = 1_000_000_000
 BUY, SELL = 0, 1
 
 
-class TooLate(SerlError, ValueError):
-    """The window began before the executor was there."""
+class WindowStartedError(SerlError, ValueError):
+    """The window started before the executor was connected."""
 
 
 class ServedMarket:
-    """One symbol of an exchange. See `ExecutionMarket`; beyond it, everything that happened is kept for a report.
+    """One symbol of an exchange. See `ExecutionMarket`; in addition it keeps everything that happened, for a report.
 
-    Times are after midnight of the exchange's day. In lockstep what is sent arrives at the time of the decision, before
-    history's messages of that time if this client logged in before history.
+    Times are ns after midnight of the exchange's day. In lockstep our orders arrive at the time of the decision; if this client logged in
+    before history, they precede history's messages of the same time.
     """
 
     count = 1
     channels: tuple[str, ...] = ("l1", "trade")
-    """Of the feed: quotes are only for reports."""
+    """Channels of the feed; reports alone need l1."""
 
     def __init__(self, client: Exchange, symbol: str) -> None:
         self.client, self.symbol = client, symbol
@@ -40,120 +40,121 @@ class ServedMarket:
         self.frames, self.fills = np.zeros(1, FRAME), np.zeros(1, FILL)
         self._side, self._now_ns = SELL, 0
         self._resting: Order | None = None
-        self._order_number = 0  # of what rests, as the book names it
-        self.own: list[tuple[int, int, int, int]] = []  # time, price, qty, match id
+        self._order_number = 0  # of our resting order, in the L3 book
+        self.own_fills: list[tuple[int, int, int, int]] = []  # time, price, qty, match id
         self.trades: list[tuple[int, int, int, int, int, int]] = []  # match id, time, price, qty, aggressor, off book
         self.children: list[tuple[int, int]] = []  # time, qty
         self.mids: list[tuple[int, float]] = []
-        self._own_seen = self._trades_seen = 0
-        #: told of each fill of ours as it is reported: time, price, qty
+        self._own_before = self._trades_before = 0
+        #: called with each of our fills as it is reported: time, price, qty
         self.on_fill: Callable[[int, int, int], None] = lambda time_ns, price_ticks, qty_lots: None
-        #: told of what is sent: time, limit orders, market orders, cancels, lots ordered
-        self.on_sent: Callable[[int, int, int, int, int], None] = lambda *_: None
+        #: called with what we send at each decision: time, limit orders, market orders, cancels, lots ordered
+        self.on_order_flow: Callable[[int, int, int, int, int], None] = lambda *_: None
         for channel in self.channels:
             client.subscribe(channel, symbol)
 
-    def check_in_time(self, start_ns: int) -> None:
-        """TooLate if the exchange's time is beyond start_ns."""
+    def require_not_started(self, start_ns: int) -> None:
+        """WindowStartedError if the exchange's time is after start_ns."""
         now_ns = self.client.session.clock[2] - self.midnight_ns
         if now_ns > start_ns:
-            raise TooLate(
-                f"the window began at {time_of_day_text(start_ns)}, the exchange is at {time_of_day_text(now_ns)}: choose a later window, or start the executor before the replay"
+            raise WindowStartedError(
+                f"expected a window that starts after the exchange's time {time_of_day_text(now_ns)}, got {time_of_day_text(start_ns)}; choose a later window, or "
+                "start the executor before the replay"
             )
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Waits for the start of the window; TooLate if it is over."""
+        """Waits for the start of the window. WindowStartedError if it has passed."""
         start_ns = int(episodes[0]["start_ns"])
-        self.check_in_time(start_ns)
+        self.require_not_started(start_ns)
         self._wait_until(start_ns)
-        self.begin(episodes[0])
+        self.start(episodes[0])
 
-    def begin(self, episode: Any) -> None:
-        """A parent order, an EPISODE row, whose window begins now."""
+    def start(self, episode: Any) -> None:
+        """Starts a parent order, an EPISODE row, whose window starts now."""
         self._side = SELL if episode["sign"] > 0 else BUY
         self._begin_step()
-        self.look(int(episode["start_ns"]))
+        self.snapshot(int(episode["start_ns"]))
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
         self.send(children[0])
         for wake_ns in (*range(self._now_ns + SECOND_NS, int(until_ns[0]), SECOND_NS), int(until_ns[0])):
             self._wait_until(wake_ns)
-        self.look(int(until_ns[0]))
+        self.snapshot(int(until_ns[0]))
 
     def force(self, which: Any, children: Rows) -> None:
-        """See ExecutionMarket; beyond a lockstep clock it is given a second of the exchange's time."""
+        """See ExecutionMarket; with other clocks than lockstep it waits for a second of exchange time."""
         now_ns = self._now_ns
         self.send(children[0])
         self._wait_until(now_ns + (1 if self._lockstep else SECOND_NS))
-        self.look(now_ns)
+        self.snapshot(now_ns)
 
     def _begin_step(self) -> None:
-        self._own_seen, self._trades_seen = len(self.own), len(self.trades)
+        self._own_before, self._trades_before = len(self.own_fills), len(self.trades)
 
     def send(self, child: Any) -> None:
-        """Begins a step: what rests is cancelled and a CHILD row sent."""
+        """Starts a step: cancels the resting order and sends a CHILD row."""
         self._begin_step()
         cancels = int(self._resting is not None)
         if self._resting is not None:
             self._cancel_resting(self._resting)
             self._resting = None
-            self._take_inbox()
+            self._drain_inbox()
         send = self.client.sell if self._side == SELL else self.client.buy
         market_lots, limit_lots, limit_ticks = (
             int(child[name]) for name in ("market_lots", "limit_lots", "limit_ticks")
         )
-        on_the_way = sum(qty for _, _, qty, _ in self.own[self._own_seen :])  # nothing in lockstep
-        late = min(on_the_way, limit_lots)
-        limit_lots, market_lots = limit_lots - late, max(0, market_lots - (on_the_way - late))
+        late_lots = sum(qty for _, _, qty, _ in self.own_fills[self._own_before :])  # 0 in lockstep
+        from_limit = min(late_lots, limit_lots)
+        limit_lots, market_lots = limit_lots - from_limit, max(0, market_lots - (late_lots - from_limit))
         if market_lots:
-            self._noted(send(self.symbol, market_lots))
+            self._track(send(self.symbol, market_lots))
             self.children.append((self._now_ns, market_lots))
         if limit_lots and limit_ticks:
-            self._resting = self._noted(send(self.symbol, limit_lots, limit_ticks))
+            self._resting = self._track(send(self.symbol, limit_lots, limit_ticks))
             self.children.append((self._now_ns, limit_lots))
         lots = market_lots + (limit_lots if limit_ticks else 0)
-        self.on_sent(self._now_ns, int(lots > market_lots), int(market_lots > 0), cancels, lots)
-        self._take_inbox()
+        self.on_order_flow(self._now_ns, int(lots > market_lots), int(market_lots > 0), cancels, lots)
+        self._drain_inbox()
 
     def _cancel_resting(self, order: Order) -> None:
         self.client.mass_cancel(self.symbol)
 
-    def _noted(self, order: Order) -> Order:
-        """An order that was sent."""
+    def _track(self, order: Order) -> Order:
+        """Called with each order that was sent."""
         return order
 
     def _own_matches(self) -> set[int]:
-        """Ids of trades of ours in this step."""
-        return {match_id for _, _, _, match_id in self.own[self._own_seen :]}
+        """Match ids of our trades in this step."""
+        return {match_id for _, _, _, match_id in self.own_fills[self._own_before :]}
 
     def _wait_until(self, wake_ns: int) -> None:
-        due_ns = self.midnight_ns + wake_ns
+        target_ns = self.midnight_ns + wake_ns
         if self._lockstep:
-            self.client.turn(due_ns)
+            self.client.turn(target_ns)
         else:
-            while (now_ns := self.client.ask(Kind.INFO)[4]) < due_ns:
-                wait_s = (due_ns - now_ns) / SECOND_NS / self._speed
-                self.take(self.client.wait(min(max(wait_s, 0.0005), 0.05)))
-        self._take_inbox()
+            while (now_ns := self.client.ask(Kind.INFO)[4]) < target_ns:
+                wait_s = (target_ns - now_ns) / SECOND_NS / self._speed
+                self.receive(self.client.wait(min(max(wait_s, 0.0005), 0.05)))
+        self._drain_inbox()
 
-    def _take_inbox(self) -> None:
+    def _drain_inbox(self) -> None:
         inbox = self.client.core.inbox
         while inbox:
-            self.take(inbox.popleft())
+            self.receive(inbox.popleft())
 
-    def take(self, item: Any) -> None:
-        """A report or a feed message."""
+    def receive(self, item: Any) -> None:
+        """Processes a report or a feed message."""
         if isinstance(item, Report):
             if item.kind == EventKind.FILL:
-                self.own.append((item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots, item.match_id))
+                self.own_fills.append((item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots, item.match_id))
                 self.on_fill(item.time_ns - self.midnight_ns, item.price_ticks, item.qty_lots)
             elif item.kind in (EventKind.ACCEPTED, EventKind.RESTED) and item.order_number:
                 self._order_number = item.order_number
         elif isinstance(item, tuple) and item and isinstance(item[0], str):
-            self._take_feed(item[0], item[1])
+            self._receive_feed(item[0], item[1])
 
-    def _take_feed(self, topic: str, message: list[Any]) -> None:
+    def _receive_feed(self, topic: str, message: list[Any]) -> None:
         _, _, _, _, time_ns, items = message
         if topic.startswith("l1/"):
             if items[0] and items[2]:
@@ -162,17 +163,17 @@ class ServedMarket:
         for match_id, traded_ns, price, qty, aggressor, off_book in items:
             self.trades.append((match_id, traded_ns - self.midnight_ns, price, qty, aggressor, off_book))
 
-    def look(self, now_ns: int) -> None:
-        """Fills the rows: the book as it is now, what was traded and filled since the step began."""
+    def snapshot(self, now_ns: int) -> None:
+        """Writes the FRAME and FILL rows: the current book, and what was traded and filled since the step started."""
         self._now_ns = now_ns
         frame, fill = self.frames[0], self.fills[0]
         for name, levels in zip(("bid", "ask"), self.client.book(self.symbol, LEVELS), strict=True):
             table = np.zeros((LEVELS, 2), np.int64)
             table[: len(levels)] = [level[:2] for level in levels] or table[:0]
             frame[f"{name}_ticks"], frame[f"{name}_lots"] = table.T
-        own = self.own[self._own_seen :]
+        own = self.own_fills[self._own_before :]
         matches = self._own_matches()
-        others = [trade for trade in self.trades[self._trades_seen :] if trade[0] not in matches and not trade[5]]
+        others = [trade for trade in self.trades[self._trades_before :] if trade[0] not in matches and not trade[5]]
         frame["time_ns"], frame["trades"] = now_ns, len(others)
         frame["traded_lots"] = sum(qty for _, _, _, qty, _, _ in others)
         frame["traded_notional"] = sum(price * qty for _, _, price, qty, _, _ in others)
@@ -184,7 +185,7 @@ class ServedMarket:
             self.mids.append((now_ns, float(frame["bid_ticks"][0] + frame["ask_ticks"][0]) / 2))
 
     def _queue(self) -> tuple[int, int]:
-        """(what our limit order still has open, what stands before it at its price)."""
+        """(open quantity of our limit order, quantity ahead of it at its price)."""
         order = self._resting
         if order is None or order.state != "open":
             return 0, 0
@@ -194,4 +195,4 @@ class ServedMarket:
                 return order.open_lots, ahead
             if (side, price) == (order.side, order.price_ticks):
                 ahead += qty
-        return 0, 0  # beyond lockstep: it was filled while we asked
+        return 0, 0  # not in lockstep: it was filled while we queried

@@ -1,7 +1,7 @@
-"""Parent orders side by side on one exchange in lockstep: each in a book of its own, all in the same window of the exchange's time.
+"""Many parent orders at once on one lockstep exchange: each in its own book, all in the same window of exchange time.
 
-History is one participant that replays a stretch of a day in every book, moved in time so that all orders begin at once. So a score of many
-orders takes as long as one window takes to replay.
+History is one participant that replays part of a day in every book, shifted in time so that all windows start together. So scoring many
+orders takes only as long as replaying one window.
 """
 
 from collections.abc import Sequence
@@ -20,34 +20,34 @@ from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 from serl.history.day import Day, Reference, SymbolReference
 
 BEGIN_NS = 36_000_000_000_000
-"""10:00, when all windows begin."""
+"""10:00, when all windows start."""
 BEFORE_NS, AFTER_NS = 1_000_000_000, 1_000_000_000
-"""When the books are set up before, and how long history goes on after the windows."""
+"""The books are built this long before the windows, and history continues this long after them."""
 
 
 class _Book(ServedMarket):
-    """An agent in one of the books; what comes from the exchange is given to it by ServedBooks."""
+    """One agent in one book; ServedBooks passes it the messages from the exchange."""
 
     channels = ("trade",)
 
     def __init__(self, client: Exchange, symbol: str, matches: set[int], orders: "dict[int, _Book]") -> None:
-        """matches: of all agents in the book, which are no trades of others; orders: whose each order is."""
+        """matches: match ids of all agents in the book, to exclude from the market's trades. orders: the agent of each order id."""
         super().__init__(client, symbol)
         self._matches, self._orders = matches, orders
 
-    def _take_inbox(self) -> None:
+    def _drain_inbox(self) -> None:
         pass
 
     def _cancel_resting(self, order: Order) -> None:
         self.client.cancel(order)
 
-    def _noted(self, order: Order) -> Order:
+    def _track(self, order: Order) -> Order:
         self._orders[order.order_id] = self
         return order
 
-    def take(self, item: Any) -> None:
+    def receive(self, item: Any) -> None:
         """See ServedMarket."""
-        super().take(item)
+        super().receive(item)
         if isinstance(item, Report) and item.match_id:
             self._matches.add(item.match_id)
 
@@ -56,8 +56,9 @@ class _Book(ServedMarket):
 
 
 class ServedBooks:
-    """N symbols of an exchange in lockstep with `agents` parent orders in each: row s * agents + a is agent a in symbol s. See
-    `ExecutionMarket`; all windows are the same. Of one decision the agents' orders arrive in the agents' order."""
+    """N symbols of a lockstep exchange with `agents` parent orders in each; row s * agents + a is agent a in symbol s. See `ExecutionMarket`.
+
+    All windows are the same. The orders of one decision arrive in the order of the agents."""
 
     def __init__(self, client: Exchange, symbols: Sequence[str], agents: int = 1) -> None:
         self.client, self.count = client, len(symbols) * agents
@@ -68,36 +69,39 @@ class ServedBooks:
             matches: set[int] = set()
             self.books += [_Book(client, symbol, matches, self._by_order) for _ in range(agents)]
         self._by_topic: dict[str, list[_Book]] = {}
-        for place, book in enumerate(self.books):
-            book.frames, book.fills = self.frames[place : place + 1], self.fills[place : place + 1]
+        for index, book in enumerate(self.books):
+            book.frames, book.fills = self.frames[index : index + 1], self.fills[index : index + 1]
             self._by_topic.setdefault(f"trade/{book.symbol}/", []).append(book)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """Waits for the start of the window; ConfigError unless all begin, together."""
+        """Waits for the start of the window. ConfigError unless all rows start, at the same time."""
         start_ns = int(episodes["start_ns"][0])
         if len(which) != self.count or np.any(episodes["start_ns"] != start_ns):
-            raise ConfigError("served books: all orders begin at the same time, and each market once")
-        self.books[0].check_in_time(start_ns)
+            raise ConfigError(
+                f"served books: expected {self.count} orders with the same start, got {len(which)} from {episodes['start_ns'].min()} to "
+                f"{episodes['start_ns'].max()} ns"
+            )
+        self.books[0].require_not_started(start_ns)
         self._turn(start_ns)
         for book, episode in zip(self.books, episodes, strict=True):
-            book.begin(episode)
+            book.start(episode)
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
         self._send(range(self.count), children)
         self._turn(int(until_ns[0]))
-        self._look(int(until_ns[0]))
+        self._snapshot(int(until_ns[0]))
 
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket."""
         now_ns = int(self.frames["time_ns"][0])
         self._send(which, children)
         self._turn(now_ns + 1)
-        self._look(now_ns)
+        self._snapshot(now_ns)
 
     def _send(self, which: Any, children: Rows) -> None:
-        for place, child in zip(which, children, strict=True):
-            self.books[place].send(child)
+        for index, child in zip(which, children, strict=True):
+            self.books[index].send(child)
 
     def _turn(self, time_ns: int) -> None:
         self.client.turn(self.books[0].midnight_ns + time_ns)
@@ -106,47 +110,47 @@ class ServedBooks:
             item = inbox.popleft()
             if isinstance(item, Report):
                 if item.order_id in self._by_order:
-                    self._by_order[item.order_id].take(item)
+                    self._by_order[item.order_id].receive(item)
             elif isinstance(item, tuple) and item and item[0] in self._by_topic:
                 for book in self._by_topic[item[0]]:
-                    book.take(item)
+                    book.receive(item)
 
-    def _look(self, now_ns: int) -> None:
+    def _snapshot(self, now_ns: int) -> None:
         for book in self.books:
-            book.look(now_ns)
+            book.snapshot(now_ns)
 
 
-def side_by_side(days: Sequence[Day], episodes: Rows) -> Day:
-    """A day of len(episodes) symbols O0, O1 ..: in each the book at the start of an EPISODE row's window, then what history did in it, all
-    windows moved to BEGIN_NS. Halts are left out."""
-    pieces = [_piece(days[int(row["day"])], row, place) for place, row in enumerate(episodes)]
+def aligned_day(days: Sequence[Day], episodes: Rows) -> Day:
+    """A day with one symbol per EPISODE row, O0, O1 ..: the book at the start of its window, then history's commands in the window, with all
+    windows shifted to BEGIN_NS. Halts are left out."""
+    pieces = [_window_commands(days[int(row["day"])], row, symbol) for symbol, row in enumerate(episodes)]
     rows = np.concatenate(pieces)
     rows = rows[np.argsort(rows["time_ns"], kind="stable")]
     numbers = np.arange(1, len(rows) + 1)
-    for place in range(len(pieces)):
-        own = np.flatnonzero(rows["symbol"] == place)
-        old = rows["command_id"][own]
-        order = np.argsort(old)
-        refers = own[rows["order_id"][own] > 0]
-        wanted = rows["order_id"][refers]
-        found = np.minimum(np.searchsorted(old, wanted, sorter=order), len(old) - 1)
-        known = old[order[found]] == wanted
-        rows["order_id"][refers] = np.where(known, numbers[own[order[found]]], 0)
+    for symbol in range(len(pieces)):
+        own = np.flatnonzero(rows["symbol"] == symbol)
+        old_ids = rows["command_id"][own]
+        order = np.argsort(old_ids)
+        referring = own[rows["order_id"][own] > 0]
+        referenced = rows["order_id"][referring]
+        found = np.minimum(np.searchsorted(old_ids, referenced, sorter=order), len(old_ids) - 1)
+        known = old_ids[order[found]] == referenced
+        rows["order_id"][referring] = np.where(known, numbers[own[order[found]]], 0)
     rows["command_id"] = numbers
-    lost = np.isin(rows["kind"], (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)) & (
+    orphaned = np.isin(rows["kind"], (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE)) & (
         rows["order_id"] == 0
     )
-    rows = rows[~lost]  # of orders that were gone before: the exchange would refuse them
+    rows = rows[~orphaned]  # their orders ended before the window; the exchange would reject them
     tick = days[0].reference.symbols[0].tick_size
-    symbols = tuple(SymbolReference(f"O{place}", tick) for place in range(len(pieces)))
+    symbols = tuple(SymbolReference(f"O{symbol}", tick) for symbol in range(len(pieces)))
     reference = Reference(
         symbols, "", "side by side", (), int(rows["time_ns"][0]), int(rows["time_ns"][-1]), source_rows=len(rows)
     )
     return Day(rows, np.arange(len(rows)), reference)
 
 
-def _piece(day: Day, episode: Any, symbol: int) -> Rows:
-    """COMMAND rows of one window."""
+def _window_commands(day: Day, episode: Any, symbol: int) -> Rows:
+    """COMMAND rows of one window, including those that build its opening book."""
     start_ns = int(episode["start_ns"])
     end_ns = start_ns + int(episode["interval_ns"] * episode["steps"]) + AFTER_NS
     first, last = np.searchsorted(day.commands["time_ns"], [start_ns, end_ns]).tolist()
@@ -156,12 +160,12 @@ def _piece(day: Day, episode: Any, symbol: int) -> Rows:
     open_orders = market.orders()
     opening = np.zeros(len(open_orders), COMMAND)
     opening["kind"], opening["time_in_force"] = CommandKind.NEW, TimeInForce.GTC
-    # one after the other: a replay waits for answers, and in lockstep there are none before time goes on
+    # one ns apart: a replay waits for answers, and in lockstep these come only when time advances
     opening["time_ns"] = start_ns - BEFORE_NS + np.arange(len(opening))
     opening["command_id"], opening["qty_lots"] = open_orders["order_id"], open_orders["open_lots"]
     opening["side"], opening["price_ticks"] = open_orders["side"], open_orders["price_ticks"]
     rows = day.commands[first:last].copy()
-    _less_what_was_filled(rows, open_orders)
+    _subtract_filled(rows, open_orders)
     rows = np.concatenate(
         (opening, rows[~np.isin(rows["kind"], (CommandKind.HALT, CommandKind.RESUME, CommandKind.END_DAY))])
     )
@@ -170,15 +174,15 @@ def _piece(day: Day, episode: Any, symbol: int) -> Rows:
     return rows
 
 
-def _less_what_was_filled(rows: Rows, open_orders: Rows) -> None:
-    """A REPLACE says the total quantity; what was filled before the window is no part of the order that opens it."""
+def _subtract_filled(rows: Rows, open_orders: Rows) -> None:
+    """Adjusts REPLACE commands, which state the total quantity: the opening book has only what was open at the start of the window."""
     filled = {int(order["order_id"]): int(order["total_lots"] - order["open_lots"]) for order in open_orders}
-    for place in np.flatnonzero(rows["kind"] == CommandKind.REPLACE).tolist():
-        rows["qty_lots"][place] -= filled.get(int(rows["order_id"][place]), 0)
+    for index in np.flatnonzero(rows["kind"] == CommandKind.REPLACE).tolist():
+        rows["qty_lots"][index] -= filled.get(int(rows["order_id"][index]), 0)
 
 
-def moved(episodes: Rows) -> Rows:
-    """The EPISODE rows as they are in the day of `side_by_side`."""
+def aligned_episodes(episodes: Rows) -> Rows:
+    """The EPISODE rows in the day of `aligned_day`."""
     rows = episodes.copy()
     rows["start_ns"] = BEGIN_NS
     return rows

@@ -1,6 +1,6 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters at once.
 
-Parameters become views of one vector and their gradients of another, so that clipping and a step are one pass over a vector each.
+The parameters are views of one vector and their gradients views of another, so that clipping and a step are one pass over a vector each.
 """
 
 import math
@@ -16,46 +16,47 @@ BETA_FIRST, BETA_SECOND, EPSILON = np.float32(0.9), np.float32(0.999), np.float3
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> tuple[Tensor, Tensor]:
-    """(values, gradient) of all parameters, which become views of them."""
+    """(values, gradient) of all parameters as vectors; the parameters become views of them."""
     values = torch.cat([parameter.detach().flatten() for parameter in parameters])
     gradient = torch.zeros_like(values)
     sizes = [parameter.numel() for parameter in parameters]
-    for parameter, own, slope in zip(parameters, values.split(sizes), gradient.split(sizes), strict=True):
-        parameter.data, parameter.grad = own.view_as(parameter), slope.view_as(parameter)
+    for parameter, part, part_gradient in zip(parameters, values.split(sizes), gradient.split(sizes), strict=True):
+        parameter.data, parameter.grad = part.view_as(parameter), part_gradient.view_as(parameter)
     return values, gradient
 
 
 class Adam:
-    """On vectors (n,) of values and their gradient, made up of groups of so many numbers, each with a learning rate of its own."""
+    """Optimises a vector (n,) of values by its gradient (n,). The vector consists of groups of the given sizes, each with its own learning
+    rate."""
 
-    def __init__(self, values: Tensor, gradient: Tensor, groups: Sequence[int]) -> None:
+    def __init__(self, values: Tensor, gradient: Tensor, group_sizes: Sequence[int]) -> None:
         self._moments = torch.zeros(2, len(values))
         self._vectors = (values.numpy(), gradient.numpy(), *self._moments.numpy())
-        self._ends = np.cumsum([0, *groups])
+        self._ends = np.cumsum([0, *group_sizes])
         self._count = 0
 
-    def norm(self) -> float:
-        """Euclidean length of the gradient."""
+    def gradient_norm(self) -> float:
+        """Euclidean norm of the gradient."""
         return float(kernels.norm(self._vectors[1]))
 
-    def step(self, rates: Sequence[float], scale: float = 1.0) -> None:
-        """Down `scale` times the gradient, which is 0 afterwards; rates: one a group."""
+    def step(self, learning_rates: Sequence[float], scale: float = 1.0) -> None:
+        """Updates the values by `scale` times the gradient and sets the gradient to 0; one learning rate per group."""
         self._count += 1
         root_scale = np.float32(1 / math.sqrt(1 - float(BETA_SECOND) ** self._count))
-        for place, rate in enumerate(rates):
-            part = slice(self._ends[place], self._ends[place + 1])
-            unbiased = np.float32(rate / (1 - float(BETA_FIRST) ** self._count))
+        for group, learning_rate in enumerate(learning_rates):
+            part = slice(self._ends[group], self._ends[group + 1])
+            unbiased = np.float32(learning_rate / (1 - float(BETA_FIRST) ** self._count))
             kernels.adam(
                 *(vector[part] for vector in self._vectors), np.float32(scale),
                 BETA_FIRST, BETA_SECOND, unbiased, root_scale, EPSILON,
             )  # fmt: skip
 
-    def state(self) -> dict[str, Tensor]:
-        """What `restore` takes."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Moments and step count."""
         first, second = self._moments
         return {"first": first, "second": second, "count": torch.tensor(self._count)}
 
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Goes on from a state; the parameters are put back by their owner, in place."""
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restores moments and step count; the owner of the parameters restores those, in place."""
         self._moments.copy_(torch.stack([state["first"], state["second"]]))
         self._count = int(state["count"])

@@ -1,4 +1,4 @@
-"""A run of a rival of PPO in a folder: its policy is kept at every interruption; to go on exactly is for PPO alone."""
+"""A training run of a baseline in a folder. An interruption saves the policy; only runs of PPO can be resumed."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from serl.agents.learning.baseline import Rival, RivalPolicy
+from serl.agents.learning.baseline import Baseline, BaselinePolicy
 from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
@@ -14,27 +14,31 @@ from serl.agents.learning.opd import OPD
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
 from serl.exchange.errors import ConfigError
 
-RIVALS: dict[str, Callable[[VectorEnv, Any], Rival]] = {"opd": OPD, "halop": HALOP, "macmic": MacMic}
+BASELINES: dict[str, Callable[[VectorEnv, Any], Baseline]] = {"opd": OPD, "halop": HALOP, "macmic": MacMic}
 
 
-class RivalTraining:
+class BaselineTraining:
     """A run in a folder, over one environment."""
 
     def __init__(
-        self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, facts: dict[str, Any] | None = None
+        self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None
     ) -> None:
         if len(envs) != 1:
-            raise ConfigError(f"dynamic: {config.algorithm} learns in one market; leave `dynamic` out or take ppo")
-        self.config, self.folder, self._facts = config, folder, facts or {}
-        self.learner = RIVALS[config.algorithm](envs[0], config.learner)
+            raise ConfigError(
+                f"dynamic: expected one market for {config.algorithm}, got {len(envs)}; leave `dynamic` out or use ppo"
+            )
+        self.config, self.folder, self._metadata = config, folder, metadata or {}
+        self.learner = BASELINES[config.algorithm](envs[0], config.learner)
 
     def resume(self) -> None:
-        """LearningError: there is nothing to go on from."""
-        raise LearningError(f"{self.folder}: only runs of ppo can go on; start a new run of {self.config.algorithm}")
+        """LearningError: runs of baselines have no checkpoints."""
+        raise LearningError(
+            f"{self.folder}: only runs of ppo can be resumed, got {self.config.algorithm}; start a new run"
+        )
 
-    def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> RivalPolicy:
-        """Trains to the end; `report` is told the statistics of every update. The policy is saved at the end, on an interruption
-        and, as it was before, on a DivergedError."""
+    def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> BaselinePolicy:
+        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end, when interrupted, and as it
+        was before a DivergedError."""
         try:
             while self.learner.steps < self.config.learner.steps:
                 report({**self.learner.update(), "steps": self.learner.steps})
@@ -44,17 +48,17 @@ class RivalTraining:
             self.policy().save(self.folder / POLICY)
         return self.policy()
 
-    def policy(self) -> RivalPolicy:
-        """As of now."""
-        facts = {
-            "name": self.config.name, "seed": self.config.learner.seed, "steps": self.learner.steps, **self._facts,
+    def policy(self) -> BaselinePolicy:
+        """The current policy."""
+        metadata = {
+            "name": self.config.name, "seed": self.config.learner.seed, "steps": self.learner.steps, **self._metadata,
         }  # fmt: skip
-        return self.learner.policy(facts)
+        return self.learner.policy(metadata)
 
 
-def training_of(
-    config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, facts: dict[str, Any] | None = None
-) -> Training | RivalTraining:
-    """The run of the settings' algorithm."""
-    kind = Training if config.algorithm == "ppo" else RivalTraining
-    return kind(config, envs, folder, facts)
+def build_training(
+    config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None
+) -> Training | BaselineTraining:
+    """A run of the selected algorithm."""
+    kind = Training if config.algorithm == "ppo" else BaselineTraining
+    return kind(config, envs, folder, metadata)

@@ -1,8 +1,8 @@
-"""All that training needs to go on as if it had never stopped.
+"""Checkpoints: everything that training needs to continue as if it had never stopped.
 
-Checkpoints are taken between rollouts. What goes on inside an environment is not kept: at every checkpoint all environments begin
-new episodes, from a seed that follows from the learner's seed and its steps. A run that goes on and a run that is resumed do
-the same, so their weights are equal bit by bit (with the same PyTorch, on the same type of machine).
+Checkpoints are taken between rollouts and do not contain the state of the environments. Instead, all environments start new episodes at
+every checkpoint, with seeds derived from the learner's seed and steps. An uninterrupted run and a resumed one therefore do the same, and
+their weights are equal bit for bit (with the same PyTorch, on the same type of machine).
 """
 
 from pathlib import Path
@@ -13,28 +13,31 @@ from serl.agents.learning.errors import PolicyFileError
 from serl.agents.learning.ppo import PPO
 
 KIND = "checkpoint"
-WEIGHT, MOMENT = "network.", "optimiser."
+NETWORK, OPTIMISER = "network.", "optimiser."
+"""Prefixes of tensor names."""
 
 
-def save(learner: PPO, facts: dict[str, Any], path: Path) -> None:
-    """Weights, optimiser, chance and steps of a learner, and facts of the caller's."""
-    tensors = {WEIGHT + name: tensor for name, tensor in learner.network.state_dict().items()}
-    tensors |= {MOMENT + name: tensor for name, tensor in learner.optimiser.state().items()}
-    own = {"steps": learner.steps, "random": learner.random.bit_generator.state}
-    files.write(path, KIND, tensors, {"learner": own, "training": facts})
+def save(learner: PPO, training: dict[str, Any], path: Path) -> None:
+    """Writes weights, optimiser state, random state and steps of a learner, and the caller's own JSON."""
+    tensors = {NETWORK + name: tensor for name, tensor in learner.network.state_dict().items()}
+    tensors |= {OPTIMISER + name: tensor for name, tensor in learner.optimiser.state_dict().items()}
+    state = {"steps": learner.steps, "random": learner.random.bit_generator.state}
+    files.write(path, KIND, tensors, {"learner": state, "training": training})
 
 
 def restore(learner: PPO, path: Path) -> dict[str, Any]:
-    """Puts a learner of the same settings back to where it was saved; the caller's facts. PolicyFileError for other networks."""
-    tensors, facts = files.read(path, KIND)
-    weights = {name.removeprefix(WEIGHT): value for name, value in tensors.items() if name.startswith(WEIGHT)}
+    """Restores a learner with the same settings; returns the caller's JSON. PolicyFileError if the networks differ."""
+    tensors, metadata = files.read(path, KIND)
+    weights = {name.removeprefix(NETWORK): value for name, value in tensors.items() if name.startswith(NETWORK)}
     try:
         learner.network.load_state_dict(weights)
     except RuntimeError as error:
-        raise PolicyFileError(f"{path}: holds another network than the settings say ({error})") from None
-    moments = {name.removeprefix(MOMENT): value for name, value in tensors.items() if name.startswith(MOMENT)}
-    learner.optimiser.restore(moments)
-    learner.steps = facts["learner"]["steps"]
-    learner.random.bit_generator.state = facts["learner"]["random"]
-    training: dict[str, Any] = facts["training"]
+        raise PolicyFileError(
+            f"{path}: expected the network of the settings, got another network ({error}); use the settings of the run"
+        ) from None
+    optimiser = {name.removeprefix(OPTIMISER): value for name, value in tensors.items() if name.startswith(OPTIMISER)}
+    learner.optimiser.load_state_dict(optimiser)
+    learner.steps = metadata["learner"]["steps"]
+    learner.random.bit_generator.state = metadata["learner"]["random"]
+    training: dict[str, Any] = metadata["training"]
     return training

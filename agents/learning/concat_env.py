@@ -1,4 +1,4 @@
-"""Vector environments side by side as one, so that every batch holds samples of each in a fixed share."""
+"""Concatenated vector environments, so that every batch has a fixed share of samples from each."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,40 +10,41 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from serl.agents.execution.environment.interface import Interface
 
 
-class Joined(VectorEnv):  # type: ignore[misc]
-    """The environments of `parts`, in order; LayoutMismatchError unless all show and take what the first does. No episode of a part may
-    be cut off. `unwrapped` is the first part, whose interface it has."""
+class ConcatVectorEnv(VectorEnv):  # type: ignore[misc]
+    """The given vector environments as one, in order. LayoutMismatchError unless all have the observations and actions of the first.
+
+    Their episodes must not be truncated. `unwrapped` is the first one."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, parts: Sequence[VectorEnv]) -> None:
-        for part in parts[1:]:
-            Interface.of(parts[0]).require(Interface.of(part), "a further part")
-        self.parts = parts
-        self.num_envs = sum(part.num_envs for part in parts)
-        self._ends = np.cumsum([part.num_envs for part in parts])[:-1]
-        self.single_action_space = parts[0].single_action_space
-        self.single_observation_space = parts[0].single_observation_space
+    def __init__(self, envs: Sequence[VectorEnv]) -> None:
+        for env in envs[1:]:
+            Interface.of(envs[0]).require(Interface.of(env), "another environment")
+        self.envs = envs
+        self.num_envs = sum(env.num_envs for env in envs)
+        self._ends = np.cumsum([env.num_envs for env in envs])[:-1]
+        self.single_action_space = envs[0].single_action_space
+        self.single_observation_space = envs[0].single_observation_space
         batch = gymnasium.vector.utils.batch_space
         self.action_space = batch(self.single_action_space, self.num_envs)
         self.observation_space = batch(self.single_observation_space, self.num_envs)
 
     @property
     def unwrapped(self) -> VectorEnv:
-        """The first part."""
-        return self.parts[0].unwrapped
+        """The first environment."""
+        return self.envs[0].unwrapped
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """New episodes everywhere; every part has a seed of its own."""
-        seeds = [None] * len(self.parts)
+        """Starts new episodes in all of them, each with its own seed."""
+        seeds = [None] * len(self.envs)
         if seed is not None:
-            seeds = np.random.SeedSequence(seed).generate_state(len(self.parts)).tolist()
-        seen = [part.reset(seed=own)[0] for part, own in zip(self.parts, seeds, strict=True)]
-        return np.concatenate(seen), {}
+            seeds = np.random.SeedSequence(seed).generate_state(len(self.envs)).tolist()
+        observations = [env.reset(seed=own_seed)[0] for env, own_seed in zip(self.envs, seeds, strict=True)]
+        return np.concatenate(observations), {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One step of all; info is empty."""
-        shares = np.split(np.asarray(actions), self._ends)
-        steps = [part.step(share)[:4] for part, share in zip(self.parts, shares, strict=True)]
-        seen, rewards, ended, truncated = (np.concatenate(values) for values in zip(*steps, strict=True))
-        return seen, rewards, ended, truncated, {}
+        """One step of all of them; info is empty."""
+        split = np.split(np.asarray(actions), self._ends)
+        steps = [env.step(own_actions)[:4] for env, own_actions in zip(self.envs, split, strict=True)]
+        observations, rewards, terminated, truncated = (np.concatenate(values) for values in zip(*steps, strict=True))
+        return observations, rewards, terminated, truncated, {}

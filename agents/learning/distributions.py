@@ -1,9 +1,9 @@
-"""Distributions over the actions of a box: squashed Gaussian, Gaussian, Beta, and bins.
+"""Distributions of actions in a box: squashed Gaussian, Gaussian, Beta, and bins.
 
-A sample is kept as its *latent* (before squashing, in the unit interval, or as a bin), so that log-probabilities of stored
-samples are exact; `actions` turns latents into the box. outputs: (.., outputs) of the network; free: parameters that do not
-depend on the observation. Slopes are written by hand, as autograd needs longer for them than the networks for theirs. All chance
-comes from one numpy generator.
+A sample is stored as its *latent* (before squashing, in the unit interval, or as a bin number), so that the log-probabilities of stored
+samples are exact; `actions` maps latents to the box. `outputs` are those of the network, (.., output_size). `log_std` are logarithms of
+standard deviations that do not depend on the observation; only Gaussians have them. Gradients are written by hand, as autograd would take
+longer for them than the networks take for theirs. All randomness comes from one numpy generator.
 """
 
 import math
@@ -17,37 +17,40 @@ from torch.nn import functional
 
 from serl.agents.learning.network_config import Kind
 
-Slopes = tuple[Tensor, Tensor]
+Gradients = tuple[Tensor, Tensor]
+"""With respect to the outputs and to log_std."""
 EDGE = 1e-6
-"""Beta samples keep this distance from 0 and 1."""
+"""Beta samples stay this far from 0 and 1."""
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Distribution(Protocol):
-    """A family of distributions over (k,) actions between low and high."""
+    """A family of distributions of (k,) actions between low and high."""
 
-    outputs: int
-    """Numbers that the network gives."""
-    free: int
-    """Parameters beside them."""
+    output_size: int
+    """Network outputs that parametrise a distribution."""
+    log_std_size: int
+    """Parameters that do not depend on the observation: k for Gaussians, else 0."""
 
-    def sample(self, outputs: Tensor, free: Tensor, random: np.random.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, log_std: Tensor, random: np.random.Generator) -> Tensor:
         """(B, k) latents."""
 
-    def mode(self, outputs: Tensor, free: Tensor) -> Tensor:
-        """(B, k) latents of the action at the centre of the distribution."""
+    def mode(self, outputs: Tensor, log_std: Tensor) -> Tensor:
+        """(B, k) latents of the distribution's central action."""
 
     def actions(self, latents: Tensor) -> Tensor:
         """(B, k) actions in the box."""
 
-    def log_prob(self, outputs: Tensor, free: Tensor, latents: Tensor) -> Tensor:
-        """(B,) log density of the squashed or scaled-to-unit action (bins: log probability)."""
+    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
+        """(B,) log density of the action scaled to the unit box or, if squashed, to (-1, 1); of bins the log probability."""
 
-    def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """(B,) entropies."""
 
-    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
-        """Slopes of a loss in the outputs and in the free parameters, from those in log_prob (B,) and in each entropy."""
+    def gradients(
+        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
+    ) -> Gradients:
+        """Gradients of a loss with respect to the outputs and log_std, given those with respect to log_prob (B,) and to each entropy."""
 
 
 class _Box:
@@ -60,18 +63,18 @@ def _uniform(random: np.random.Generator, shape: torch.Size) -> Tensor:
 
 
 class Gaussian(_Box):
-    """Independent Gaussians whose standard deviations do not depend on the observation; actions are clipped to the box."""
+    """Independent Gaussians with standard deviations that do not depend on the observation; actions are clipped to the box."""
 
     def __init__(self, low: Tensor, high: Tensor) -> None:
         super().__init__(low, high)
-        self.outputs = self.free = len(low)
+        self.output_size = self.log_std_size = len(low)
 
-    def sample(self, outputs: Tensor, free: Tensor, random: np.random.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, log_std: Tensor, random: np.random.Generator) -> Tensor:
         """See Distribution."""
         noise = torch.from_numpy(random.standard_normal(tuple(outputs.shape), np.float32))
-        return outputs + free.exp() * noise
+        return outputs + log_std.exp() * noise
 
-    def mode(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def mode(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution."""
         return outputs
 
@@ -79,45 +82,47 @@ class Gaussian(_Box):
         """See Distribution."""
         return torch.minimum(torch.maximum(latents, self.low), self.low + self.width)
 
-    def log_prob(self, outputs: Tensor, free: Tensor, latents: Tensor) -> Tensor:
+    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
         """See Distribution; of the action before clipping."""
-        scaled = (latents - outputs) * (-free).exp()
-        return (-0.5 * scaled * scaled).sum(-1) - (free.sum() + len(free) * HALF_LOG_2PI)
+        scaled = (latents - outputs) * (-log_std).exp()
+        return (-0.5 * scaled * scaled).sum(-1) - (log_std.sum() + len(log_std) * HALF_LOG_2PI)
 
-    def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution; before clipping."""
-        return (free.sum() + len(free) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
+        return (log_std.sum() + len(log_std) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
 
-    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+    def gradients(
+        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
+    ) -> Gradients:
         """See Distribution."""
-        inverse = (-free).exp()
+        inverse = (-log_std).exp()
         scaled = (latents - outputs) * inverse
-        of_means = log_prob.unsqueeze(-1) * scaled
-        of_free = (of_means * scaled).flatten(0, -2).sum(0) - log_prob.sum() + entropy * log_prob.numel()
-        return of_means * inverse, of_free
+        mean_gradient = log_prob.unsqueeze(-1) * scaled
+        log_std_gradient = (mean_gradient * scaled).flatten(0, -2).sum(0) - log_prob.sum() + entropy * log_prob.numel()
+        return mean_gradient * inverse, log_std_gradient
 
 
 class Squashed(Gaussian):
-    """tanh of Gaussians, scaled to the box. Its entropy is that of the Gaussian, as there is no closed form."""
+    """tanh of Gaussians, scaled to the box. `entropy` is that of the Gaussian, since the squashed one has no closed form."""
 
     def actions(self, latents: Tensor) -> Tensor:
         """See Distribution."""
         return self.low + self.width * 0.5 * (1 + torch.tanh(latents))
 
-    def log_prob(self, outputs: Tensor, free: Tensor, latents: Tensor) -> Tensor:
+    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
         """See Distribution; log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) is exact in the tails."""
-        slope = 2 * (math.log(2) - latents - functional.softplus(-2 * latents))
-        return super().log_prob(outputs, free, latents) - slope.sum(-1)
+        log_derivative = 2 * (math.log(2) - latents - functional.softplus(-2 * latents))
+        return super().log_prob(outputs, log_std, latents) - log_derivative.sum(-1)
 
 
 class Beta(_Box):
-    """Independent Betas on the box, both parameters above 1 so that there is one mode."""
+    """Independent Beta distributions on the box with both parameters above 1, so that there is one mode."""
 
-    free = 0
+    log_std_size = 0
 
     def __init__(self, low: Tensor, high: Tensor) -> None:
         super().__init__(low, high)
-        self.outputs = 2 * len(low)
+        self.output_size = 2 * len(low)
 
     def shapes(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """(B, k) alpha and beta."""
@@ -125,13 +130,13 @@ class Beta(_Box):
         alpha, beta = both.chunk(2, dim=-1)
         return alpha, beta
 
-    def sample(self, outputs: Tensor, free: Tensor, random: np.random.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, log_std: Tensor, random: np.random.Generator) -> Tensor:
         """See Distribution."""
         alpha, beta = (shape.numpy() for shape in self.shapes(outputs))
         return torch.from_numpy(np.clip(random.beta(alpha, beta), EDGE, 1 - EDGE).astype(np.float32))
 
-    def mode(self, outputs: Tensor, free: Tensor) -> Tensor:
-        """See Distribution; the mean, as the mode of a nearly flat Beta jumps between the edges."""
+    def mode(self, outputs: Tensor, log_std: Tensor) -> Tensor:
+        """See Distribution; the mean, because the mode of a nearly flat Beta jumps between the edges."""
         alpha, beta = self.shapes(outputs)
         return alpha / (alpha + beta)
 
@@ -139,80 +144,84 @@ class Beta(_Box):
         """See Distribution."""
         return self.low + self.width * latents
 
-    def log_prob(self, outputs: Tensor, free: Tensor, latents: Tensor) -> Tensor:
+    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
         """See Distribution."""
         alpha, beta = self.shapes(outputs)
-        norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)
-        return ((alpha - 1) * latents.log() + (beta - 1) * torch.log1p(-latents) - norm).sum(-1)
+        log_norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(alpha + beta)
+        return ((alpha - 1) * latents.log() + (beta - 1) * torch.log1p(-latents) - log_norm).sum(-1)
 
-    def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution."""
         alpha, beta = self.shapes(outputs)
         both = alpha + beta
-        norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(both)
-        slopes = (alpha - 1) * torch.digamma(alpha) + (beta - 1) * torch.digamma(beta)
-        return (norm - slopes + (both - 2) * torch.digamma(both)).sum(-1)
+        log_norm = torch.lgamma(alpha) + torch.lgamma(beta) - torch.lgamma(both)
+        own = (alpha - 1) * torch.digamma(alpha) + (beta - 1) * torch.digamma(beta)
+        return (log_norm - own + (both - 2) * torch.digamma(both)).sum(-1)
 
-    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+    def gradients(
+        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
+    ) -> Gradients:
         """See Distribution."""
         shapes = torch.stack(self.shapes(outputs))
         both = shapes.sum(0)
         logs = torch.stack([latents.log(), torch.log1p(-latents)])
-        slopes = log_prob.unsqueeze(-1) * (logs - torch.digamma(shapes) + torch.digamma(both))
+        gradients = log_prob.unsqueeze(-1) * (logs - torch.digamma(shapes) + torch.digamma(both))
         if entropy:
             own, joint = torch.polygamma(1, shapes), torch.polygamma(1, both)
-            slopes += entropy * ((both - 2) * joint - (shapes - 1) * own)
-        return torch.cat(list(slopes), -1) * torch.sigmoid(outputs), torch.zeros_like(free)
+            gradients += entropy * ((both - 2) * joint - (shapes - 1) * own)
+        return torch.cat(list(gradients), -1) * torch.sigmoid(outputs), torch.zeros_like(log_std)
 
 
 class Bins(_Box):
     """Each action is one of `count` evenly spaced values, edges included."""
 
-    free = 0
+    log_std_size = 0
 
     def __init__(self, low: Tensor, high: Tensor, count: int = 5) -> None:
         super().__init__(low, high)
         self.count = count
-        self.outputs = count * len(low)
+        self.output_size = count * len(low)
 
-    def _logs(self, outputs: Tensor) -> Tensor:
+    def _log_probs(self, outputs: Tensor) -> Tensor:
         return functional.log_softmax(outputs.reshape(*outputs.shape[:-1], -1, self.count), dim=-1)
 
-    def sample(self, outputs: Tensor, free: Tensor, random: np.random.Generator) -> Tensor:
-        """See Distribution; the largest of log p plus Gumbel noise is distributed like p."""
-        logs = self._logs(outputs)
-        noise = -torch.log(-torch.log(_uniform(random, logs.shape).clamp(1e-7, 1 - 1e-7)))
-        return (logs + noise).argmax(-1).float()
+    def sample(self, outputs: Tensor, log_std: Tensor, random: np.random.Generator) -> Tensor:
+        """See Distribution; the argmax of log p plus Gumbel noise is distributed like p."""
+        log_probs = self._log_probs(outputs)
+        noise = -torch.log(-torch.log(_uniform(random, log_probs.shape).clamp(1e-7, 1 - 1e-7)))
+        return (log_probs + noise).argmax(-1).float()
 
-    def mode(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def mode(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution."""
-        return self._logs(outputs).argmax(-1).float()
+        return self._log_probs(outputs).argmax(-1).float()
 
     def actions(self, latents: Tensor) -> Tensor:
         """See Distribution."""
         return self.low + self.width * latents / (self.count - 1)
 
-    def log_prob(self, outputs: Tensor, free: Tensor, latents: Tensor) -> Tensor:
+    def log_prob(self, outputs: Tensor, log_std: Tensor, latents: Tensor) -> Tensor:
         """See Distribution."""
-        return self._logs(outputs).gather(-1, latents.long().unsqueeze(-1)).squeeze(-1).sum(-1)
+        return self._log_probs(outputs).gather(-1, latents.long().unsqueeze(-1)).squeeze(-1).sum(-1)
 
-    def entropy(self, outputs: Tensor, free: Tensor) -> Tensor:
+    def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution."""
-        logs = self._logs(outputs)
-        return -(logs.exp() * logs).sum((-1, -2))
+        log_probs = self._log_probs(outputs)
+        return -(log_probs.exp() * log_probs).sum((-1, -2))
 
-    def slopes(self, outputs: Tensor, free: Tensor, latents: Tensor, log_prob: Tensor, entropy: float) -> Slopes:
+    def gradients(
+        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
+    ) -> Gradients:
         """See Distribution."""
-        logs = self._logs(outputs)
-        chances = logs.exp()
+        log_probs = self._log_probs(outputs)
+        probs = log_probs.exp()
         drawn = functional.one_hot(latents.long(), self.count)
-        mean = (chances * logs).sum(-1, keepdim=True)
-        slopes = log_prob[..., None, None] * (drawn - chances) - entropy * chances * (logs - mean)
-        return slopes.flatten(-2), torch.zeros_like(free)
+        mean = (probs * log_probs).sum(-1, keepdim=True)
+        gradients = log_prob[..., None, None] * (drawn - probs) - entropy * probs * (log_probs - mean)
+        return gradients.flatten(-2), torch.zeros_like(log_std)
 
 
 def distribution(kind: Kind, low: Tensor, high: Tensor, bins: int = 5) -> Distribution:
-    """The family of that name over the box from low to high, (k,) each."""
+    """The named family on the box between low and high, (k,) each."""
     if kind == "bins":
         return Bins(low, high, bins)
     families: dict[str, Callable[[Tensor, Tensor], Distribution]]

@@ -1,4 +1,4 @@
-"""Vector environments for learning and evaluation, from settings."""
+"""Vector environments for learning and evaluation, built from settings."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,22 +11,22 @@ from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
 from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
-from serl.agents.execution.policies.policy import Policy, environment_of
+from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Books, Source, open_source
-from serl.agents.learning.team import TeamOrders, TeamReward
+from serl.agents.learning.team import TeamReward, TeamSampler
 from serl.history.day import Day
 
 
 class Scenario:
-    """A market of settings, loaded once; environments over it share it, so only one of them may run at a time."""
+    """A market built from settings. Its environments share the loaded market, so only one of them may run at a time."""
 
     def __init__(
         self, config: MarketConfig, days: Sequence[Day] | None = None, *, source: Source | None = None, reward: Reward | None = None,
         agents: int = 1,
     ) -> None:  # fmt: skip
-        """source, reward: in place of those of the settings; agents: how many share a parent order. Replayed books they share, in the
-        other markets each trades in a copy of its own."""
+        """days, source, reward: used instead of those of the settings. agents: how many share a parent order; in replayed books they trade in
+        the same book, in other markets each trades in its own copy."""
         self.config, self.agents, self._reward = config, agents, reward
         self.source = source or open_source(config, days)
         if agents > 1 and config.kind == "replay" and isinstance(self.source, Books):
@@ -38,19 +38,19 @@ class Scenario:
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Parent orders of the part."""
-        return self._orders(self.config.part)
+        """Parent orders in the part of the data that the settings name."""
+        return self._sampler(self.config.part)
 
-    def _orders(self, part: str) -> Sampler:
+    def _sampler(self, part: str) -> Sampler:
         config = self.config
         orders = RandomOrders(
             self.source.hours(part), config.duration_s, config.interval_s, config.share_min, config.share_max
         )
-        return TeamOrders(orders, self.agents) if self.agents > 1 else orders
+        return TeamSampler(orders, self.agents) if self.agents > 1 else orders
 
     def fit_scales(self) -> Scales:
-        """Units of observations, from training orders that do nothing, whatever the part."""
-        return fit_scales(self.market, self._orders(TRAIN))
+        """Units of observations, always fitted on the training part, without our orders."""
+        return fit_scales(self.market, self._sampler(TRAIN))
 
     def env(self, scales: Scales) -> ExecutionVectorEnv:
         """The environment of the settings."""
@@ -61,8 +61,8 @@ class Scenario:
         )  # fmt: skip
 
     def env_for(self, policy: Policy, mode: str) -> ExecutionVectorEnv:
-        """An environment that a policy can work in."""
-        return self._env(**environment_of(policy, mode))
+        """An environment with the observations of a policy, in one of its action modes."""
+        return self._env(**environment_settings(policy, mode))
 
     def _env(self, **settings: Any) -> ExecutionVectorEnv:
         config = self.config
@@ -76,11 +76,11 @@ class Scenario:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Facts for a policy's file and a table."""
-        return {"market": self.config.model_dump(mode="json"), **self.source.facts()}
+        """Settings and data as JSON, for the metadata of a policy file."""
+        return {"market": self.config.model_dump(mode="json"), **self.source.describe()}
 
     @staticmethod
-    def same_scales(scenarios: "Sequence[Scenario]") -> list[ExecutionVectorEnv]:
-        """One environment each, all in the units of the first."""
+    def build_envs(scenarios: "Sequence[Scenario]") -> list[ExecutionVectorEnv]:
+        """The environment of each scenario, all with the units of the first."""
         scales = scenarios[0].fit_scales()
         return [scenario.env(scales) for scenario in scenarios]

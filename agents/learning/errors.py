@@ -1,19 +1,19 @@
-"""What can be wrong with learning; each text says what was expected, what came and what to do."""
+"""Errors of learning; each message says what was expected, what was found, and what to do."""
 
 from serl.exchange.errors import SerlError
 
 
 class LearningError(SerlError, RuntimeError):
-    """Learning that cannot go on."""
+    """Training cannot continue."""
 
 
 class DivergedError(LearningError):
-    """A number that is not finite turned up in training."""
+    """A number in training is not finite."""
 
 
 class PolicyFileError(LearningError):
-    """A file that holds no policy or checkpoint of ours, or one of another version."""
+    """A file is not a policy or checkpoint of serl, or has an unsupported version."""
 
 
 class NotExportableError(LearningError):
-    """A network that cannot be written down as a list of known operations."""
+    """A network cannot be expressed as a list of known operations."""

@@ -1,9 +1,8 @@
-"""Policies on the same held-out parent orders, and what each cost them. Definitions: docs/execution.md.
+"""Evaluates policies on the same held-out parent orders. docs/execution.md defines the measures.
 
-Every contender works the same EPISODE rows in the same market. One more run trades nothing inside the window: its VWAP is what PA is
-taken against, the same for all, and its mids are what the market would have done without us (common random numbers). Of a
-shortfall IS = IMPACT + RISK; IMPACT is the difference of the mids at each decision, weighted by what the decision traded, and RISK is the rest:
-what the market did anyway, and the spread.
+Every contender works the same EPISODE rows in the same market. One more run trades nothing within the window: PA of all contenders is taken
+against its VWAP, and its mids show the market without us (common random numbers). The shortfall is IS = IMPACT + RISK: IMPACT is the
+difference of the mids at each decision, weighted by the quantity traded there; RISK is the rest, the market's own moves and the spread.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +29,14 @@ class Hold(Schedule):
 
     name = "hold"
 
-    def share(self, episodes: Rows, step: object) -> Floats:
+    def target_share(self, episodes: Rows, step: object) -> Floats:
         """See Schedule."""
         return np.zeros(len(episodes))
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A policy in the table, in one of its action modes."""
+    """A policy to evaluate, in one of its action modes."""
 
     name: str
     policy: Policy
@@ -46,45 +45,47 @@ class Contender:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of n orders of s steps."""
+    """The outcome of n orders of s decisions."""
 
     results: dict[str, Floats]
     """(n,) each, see Accounts.results."""
     actions: Floats
-    """(decisions, k) those of orders that were not done."""
+    """(decisions, k) actions of orders with a remaining quantity."""
     mids_ticks: Floats
     """(n, s) at each decision."""
     lots: Floats
-    """(n, s) what each decision traded; forced completion counts with the last."""
+    """(n, s) lots traded by each decision; the last includes forced completion."""
 
 
-def play(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> Outcome:
-    """Works the EPISODE rows (n,), as many at a time as there are environments; ConfigError unless all have as many steps."""
+def execute_orders(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> Outcome:
+    """Works the EPISODE rows (n,), as many at a time as there are environments. ConfigError unless all have the same number of decisions."""
     steps = int(episodes["steps"][0])
     if np.any(episodes["steps"] != steps):
-        raise ConfigError("evaluation: orders with the same number of decisions are due")
+        raise ConfigError(
+            f"evaluation: expected orders with the same number of decisions, got {np.unique(episodes['steps']).tolist()}"
+        )
     count, actions = env.num_envs, []
     results: list[dict[str, Floats]] = []
     mids_ticks, lots = np.zeros((len(episodes), steps)), np.zeros((len(episodes), steps))
     for first in range(0, len(episodes), count):
         rows = slice(first, min(first + count, len(episodes)))
-        known = rows.stop - first
-        places = np.minimum(np.arange(first, first + count), len(episodes) - 1)
-        env.reset(seed=0, options={"episodes": episodes[places]})
+        used = rows.stop - first
+        indices = np.minimum(np.arange(first, first + count), len(episodes) - 1)
+        env.reset(seed=0, options={"episodes": episodes[indices]})
         for step in range(steps):
-            mids_ticks[rows, step] = mids(env.market.frames)[:known]
-            chosen = policy.actions(env)
-            actions.append(chosen[:known][env.accounts.parents["remaining_lots"][:known] > 0])
-            fills, _ = env.decide(chosen)
-            lots[rows, step] = fills["lots"][:known]
-        results.append({name: values[:known].copy() for name, values in env.accounts.results().items()})
-    together = {name: np.concatenate([part[name] for part in results]) for name in results[0]}
-    return Outcome(together, np.concatenate(actions), mids_ticks, lots)
+            mids_ticks[rows, step] = mids(env.market.frames)[:used]
+            decided = policy.actions(env)
+            actions.append(decided[:used][env.accounts.parents["remaining_lots"][:used] > 0])
+            fills, _ = env.step_without_reset(decided)
+            lots[rows, step] = fills["lots"][:used]
+        results.append({name: values[:used].copy() for name, values in env.accounts.results().items()})
+    all_results = {name: np.concatenate([part[name] for part in results]) for name in results[0]}
+    return Outcome(all_results, np.concatenate(actions), mids_ticks, lots)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval."""
+    """A value with its confidence interval."""
 
     value: float
     low: float
@@ -101,52 +102,55 @@ class Row:
     """(n,) PA of each order, NaN where the market did not trade in the window."""
     actions: Floats
     """(decisions, k)"""
-    left: Floats
-    """(n, s) share of each order that is left before each decision."""
+    remaining: Floats
+    """(n, s) share of each order that remains before each decision."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A table of one market and how it came about."""
+    """The table of one market, and how it was obtained."""
 
     market: str
     """Kind of the market."""
     rows: list[Row]
     orders: int
     without_trades: int
-    """Orders in whose window the market did not trade: no PA."""
+    """Orders without PA, because the market did not trade in their window."""
     clusters: int
     unit: str
-    """What intervals resample: so many dates, symbol-days, or blocks of these."""
+    """What the bootstrap resamples: dates, symbol-days, or blocks of these."""
     seed: int
 
 
 def evaluate(
     scenario: Scenario, contenders: Sequence[Contender], episodes: int, seed: int,
-    report: Callable[[int, int], None] = lambda done, all_of_them: None,
+    report: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:  # fmt: skip
-    """All contenders, TWAP by market orders first, on `episodes` orders that the seed determines; `report` is told what is done."""
+    """Evaluates a TWAP with market orders, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the number of
+    runs finished and in total."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
-    everyone = [Contender("TWAP", Twap(), "market"), *contenders]
+    all_contenders = [Contender("TWAP", Twap(), "market"), *contenders]
     outcomes: list[Outcome] = []
-    for one in (Contender("hold", Hold(), "market"), *everyone):
-        report(len(outcomes), len(everyone) + 1)
-        outcomes.append(play(scenario.env_for(one.policy, one.mode), one.policy, rows))
+    for contender in (Contender("hold", Hold(), "market"), *all_contenders):
+        report(len(outcomes), len(all_contenders) + 1)
+        env = scenario.env_for(contender.policy, contender.mode)
+        outcomes.append(execute_orders(env, contender.policy, rows))
     report(len(outcomes), len(outcomes))
-    alone, twap = outcomes[0], outcomes[1]
-    clusters, unit = clusters_of(rows, scenario.source.dates(rows["day"]))
+    without_us, twap = outcomes[0], outcomes[1]
+    clusters, unit = bootstrap_clusters(rows, scenario.source.dates(rows["day"]))
     table = []
-    for one, outcome in zip(everyone, outcomes[1:], strict=True):
-        columns = costs(rows, outcome, alone, twap)
-        left = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
-        table.append(Row(one.name, estimates(columns, clusters, seed), columns["pa"], outcome.actions, left))
-    without = int(np.isnan(alone.results["vwap_ticks"]).sum())
-    return Evaluation(scenario.config.kind, table, episodes, without, int(clusters.max()) + 1, unit, seed)
+    for contender, outcome in zip(all_contenders, outcomes[1:], strict=True):
+        columns = costs(rows, outcome, without_us, twap)
+        remaining = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
+        intervals = bootstrap_estimates(columns, clusters, seed)
+        table.append(Row(contender.name, intervals, columns["pa"], outcome.actions, remaining))
+    without_trades = int(np.isnan(without_us.results["vwap_ticks"]).sum())
+    return Evaluation(scenario.config.kind, table, episodes, without_trades, int(clusters.max()) + 1, unit, seed)
 
 
-def clusters_of(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
-    """(n,) what bootstraps keep together, and what that is: dates, on which all stocks move together; with few, symbol-days; with
-    few of these too, blocks of a window's length within them."""
+def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
+    """(n,) cluster of each order for the bootstrap, and the kind of cluster: dates, because all stocks of a date move together; if there are
+    few, symbol-days; if there are few of these too, blocks of a window's length within them."""
     window = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
     blocks = np.unique(np.stack((episodes["day"], window)), axis=1, return_inverse=True)[1].ravel()
     candidates = [
@@ -154,18 +158,18 @@ def clusters_of(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.in
         (np.unique(episodes["day"], return_inverse=True)[1], "symbol-days", SYMBOL_DAYS_MIN),
         (blocks, "blocks of a window's length", 0),
     ]
-    return next((numbers, unit) for numbers, unit, least in candidates if numbers.max() + 1 >= least)
+    return next((numbers, unit) for numbers, unit, count_min in candidates if numbers.max() + 1 >= count_min)
 
 
-def costs(episodes: Rows, outcome: Outcome, alone: Outcome, twap: Outcome) -> dict[str, Floats]:
-    """(n,) each, of orders beside the same ones that trade nothing and those of a TWAP: what MEASURES are taken of."""
+def costs(episodes: Rows, outcome: Outcome, without_us: Outcome, twap: Outcome) -> dict[str, Floats]:
+    """(n,) each: the columns of MEASURES, from the outcome of the orders, of the same windows without trading, and of a TWAP."""
     sign, price = episodes["sign"], outcome.results["price_ticks"]
-    arrival = alone.mids_ticks[:, 0]
-    moved = np.nan_to_num(outcome.mids_ticks - alone.mids_ticks)
+    arrival = without_us.mids_ticks[:, 0]
+    moved = np.nan_to_num(outcome.mids_ticks - without_us.mids_ticks)
     impact = sign * (outcome.lots * moved).sum(axis=1) / episodes["qty_lots"] / arrival * 1e4
     shortfall = outcome.results["is_bps"]
     return {
-        "pa": sign * (price / alone.results["vwap_ticks"] - 1) * 1e4,
+        "pa": sign * (price / without_us.results["vwap_ticks"] - 1) * 1e4,
         "pa_twap": sign * (price / twap.results["price_ticks"] - 1) * 1e4,
         "is": shortfall, "impact": impact, "risk": shortfall - impact,
         "afi": outcome.results["afi"], "ffr": outcome.results["ffr"],
@@ -179,7 +183,7 @@ def gain_loss_ratio(advantages: Floats) -> float:
 
 
 def win_rate(advantages: Floats) -> float:
-    """Share with PA > 0, an exact zero counting one half."""
+    """Share of orders with PA > 0; an exact zero counts one half."""
     return float(np.mean((advantages > 0) + 0.5 * (advantages == 0)))
 
 
@@ -196,28 +200,28 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
     "AFI": ("afi", lambda values: float(values.mean())),
     "FFR": ("ffr", lambda values: float(values.mean())),
 }
-"""Of which column, and how; those of prices in bps."""
+"""The column of each measure, and its function."""
 
 
-def estimates(columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int) -> dict[str, Estimate]:
-    """Each measure with the central 95 % of BOOTSTRAPS resamplings of clusters, values that are not numbers left out."""
+def bootstrap_estimates(columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int) -> dict[str, Estimate]:
+    """Each measure with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [
-        np.concatenate([members[place] for place in random.integers(len(members), size=len(members))])
+        np.concatenate([members[index] for index in random.integers(len(members), size=len(members))])
         for _ in range(BOOTSTRAPS)
     ]
-    found = {}
+    result = {}
     for name, (column, measure) in MEASURES.items():
         values = columns[column]
-        resampled = [_measure(measure, values[draw]) for draw in draws]
-        known = [value for value in resampled if np.isfinite(value)]
+        resampled = [_finite_measure(measure, values[draw]) for draw in draws]
+        finite = [value for value in resampled if np.isfinite(value)]
         edges = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-        low, high = np.quantile(known, edges) if known else (np.nan, np.nan)
-        found[name] = Estimate(_measure(measure, values), float(low), float(high))
-    return found
+        low, high = np.quantile(finite, edges) if finite else (np.nan, np.nan)
+        result[name] = Estimate(_finite_measure(measure, values), float(low), float(high))
+    return result
 
 
-def _measure(measure: Callable[[Floats], float], values: Floats) -> float:
-    known = values[np.isfinite(values)]
-    return measure(known) if len(known) else float("nan")
+def _finite_measure(measure: Callable[[Floats], float], values: Floats) -> float:
+    finite = values[np.isfinite(values)]
+    return measure(finite) if len(finite) else float("nan")

@@ -1,4 +1,4 @@
-"""Files of tensors and facts: safetensors whose header holds JSON; nothing in them can run."""
+"""Safetensors files with JSON metadata in their header; they cannot contain code."""
 
 import json
 from pathlib import Path
@@ -12,25 +12,40 @@ from serl.agents.learning.errors import PolicyFileError
 from serl.exchange.atomic_file import atomic_file
 
 KEY = "serl"
-VERSION = 1
+VERSION = 2
+RENAMED_SINCE_1 = {
+    "policy": {"free": "log_std"},
+    "checkpoint": {"network.free": "network.log_std"},
+    "halop": {"queue": "dqn"},
+}
+"""By kind: prefixes of tensor names in files of version 1, and what they are called now."""
 
 
-def write(path: Path, kind: str, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """The file appears complete or not at all. UnwritableFileError if the folder cannot be written to."""
-    text = json.dumps({"kind": kind, "version": VERSION, **facts})
+def write(path: Path, kind: str, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+    """Writes the file atomically. UnwritableFileError if the folder is not writable."""
+    text = json.dumps({"kind": kind, "version": VERSION, **metadata})
     with atomic_file(path) as file:
         file.write(save({name: tensor.contiguous() for name, tensor in tensors.items()}, {KEY: text}))
 
 
 def read(path: Path, *kinds: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and facts of a file of one of the kinds; PolicyFileError if it is none."""
+    """(tensors, metadata) of a file of one of the kinds, with the tensor names of this version. PolicyFileError for any other file."""
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            metadata = json.loads((file.metadata() or {}).get(KEY, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
-        raise PolicyFileError(f"{path}: cannot be read as a {kinds[0]} ({error})") from None
-    if facts.get("kind") not in kinds or facts.get("version") != VERSION:
-        found = f"{facts.get('kind', 'no file of serl')}, version {facts.get('version')}"
-        raise PolicyFileError(f"{path}: a {kinds[0]}, version {VERSION}, is due, got {found}")
-    return tensors, facts
+        raise PolicyFileError(f"{path}: cannot be read as a {kinds[0]} file ({error})") from None
+    kind, version = metadata.get("kind"), metadata.get("version")
+    if kind not in kinds or version not in range(1, VERSION + 1):
+        found = "a file that serl did not write" if kind is None else f"a {kind} of version {version}"
+        raise PolicyFileError(f"{path}: expected a {kinds[0]} of version 1 to {VERSION}, got {found}")
+    renamed = RENAMED_SINCE_1.get(kind, {}) if version == 1 else {}
+    return {_current_name(name, renamed): tensor for name, tensor in tensors.items()}, metadata
+
+
+def _current_name(name: str, renamed: dict[str, str]) -> str:
+    for old, new in renamed.items():
+        if name == old or name.startswith(f"{old}."):
+            return new + name.removeprefix(old)
+    return name

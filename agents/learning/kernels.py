@@ -1,9 +1,9 @@
 """Compiled arithmetic of small multilayer perceptrons: forward, backward, and Adam's step.
 
 For networks as small as those of execution policies, the calls of a tensor library and its passes over memory take as long as the
-arithmetic. Here a call does all layers, a block of samples at a time, so that a block stays in the cache; within a block
-a unit's values lie side by side, (units, BLOCK), so that a processor's vectors run over samples. No function holds
-Python's lock: networks can be worked on in threads.
+arithmetic. Here one call computes all layers, a block of samples at a time, so that a block stays in the cache. Within a block the values
+of a unit are contiguous, (units, BLOCK), so that SIMD instructions run over samples. All functions release the GIL, so networks can run in
+threads.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ import numpy as np
 from serl.exchange.compiling import compiled
 
 BLOCK = 256
-"""Samples worked on at a time."""
+"""Samples processed at a time."""
 TILE = 4
-"""Rows and columns of a matrix that are kept in registers."""
+"""Rows and columns of a matrix kept in registers."""
 FAST = {"contract", "nsz", "reassoc"}
-"""Sums may be reordered and fused with products; infinities and what is no number are kept."""
+"""Sums may be reordered and fused with products; infinities and NaN are preserved."""
 
 _inlined = compiled(nogil=True, fastmath=FAST, forceinline=True)
 _compiled = compiled(nogil=True, fastmath=FAST)
@@ -56,7 +56,7 @@ def _dot(a: Any, b: Any, count: int) -> Any:
 
 
 @_inlined
-def _correlate(out: Any, a: Any, b: Any, count: int) -> None:
+def _multiply_transposed(out: Any, a: Any, b: Any, count: int) -> None:
     """out += a b^T over the first `count` columns; a (M or more, BLOCK), b (K, BLOCK), out (M, K)."""
     rows, columns = out.shape
     tiled_rows, tiled_columns = rows - rows % TILE, columns - columns % TILE
@@ -82,7 +82,7 @@ def _correlate(out: Any, a: Any, b: Any, count: int) -> None:
 
 @_inlined
 def _tanh(x: Any) -> Any:
-    """tanh to 2e-7, as the rational approximation of Eigen (generic_fast_tanh_float), which beyond 7.9 is 1."""
+    """tanh to 2e-7, by the rational approximation of Eigen (generic_fast_tanh_float), which is 1 beyond 7.9."""
     f = np.float32
     if x > f(7.9):
         x = f(7.9)
@@ -110,86 +110,88 @@ def _activate(values: Any, tanh: bool, count: int) -> None:
 
 
 @_inlined
-def _before(slopes: Any, values: Any, tanh: bool, count: int) -> None:
-    """Slopes before an activation, from those after it and its values."""
+def _activation_backward(gradients: Any, values: Any, tanh: bool, count: int) -> None:
+    """Turns gradients with respect to activations into those with respect to their inputs."""
     for unit in range(values.shape[0]):
         for n in range(count):
             y = values[unit, n]
-            slopes[unit, n] *= np.float32(1) - y * y if tanh else (np.float32(1) if y > 0 else np.float32(0))
+            gradients[unit, n] *= np.float32(1) - y * y if tanh else (np.float32(1) if y > 0 else np.float32(0))
 
 
 @_compiled
-def forward(inputs: Any, weights: Any, biases: Any, tanh: bool, values: Any, outputs: Any) -> None:
-    """Fills `values`, (blocks, units, BLOCK) of the inputs and of each layer, and outputs (B, outs) from inputs (B, size).
+def forward(inputs: Any, weights: Any, biases: Any, tanh: bool, activations: Any, outputs: Any) -> None:
+    """Computes outputs (B, outs) from inputs (B, size) and keeps the activations of the inputs and of each layer, (blocks, units, BLOCK).
 
-    weights, biases: a tuple of (out, in) and one of (out,); the activation (tanh, else max(0, x)) is left out after the last.
+    weights, biases: a tuple of (out, in) and one of (out,). The last layer has no activation; the others have tanh, or max(0, x).
     """
     layers = len(weights)
-    for block in range(values[0].shape[0]):
+    for block in range(activations[0].shape[0]):
         first = block * BLOCK
         count = min(BLOCK, inputs.shape[0] - first)
-        seen = values[0][block]
+        block_inputs = activations[0][block]
         for n in range(count):
             for i in range(inputs.shape[1]):
-                seen[i, n] = inputs[first + n, i]
+                block_inputs[i, n] = inputs[first + n, i]
         for layer in range(layers):
-            after = values[layer + 1][block]
+            after = activations[layer + 1][block]
             for unit in range(after.shape[0]):
                 for n in range(count):
                     after[unit, n] = biases[layer][unit]
-            _multiply(after, weights[layer], values[layer][block], count)
+            _multiply(after, weights[layer], activations[layer][block], count)
             if layer < layers - 1:
                 _activate(after, tanh, count)
-        last = values[layers][block]
+        last = activations[layers][block]
         for n in range(count):
             for i in range(outputs.shape[1]):
                 outputs[first + n, i] = last[i, n]
 
 
 @_compiled
-def backward(slopes: Any, weights: Any, tanh: bool, values: Any, work: Any, weight_slopes: Any, bias_slopes: Any, onward: Any) -> None:  # fmt: skip
-    """Adds the slopes of a loss in the parameters to weight_slopes and bias_slopes, from its slopes (B, outs) in the outputs and the
-    values of `forward`; those in the inputs come into onward, (B, size) or (0, size) if nobody needs them.
-    work: (2, units of the largest layer, BLOCK) of memory."""
-    layers, samples = len(weights), slopes.shape[0]
-    for block in range(values[0].shape[0]):
+def backward(output_gradients: Any, weights: Any, tanh: bool, activations: Any, scratch: Any, weight_gradients: Any, bias_gradients: Any, input_gradients: Any) -> None:  # fmt: skip
+    """Backpropagates the gradients (B, outs) of a loss with respect to the outputs, using the activations of `forward`.
+
+    Adds to weight_gradients and bias_gradients; writes input_gradients, (B, size), or (0, size) if they are not needed.
+    scratch: (2, units of the largest layer, BLOCK).
+    """
+    layers, samples = len(weights), output_gradients.shape[0]
+    for block in range(activations[0].shape[0]):
         first = block * BLOCK
         count = min(BLOCK, samples - first)
         for n in range(count):
-            for i in range(slopes.shape[1]):
-                work[layers % 2, i, n] = slopes[first + n, i]
+            for i in range(output_gradients.shape[1]):
+                scratch[layers % 2, i, n] = output_gradients[first + n, i]
         for layer in range(layers - 1, -1, -1):
-            after, before, seen = work[(layer + 1) % 2], work[layer % 2], values[layer][block]
-            _correlate(weight_slopes[layer], after, seen, count)
+            after, before, inputs = scratch[(layer + 1) % 2], scratch[layer % 2], activations[layer][block]
+            _multiply_transposed(weight_gradients[layer], after, inputs, count)
             for unit in range(weights[layer].shape[0]):
                 total = np.float32(0)
                 for n in range(count):
                     total += after[unit, n]
-                bias_slopes[layer][unit] += total
-            if layer > 0 or onward.shape[0] > 0:
-                before[: seen.shape[0]] = 0
+                bias_gradients[layer][unit] += total
+            if layer > 0 or input_gradients.shape[0] > 0:
+                before[: inputs.shape[0]] = 0
                 _multiply(before, weights[layer].T, after, count)
             if layer > 0:
-                _before(before, seen, tanh, count)
-        if onward.shape[0] > 0:
+                _activation_backward(before, inputs, tanh, count)
+        if input_gradients.shape[0] > 0:
             for n in range(count):
-                for i in range(onward.shape[1]):
-                    onward[first + n, i] = work[0, i, n]
+                for i in range(input_gradients.shape[1]):
+                    input_gradients[first + n, i] = scratch[0, i, n]
 
 
 @_compiled
 def norm(vector: Any) -> Any:
-    """Euclidean length."""
+    """Euclidean norm."""
     return np.sqrt(_dot(vector, vector, vector.size))
 
 
 @_compiled
-def adam(values: Any, gradient: Any, first: Any, second: Any, scale: Any, decay_first: Any, decay_second: Any, rate: Any, root_scale: Any, epsilon: Any) -> None:  # fmt: skip
-    """values -= rate m / (root_scale sqrt(v) + epsilon), m and v the decaying means of scale x gradient and of its square; the
-    gradient is 0 afterwards. All numbers are float32."""
+def adam(values: Any, gradient: Any, first: Any, second: Any, scale: Any, decay_first: Any, decay_second: Any, learning_rate: Any, root_scale: Any, epsilon: Any) -> None:  # fmt: skip
+    """values -= learning_rate m / (root_scale sqrt(v) + epsilon), where m and v are the decaying means of g = scale x gradient and of g².
+    Sets the gradient to 0. All numbers are float32."""
     for n in range(values.size):
-        slope = scale * gradient[n]
-        first[n] = decay_first * first[n] + (np.float32(1) - decay_first) * slope
-        second[n] = decay_second * second[n] + (np.float32(1) - decay_second) * slope * slope
-        values[n] -= rate * first[n] / (root_scale * np.sqrt(second[n]) + epsilon)
+        g = scale * gradient[n]
+        first[n] = decay_first * first[n] + (np.float32(1) - decay_first) * g
+        second[n] = decay_second * second[n] + (np.float32(1) - decay_second) * g * g
+        values[n] -= learning_rate * first[n] / (root_scale * np.sqrt(second[n]) + epsilon)
         gradient[n] = 0

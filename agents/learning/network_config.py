@@ -2,21 +2,21 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from serl.agents.learning.settings import LearningSettings
 
 Activation = Literal["tanh", "relu"]
 Kind = Literal["squashed", "gaussian", "beta", "bins"]
-"""Family of the distribution of actions."""
+"""Family of the action distribution."""
 
 
-class NetworkConfig(BaseModel):
-    """Sizes and the family of actions."""
+class NetworkConfig(LearningSettings):
+    """Layer sizes and the action distribution."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    hidden: tuple[int, ...] = Field((64, 64), description="units of each hidden layer, of actor and critic alike")
+    hidden: tuple[int, ...] = Field((64, 64), description="units of each hidden layer, in both actor and critic")
     activation: Activation = "tanh"
-    memory: int = Field(0, ge=0, description="units of a GRU before both; 0: none")
+    memory: int = Field(0, ge=0, description="units of a GRU in front of both; 0: none")
     actions: Kind = Field("beta", description="squashed or plain Gaussian, Beta, or evenly spaced bins")
-    bins: int = Field(5, ge=2, description="values of an action if it is binned")
-    deviation: float = Field(1.0, gt=0, description="standard deviation of Gaussians at the beginning")
+    bins: int = Field(5, ge=2, description="values per action with bins")
+    deviation: float = Field(1.0, gt=0, description="initial standard deviation of Gaussians")

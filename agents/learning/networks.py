@@ -1,4 +1,4 @@
-"""Actor and critic: two multilayer perceptrons, with a GRU before both as an option."""
+"""Actor and critic: two multilayer perceptrons, optionally behind a shared GRU."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from serl.agents.learning.perceptron import Perceptron
 
 
 class ActorCritic(nn.Module):  # type: ignore[misc]
-    """Observations (.., size) to the parameters of a distribution and a value; orthogonal initial weights from `seed`."""
+    """Observations (.., size) to parameters of the action distribution and a value. `seed` determines the orthogonal initial weights."""
 
     def __init__(self, config: NetworkConfig, observation_size: int, low: Any, high: Any, seed: int) -> None:
         super().__init__()
@@ -26,41 +26,41 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         if self.memory is not None:
             for parameter in self.memory.parameters():
                 nn.init.uniform_(parameter, -(config.memory**-0.5), config.memory**-0.5, generator=generator)
-        first = config.memory or observation_size
-        hidden = [first, *config.hidden]
-        self.actor = Perceptron([*hidden, self.distribution.outputs], config.activation, 0.01, generator)
-        self.critic = Perceptron([*hidden, 1], config.activation, 1.0, generator)
-        self.free = nn.Parameter(torch.full((self.distribution.free,), math.log(config.deviation)))
-        shared = [] if self.memory is None else list(self.memory.parameters())
-        acting, judging = [*self.actor.parameters(), self.free, *shared], list(self.critic.parameters())
-        self.vector, self.gradient = flatten([*acting, *judging])
-        """Of all parameters, which are views of them."""
-        self.groups = [sum(parameter.numel() for parameter in group) for group in (acting, judging)]
-        """Numbers in the vector that are of the actor, to which the memory belongs, and of the critic."""
+        sizes = [config.memory or observation_size, *config.hidden]
+        self.actor = Perceptron([*sizes, self.distribution.output_size], config.activation, 0.01, generator)
+        self.critic = Perceptron([*sizes, 1], config.activation, 1.0, generator)
+        self.log_std = nn.Parameter(torch.full((self.distribution.log_std_size,), math.log(config.deviation)))
+        memory = [] if self.memory is None else list(self.memory.parameters())
+        of_actor, of_critic = [*self.actor.parameters(), self.log_std, *memory], list(self.critic.parameters())
+        self.vector, self.gradient = flatten([*of_actor, *of_critic])
+        """All parameters, which are views of the first vector, and their gradients, which are views of the second."""
+        self.group_sizes = [sum(parameter.numel() for parameter in group) for group in (of_actor, of_critic)]
+        """How many of the numbers belong to the actor (and the memory), and how many to the critic."""
 
-    def described(self) -> dict[str, Any]:
-        """What a policy's file says of it."""
+    def to_json(self) -> dict[str, Any]:
+        """The network's part of a policy file's metadata."""
         return {"network": self.config.model_dump()}
 
-    def nothing(self, count: int) -> Tensor:
-        """(count, memory) what an episode begins with."""
+    def initial_state(self, count: int) -> Tensor:
+        """(count, units) memory at the start of an episode."""
         return torch.zeros(count, self.config.memory)
 
-    def see(self, observations: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """(features, next memory) of one step, (B, size)."""
+    def encode(self, observations: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """(features, next memory) of one step, from (B, size) observations and the memory before it."""
         if self.memory is None:
-            return observations, memory
-        after = self.memory(observations, memory)
+            return observations, state
+        after = self.memory(observations, state)
         return after, after
 
-    def see_sequence(self, observations: Tensor, memory: Tensor, starts: Tensor) -> Tensor:
-        """(T, B, memory) features of (T, B, size) observations, memory (1, B, memory) before them; starts (T, B) is 1 where an episode begins."""
+    def encode_sequence(self, observations: Tensor, state: Tensor, episode_starts: Tensor) -> Tensor:
+        """(T, B, units) features of (T, B, size) observations, from the memory (1, B, units) before them; episode_starts (T, B) is 1 where
+        an episode starts."""
         if self.memory is None:
             return observations
-        memory, features = memory.squeeze(0), []
-        for seen, start in zip(observations, starts, strict=True):
-            memory = self.memory(seen, memory * (1 - start).unsqueeze(-1))
-            features.append(memory)
+        state, features = state.squeeze(0), []
+        for step, start in zip(observations, episode_starts, strict=True):
+            state = self.memory(step, state * (1 - start).unsqueeze(-1))
+            features.append(state)
         return torch.stack(features)
 
     def values(self, features: Tensor) -> Tensor:

@@ -1,14 +1,14 @@
 """Oracle policy distillation (Fang et al., Universal Trading for Order Execution with Oracle Policy Distillation, AAAI 2021).
 
-Settings as in qlib's version of it: actions are {0, 1/4, 1/2, 3/4, 1} of the parent order, capped by what is left; PPO with clip .3,
-discount and trace 1, entropy .01 and an adaptive KL penalty. A teacher that sees the future of the window learns first; then a student
-that sees what everybody sees learns with PPO and, with weight .01, to do what the teacher would do in the student's place.
+Settings as in qlib's implementation: actions are {0, 1/4, 1/2, 3/4, 1} of the parent order, capped by the remaining quantity; PPO with clip
+.3, gamma and lambda 1, entropy .01 and an adaptive KL penalty. First a teacher learns that observes the future of the window. Then a student
+that observes only the present learns with PPO, plus a loss of weight .01 to choose the teacher's action in the same state.
 
-The future comes from running the market through the window without our order (`rival.foresee`), so it can be shown in every market;
-only where we have no impact (bars, static book) is it exactly what will be.
+The future comes from running the market through the window without our order (`baseline.oracle_foresight`), which works in every market. It
+is exact only where we have no impact (bars, static book).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,124 +19,140 @@ from torch import Tensor
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning.baseline import (
+    BaselinePolicy,
     Floats,
     Foresight,
-    RivalPolicy,
-    foresee,
+    decisions_per_order,
+    oracle_foresight,
+    require_execution_env,
     require_finite,
-    require_mode,
-    window_steps,
 )
-from serl.agents.learning.sequences import Clipped, ClippedConfig, Recurrent, Trace, sample
+from serl.agents.learning.sequences import (
+    RecurrentActorCritic,
+    RecurrentPPO,
+    RecurrentPPOConfig,
+    Trajectory,
+    sample_actions,
+)
+from serl.agents.learning.settings import SAVED
 from serl.exchange.records import Rows
 
 MINUTE_NS = 60_000_000_000
 
 
-class OPDConfig(ClippedConfig):
+class OPDConfig(RecurrentPPOConfig):
     """Settings of the algorithm."""
 
-    fractions: tuple[float, ...] = Field((0.0, 0.25, 0.5, 0.75, 1.0), min_length=2, description="of the parent order")
-    teacher_share: float = Field(0.5, ge=0, lt=1, description="of the steps, in which the teacher alone learns")
-    teaching: float = Field(0.01, ge=0, description="weight of the teacher's actions in the student's loss")
-    penalty_bps: float = Field(100.0, ge=0, description="weight of squared fractions of the order traded in a minute")
+    renamed: ClassVar[dict[str, str]] = {"teaching": "distillation_weight"}
+
+    fractions: tuple[float, ...] = Field(
+        (0.0, 0.25, 0.5, 0.75, 1.0), min_length=2, description="of the parent order, one per action"
+    )
+    teacher_share: float = Field(
+        0.5, ge=0, lt=1, description="share of the steps at the start in which only the teacher learns"
+    )
+    distillation_weight: float = Field(0.01, ge=0, description="weight of the loss on the teacher's actions")
+    penalty_bps: float = Field(100.0, ge=0, description="cost of squared fractions of the order traded in a minute")
 
 
-def shares(env: ExecutionVectorEnv, fractions: Floats) -> Floats:
-    """(N, 1) actions that trade (N,) fractions of the parent orders, capped by what is left."""
+def capped_shares(env: ExecutionVectorEnv, fractions: Floats) -> Floats:
+    """(N, 1) actions that trade (N,) fractions of the parent orders, capped by the remaining quantity."""
     remaining, qty = env.accounts.parents["remaining_lots"], env.accounts.episodes["qty_lots"]
     result: Floats = np.minimum(1.0, fractions * qty / np.maximum(remaining, 1))[:, None]
     return result
 
 
-class OPDPolicy(RivalPolicy):
+class OPDPolicy(BaselinePolicy):
     """The student."""
 
     kind = "opd"
 
     @classmethod
-    def of_file(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> "OPDPolicy":
-        """See RivalPolicy."""
-        config, interface = OPDConfig(**facts["settings"]), Interface.from_json(facts["interface"])
-        network = Recurrent(len(interface.names), len(config.fractions), config.units, torch.Generator())
+    def from_file(cls, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> "OPDPolicy":
+        """See BaselinePolicy."""
+        config, interface = (
+            OPDConfig.model_validate(metadata["settings"], context=SAVED),
+            Interface.from_json(metadata["interface"]),
+        )
+        network = RecurrentActorCritic(len(interface.names), len(config.fractions), config.units, torch.Generator())
         network.load_state_dict(tensors)
-        return cls(network, config, interface, facts)
+        return cls(network, config, interface, metadata)
 
-    def clear(self, count: int) -> None:
-        """See RivalPolicy."""
-        self._memory = self.network.nothing(count)
+    def reset(self, count: int) -> None:
+        """See BaselinePolicy."""
+        self._state = self.network.initial_state(count)
 
     def act(self, env: ExecutionVectorEnv, observations: Any) -> Floats:
-        """See RivalPolicy."""
-        self._memory[:, torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
-        log_probs, _, self._memory = self.network.step(torch.as_tensor(observations), self._memory)
-        return shares(env, np.array(self.config.fractions)[log_probs.argmax(-1).numpy()])
+        """See BaselinePolicy."""
+        self._state[:, torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
+        log_probs, _, self._state = self.network.step(torch.as_tensor(observations), self._state)
+        return capped_shares(env, np.array(self.config.fractions)[log_probs.argmax(-1).numpy()])
 
 
 class OPD:
-    """Teacher and student over one environment; all chance comes from the seed."""
+    """Teacher and student over one environment. The seed determines everything."""
 
     def __init__(self, env: VectorEnv, config: OPDConfig) -> None:
         torch.set_num_threads(config.threads)
-        self.env, self.config, self.steps = require_mode(env, "market", "OPD"), config, 0
+        self.env, self.config, self.steps = require_execution_env(env, "market", "OPD"), config, 0
         self.random = np.random.Generator(np.random.PCG64(config.seed))
-        window = window_steps(self.env.sampler.sample(np.random.Generator(np.random.PCG64(0)), 1))
-        seen, actions = env.single_observation_space.shape[0], len(config.fractions)
+        window = decisions_per_order(self.env.sampler.sample(np.random.Generator(np.random.PCG64(0)), 1))
+        observed, actions = env.single_observation_space.shape[0], len(config.fractions)
         generator = torch.Generator().manual_seed(config.seed)
-        self.teacher = Recurrent(seen + 2 * window, actions, config.units, generator)
-        self.student = Recurrent(seen, actions, config.units, generator)
-        self._learners = {network: Clipped(network, config) for network in (self.teacher, self.student)}
+        self.teacher = RecurrentActorCritic(observed + 2 * window, actions, config.units, generator)
+        self.student = RecurrentActorCritic(observed, actions, config.units, generator)
+        self._learners = {network: RecurrentPPO(network, config) for network in (self.teacher, self.student)}
 
     def update(self) -> dict[str, Any]:
-        """N orders by the teacher, or once it has had its share of the steps by the student, and what is learnt from them."""
+        """Works N orders and learns from them: with the teacher during its share of the steps, then with the student."""
         random, config = self.random, self.config
         network = self.teacher if self.steps < config.teacher_share * config.steps else self.student
-        trace, advantages = self.work(network, self.env.sampler.sample(random, self.env.num_envs))
-        statistics = self._learners[network].learn(trace, random, config.teaching)
-        self.steps += trace.actions.numel()
+        trajectory, advantages = self.rollout(network, self.env.sampler.sample(random, self.env.num_envs))
+        statistics = self._learners[network].learn(trajectory, random, config.distillation_weight)
+        self.steps += trajectory.actions.numel()
         return {
             **statistics, "return": float(np.nanmean(advantages)), "episodes": len(advantages),
             "teacher": float(network is self.teacher),
         }  # fmt: skip
 
-    def work(self, network: Recurrent, episodes: Rows, best: bool = False) -> tuple[Trace, Floats]:
-        """Works N EPISODE rows: (what was done, (N,) PA in bps); by samples, or by the most probable actions if `best`."""
+    def rollout(self, network: RecurrentActorCritic, episodes: Rows, greedy: bool = False) -> tuple[Trajectory, Floats]:
+        """Works N EPISODE rows: (trajectory, (N,) PA in bps). Actions are sampled, or the most probable ones if `greedy`."""
         env, fractions = self.env, np.array(self.config.fractions)
-        future = foresee(env, episodes)
+        future = oracle_foresight(env, episodes)
         benchmark, steps, rewards = future.vwap(), [], []
         observations, _ = env.reset(options={"episodes": episodes})
-        memories = {one: one.nothing(len(episodes)) for one in (network, self.teacher)}
-        for step in range(window_steps(episodes)):
-            told = torch.from_numpy(np.hstack([observations, self._view(future, episodes, step)]))
-            inputs = told if network is self.teacher else torch.from_numpy(observations)
-            taught, _, memory = self.teacher.step(told, memories[self.teacher])
-            log_probs, values, memories[network] = network.step(inputs, memories[network])
-            memories[self.teacher] = memory
-            actions = log_probs.argmax(-1) if best else sample(log_probs, self.random)
-            alive = torch.from_numpy(env.accounts.parents["remaining_lots"] > 0)
-            fills, _ = env.decide(shares(env, fractions[actions.numpy()]))
-            gained = self._rewards(fills, benchmark)
-            rewards.append(torch.from_numpy(gained).float())
-            steps.append((inputs, actions, log_probs, values, alive, taught.argmax(-1)))
+        states = {one: one.initial_state(len(episodes)) for one in (network, self.teacher)}
+        for step in range(decisions_per_order(episodes)):
+            teacher_inputs = torch.from_numpy(np.hstack([observations, self._future_inputs(future, episodes, step)]))
+            inputs = teacher_inputs if network is self.teacher else torch.from_numpy(observations)
+            teacher_log_probs, _, teacher_state = self.teacher.step(teacher_inputs, states[self.teacher])
+            log_probs, values, states[network] = network.step(inputs, states[network])
+            states[self.teacher] = teacher_state
+            actions = log_probs.argmax(-1) if greedy else sample_actions(log_probs, self.random)
+            mask = torch.from_numpy(env.accounts.parents["remaining_lots"] > 0)
+            fills, _ = env.step_without_reset(capped_shares(env, fractions[actions.numpy()]))
+            reward = self._rewards(fills, benchmark)
+            rewards.append(torch.from_numpy(reward).float())
+            steps.append((inputs, actions, log_probs, values, mask, teacher_log_probs.argmax(-1)))
             observations = env.observe()
-            require_finite("a reward or an observation", gained, observations)
-        trace = Trace.of(steps, torch.stack(rewards), len(steps))
+            require_finite("a reward or an observation", reward, observations)
+        trajectory = Trajectory.from_steps(steps, torch.stack(rewards), len(steps))
         if network is self.teacher:
-            trace.taught = None
-        return trace, env.accounts.results()["pa_bps"]
+            trajectory.teacher_actions = None
+        return trajectory, env.accounts.results()["pa_bps"]
 
-    def _view(self, future: Foresight, episodes: Rows, step: int) -> Any:
-        """(N, 2 S) prices of the steps to come against the mid of now, signed like a gain, and volumes; 0 beyond the end."""
+    def _future_inputs(self, future: Foresight, episodes: Rows, step: int) -> Any:
+        """(N, 2 S) prices of the steps to come relative to the current mid, positive if favourable, and volumes; 0 beyond the end."""
         scales, now = self.env.observer.scales, future.mids[:, step, None]
-        left = future.lots.shape[1] - step
-        view = np.zeros((len(episodes), 2, step + left), np.float32)
+        steps_left = future.lots.shape[1] - step
+        inputs = np.zeros((len(episodes), 2, step + steps_left), np.float32)
         gains = episodes["sign"][:, None] * (future.vwaps[:, step:] / now - 1) * 1e4
-        view[:, 0, :left] = np.clip(gains / scales.move_bps, -10, 10)
-        view[:, 1, :left] = np.log1p(future.lots[:, step:] / scales.volume_lots)
-        return view.reshape(len(episodes), -1)
+        inputs[:, 0, :steps_left] = np.clip(gains / scales.move_bps, -10, 10)
+        inputs[:, 1, :steps_left] = np.log1p(future.lots[:, step:] / scales.volume_lots)
+        return inputs.reshape(len(episodes), -1)
 
     def _rewards(self, fills: Rows, benchmark: Floats) -> Floats:
-        """(PA_t v_t / Q - penalty sum of (v / Q)^2) / 100, the sum over the minutes of a step, a child being spread evenly over them."""
+        """(PA_t v_t / Q - penalty sum of (v / Q)^2) / 100; the sum is over the minutes of a step, with the child order spread evenly."""
         episodes = self.env.accounts.episodes
         share = fills["lots"] / episodes["qty_lots"]
         price = fills["notional"] / np.maximum(fills["lots"], 1)
@@ -145,10 +161,10 @@ class OPD:
         rewards: Floats = (advantage * share - self.config.penalty_bps * share**2 / minutes) / 100
         return rewards
 
-    def policy(self, facts: dict[str, Any]) -> OPDPolicy:
-        """The student as of now."""
-        return OPDPolicy(self.student, self.config, Interface.of(self.env), facts)
+    def policy(self, metadata: dict[str, Any]) -> OPDPolicy:
+        """The current student."""
+        return OPDPolicy(self.student, self.config, Interface.of(self.env), metadata)
 
 
 POLICY = OPDPolicy
-"""What reads files of this kind."""
+"""Reads policy files of this kind."""

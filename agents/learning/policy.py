@@ -1,4 +1,4 @@
-"""Learnt policies: as files, and acting behind the interface of all policies."""
+"""Learnt policies: saved as files, and acting behind the interface of all execution policies."""
 
 import dataclasses
 import importlib
@@ -14,119 +14,120 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
-from serl.agents.learning.custom_network import ForeignNetwork, of_file
+from serl.agents.learning.custom_network import CustomNetwork, load_custom_network
 from serl.agents.learning.errors import DivergedError
-from serl.agents.learning.messages import facts_of, of_facts
+from serl.agents.learning.messages import messages_from_json, messages_to_json
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.team import Messages, said, sizes
+from serl.agents.learning.team import Messages, received_messages, received_size
 
 if TYPE_CHECKING:
-    from serl.agents.learning.baseline import RivalPolicy
+    from serl.agents.learning.baseline import BaselinePolicy
 
 KIND = "policy"
-RIVALS = ("opd", "halop", "macmic")
-"""Kinds of policies of other learners; the module of the same name reads them."""
+BASELINES = ("opd", "halop", "macmic")
+"""Kinds of policy files of the baselines; the module of the same name reads each."""
 
 
 @dataclasses.dataclass
 class Policy:
-    """A network that acts. One with a memory keeps it from call to call, for each environment until its order is over."""
+    """A network that acts. If it has a memory, the policy keeps one for each environment until its order is finished."""
 
-    network: ActorCritic | ForeignNetwork
+    network: ActorCritic | CustomNetwork
     interface: Interface
-    facts: dict[str, Any]
-    """Where it comes from: data (fingerprints), seed, steps, versions."""
+    metadata: dict[str, Any]
+    """Data (with fingerprints), seed, steps and versions."""
     name: str = "learnt"
     team: tuple[int, Messages] | None = None
-    """How many agents share a parent order, and what they tell each other; one that acts alone hears nothing."""
+    """The number of agents that share a parent order, and their messages. An agent without its team receives none."""
     deterministic: bool = True
     seed: int = 0
     """Of stochastic actions."""
 
     def __post_init__(self) -> None:
         self.modes = (self.interface.actions,)
-        self.clear(1)
+        self.reset(1)
 
-    def clear(self, count: int) -> None:
-        """Forgets what was seen; `count` environments come next."""
-        self._memory = self.network.nothing(count)
-        self._heard = np.zeros((count, sizes(self.team)), np.float32)
+    def reset(self, count: int) -> None:
+        """Clears memory and received messages, for `count` environments."""
+        self._state = self.network.initial_state(count)
+        self._received = np.zeros((count, received_size(self.team)), np.float32)
         self._random = np.random.Generator(np.random.PCG64(self.seed))
 
     @torch.inference_mode()
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """See the Policy of execution; LayoutMismatchError if the environment shows or takes something else, DivergedError for actions that are
-        not finite."""
+        """See the Policy of execution. LayoutMismatchError if the environment has other observations or actions, DivergedError for actions
+        that are not finite."""
         self.interface.require(Interface.of(env))
-        if len(self._memory) != env.num_envs:
-            self.clear(env.num_envs)
-        self._memory[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
-        actions = np.asarray(self.answer(self._hear(env)), np.float64)
+        if len(self._state) != env.num_envs:
+            self.reset(env.num_envs)
+        self._state[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0
+        actions = np.asarray(self.predict(self._observe(env)), np.float64)
         if not np.isfinite(actions).all():
-            raise DivergedError(f"{self.name}: finite actions are due, got NaN or infinity; train it anew")
+            raise DivergedError(f"{self.name}: expected finite actions, got NaN or infinity; train the policy again")
         return actions
 
-    def _hear(self, env: ExecutionVectorEnv) -> Any:
-        """What is observed, and what the others said about what they observed at the decision before."""
-        seen = env.observe()
+    def _observe(self, env: ExecutionVectorEnv) -> Any:
+        """Observations, followed by the messages that the other agents of the team sent at the previous decision."""
+        observations = env.observe()
         if self.team is None:
-            return seen
+            return observations
         agents, messages = self.team
-        if len(self._heard) != env.num_envs:
-            self._heard = np.zeros((env.num_envs, sizes(self.team)), np.float32)
-        self._heard[env.accounts.parents["step"] == 0] = 0
-        everything = np.concatenate((seen, self._heard), axis=1)
+        if len(self._received) != env.num_envs:
+            self._received = np.zeros((env.num_envs, received_size(self.team)), np.float32)
+        self._received[env.accounts.parents["step"] == 0] = 0
+        extended = np.concatenate((observations, self._received), axis=1)
         if env.agents == agents:
-            self._heard = said(messages, seen, agents)
-        return everything
+            self._received = received_messages(messages, observations, agents)
+        return extended
 
     @torch.inference_mode()
-    def answer(self, observations: Any) -> Any:
+    def predict(self, observations: Any) -> Any:
         """(N, k) actions in the box for (N, size) observations: the mode, or samples if the policy is not deterministic."""
-        network = self.network
-        features, self._memory = network.see(torch.as_tensor(observations), self._memory)
-        outputs, family = network.actor(features), network.distribution
+        network, distribution = self.network, self.network.distribution
+        features, self._state = network.encode(torch.as_tensor(observations), self._state)
+        outputs = network.actor(features)
         if self.deterministic:
-            latents = family.mode(outputs, network.free)
+            latents = distribution.mode(outputs, network.log_std)
         else:
-            latents = family.sample(outputs, network.free, self._random)
-        return family.actions(latents).numpy()
+            latents = distribution.sample(outputs, network.log_std, self._random)
+        return distribution.actions(latents).numpy()
 
     def save(self, path: Path) -> None:
-        """Writes a file that holds all of it. PolicyFileError if that cannot be."""
-        facts = {
-            **self.network.described(), "team": facts_of(*self.team) if self.team else None, "interface": dataclasses.asdict(self.interface),
-            "versions": {name: version(name) for name in ("serl", "torch", "numpy")}, **self.facts,
+        """Writes the whole policy to a file."""
+        metadata = {
+            **self.network.to_json(), "team": messages_to_json(*self.team) if self.team else None, "interface": dataclasses.asdict(self.interface),
+            "versions": {name: version(name) for name in ("serl", "torch", "numpy")}, **self.metadata,
         }  # fmt: skip
-        files.write(path, KIND, self.network.state_dict(), facts)
+        files.write(path, KIND, self.network.state_dict(), metadata)
 
 
-def load_policy(path: Path) -> "Policy | RivalPolicy":
-    """The policy of a file; PolicyFileError if it is none."""
-    tensors, facts = files.read(path, KIND, *RIVALS)
-    if facts["kind"] in RIVALS:
-        module = importlib.import_module(f"serl.agents.learning.{facts['kind']}")
-        rival: RivalPolicy = module.POLICY.of_file(tensors, facts)
-        rival.name = _name(path)
-        return rival
-    interface = Interface.from_json(facts["interface"])
-    team = of_facts(facts.get("team"), len(interface.names))
-    return Policy(network_of(facts, tensors, interface, team), interface, facts, _name(path), team)
+def load_policy(path: Path) -> "Policy | BaselinePolicy":
+    """The policy of a file. PolicyFileError if the file is not a policy."""
+    tensors, metadata = files.read(path, KIND, *BASELINES)
+    if metadata["kind"] in BASELINES:
+        module = importlib.import_module(f"serl.agents.learning.{metadata['kind']}")
+        baseline: BaselinePolicy = module.POLICY.from_file(tensors, metadata)
+        baseline.name = _display_name(path)
+        return baseline
+    interface = Interface.from_json(metadata["interface"])
+    team = messages_from_json(metadata.get("team"), len(interface.names))
+    network = load_network(metadata, tensors, interface, team)
+    return Policy(network, interface, metadata, _display_name(path), team)
 
 
-def network_of(
-    facts: dict[str, Any], tensors: dict[str, Tensor], interface: Interface, team: tuple[int, Messages] | None
-) -> ActorCritic | ForeignNetwork:
-    """The network that `described` and the state of one said; an error of LearningError, or of PyTorch, if they say none."""
-    size, low, high = len(interface.names) + sizes(team), interface.low, interface.high
-    if "graph" in facts:
-        return of_file(facts, tensors, size, low, high)
-    network = ActorCritic(NetworkConfig(**facts["network"]), size, low, high, 0)
+def load_network(
+    metadata: dict[str, Any], tensors: dict[str, Tensor], interface: Interface, team: tuple[int, Messages] | None
+) -> ActorCritic | CustomNetwork:
+    """The network of a policy file, from its metadata and tensors. A LearningError, or an error of PyTorch, if they are invalid."""
+    size, low, high = len(interface.names) + received_size(team), interface.low, interface.high
+    if "graph" in metadata:
+        return load_custom_network(metadata, tensors, size, low, high)
+    network = ActorCritic(NetworkConfig(**metadata["network"]), size, low, high, 0)
     network.load_state_dict(tensors)
     return network
 
 
-def _name(path: Path) -> str:
-    """For people: of the run's folder, or of the file."""
+def _display_name(path: Path) -> str:
+    """The name of the run's folder, or of the file."""
     return path.parent.name if path.stem == KIND and path.parent.name else path.stem

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347), clipped, over vector environments."""
+"""Proximal policy optimisation (Schulman et al. 2017, arXiv 1707.06347) with the clipped objective, over vector environments."""
 
 import math
 from collections.abc import Sequence
@@ -20,135 +20,151 @@ from serl.agents.learning.rollout import Batch, Collector, Rollout
 
 
 class PPO:
-    """A learner in one or more vector environments of the same observations and actions; all chance comes from the seed."""
+    """A learner in one or more vector environments with equal observations and actions. The seed determines everything."""
 
     def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
         torch.set_num_threads(1)
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
-        self.network = self._network(network, space.shape[0], box.low, box.high)
-        self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.groups)
-        self._beside = ThreadPoolExecutor(1)
+        self.network = self._build_network(network, space.shape[0], box.low, box.high)
+        self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.group_sizes)
+        self._critic_thread = ThreadPoolExecutor(1)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
-        """Environment steps so far, of all environments together."""
+        """Environment steps so far, over all environments."""
 
-    def _network(self, config: NetworkConfig, size: int, low: Any, high: Any) -> Any:
-        """Actor and critic for observations of this size and actions in this box."""
-        return ActorCritic(config, size, low, high, self.config.seed)
+    def _build_network(self, config: NetworkConfig, observation_size: int, low: Any, high: Any) -> Any:
+        """Actor and critic for actions between `low` and `high`."""
+        return ActorCritic(config, observation_size, low, high, self.config.seed)
 
-    def begin(self) -> None:
-        """New episodes everywhere; their seeds follow from the learner's seed and the steps so far."""
-        for place, collector in enumerate(self.collectors):
-            words = np.random.SeedSequence([self.config.seed, self.steps, place]).generate_state(1)
-            collector.begin(int(words[0]))
+    def reset(self) -> None:
+        """Starts a new episode in every environment, with seeds derived from the learner's seed and its steps so far."""
+        for index, collector in enumerate(self.collectors):
+            seed = np.random.SeedSequence([self.config.seed, self.steps, index]).generate_state(1)
+            collector.reset(int(seed[0]))
 
     def update(self, weights: Sequence[float] | None = None) -> dict[str, Any]:
-        """A rollout in every environment whose weight is above 0 and what is learnt from them: statistics, `losses` among
-        them (the mean loss of each environment, NaN where none was made). DivergedError says at which step."""
+        """Collects a rollout from every environment whose weight is above 0 and learns from them.
+
+        Returns statistics; `losses` has the mean loss of each environment, NaN without a rollout. A DivergedError reports the step.
+        """
         config = self.config
         weights = [1.0] * len(self.collectors) if weights is None else weights
-        used = [(place, weight) for place, weight in enumerate(weights) if weight > 0]
+        used = [(self.collectors[index], weight) for index, weight in enumerate(weights) if weight > 0]
         try:
             rollouts = [
-                self.collectors[place].collect(config.rollout_steps, self.random, config.discount, config.trace)
-                for place, _ in used
+                collector.collect(config.rollout_steps, self.random, config.gamma, config.gae_lambda)
+                for collector, _ in used
             ]
             statistics = self.learn(rollouts, [weight for _, weight in used])
         except DivergedError as error:
             raise DivergedError(f"step {self.steps:,}: {error}") from None
-        self.steps += sum(config.rollout_steps * self.collectors[place].env.num_envs for place, _ in used)
+        self.steps += sum(config.rollout_steps * collector.env.num_envs for collector, _ in used)
         losses = np.full(len(weights), np.nan)
-        losses[[place for place, _ in used]] = statistics.pop("losses")
-        finished = np.concatenate([self.collectors[place].finished for place, _ in used])
-        mean = float(finished.mean()) if len(finished) else math.nan
-        return {**statistics, "losses": losses, "return": mean, "episodes": len(finished)}
+        losses[[index for index, weight in enumerate(weights) if weight > 0]] = statistics.pop("losses")
+        returns = np.concatenate([collector.episode_returns for collector, _ in used])
+        mean = float(returns.mean()) if len(returns) else math.nan
+        return {**statistics, "losses": losses, "return": mean, "episodes": len(returns)}
 
     @property
-    def rates(self) -> tuple[float, float]:
-        """Learning rates of actor and critic now."""
+    def learning_rates(self) -> tuple[float, float]:
+        """Current learning rates of actor and critic."""
         config = self.config
-        left = 1.0 if config.schedule == "constant" else max(0.0, 1 - self.steps / config.steps)
-        return config.actor_learning_rate * left, config.critic_learning_rate * left
+        factor = 1.0 if config.schedule == "constant" else max(0.0, 1 - self.steps / config.steps)
+        return config.actor_learning_rate * factor, config.critic_learning_rate * factor
 
     def learn(self, rollouts: Sequence[Rollout], weights: Sequence[float]) -> dict[str, Any]:
-        """All epochs; a gradient step is down the weighted sum of the losses of one part of every rollout. The statistics are
-        those of the last epoch."""
+        """Runs all epochs. Each gradient step minimises the weighted sum of the losses of one minibatch from every rollout. Returns the
+        statistics of the last epoch."""
         samples = self.config.rollout_steps if self.network.memory is not None else 1
-        parts = max(1, round(rollouts[0].size * samples / self.config.minibatch))
-        measured: list[list[Tensor]] = [[] for _ in rollouts]
+        count = max(1, round(rollouts[0].size * samples / self.config.minibatch))
+        losses: list[list[Tensor]] = [[] for _ in rollouts]
         for epoch in range(self.config.epochs):
-            batches = [rollout.parts(self.random, parts) for rollout in rollouts]
-            for together in zip(*batches, strict=True):
-                for batch, weight, kept in zip(together, weights, measured, strict=True):
-                    terms = self.differentiate(batch, weight)
+            shuffled = [rollout.minibatches(self.random, count) for rollout in rollouts]
+            for minibatches in zip(*shuffled, strict=True):
+                for minibatch, weight, own_losses in zip(minibatches, weights, losses, strict=True):
+                    terms = self.accumulate_gradients(minibatch, weight)
                     if epoch == self.config.epochs - 1:
-                        kept.append(self._measure(*terms))
-                self._descend()
-        means = np.array([torch.stack(kept).mean(0).numpy() for kept in measured])
+                        own_losses.append(self._losses(*terms))
+                self._optimiser_step()
+        means = np.array([torch.stack(own_losses).mean(0).numpy() for own_losses in losses])
         names = ("policy_loss", "value_loss", "entropy", "kl")
         return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
 
-    def differentiate(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
-        """Adds the gradient of weight x loss of a batch to that of the parameters; outputs, log ratios, gains and errors.
+    def accumulate_gradients(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
+        """Adds the gradient of weight x loss to the gradients of the parameters:
 
-        loss = mean(-min(g r, g clip(r)) + value_weight (V - R)^2 - entropy H), r the ratio of probabilities, g the advantages
-        brought to mean 0 and deviation 1. Actor and critic have no parameter in common but the memory before them.
+        loss = mean(-min(r A, clip(r) A) + value_weight (V - R)^2 - entropy H), where r is the probability ratio and A are the advantages
+        normalised to mean 0 and deviation 1. Actor and critic share no parameters except the memory in front of them.
+
+        Returns (actor outputs, log ratios, normalised advantages, value errors).
         """
-        network, onward = self.network, self.network.memory is not None
-        features = batch.observations
-        if onward:
-            features = network.see_sequence(features, batch.memory, batch.starts)
-        seen, share = features.detach(), weight / batch.returns.numel()
-        judge = partial(self._judge, seen, batch.returns, share, onward)
-        judging = self._beside.submit(judge) if self.config.threads > 1 else None
-        outputs, log_ratios, gains, acted = self._act(seen, batch, share, onward)
-        errors, judged = judging.result() if judging else judge()
-        if onward:
-            features.backward(acted + judged)
-        return outputs, log_ratios, gains, errors
+        network, recurrent = self.network, self.network.memory is not None
+        encoded = batch.observations
+        if recurrent:
+            encoded = network.encode_sequence(encoded, batch.initial_state, batch.episode_starts)
+        features, scale = encoded.detach(), weight / batch.returns.numel()
+        value_gradient = partial(self._value_gradient, features, batch.returns, scale, recurrent)
+        parallel = self._critic_thread.submit(value_gradient) if self.config.threads > 1 else None
+        outputs, log_ratios, advantages, from_actor = self._policy_gradient(features, batch, scale, recurrent)
+        errors, from_critic = parallel.result() if parallel else value_gradient()
+        if recurrent:
+            encoded.backward(from_actor + from_critic)
+        return outputs, log_ratios, advantages, errors
 
     @torch.no_grad()
-    def _act(self, seen: Tensor, batch: Batch, share: float, onward: bool) -> tuple[Tensor, Tensor, Tensor, Any]:
-        """Gradient of the actor: outputs, log ratios, gains, and the slopes in what is seen if they go onward."""
-        outputs = self.network.actor(seen)
-        of_outputs, of_free, log_ratios, gains = self._slopes(outputs, batch, share)
-        self.network.free.grad.add_(of_free)
-        return outputs, log_ratios, gains, self.network.actor.descend(of_outputs, onward)
+    def _policy_gradient(
+        self, features: Tensor, batch: Batch, scale: float, needs_feature_gradient: bool
+    ) -> tuple[Tensor, Tensor, Tensor, Any]:
+        """Backpropagates the policy loss; (outputs, log ratios, advantages, gradient with respect to the features if needed)."""
+        outputs = self.network.actor(features)
+        output_gradient, log_std_gradient, log_ratios, advantages = self._policy_loss_gradients(outputs, batch, scale)
+        self.network.log_std.grad.add_(log_std_gradient)
+        feature_gradient = self.network.actor.backward(output_gradient, needs_feature_gradient)
+        return outputs, log_ratios, advantages, feature_gradient
 
-    def _slopes(self, outputs: Tensor, batch: Batch, share: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Slopes of the actor's loss in the outputs and the free parameters; log ratios, gains."""
-        clip, family, free = self.config.clip, self.network.distribution, self.network.free
+    def _policy_loss_gradients(
+        self, outputs: Tensor, batch: Batch, scale: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gradients of scale x policy loss with respect to the actor's outputs and log_std; log ratios, normalised advantages."""
+        clip, distribution, log_std = self.config.clip, self.network.distribution, self.network.log_std
         deviation, mean = torch.std_mean(batch.advantages)
-        gains = (batch.advantages - mean) / (deviation + 1e-8)
-        log_ratios = family.log_prob(outputs, free, batch.latents) - batch.log_probs
+        advantages = (batch.advantages - mean) / (deviation + 1e-8)
+        log_ratios = distribution.log_prob(outputs, log_std, batch.latents) - batch.log_probs
         ratios = log_ratios.exp()
-        unclipped = torch.where(gains > 0, ratios <= 1 + clip, ratios >= 1 - clip)
-        slope = gains * ratios * unclipped * -share
-        of_outputs, of_free = family.slopes(outputs, free, batch.latents, slope, -share * self.config.entropy)
-        return of_outputs, of_free, log_ratios, gains
+        unclipped = torch.where(advantages > 0, ratios <= 1 + clip, ratios >= 1 - clip)
+        log_prob_gradient = advantages * ratios * unclipped * -scale
+        output_gradient, log_std_gradient = distribution.gradients(
+            outputs, log_std, batch.latents, log_prob_gradient, -scale * self.config.entropy
+        )
+        return output_gradient, log_std_gradient, log_ratios, advantages
 
     @torch.no_grad()
-    def _judge(self, seen: Tensor, returns: Tensor, share: float, onward: bool) -> tuple[Tensor, Any]:
-        """Gradient of the critic: errors, and the slopes in what is seen if they go onward."""
-        errors = self.network.values(seen) - returns
-        slope = errors * (2 * share * self.config.value_weight)
-        return errors, self.network.critic.descend(slope.unsqueeze(-1), onward)
+    def _value_gradient(
+        self, features: Tensor, returns: Tensor, scale: float, needs_feature_gradient: bool
+    ) -> tuple[Tensor, Any]:
+        """Backpropagates the value loss; (value errors, gradient with respect to the features if needed)."""
+        errors = self.network.values(features) - returns
+        output_gradient = errors * (2 * scale * self.config.value_weight)
+        return errors, self.network.critic.backward(output_gradient.unsqueeze(-1), needs_feature_gradient)
 
     @torch.no_grad()
-    def _measure(self, outputs: Tensor, log_ratios: Tensor, gains: Tensor, errors: Tensor) -> Tensor:
-        """(total, policy, value, entropy, approximate KL divergence to the policy that acted)."""
+    def _losses(self, outputs: Tensor, log_ratios: Tensor, advantages: Tensor, errors: Tensor) -> Tensor:
+        """(total loss, policy loss, value loss, entropy, approximate KL divergence from the policy that collected the rollout)."""
         config, ratios = self.config, log_ratios.exp()
         clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
-        policy = -torch.minimum(gains * ratios, gains * clipped).mean()
-        value = errors.square().mean()
-        entropy = self.network.distribution.entropy(outputs, self.network.free).mean()
-        total = policy + config.value_weight * value - config.entropy * entropy
-        return torch.stack([total, policy, value, entropy, (ratios - 1 - log_ratios).mean()])
+        policy_loss = -torch.minimum(advantages * ratios, advantages * clipped).mean()
+        value_loss = errors.square().mean()
+        entropy = self.network.distribution.entropy(outputs, self.network.log_std).mean()
+        total = policy_loss + config.value_weight * value_loss - config.entropy * entropy
+        return torch.stack([total, policy_loss, value_loss, entropy, (ratios - 1 - log_ratios).mean()])
 
-    def _descend(self) -> None:
-        norm = self.optimiser.norm()
+    def _optimiser_step(self) -> None:
+        """Clips the gradient norm and takes a step of Adam."""
+        norm = self.optimiser.gradient_norm()
         if not math.isfinite(norm):
-            raise DivergedError("the gradient is not finite; take smaller learning rates or a smaller reward_scale")
-        self.optimiser.step(self.rates, scale=min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))
+            raise DivergedError(
+                f"the gradient is not finite ({norm}); use smaller learning rates or a smaller reward_scale"
+            )
+        self.optimiser.step(self.learning_rates, scale=min(1.0, self.config.gradient_norm_max / (norm + 1e-6)))

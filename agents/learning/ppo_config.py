@@ -1,28 +1,32 @@
 """Settings of proximal policy optimisation. PyTorch is not needed to read them."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from serl.agents.learning.settings import LearningSettings
 
 
-class PPOConfig(BaseModel):
+class PPOConfig(LearningSettings):
     """Settings of the algorithm."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    renamed: ClassVar[dict[str, str]] = {"discount": "gamma", "trace": "gae_lambda"}
 
-    steps: int = Field(1_000_000, gt=0, description="environment steps in all")
+    steps: int = Field(1_000_000, gt=0, description="total environment steps")
     rollout_steps: int = Field(64, gt=0, description="steps of each environment between updates")
     epochs: int = Field(10, gt=0)
-    minibatch: int = Field(1024, gt=0, description="samples a gradient step; from each market in hybrid training")
-    discount: float = Field(0.99, ge=0, le=1, description="gamma")
-    trace: float = Field(0.95, ge=0, le=1, description="lambda of the advantages")
+    minibatch: int = Field(1024, gt=0, description="samples per gradient step; from each market in hybrid training")
+    gamma: float = Field(0.99, ge=0, le=1, description="discount factor")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of generalised advantage estimation")
     clip: float = Field(0.2, gt=0)
     actor_learning_rate: float = Field(3e-4, gt=0)
     critic_learning_rate: float = Field(1e-3, gt=0)
-    schedule: Literal["constant", "linear"] = Field("constant", description="linear: both rates go to 0")
-    entropy: float = Field(0.0, ge=0, description="weight of the entropy")
-    value_weight: float = Field(0.5, ge=0)
+    schedule: Literal["constant", "linear"] = Field("constant", description="linear: both learning rates decay to 0")
+    entropy: float = Field(0.0, ge=0, description="weight of the entropy bonus")
+    value_weight: float = Field(0.5, ge=0, description="weight of the value loss")
     gradient_norm_max: float = Field(0.5, gt=0)
-    reward_scale: float = Field(1.0, gt=0, description="what rewards are multiplied with before learning")
+    reward_scale: float = Field(1.0, gt=0, description="factor applied to rewards before learning")
     seed: int = Field(0, ge=0)
-    threads: int = Field(2, ge=1, le=2, description="2: the critic learns beside the actor; the results are the same")
+    threads: int = Field(
+        2, ge=1, le=2, description="2: the critic trains in parallel with the actor; results are equal"
+    )

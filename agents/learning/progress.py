@@ -1,4 +1,4 @@
-"""A training run that is watched: a bar with rate and time left, logs for TensorBoard, Ctrl-C."""
+"""A training run with a progress bar, TensorBoard logs and Ctrl-C."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 from torch.utils.tensorboard import SummaryWriter
 
-from serl.agents.learning.baseline_training import RivalTraining
+from serl.agents.learning.baseline_training import BaselineTraining
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training
 
 
@@ -19,8 +19,8 @@ class _Rate(ProgressColumn):
         return Text(f"{task.speed or 0:,.0f} steps/s")
 
 
-def watched(training: Training | RivalTraining) -> None:
-    """Runs it to the end or to Ctrl-C, which says how to go on."""
+def run_with_progress(training: Training | BaselineTraining) -> None:
+    """Runs the training to the end. Ctrl-C stops it and prints how to continue."""
     learner, folder = training.learner, training.folder
     total = training.config.learner.steps
     columns = (
@@ -40,9 +40,11 @@ def watched(training: Training | RivalTraining) -> None:
         try:
             training.run(report)
         except KeyboardInterrupt:
-            more = f"; go on from {folder / CHECKPOINT} with: serl train --resume {folder}"
-            more = more if isinstance(training, Training) else ""
-            click.echo(f"stopped at step {learner.steps:,}; the policy so far is {folder / POLICY}{more}", err=True)
+            resume = f"; continue from {folder / CHECKPOINT} with: serl train --resume {folder}"
+            resume = resume if isinstance(training, Training) else ""
+            click.echo(
+                f"stopped at step {learner.steps:,}; the policy so far is in {folder / POLICY}{resume}", err=True
+            )
             raise
         finally:
             writer.close()
@@ -51,7 +53,7 @@ def watched(training: Training | RivalTraining) -> None:
 
 def _log(writer: SummaryWriter, statistics: dict[str, Any]) -> None:
     for name, value in statistics.items():
-        for place, number in enumerate(np.atleast_1d(value)):
-            label = f"training/{name}" if np.ndim(value) == 0 else f"training/{name}_{place}"
+        for index, number in enumerate(np.atleast_1d(value)):
+            label = f"training/{name}" if np.ndim(value) == 0 else f"training/{name}_{index}"
             if math.isfinite(number):
                 writer.add_scalar(label, number, statistics["steps"])

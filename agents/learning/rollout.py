@@ -1,4 +1,4 @@
-"""What a policy did in an environment for some steps, and how good that was."""
+"""Rollouts: what a policy did in a vector environment over some steps, with advantages and returns."""
 
 import itertools
 from collections.abc import Iterator
@@ -17,119 +17,131 @@ from serl.agents.learning.networks import ActorCritic
 Floats = NDArray[np.float32]
 
 
-def advantages(
-    rewards: Floats, values: Floats, dones: Floats, last_values: Floats, discount: float, trace: float
+def estimate_advantages(
+    rewards: Floats, values: Floats, dones: Floats, last_values: Floats, gamma: float, gae_lambda: float
 ) -> Floats:
-    """(T, N) generalised advantages A_t = sum_l (gamma lambda)^l delta_{t+l}, delta_t = r_t + gamma V_{t+1} - V_t
-    (Schulman et al. 2016, arXiv 1506.02438); dones (T, N) is 1 where step t ended an episode, last_values (N,) is V_T."""
-    result = np.zeros_like(rewards)
-    following, ahead = np.zeros_like(last_values), last_values
+    """(T, N) generalised advantage estimates A_t = sum_l (gamma lambda)^l delta_{t+l}, delta_t = r_t + gamma V_{t+1} - V_t
+    (Schulman et al. 2016, arXiv 1506.02438). dones (T, N) is 1 where step t ended an episode; last_values (N,) is V_T."""
+    advantages = np.zeros_like(rewards)
+    next_advantages, next_values = np.zeros_like(last_values), last_values
     for step in range(len(rewards) - 1, -1, -1):
-        goes_on = 1 - dones[step]
-        delta = rewards[step] + discount * ahead * goes_on - values[step]
-        following = delta + discount * trace * goes_on * following
-        result[step], ahead = following, values[step]
-    return result
+        not_done = 1 - dones[step]
+        delta = rewards[step] + gamma * next_values * not_done - values[step]
+        next_advantages = delta + gamma * gae_lambda * not_done * next_advantages
+        advantages[step], next_values = next_advantages, values[step]
+    return advantages
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Part of a rollout: (B, ..) samples, or (T, B, ..) sequences if the network has a memory."""
+    """Samples (B, ..) of a rollout, or sequences (T, B, ..) if the network has a memory."""
 
     observations: Tensor
     latents: Tensor
+    """Sampled actions before the distribution's transform, see distributions.py."""
     log_probs: Tensor
     advantages: Tensor
     returns: Tensor
-    starts: Tensor
-    memory: Tensor
-    """(1, B, units) what each sequence begins with."""
+    episode_starts: Tensor
+    """1 where an episode starts."""
+    initial_state: Tensor
+    """(1, B, units) memory at the start of each sequence."""
 
 
 class Rollout:
-    """T steps of N environments, for learning; sequences: parts are whole environments instead of single steps."""
+    """T steps of N environments. With `sequences`, a minibatch consists of whole environments instead of single steps."""
 
-    def __init__(self, whole: Batch, sequences: bool) -> None:
+    def __init__(self, steps: Batch, sequences: bool) -> None:
+        """steps: (T, N, ..) each."""
         self._sequences = sequences
-        self.whole = whole if sequences else Batch(*(values.flatten(0, 1) for values in vars(whole).values()))
-        self.size = len(whole.starts[0]) if sequences else whole.starts.numel()
+        self.batch = steps if sequences else Batch(*(values.flatten(0, 1) for values in vars(steps).values()))
+        self.size = len(steps.episode_starts[0]) if sequences else steps.episode_starts.numel()
 
-    def parts(self, random: np.random.Generator, count: int) -> Iterator[Batch]:
-        """`count` parts of about equal size, drawn without replacement."""
+    def minibatches(self, random: np.random.Generator, count: int) -> Iterator[Batch]:
+        """`count` minibatches of nearly equal size, drawn without replacement."""
         order = torch.from_numpy(random.permutation(self.size))
         axis = 1 if self._sequences else 0
-        shuffled = [values.index_select(axis, order).tensor_split(count, axis) for values in vars(self.whole).values()]
+        shuffled = [values.index_select(axis, order).tensor_split(count, axis) for values in vars(self.batch).values()]
         yield from itertools.starmap(Batch, zip(*shuffled, strict=True))
 
 
 class Collector:
-    """Steps a gymnasium VectorEnv of boxes with autoreset in the same step; keeps what goes on from rollout to rollout."""
+    """Collects rollouts from a gymnasium VectorEnv of boxes with SAME_STEP autoreset; episodes continue from one rollout to the next."""
 
     def __init__(self, env: VectorEnv, network: ActorCritic, reward_scale: float) -> None:
-        if env.metadata.get("autoreset_mode") != AutoresetMode.SAME_STEP:
-            raise LearningError("a vector environment with AutoresetMode.SAME_STEP is due; make it with that mode")
+        autoreset = env.metadata.get("autoreset_mode")
+        if autoreset != AutoresetMode.SAME_STEP:
+            raise LearningError(
+                f"expected a vector environment with AutoresetMode.SAME_STEP, got {autoreset}; make it with that mode"
+            )
         self.env, self.network, self.reward_scale = env, network, reward_scale
-        self._returns, self.finished = np.zeros(env.num_envs), np.zeros(0)
+        self.episode_returns = np.zeros(0)
+        """Returns of the episodes that ended in the last rollout."""
+        self._running_returns = np.zeros(env.num_envs)
 
-    def begin(self, seed: int) -> None:
-        """New episodes everywhere."""
+    def reset(self, seed: int) -> None:
+        """Starts a new episode in every environment."""
         count = self.env.num_envs
         self._observations, _ = self.env.reset(seed=seed)
-        self._memory, self._starts = self.network.nothing(count), np.ones(count, np.float32)
-        self._returns[:] = 0
+        self._state, self._episode_starts = self.network.initial_state(count), np.ones(count, np.float32)
+        self._running_returns[:] = 0
 
     @torch.inference_mode()
-    def collect(self, steps: int, random: np.random.Generator, discount: float, trace: float) -> Rollout:
-        """The next `steps` steps; `finished` then holds the returns of the episodes that ended. DivergedError for rewards or
-        observations that are not finite."""
-        env, network, finished = self.env, self.network, []
+    def collect(self, steps: int, random: np.random.Generator, gamma: float, gae_lambda: float) -> Rollout:
+        """Runs the next `steps` steps and sets `episode_returns`. DivergedError for a reward or observation that is not finite."""
+        env, network, episode_returns = self.env, self.network, []
         shape = (steps, env.num_envs)
         observations = np.empty((*shape, self._observations.shape[1]), np.float32)
-        rewards, dones, starts = (np.empty(shape, np.float32) for _ in range(3))
-        seen, given, drawn = list[Tensor](), list[Tensor](), list[Tensor]()
-        first_memory = self._memory.clone()
+        rewards, dones, episode_starts = (np.empty(shape, np.float32) for _ in range(3))
+        all_features, all_outputs, all_latents = list[Tensor](), list[Tensor](), list[Tensor]()
+        initial_state = self._state.clone()
         for step in range(steps):
-            observations[step], starts[step] = self._observations, self._starts
-            features, memory = self._see(observations[step])
+            observations[step], episode_starts[step] = self._observations, self._episode_starts
+            features, state = self._encode(observations[step])
             outputs = network.actor(features)
-            latent = network.distribution.sample(outputs, network.free, random)
-            for kept, value in ((seen, features), (given, outputs), (drawn, latent)):
-                kept.append(value)
-            actions = network.distribution.actions(latent).numpy()
-            self._observations, reward, ended, truncated, info = env.step(actions)
-            self._memory = memory
-            done = ended | truncated
-            rewards[step], dones[step], self._starts = reward * self.reward_scale, done, done.astype(np.float32)
-            self._returns += reward
+            latents = network.distribution.sample(outputs, network.log_std, random)
+            all_features.append(features)
+            all_outputs.append(outputs)
+            all_latents.append(latents)
+            actions = network.distribution.actions(latents).numpy()
+            self._observations, reward, terminated, truncated, info = env.step(actions)
+            self._state = state
+            done = terminated | truncated
+            rewards[step], dones[step] = reward * self.reward_scale, done
+            self._episode_starts = done.astype(np.float32)
+            self._running_returns += reward
             if np.any(truncated):
-                rewards[step] += discount * truncated * self._last_values(truncated, info)
+                rewards[step] += gamma * truncated * self._final_values(truncated, info)
             if np.any(done):
-                finished.append(self._returns[done])
-                self._returns[done] = 0
-        seen.append(self._see(np.asarray(self._observations, np.float32))[0])
-        self.finished = np.concatenate(finished) if finished else np.zeros(0)
+                episode_returns.append(self._running_returns[done])
+                self._running_returns[done] = 0
+        all_features.append(self._encode(np.asarray(self._observations, np.float32))[0])
+        self.episode_returns = np.concatenate(episode_returns) if episode_returns else np.zeros(0)
         if not (np.isfinite(rewards).all() and np.isfinite(observations).all()):
-            raise DivergedError("the environment gave a reward or an observation that is not finite")
-        values, latents = network.values(torch.stack(seen)).numpy(), torch.stack(drawn)
-        log_probs = network.distribution.log_prob(torch.stack(given), network.free, latents)
-        gains = advantages(rewards, values[:-1], dones, values[-1], discount, trace)
+            raise DivergedError("a reward or an observation of the environment is not finite; check its prices")
+        values, latents = network.values(torch.stack(all_features)).numpy(), torch.stack(all_latents)
+        log_probs = network.distribution.log_prob(torch.stack(all_outputs), network.log_std, latents)
+        advantages = estimate_advantages(rewards, values[:-1], dones, values[-1], gamma, gae_lambda)
+        recurrent = network.memory is not None
         return Rollout(
             Batch(
-                torch.from_numpy(observations), latents, log_probs, torch.from_numpy(gains),
-                torch.from_numpy(gains + values[:-1]), torch.from_numpy(starts), first_memory.expand(*shape, -1) if network.memory is None else first_memory.unsqueeze(0),
+                torch.from_numpy(observations), latents, log_probs, torch.from_numpy(advantages),
+                torch.from_numpy(advantages + values[:-1]), torch.from_numpy(episode_starts),
+                initial_state.unsqueeze(0) if recurrent else initial_state.expand(*shape, -1),
             ),
-            sequences=network.memory is not None,
+            sequences=recurrent,
         )  # fmt: skip
 
-    def _see(self, observations: Any) -> tuple[Tensor, Tensor]:
-        kept = self._memory * torch.from_numpy(1 - self._starts).unsqueeze(-1)
-        return self.network.see(torch.from_numpy(observations), kept)
+    def _encode(self, observations: Any) -> tuple[Tensor, Tensor]:
+        """(features, next memory); the memory is cleared where an episode starts."""
+        state = self._state * torch.from_numpy(1 - self._episode_starts).unsqueeze(-1)
+        return self.network.encode(torch.from_numpy(observations), state)
 
-    def _last_values(self, truncated: Any, info: dict[str, Any]) -> Floats:
-        """(N,) values of the last observations of episodes that were cut off, 0 elsewhere."""
+    def _final_values(self, truncated: Any, info: dict[str, Any]) -> Floats:
+        """(N,) values of the final observations of truncated episodes, 0 elsewhere."""
         which = np.flatnonzero(truncated)
-        last = torch.from_numpy(np.stack(info["final_obs"][which]).astype(np.float32))
-        features, _ = self.network.see(last, self._memory[torch.from_numpy(which)])
+        final = torch.from_numpy(np.stack(info["final_obs"][which]).astype(np.float32))
+        features, _ = self.network.encode(final, self._state[torch.from_numpy(which)])
         values = np.zeros(len(truncated), np.float32)
         values[which] = self.network.values(features).numpy()
         return values

@@ -1,4 +1,4 @@
-"""What parent orders are traded in: bars, recorded books or simulated days; each knows its split and makes its markets."""
+"""Sources of markets: bars, recorded books or simulated days. Each knows its split and builds its markets."""
 
 import dataclasses
 import hashlib
@@ -25,7 +25,7 @@ from serl.agents.execution.environment.hours import WARM_UP_S
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.records import CHILD, EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.static import StaticBook, trades_of
+from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.errors import DataError
 from serl.agents.execution.policies.volume import VolumeCurve
 from serl.agents.learning.market_config import MarketConfig
@@ -35,57 +35,57 @@ from serl.history.day import Day
 
 BARS_SUFFIX = ".parquet"
 FIRST_SEEDS = {TRAIN: 0, VALIDATION: 1_000_000, TEST: 2_000_000}
-"""Of the simulated days of a part."""
+"""Seed of the first simulated day of each part."""
 SIZING_DAYS = 4
-"""Simulated training days whose volume sizes the orders."""
+"""Simulated training days whose volume determines the size of orders."""
 SECOND_NS = 1_000_000_000
 
 
 class Source(Protocol):
-    """Where a scenario's market and hours come from."""
+    """Builds a scenario's market and knows its trading hours."""
 
     def market(self) -> ExecutionMarket:
-        """With as many environments as the settings say."""
+        """The market of the settings."""
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """In which parent orders of a part may lie; DataError if there is no such part."""
+        """Hours in which parent orders of a part may lie. DataError for an unknown part."""
 
     def dates(self, days: Any) -> Any:
-        """(n,) numbers of the dates of days (n,): what happens on one date is not independent."""
+        """(n,) index of the date of each of the days (n,); days of the same date are not independent."""
 
-    def curve(self) -> VolumeCurve | None:
-        """The volume curve of the training part, None where a part is no whole day."""
+    def volume_curve(self) -> VolumeCurve | None:
+        """The volume curve of the training part; None if a part is not a whole day."""
 
-    def facts(self) -> dict[str, Any]:
-        """Names and fingerprints of the data."""
+    def describe(self) -> dict[str, Any]:
+        """Names and fingerprints of the data, as JSON."""
 
 
 def open_source(config: MarketConfig, days: Sequence[Day] | None = None) -> Source:
-    """What the settings name; `days` stands for their files. DataError if kind and files do not go together."""
+    """The source that the settings name; `days` replaces their files. DataError if the files do not fit the kind of market."""
     if config.kind == "dynamic":
         return Simulated(config)
     bars = [path for path in config.data if path.suffix == BARS_SUFFIX]
     if bars and (len(config.data) > 1 or config.kind == "replay"):
         raise DataError(
-            f"{config.kind} market: one file of bars ({BARS_SUFFIX}) in a static market, or days with a book are due, got "
-            f"{', '.join(map(str, config.data))}; bars have no orders that could be replayed"
+            f"{config.kind} market: expected one file of bars ({BARS_SUFFIX}) for a static market, or days with a book, got "
+            f"{', '.join(map(str, config.data))}; bars contain no orders to replay"
         )
     if bars:
         return Bars(config, bar_dataset(bars[0]))
     if days is None and not config.data:
-        raise DataError("market.data: at least one file is due; name it in the settings or with --market")
+        raise DataError("market.data: expected at least one file, got none; name it in the settings or with --market")
     return Books(config, [load_day(path) for path in config.data] if days is None else days)
 
 
 def _part(parts: Any, part: str, what: str) -> Any:
     if part not in parts:
-        raise DataError(f"part: {what} has {', '.join(parts)}, got {part!r}")
+        raise DataError(f"part: expected one of {', '.join(parts)} for {what}, got {part!r}")
     return parts[part]
 
 
 @dataclasses.dataclass(frozen=True)
 class Bars:
-    """Days of bars, static."""
+    """Days of bars, in a static market."""
 
     config: MarketConfig
     data: Dataset
@@ -95,7 +95,7 @@ class Bars:
         config, bar_ns = self.config, self.data.table.bars.bar_ns
         if round(config.interval_s * SECOND_NS) % bar_ns:
             raise DataError(
-                f"market.interval_s: a multiple of the bars' {bar_ns / SECOND_NS:g} s is due, got {config.interval_s:g}"
+                f"market.interval_s: expected a multiple of the bars' {bar_ns / SECOND_NS:g} s, got {config.interval_s:g}"
             )
         return StaticBars(
             self.data.table.bars, config.environments, half_spread_bps=config.half_spread_bps,
@@ -103,28 +103,28 @@ class Bars:
         )  # fmt: skip
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; stretches that are too short for an order are left out."""
-        least_ns = self.config.duration_s * SECOND_NS
+        """See Source; without stretches that are shorter than an order."""
+        shortest_ns = self.config.duration_s * SECOND_NS
         found: Sequence[Hours] = _part(self.data.parts, part, self.data.name).hours
-        return [hours for hours in found if hours.end_ns - hours.start_ns >= least_ns]
+        return [hours for hours in found if hours.end_ns - hours.start_ns >= shortest_ns]
 
     def dates(self, days: Any) -> Any:
         """See Source."""
         return self.data.table.date[days]
 
-    def curve(self) -> VolumeCurve:
+    def volume_curve(self) -> VolumeCurve:
         """See Source."""
         days = sorted({hours.day for hours in self.data.parts[TRAIN].hours})
-        return VolumeCurve.of_bars(self.data.table.bars, days, (f"{self.data.name} {TRAIN}",))
+        return VolumeCurve.fit_bars(self.data.table.bars, days, (f"{self.data.name} {TRAIN}",))
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """See Source."""
         return {"data": self.data.name, "fingerprint": self.data.fingerprint}
 
 
 @dataclasses.dataclass(frozen=True)
 class Books:
-    """Recorded days with a book of one symbol each, static or replayed."""
+    """Recorded days with a book of one symbol each, in a static or a replay market."""
 
     config: MarketConfig
     days: Sequence[Day]
@@ -141,16 +141,16 @@ class Books:
         return market
 
     def hours(self, part: str) -> Sequence[Hours]:
-        """See Source; hours of the settings stand above the part."""
+        """See Source; hours in the settings take precedence over the part."""
         span = self.config.span_ns
         if span is not None:
             return [
-                Hours(place, *span, volume_lots_per_s(trades_of(day)[:-1], *span))
-                for place, day in enumerate(self.days)
+                Hours(index, *span, volume_lots_per_s(recorded_trades(day)[:-1], *span))
+                for index, day in enumerate(self.days)
             ]
         return [
-            dataclasses.replace(hours, day=place)
-            for place, data in enumerate(self._split)
+            dataclasses.replace(hours, day=index)
+            for index, data in enumerate(self._split)
             for hours in _part(data.parts, part, data.name).hours
         ]
 
@@ -158,23 +158,23 @@ class Books:
         """See Source."""
         return np.unique([day.reference.date for day in self.days], return_inverse=True)[1][days]
 
-    def curve(self) -> None:
-        """See Source: hours of one day say nothing about its other hours."""
+    def volume_curve(self) -> None:
+        """See Source: one part of a day says nothing about the volume in the others."""
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """See Source."""
         files = self.config.data
-        prints = (
+        fingerprints = (
             [file_sha256(path)[:16] for path in files]
             if self.config.hours
-            else [one.fingerprint for one in self._split]
+            else [dataset.fingerprint for dataset in self._split]
         )
-        return {"data": ", ".join(path.name for path in files), "fingerprint": ", ".join(prints)}
+        return {"data": ", ".join(path.name for path in files), "fingerprint": ", ".join(fingerprints)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Simulated:
-    """Days that a population of traders makes; seeds of a part are never those of another."""
+    """Days simulated by a population of traders; no seed is in more than one part."""
 
     config: MarketConfig
 
@@ -183,7 +183,7 @@ class Simulated:
         return load_population(self.config.population)
 
     def market(self) -> DynamicMarket:
-        """See Source; keeps enough states for all days of a part."""
+        """See Source; caches enough states for all days of a part."""
         config = self.config
         return DynamicMarket(
             self._population, config.environments, latency_ns=round(config.latency_us * 1000),
@@ -197,7 +197,7 @@ class Simulated:
 
     @cached_property
     def _volume_lots_per_s(self) -> float:
-        """Of the first training days without us."""
+        """Mean of the first training days, without our orders."""
         start_ns, end_ns = self._span_ns
         market = DynamicMarket(self._population, SIZING_DAYS, states_kept=0)
         episodes = np.zeros(SIZING_DAYS, EPISODE)
@@ -217,13 +217,13 @@ class Simulated:
         ]
 
     def dates(self, days: Any) -> Any:
-        """See Source: every simulated day is one."""
+        """See Source: every simulated day is its own date."""
         return days
 
-    def curve(self) -> None:
+    def volume_curve(self) -> None:
         """See Source."""
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """See Source."""
         digest = hashlib.sha256(self._population.model_dump_json().encode()).hexdigest()
         return {"data": f"population {self.config.population}", "fingerprint": digest[:16]}

@@ -1,4 +1,4 @@
-"""The table of an evaluation as Markdown, CSV, JSON and a page with plots."""
+"""The table of an evaluation as Markdown, CSV, JSON and an HTML page with plots."""
 
 import csv
 import io
@@ -17,11 +17,9 @@ from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 
 UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
-
-
-SHOWN = ("PA", "PA_twap", "IS", "WR", "AFI")
+TERMINAL_MEASURES = ("PA", "PA_twap", "IS", "WR", "AFI")
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
-"""By how many there are; see ExecutionVectorEnv."""
+"""By the number of actions; see ExecutionVectorEnv."""
 
 
 @dataclass(frozen=True)
@@ -29,53 +27,53 @@ class Section:
     """The evaluation in one market."""
 
     evaluation: Evaluation
-    facts: str
-    """A line that says where policies and orders come from."""
+    provenance: str
+    """A line about the origin of policies and orders."""
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """evaluation.md, .csv, .html and .json in a folder."""
+    """Writes evaluation.md, .csv, .html and .json to a folder; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / "evaluation.md", folder / "evaluation.csv"]
     for path, text in zip(paths, (markdown(sections), comma_separated(sections)), strict=True):
         path.write_text(text)
-    data = " ".join(f"{section.evaluation.market}: {section.facts}" for section in sections)
+    data = " ".join(f"{section.evaluation.market}: {section.provenance}" for section in sections)
     origin = current_origin(data, sections[0].evaluation.seed)
     return [*paths, *write(folder / "evaluation.html", html(sections, origin), to_json(sections, origin))]
 
 
-def _number(estimate: Estimate) -> str:
+def _cell(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
-def _heads() -> list[str]:
+def _headers() -> list[str]:
     return [f"{name} {UNITS[name]}" if name in UNITS else name for name in MEASURES]
 
 
-def note(evaluation: Evaluation) -> str:
-    """What the intervals are."""
+def interval_note(evaluation: Evaluation) -> str:
+    """Explains the intervals."""
     return (
         f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
-        f"{evaluation.without_trades} orders without trades of others in their window have no PA."
+        f"{evaluation.without_trades} orders have no PA because nobody else traded in their window."
     )
 
 
 def markdown(sections: Sequence[Section]) -> str:
-    """One table a market, one row a contender."""
-    heads = ["policy", *_heads(), "orders"]
+    """One table per market, one row per contender."""
+    headers = ["policy", *_headers(), "orders"]
     lines = []
     for section in sections:
         one = section.evaluation
-        lines += [f"## {one.market}", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+        lines += [f"## {one.market}", "", f"| {' | '.join(headers)} |", "|" + "---|" * len(headers)]
         for row in one.rows:
-            cells = [row.name, *(_number(row.estimates[name]) for name in MEASURES), str(one.orders)]
+            cells = [row.name, *(_cell(row.estimates[name]) for name in MEASURES), str(one.orders)]
             lines.append(f"| {' | '.join(cells)} |")
-        lines += ["", note(one), "", section.facts, ""]
+        lines += ["", interval_note(one), "", section.provenance, ""]
     return "\n".join(lines)
 
 
-def on_screen(evaluation: Evaluation) -> Table:
-    """For a terminal of 80 columns: the measures that come first, the interval below each value; the files have all."""
+def terminal_table(evaluation: Evaluation) -> Table:
+    """A table for a terminal of 80 columns, with each interval below its value. It has only TERMINAL_MEASURES; the files have all."""
     table = Table(
         title=f"{evaluation.market} market, prices in bps",
         title_justify="left",
@@ -83,16 +81,16 @@ def on_screen(evaluation: Evaluation) -> Table:
         padding=(0, 1, 0, 0),
     )
     table.add_column("policy", no_wrap=True)
-    for name in SHOWN:
+    for name in TERMINAL_MEASURES:
         table.add_column(name, justify="right", no_wrap=True)
     for row in evaluation.rows:
-        shown = (row.estimates[name] for name in SHOWN)
+        shown = (row.estimates[name] for name in TERMINAL_MEASURES)
         table.add_row(row.name, *(f"{one.value:.2f}\n[dim]{one.low:.2f} {one.high:.2f}" for one in shown))
     return table
 
 
 def comma_separated(sections: Sequence[Section]) -> str:
-    """One row a market, contender and measure: value, low, high, orders."""
+    """One row per market, contender and measure: value, low, high, orders."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["market", "policy", "measure", "value", "low", "high", "orders"])
@@ -104,28 +102,28 @@ def comma_separated(sections: Sequence[Section]) -> str:
 
 
 def to_json(sections: Sequence[Section], origin: Origin) -> dict[str, Any]:
-    """All numbers; null where there is none."""
+    """All numbers; null for NaN."""
     return {
         "made": origin.to_json(),
         "confidence": CONFIDENCE,
         "markets": [
             {
-                "market": one.market, "facts": section.facts, "orders": one.orders, "without_trades": one.without_trades,
+                "market": one.market, "facts": section.provenance, "orders": one.orders, "without_trades": one.without_trades,
                 "clusters": one.clusters, "unit": one.unit, "seed": one.seed,
-                "policies": [{"policy": row.name} | {name: _plain(value) for name, value in row.estimates.items()} for row in one.rows],
+                "policies": [{"policy": row.name} | {name: _estimate_json(value) for name, value in row.estimates.items()} for row in one.rows],
             }
             for section in sections for one in (section.evaluation,)
         ],
     }  # fmt: skip
 
 
-def _plain(estimate: Estimate) -> Any:
+def _estimate_json(estimate: Estimate) -> Any:
     numbers = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
     return {name: float(number) if np.isfinite(number) else None for name, number in numbers.items()}
 
 
 def html(sections: Sequence[Section], origin: Origin) -> str:
-    """A page that stands alone."""
+    """A self-contained page."""
     return page("Evaluation", origin, [_html_section(section.evaluation) for section in sections])
 
 
@@ -135,12 +133,12 @@ def _html_section(one: Evaluation) -> str:
         + [f"{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small>" for value in row.estimates.values()]
         for row in one.rows
     ]
-    parts = [f"<h2>{escape(one.market)} market</h2>", table(["policy", *map(escape, _heads())], rows)]
+    parts = [f"<h2>{escape(one.market)} market</h2>", table(["policy", *map(escape, _headers())], rows)]
     return "\n".join(
         [
             *parts,
-            f"<p>{escape(note(one))}</p>",
-            png(_figure(one), "PA of orders, actions, what is left over the window"),
+            f"<p>{escape(interval_note(one))}</p>",
+            png(_figure(one), "PA of orders, actions, and the remaining share over the window"),
         ]
     )
 
@@ -154,29 +152,29 @@ def _figure(evaluation: Evaluation) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows), 3, squeeze=False, sharex="col")
     for (first, second, third), row in zip(axes, rows, strict=True):
-        known = row.advantages_bps[np.isfinite(row.advantages_bps)]
-        first.hist(known, bins=40, range=_shown(evaluation), color="#4a78b0")
+        finite = row.advantages_bps[np.isfinite(row.advantages_bps)]
+        first.hist(finite, bins=40, range=_histogram_range(evaluation), color="#4a78b0")
         first.axvline(0, color="#999", linewidth=0.8)
         first.set_title(f"{row.name}: PA", fontsize=9)
-        for place, name in enumerate(ACTION_NAMES[row.actions.shape[1]]):
-            second.hist(row.actions[:, place], bins=40, alpha=0.6, label=name, density=True)
+        for index, name in enumerate(ACTION_NAMES[row.actions.shape[1]]):
+            second.hist(row.actions[:, index], bins=40, alpha=0.6, label=name, density=True)
         second.set_title("actions", fontsize=9)
         second.legend(fontsize=7)
-        share = np.linspace(0, 1, row.left.shape[1], endpoint=False)
-        low, high = np.quantile(row.left, [0.1, 0.9], axis=0)
+        share = np.linspace(0, 1, row.remaining.shape[1], endpoint=False)
+        low, high = np.quantile(row.remaining, [0.1, 0.9], axis=0)
         third.fill_between(share, low, high, alpha=0.2, color="#4a78b0", linewidth=0)
-        third.plot(share, row.left.mean(axis=0), color="#4a78b0")
-        third.set_title("left, mean and 10-90 %", fontsize=9)
+        third.plot(share, row.remaining.mean(axis=0), color="#4a78b0")
+        third.set_title("remaining, mean and 10-90 %", fontsize=9)
         third.set_ylim(-0.05, 1.05)
-    for place, name in enumerate(("bps", "action", "share of the window")):
-        axes[-1][place].set_xlabel(name)
+    for column, name in enumerate(("bps", "action", "share of the window")):
+        axes[-1][column].set_xlabel(name)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=100)
     return data.getvalue()
 
 
-def _shown(evaluation: Evaluation) -> tuple[float, float]:
-    """Where nearly all PA lie, the same for every row."""
-    everything = np.concatenate([row.advantages_bps for row in evaluation.rows])
-    known = everything[np.isfinite(everything)]
-    return tuple(np.quantile(known, [0.005, 0.995])) if len(known) else (-1.0, 1.0)
+def _histogram_range(evaluation: Evaluation) -> tuple[float, float]:
+    """A range that contains 99 % of all PA, the same for every row."""
+    advantages = np.concatenate([row.advantages_bps for row in evaluation.rows])
+    finite = advantages[np.isfinite(advantages)]
+    return tuple(np.quantile(finite, [0.005, 0.995])) if len(finite) else (-1.0, 1.0)

@@ -1,6 +1,8 @@
-"""Agents that share parent orders and talk: K neighbouring environments are a team, every one sees what the others said last.
+"""Teams of agents that share parent orders and communicate. K consecutive environments are a team; each agent receives the messages that the
+others sent at the previous decision.
 
-A message is a function of what an agent observes. Episodes of all environments are equally long, so that teams begin and end together.
+A message is a function of the sender's observation. The episodes of all environments have the same length, so that teams start and end
+together.
 """
 
 import dataclasses
@@ -27,22 +29,22 @@ SQUASHES: dict[str, Callable[[Floats], Floats]] = {
 
 
 class Messages(Protocol):
-    """A `Communicate` that is data: what a policy's file can say."""
+    """A `Communicate` that is data, so that a policy file can contain it."""
 
     @property
     def size(self) -> int:
-        """Numbers of a message."""
+        """Numbers per message."""
 
     def __call__(self, observations: Floats, /) -> Floats:
         """See Communicate."""
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Plain JSON; see messages.py."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Channels:
-    """Messages: squash(gain x an observed number) a channel."""
+    """Messages in which each channel is squash(gain x observation[column])."""
 
     columns: tuple[int, ...]
     gains: tuple[float, ...]
@@ -53,31 +55,33 @@ class Channels:
         """See Messages."""
         return len(self.columns)
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """See Messages."""
         return {name: list(value) for name, value in dataclasses.asdict(self).items()}
 
     def __call__(self, observations: Floats) -> Floats:
         """See Communicate."""
-        said = np.asarray(observations, np.float64)[:, list(self.columns)] * self.gains
-        return np.stack([SQUASHES[name](said[:, place]) for place, name in enumerate(self.squashes)], axis=1)
+        scaled = np.asarray(observations, np.float64)[:, list(self.columns)] * self.gains
+        return np.stack([SQUASHES[name](scaled[:, index]) for index, name in enumerate(self.squashes)], axis=1)
 
 
-def shared(episodes: Rows, agents: int) -> Rows:
-    """(n * K,) the EPISODE rows (n,) divided among K agents each, in shares as equal as whole lots allow; LearningError for orders of
-    fewer lots than agents."""
+def split_orders(episodes: Rows, agents: int) -> Rows:
+    """(n * K,) EPISODE rows: the orders (n,) split among K agents each, as evenly as whole lots allow. LearningError for an order with fewer
+    lots than agents."""
     rows = np.repeat(episodes, agents)
-    place = np.arange(len(rows)) % agents
-    each, more = np.divmod(rows["qty_lots"], agents)
+    agent = np.arange(len(rows)) % agents
+    each, remainder = np.divmod(rows["qty_lots"], agents)
     if np.any(each == 0):
-        raise LearningError(f"team: parent orders of at least {agents} lots are due, got {rows['qty_lots'].min()}")
-    rows["qty_lots"] = each + (place < more)
+        raise LearningError(
+            f"team: expected parent orders of at least {agents} lots, got {rows['qty_lots'].min()}; use larger orders"
+        )
+    rows["qty_lots"] = each + (agent < remainder)
     return rows
 
 
 @dataclasses.dataclass(frozen=True)
-class TeamOrders:
-    """Parent orders of a sampler, shared."""
+class TeamSampler:
+    """Samples parent orders and splits each among the agents of a team."""
 
     sampler: Sampler
     agents: int
@@ -86,12 +90,12 @@ class TeamOrders:
         """(count,) EPISODE rows of count / K parent orders."""
         rows = self.sampler.sample(random, count // self.agents).copy()
         rows["qty_lots"] = np.maximum(rows["qty_lots"], self.agents)
-        return shared(rows, self.agents)
+        return split_orders(rows, self.agents)
 
 
 @dataclasses.dataclass(frozen=True)
 class TeamReward:
-    """The reward of the whole order for everybody: sum of q r / sum of q."""
+    """Gives every agent the reward of the whole order: sum of q r / sum of q."""
 
     reward: Reward
     agents: int
@@ -103,33 +107,31 @@ class TeamReward:
         return np.repeat((own * lots).sum(axis=1) / lots.sum(axis=1), self.agents)
 
 
-def heard(messages: Floats) -> NDArray[np.float32]:
-    """(K, (K - 1) m) what each of a team hears of (K, m) messages: those of the others, in their order."""
-    others = [np.delete(messages, place, axis=0).ravel() for place in range(len(messages))]
+def messages_of_others(messages: Floats) -> NDArray[np.float32]:
+    """(K, (K - 1) m) what each agent of a team receives of its (K, m) messages: those of the others, in order."""
+    others = [np.delete(messages, agent, axis=0).ravel() for agent in range(len(messages))]
     return np.stack(others).astype(np.float32)
 
 
-def said(communicate: Communicate, observations: Any, agents: int) -> NDArray[np.float32]:
-    """(N, (K - 1) m) what is heard of messages about (N, d) observations, team by team."""
+def received_messages(communicate: Communicate, observations: Any, agents: int) -> NDArray[np.float32]:
+    """(N, (K - 1) m) messages that each agent receives when all teams send messages about (N, d) observations."""
     teams = np.asarray(observations, np.float64).reshape(-1, agents, observations.shape[1])
-    return np.concatenate([heard(np.asarray(communicate(team))) for team in teams])
+    return np.concatenate([messages_of_others(np.asarray(communicate(team))) for team in teams])
 
 
-class Team(VectorEnv):  # type: ignore[misc]
-    """An execution environment whose observations end with the others' messages about the decision before; silence at first.
-    `unwrapped` is the environment."""
+class TeamVectorEnv(VectorEnv):  # type: ignore[misc]
+    """An execution environment whose observations end with the messages that the others sent at the previous decision, 0 at first.
+    `unwrapped` is the environment without messages."""
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
     def __init__(self, env: VectorEnv, messages: Messages, agents: int) -> None:
         if env.num_envs % agents:
-            raise LearningError(f"team: environments in teams of {agents} are due, got {env.num_envs}")
+            raise LearningError(f"team: expected a multiple of {agents} environments, got {env.num_envs}")
         self.env, self.messages, self.agents, self.num_envs = env, messages, agents, env.num_envs
-        self._silence = np.zeros((env.num_envs, (agents - 1) * messages.size), np.float32)
-        seen = env.single_observation_space
-        self.single_observation_space = gymnasium.spaces.Box(
-            -10.0, 10.0, (seen.shape[0] + self._silence.shape[1],), np.float32
-        )
+        self._no_messages = np.zeros((env.num_envs, (agents - 1) * messages.size), np.float32)
+        size = env.single_observation_space.shape[0] + self._no_messages.shape[1]
+        self.single_observation_space = gymnasium.spaces.Box(-10.0, 10.0, (size,), np.float32)
         self.single_action_space, self.action_space = env.single_action_space, env.action_space
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, self.num_envs)
 
@@ -139,18 +141,18 @@ class Team(VectorEnv):  # type: ignore[misc]
         return self.env.unwrapped
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """New episodes, and silence."""
-        self._seen, info = self.env.reset(seed=seed, options=options)
-        return np.concatenate((self._seen, self._silence), axis=1), info
+        """Starts new episodes, without messages."""
+        self._observations, info = self.env.reset(seed=seed, options=options)
+        return np.concatenate((self._observations, self._no_messages), axis=1), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """One decision of all; info is empty."""
-        now = said(self.messages, self._seen, self.agents)
-        self._seen, rewards, ended, truncated, _ = self.env.step(actions)
-        now[ended] = 0
-        return np.concatenate((self._seen, now), axis=1), rewards, ended, truncated, {}
+        """One decision of all agents; info is empty."""
+        received = received_messages(self.messages, self._observations, self.agents)
+        self._observations, rewards, terminated, truncated, _ = self.env.step(actions)
+        received[terminated] = 0
+        return np.concatenate((self._observations, received), axis=1), rewards, terminated, truncated, {}
 
 
-def sizes(team: "tuple[int, Messages] | None") -> int:
-    """How many numbers a policy hears."""
+def received_size(team: "tuple[int, Messages] | None") -> int:
+    """How many numbers an agent of a team receives at each decision."""
     return 0 if team is None else (team[0] - 1) * team[1].size

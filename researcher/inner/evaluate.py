@@ -149,7 +149,7 @@ class _Evaluation:
         facts = {
             "validation_s": before.get("validation_s", 0.0), "training_s": before.get("training_s", 0.0) + trained - began,
             "scoring_s": before.get("scoring_s", 0.0) + time.monotonic() - trained, "share": share,
-            "steps": policy.facts["steps"], "claims": {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")},
+            "steps": policy.metadata["steps"], "claims": {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")},
         }  # fmt: skip
         self.result = Result("done", "", found, str(self.folder / POLICY), facts)
 

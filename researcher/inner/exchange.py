@@ -33,7 +33,7 @@ def lockstep_exchange(symbols: tuple[str, ...], tick_size: str) -> Iterator[str]
 
 @contextlib.contextmanager
 def served_market(day: Day, agents: int = 1) -> Iterator[ServedBooks]:
-    """Replay a day of `side_by_side` on its own exchange; yields its books. ScoreError if the replay fails."""
+    """Replay a day of `aligned_day` on its own exchange; yields its books. ScoreError if the replay fails."""
     symbols = tuple(symbol.name for symbol in day.reference.symbols)
     failed: list[Exception] = []
     with lockstep_exchange(symbols, day.reference.symbols[0].tick_size) as endpoint:

@@ -18,13 +18,13 @@ from gymnasium.vector import VectorEnv
 
 from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning import files
-from serl.agents.learning.concat_env import Joined
-from serl.agents.learning.custom_network import ForeignPPO
+from serl.agents.learning.concat_env import ConcatVectorEnv
+from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.sources import Books
-from serl.agents.learning.team import Team
+from serl.agents.learning.team import TeamVectorEnv
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
@@ -44,12 +44,12 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
     run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
     ready_s = time.perf_counter() - began
     total = run.config.ppo.steps
-    curve = [_curve_point(statistics) for statistics in run.updates_to(math.ceil(share * total))]
-    network = run.learner.network.exported() if isinstance(run.learner, ForeignPPO) else run.learner.network
+    curve = [_curve_point(statistics) for statistics in run.train_until(math.ceil(share * total))]
+    network = run.learner.network.export() if isinstance(run.learner, CustomPPO) else run.learner.network
     files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
     env = run.learner.collectors[0].env
     return {
-        "network": network.described(), "messages": env.messages.described() if isinstance(env, Team) else None,
+        "network": network.to_json(), "messages": env.messages.to_json() if isinstance(env, TeamVectorEnv) else None,
         "scales": dataclasses.asdict(env.unwrapped.observer.scales), "curve": curve[:: max(1, len(curve) // CURVE_POINTS)], "steps": run.learner.steps, "ready_s": ready_s,
         "train_s": time.perf_counter() - began - ready_s,
     }  # fmt: skip
@@ -99,7 +99,7 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
     make: Callable[..., PPO] = PPO
     arguments: tuple[Any, ...] = (envs, config.ppo, config.network)
     if Kind.AGENT in modules:
-        make, arguments = ForeignPPO, (*arguments, modules[Kind.AGENT])
+        make, arguments = CustomPPO, (*arguments, modules[Kind.AGENT])
     run = Training(config, envs, folder, learner=make(*arguments))
     if (folder / CHECKPOINT).exists():
         run.resume()
@@ -135,11 +135,11 @@ def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, f
     if budget.dynamic_steps:
         dynamic = _dynamic(modules, settings, real, budget.seed, folder)
         scenarios.append(Scenario(_resized(dynamic, dynamic.environments, agents), **options))
-    envs: list[VectorEnv] = list(Scenario.same_scales(scenarios))
+    envs: list[VectorEnv] = list(Scenario.build_envs(scenarios))
     if Kind.IMAGINE in modules:
-        envs = [Joined(envs[:2]), *envs[2:]]
+        envs = [ConcatVectorEnv(envs[:2]), *envs[2:]]
     if agents > 1:
-        envs = [Team(env, modules[Kind.COMMUNICATE], agents) for env in envs]
+        envs = [TeamVectorEnv(env, modules[Kind.COMMUNICATE], agents) for env in envs]
     return envs
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.bars import CLOSE, VOLUME, BarDays, StaticBars
 from serl.agents.execution.environment.episodes import Hours
-from serl.agents.execution.environment.static import books_of, trades_of
+from serl.agents.execution.environment.static import recorded_books, recorded_trades
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.sources import Bars, Books, Source
 from serl.exchange.errors import ConfigError
@@ -48,7 +48,7 @@ def trades_to_bars(trades: Rows, start_ns: int, end_ns: int, bar_ns: int) -> Bar
 
 
 def _book_statistics(day: Day, start_ns: int, end_ns: int) -> MarketStatistics:
-    trades, books = trades_of(day)[:-1], books_of(day, 1)[1:]
+    trades, books = recorded_trades(day)[:-1], recorded_books(day, 1)[1:]
     trades = trades[(trades["time_ns"] >= start_ns) & (trades["time_ns"] < end_ns)]
     books = books[(books["time_ns"] >= start_ns) & (books["time_ns"] < end_ns)]
     books = books[(books["ticks"][:, :, 0] > 0).all(axis=1)]
@@ -82,7 +82,7 @@ def history(source: Source, config: MarketConfig) -> list[tuple[BarDays, int]]:
         return [(source.data.table.bars, day) for day in chosen]
     if isinstance(source, Books):
         bar_ns = round(config.interval_s * SECOND_NS)
-        trades = [trades_of(day)[:-1] for day in source.days]
+        trades = [recorded_trades(day)[:-1] for day in source.days]
         return [(trades_to_bars(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours[:HISTORY_DAYS]]
     raise ConfigError(
         "imagine, profiles: expected a static or replay market with data, got simulated days, which have no history"
@@ -143,9 +143,9 @@ class Imagined:
         """See Source. Every scenario is a date of its own."""
         return days
 
-    def curve(self) -> None:
+    def volume_curve(self) -> None:
         """See Source."""
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """See Source."""
         return {"data": "imagined", "days": len(self.days.values)}

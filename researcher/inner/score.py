@@ -17,15 +17,22 @@ from serl.agents.execution.data import VALIDATION
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
-from serl.agents.execution.executor import Given
-from serl.agents.execution.policies.policy import Policy, environment_of
+from serl.agents.execution.executor import FixedSampler
+from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.execution.policies.schedules import Twap
-from serl.agents.execution.served_books import moved, side_by_side
+from serl.agents.execution.served_books import aligned_day, aligned_episodes
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.evaluation import Hold, Outcome, clusters_of, costs, estimates, play
+from serl.agents.learning.evaluation import (
+    Hold,
+    Outcome,
+    bootstrap_clusters,
+    bootstrap_estimates,
+    costs,
+    execute_orders,
+)
 from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.sources import Bars, Books
-from serl.agents.learning.team import shared
+from serl.agents.learning.team import split_orders
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
 from serl.exchange.errors import ConfigError
@@ -64,8 +71,8 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     if settings.scored_in == "bars":
         return _bar_scoring_set(settings, part)
     days, episodes = _exchange_orders(settings, part)
-    clusters = clusters_of(episodes, episodes["day"])[0]
-    replayed_day = side_by_side(days, episodes)
+    clusters = bootstrap_clusters(episodes, episodes["day"])[0]
+    replayed_day = aligned_day(days, episodes)
     no_orders = in_process(days, episodes, Hold(), "market")
     twap = on_exchange(replayed_day, episodes, Twap(), "market")
     return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap)
@@ -75,7 +82,7 @@ def _bar_scoring_set(settings: Settings, part: str) -> ScoringSet:
     scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": 1}))
     bars, episodes = scenario.source, _sample_orders(scenario, settings)
     assert isinstance(bars, Bars)
-    clusters = clusters_of(episodes, bars.dates(episodes["day"]))[0]
+    clusters = bootstrap_clusters(episodes, bars.dates(episodes["day"]))[0]
     no_orders, twap = (in_bars(bars, episodes, policy, "market") for policy in (Hold(), Twap()))
     return ScoringSet([], episodes, clusters, None, no_orders, twap, bars)
 
@@ -111,9 +118,9 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
 
 def _play(market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int) -> Outcome:
     """Execute the orders, each shared by this many agents."""
-    own = shared(episodes, agents)
-    env = ExecutionVectorEnv(market, Given(own), agents=agents, **environment_of(policy, mode))
-    outcome = play(env, policy, own)
+    own = split_orders(episodes, agents)
+    env = ExecutionVectorEnv(market, FixedSampler(own), agents=agents, **environment_settings(policy, mode))
+    outcome = execute_orders(env, policy, own)
     return outcome if agents == 1 else _merge_teams(outcome, own["qty_lots"].reshape(-1, agents))
 
 
@@ -134,7 +141,7 @@ def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str, agent
 def on_exchange(replayed_day: Day, episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
     """Execute the orders on a served exchange of their own."""
     with served_market(replayed_day, agents) as market:
-        return _play(market, moved(episodes), policy, mode, agents)
+        return _play(market, aligned_episodes(episodes), policy, mode, agents)
 
 
 def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str) -> Outcome:
@@ -167,7 +174,7 @@ def score(policy: TrainedPolicy, settings: Settings, part: str = VALIDATION) -> 
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
-    found = estimates(columns, scoring.clusters, settings.score_seed)
+    found = bootstrap_estimates(columns, scoring.clusters, settings.score_seed)
     pa = found["PA"]
     return Score(
         pa.value, pa.low, pa.high, found["PA_twap"].value, len(scoring.episodes), found["PA-std"].value, found["AFI"].value,

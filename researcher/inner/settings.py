@@ -13,7 +13,7 @@ from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.sources import BARS_SUFFIX
 
 LEARNING = PPOConfig(
-    rollout_steps=60, minibatch=960, discount=1.0, trace=0.9, reward_scale=0.2, entropy=0.001, threads=1,
+    rollout_steps=60, minibatch=960, gamma=1.0, gae_lambda=0.9, reward_scale=0.2, entropy=0.001, threads=1,
 )  # fmt: skip
 STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfilled_bps=1)
 DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)

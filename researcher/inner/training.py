@@ -13,8 +13,8 @@ import torch
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.vector import ACTIONS
-from serl.agents.learning.messages import of_facts
-from serl.agents.learning.policy import Policy, network_of
+from serl.agents.learning.messages import messages_from_json
+from serl.agents.learning.policy import Policy, load_network
 from serl.agents.learning.team import Messages
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module
@@ -85,7 +85,7 @@ def _claimed_team(candidate: Candidate, settings: Settings, claims: dict[str, An
     if module.form == "spec":
         return settings.agents, job.spec_function(Kind.COMMUNICATE, module.text, settings)
     names = Layout(settings.market.levels).names
-    team = of_facts({**claims["messages"], "agents": settings.agents}, len(names))
+    team = messages_from_json({**claims["messages"], "agents": settings.agents}, len(names))
     if team is None or not 1 <= team[1].size <= MESSAGE_MAX:
         raise UnusableError(f"expected messages of 1 to {MESSAGE_MAX} numbers, got another size")
     return team
@@ -101,7 +101,7 @@ def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budge
         if "graph" in claims["network"]:
             described["graph"] = claims["network"]["graph"]
         numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
-        network = network_of(described, numbers, interface, team)
+        network = load_network(described, numbers, interface, team)
         steps = min(int(claims["steps"]), CLAIMED_STEPS_MAX)
     except SerlError as error:
         raise UnusableError(str(error)) from None

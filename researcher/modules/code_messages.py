@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from serl.agents.learning.graphs import traced
+from serl.agents.learning.graphs import trace_graph
 from serl.agents.learning.messages import GraphMessages, graph_messages
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import Floats
@@ -30,4 +30,4 @@ class CodeMessages:
     def exported(self, agents: int, observations: int) -> GraphMessages:
         """The same messages as data, for this number of agents and of observations each. NotExportableError if tracing fails."""
         silence = checks.messages(self(np.zeros((agents, observations))), agents)
-        return graph_messages(traced(self._function), agents, observations, silence.shape[1])
+        return graph_messages(trace_graph(self._function), agents, observations, silence.shape[1])

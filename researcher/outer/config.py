@@ -169,10 +169,10 @@ def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, An
     return values | {"inner": inner | {"market": trained_in} | day}
 
 
-def parse_config(values: dict[str, Any], source: str) -> OuterConfig:
-    """Settings from plain values. ConfigError lists up to five invalid ones."""
+def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | None = None) -> OuterConfig:
+    """Settings from plain values; with the context SAVED, old names of settings are accepted. ConfigError lists up to five invalid ones."""
     try:
-        return OuterConfig.model_validate(values)
+        return OuterConfig.model_validate(values, context=context)
     except ValidationError as error:
         violations = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5]]
         raise ConfigError(f"{source}: {'; '.join(violations)}") from None

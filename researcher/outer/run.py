@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from serl.agents.execution.data import file_sha256
+from serl.agents.learning.settings import SAVED
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
@@ -52,7 +53,7 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
     if not (folder / DATABASE).is_file():
         raise RunError(f"{folder}: contains no run; start one with: serl researcher start --output {folder}")
     database = Database(folder / DATABASE)
-    return database, parse_config(database.fact("config"), str(folder / DATABASE))
+    return database, parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
 
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:
@@ -66,7 +67,8 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
     database = Database(folder / DATABASE)
     free = {"iterations", "hours_max", "llm_budget", "workers", "train_on", "convergence"}
     if resume:
-        before, now = database.fact("config"), config.model_dump(mode="json")
+        saved = parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
+        before, now = saved.model_dump(mode="json"), config.model_dump(mode="json")
         if changed := [name for name in now if name not in free and now[name] != before[name]]:
             raise RunError(
                 f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"

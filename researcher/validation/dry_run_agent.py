@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from serl.agents.learning.errors import NotExportableError
-from serl.agents.learning.graphs import traced
+from serl.agents.learning.graphs import trace_graph
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import Floats
 from serl.researcher.modules.errors import ModuleError
@@ -59,7 +59,7 @@ def dry_run_agent(build: Callable[[int, int], Any], observations: Floats, action
 def _exported(network: nn.Module, inputs: Tensor, before: tuple[Tensor, Tensor]) -> list[Finding]:
     """Findings unless the traced network gives the same outputs."""
     try:
-        traced_outputs = traced(network)(inputs)
+        traced_outputs = trace_graph(network)(inputs)
     except NotExportableError as error:
         return [Finding(Reason.NOT_EXPORTABLE, str(error))]
     return _compare(*before, (traced_outputs[0], traced_outputs[1]), len(inputs))

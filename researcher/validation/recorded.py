@@ -49,7 +49,7 @@ def load() -> Recorded:
 def record() -> dict[str, Any]:
     """Record the arrays of the file: random actions on orders in an hour of a generated day."""
     from serl.agents.execution.environment.episodes import RandomOrders
-    from serl.agents.execution.environment.hours import hours_of
+    from serl.agents.execution.environment.hours import trading_hours
     from serl.agents.execution.environment.static import StaticBook
     from serl.agents.execution.environment.vector import ExecutionVectorEnv
     from serl.exchange.config import time_of_day_ns
@@ -67,7 +67,7 @@ def record() -> dict[str, Any]:
         return np.zeros(env.num_envs)
 
     env = ExecutionVectorEnv(
-        market, RandomOrders([hours_of(day)], DURATION_S, INTERVAL_S), actions="hybrid", reward=record_step
+        market, RandomOrders([trading_hours(day)], DURATION_S, INTERVAL_S), actions="hybrid", reward=record_step
     )
     random = np.random.default_rng(7)
     observations, _ = env.reset(seed=7)
@@ -80,9 +80,9 @@ def record() -> dict[str, Any]:
 
 
 def _trades(day: Any) -> Any:
-    from serl.agents.execution.environment.static import trades_of
+    from serl.agents.execution.environment.static import recorded_trades
 
-    return trades_of(day)[:-1]
+    return recorded_trades(day)[:-1]
 
 
 def _history(day: Any) -> Floats:
@@ -100,9 +100,9 @@ def _history(day: Any) -> Floats:
 
 def _statistics(day: Any) -> Floats:
     """MarketStatistics in the order of its fields."""
-    from serl.agents.execution.environment.static import books_of
+    from serl.agents.execution.environment.static import recorded_books
 
-    trades, books = _trades(day), books_of(day, 1)[1:]
+    trades, books = _trades(day), recorded_books(day, 1)[1:]
     seconds = (day.reference.last_time_ns - day.reference.first_time_ns) * 1e-9
     both = books[(books["ticks"][:, :, 0] > 0).all(axis=1)]
     mid = both["ticks"][:, :, 0].mean(axis=1)

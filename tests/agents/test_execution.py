@@ -1,4 +1,4 @@
-"""Costs by hand, schedules by property, and the served market against the one in process."""
+"""Costs computed by hand, schedules by property, and the served market against the one in process."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def test_advantage(sign: int, executed: float | None, benchmark: float | None, b
     assert result == (None if bps is None else pytest.approx(bps))
 
 
-def test_benchmarks_leave_our_own_trades_out() -> None:
+def test_benchmarks_exclude_our_own_trades() -> None:
     trades = [(1, 100, 10), (2, 200, 30), (3, 500, 60)]
     assert metrics.market_vwap(trades, {3}) == pytest.approx(175.0)
     assert metrics.market_vwap(trades, {1, 2, 3}) is None
@@ -58,7 +58,7 @@ def test_twap_is_even_and_complete(qty: int, slices: int) -> None:
     assert min(steps) >= 0
 
 
-def test_orders_that_cannot_be() -> None:
+def test_invalid_orders_are_refused() -> None:
     with pytest.raises(ConfigError, match="qty"):
         ParentOrder("A", Side.BUY, 0, 0, 1, 1)
     with pytest.raises(ConfigError, match="window"):
@@ -112,7 +112,7 @@ def test_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--side", "sell", "--qty", "0", "--window", "10:00-10:30"], "qty: a positive number"),
+        (["--side", "sell", "--qty", "0", "--window", "10:00-10:30"], "qty: expected a positive number"),
         (["--side", "sell", "--qty", "5", "--window", "10:30-10:00"], "FROM before TO"),
         (["--side", "sell", "--qty", "5", "--window", "noon"], "time of day"),
         (["--side", "short", "--qty", "5", "--window", "10:00-10:30"], "short"),
@@ -125,7 +125,7 @@ def test_bad_options_are_one_line_errors(arguments: list[str], message: str) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_a_volume_curve_and_what_needs_one(tmp_path: Path) -> None:
+def test_a_volume_curve_and_policies_with_missing_settings(tmp_path: Path) -> None:
     write_day(generate_day(4), tmp_path / "train.day")
     made = subprocess.run(
         [*SERL, "volume-curve", str(tmp_path / "train.day"), "-o", str(tmp_path / "curve.json"), "--width", "1800"],
@@ -137,7 +137,11 @@ def test_a_volume_curve_and_what_needs_one(tmp_path: Path) -> None:
     for policy, options, message in (
         ("vwap", [], "serl volume-curve"),
         ("nothing", [], "one of twap, vwap"),
-        ("passive", ["--mode", "limit", "--connect", "tcp://127.0.0.1:1"], "passive: works with hybrid actions"),
+        (
+            "passive",
+            ["--mode", "limit", "--connect", "tcp://127.0.0.1:1"],
+            "passive: expected action mode hybrid, got 'limit'",
+        ),
     ):
         done = subprocess.run([*SERL, "execute", policy, *order, *options], capture_output=True, text=True)
         assert done.returncode == 2

@@ -1,1 +1,1 @@
-"""Execution environments: a parent order worked step by step in a static, a replayed or a simulated market."""
+"""Execution environments: a parent order worked step by step in a static, replayed or simulated market."""

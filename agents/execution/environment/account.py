@@ -1,4 +1,4 @@
-"""The parent orders of N environments: from actions to children, from fills to costs. Definitions: docs/execution.md."""
+"""The parent orders of N environments: converts actions to child orders and fills to costs, as docs/execution.md defines them."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from serl.exchange.records import Rows
 PARENT = np.dtype(
     [
         ("remaining_lots", "<i8"),
-        ("notional", "<i8"),  # of what is filled, ticks x lots
+        ("notional", "<i8"),  # of all fills, ticks x lots
         ("step", "<i8"),
         ("arrival_mid", "<f8"),  # ticks
         ("decision_mid", "<f8"),  # at the last decision
-        ("mid", "<f8"),  # now, or the last one there was
+        ("mid", "<f8"),  # now, or the last known one
         ("market_lots", "<i8"),  # traded by others since the start
         ("market_notional", "<i8"),
         ("fees", "<f8"),  # ticks x lots
@@ -23,20 +23,20 @@ PARENT = np.dtype(
     ],
     align=True,
 )
-"""How far a parent order is."""
+"""The state of a parent order."""
 
 
 def mids(frames: Rows) -> Any:
-    """(N,) mid prices in ticks; of a one-sided book the side that is there, NaN of an empty one."""
+    """(N,) mid prices in ticks; the only price of a one-sided book, NaN for an empty book."""
     bid, ask = frames["bid_ticks"][:, 0].astype(float), frames["ask_ticks"][:, 0].astype(float)
     both = (bid > 0) & (ask > 0)
-    one = np.where(bid + ask > 0, bid + ask, np.nan)
-    return np.where(both, 0.5 * (bid + ask), one)
+    one_sided = np.where(bid + ask > 0, bid + ask, np.nan)
+    return np.where(both, 0.5 * (bid + ask), one_sided)
 
 
 @inlined
 def mid_of(frame: Any) -> float:
-    """`mids` of one FRAME row."""
+    """`mids` for one FRAME row."""
     bid, ask = frame.bid_ticks[0], frame.ask_ticks[0]
     if bid > 0 and ask > 0:
         return 0.5 * (bid + ask)
@@ -44,7 +44,7 @@ def mid_of(frame: Any) -> float:
 
 
 @compiled
-def _divide(share: Any, limit_share: Any, offset_ticks: Any, episodes: Any, parents: Any, frames: Any, children: Any) -> None:  # fmt: skip
+def _split_into_children(share: Any, limit_share: Any, offset_ticks: Any, episodes: Any, parents: Any, frames: Any, children: Any) -> None:  # fmt: skip
     for env in range(children.size):
         child, frame, sign = children[env], frames[env], episodes[env].sign
         remaining = parents[env].remaining_lots
@@ -59,10 +59,10 @@ def _divide(share: Any, limit_share: Any, offset_ticks: Any, episodes: Any, pare
 def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
     for env in range(parents.size):
         parent, fill, frame = parents[env], fills[env], frames[env]
-        middle = mid_of(frame)
+        mid = mid_of(frame)
         parent.decision_mid = parent.mid
-        if not np.isnan(middle):
-            parent.mid = middle
+        if not np.isnan(mid):
+            parent.mid = mid
         parent.remaining_lots -= fill.lots
         parent.notional += fill.notional
         parent.fees += fill.notional * fee_bps * 1e-4
@@ -71,14 +71,14 @@ def _settle(fills: Any, frames: Any, parents: Any, fee_bps: float) -> None:
 
 
 class Accounts:
-    """Parent orders, EPISODE rows `episodes` and PARENT rows `parents`, one an environment."""
+    """EPISODE rows `episodes` and PARENT rows `parents`, one per environment."""
 
     def __init__(self, count: int, fee_bps: float = 0.0) -> None:
         self.episodes, self.parents = np.zeros(count, EPISODE), np.zeros(count, PARENT)
         self.fee_bps = fee_bps
 
     def begin(self, which: Any, episodes: Rows, frames: Rows) -> None:
-        """New parent orders in environments `which`."""
+        """Starts new parent orders in environments `which`."""
         self.episodes[which] = episodes
         parents = np.zeros(len(which), PARENT)
         parents["remaining_lots"] = episodes["qty_lots"]
@@ -87,34 +87,35 @@ class Accounts:
         self.parents[which] = parents
 
     def children(self, share: Any, limit_share: Any, offset_ticks: Any, frames: Rows) -> Rows:
-        """CHILD rows of actions: shares of what remains, in [0, 1]; a limit offset_ticks behind the own touch (negative: nearer)."""
+        """CHILD rows from actions: shares of the remaining quantity, in [0, 1]; the limit price is offset_ticks behind the same-side touch (negative:
+        more aggressive)."""
         children = np.zeros(len(self.parents), CHILD)
         parts = (np.asarray(part, np.float64) for part in (share, limit_share, offset_ticks))
-        _divide(*parts, self.episodes, self.parents, frames, children)
+        _split_into_children(*parts, self.episodes, self.parents, frames, children)
         return children
 
     def settle(self, fills: Rows, frames: Rows) -> None:
-        """Takes in what a step brought."""
+        """Applies the fills and trades of a step."""
         _settle(fills, frames, self.parents, self.fee_bps)
 
     def ends_ns(self) -> Any:
-        """(N,) when the current step ends."""
+        """(N,) end of the current step."""
         return self.episodes["start_ns"] + (self.parents["step"] + 1) * self.episodes["interval_ns"]
 
     def shortfall_bps(self, lots: Any, notional: Any) -> Any:
-        """(N,) what these fills gain against the arrival mid, in bps of the whole parent order, fees taken off; positive is good."""
+        """(N,) gain of these fills over the arrival mid, after fees, in bps of the whole parent order."""
         arrival, qty = self.parents["arrival_mid"], self.episodes["qty_lots"]
         gain = self.episodes["sign"] * (notional - lots * arrival) - notional * self.fee_bps * 1e-4
         return gain / (arrival * qty) * 1e4
 
     def market_move_bps(self) -> Any:
-        """(N,) the market's VWAP since the start against the arrival mid, signed like a gain; 0 where nothing traded."""
+        """(N,) the market's VWAP since the start relative to the arrival mid, positive if favourable; 0 where nothing traded."""
         lots = self.parents["market_lots"]
         vwap = np.where(lots > 0, self.parents["market_notional"] / np.maximum(lots, 1), self.parents["arrival_mid"])
         return self.episodes["sign"] * (vwap / self.parents["arrival_mid"] - 1) * 1e4
 
     def results(self) -> dict[str, Any]:
-        """(N,) each: pa_bps, is_bps (fees taken off), afi, ffr, price_ticks, vwap_ticks."""
+        """(N,) each: pa_bps, is_bps (both after fees), afi, ffr, price_ticks, vwap_ticks."""
         parents, episodes = self.parents, self.episodes
         filled = episodes["qty_lots"] - parents["remaining_lots"]
         sign = episodes["sign"]

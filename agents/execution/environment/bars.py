@@ -1,10 +1,10 @@
-"""The market of bars: no book and no impact, only what each minute traded and between which prices.
+"""The market of bars: no book and no impact, only the volume and price range of each bar.
 
-A market child is filled bar by bar from the first one on, at most `participation` of each bar's volume, at the bar's VWAP (without one:
-at its typical price (high + low + close) / 3), made worse by half the spread and by `impact_bps` times the order's share of the bar's
-volume. A limit child that crosses when it arrives takes at the first bar's open, with the same costs; else it is filled when a bar's range
-goes through its price, at its price; both within the same share of volume. What the cap leaves over is not filled; forced completion has no cap and trades at the last close
-at the same cost. The notional of one fill is rounded to a whole tick x lot.
+A market child fills bar by bar from the first bar on, at most `participation` of each bar's volume, at the bar's VWAP (or its typical price
+(high + low + close) / 3), worsened by half the spread and by `impact_bps` times the order's share of the bar's volume. A limit child that
+crosses when it arrives trades at the first bar's open with the same costs; otherwise it fills at its price when a bar's range goes through
+it. Both share the same cap on volume; the quantity above the cap stays unfilled. Forced completion has no cap and trades at the last close
+with the same costs. The notional of each fill is rounded to a whole tick x lot.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 OPEN, HIGH, LOW, CLOSE, PRICE, VOLUME = range(6)
-# Columns of `places`, one row an environment
+# Columns of `env_states`, one row per environment
 DAY, SIGN, NOW = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
 class BarDays:
-    """Days of bars on one grid of times; a day is one stock on one date."""
+    """Days of bars at the same times of day; a day is one stock on one date."""
 
     starts_ns: NDArray[np.int64]
-    """(B,) when each bar begins, ns after midnight."""
+    """(B,) start of each bar, ns after midnight."""
     bar_ns: int
     values: NDArray[np.float64]
     """(D, B, 6): open, high, low, close, VWAP or typical price, all in ticks, and volume in lots; volume 0 = nothing traded."""
@@ -37,45 +37,50 @@ class BarDays:
     def __post_init__(self) -> None:
         shape = (len(self.values), len(self.starts_ns), 6)
         if self.values.shape != shape or 0 in shape:
-            raise ConfigError(f"bars: values of shape (days, {shape[1]}, 6) are due, got {self.values.shape}")
+            raise ConfigError(f"bars: expected values of shape (days, {shape[1]}, 6), got {self.values.shape}")
         if self.bar_ns <= 0 or np.any(np.diff(self.starts_ns) < self.bar_ns):
-            raise ConfigError("bars: starts at least one positive bar_ns apart are due, in order")
+            raise ConfigError(
+                f"bars: expected increasing starts at least one positive bar_ns apart, got bar_ns {self.bar_ns} and smallest distance "
+                f"{np.diff(self.starts_ns).min(initial=np.iinfo(np.int64).max)} ns"
+            )
         prices = self.values[..., :VOLUME]
         if not (np.isfinite(self.values).all() and (prices > 0).all() and (self.values[..., VOLUME] >= 0).all()):
-            raise ConfigError("bars: positive prices and volumes from 0 on are due; drop suspended days first")
+            raise ConfigError(
+                f"bars: expected positive prices and volumes from 0 on, got prices from {prices.min()}; drop suspended days first"
+            )
 
 
 @inlined
 def _cost_bps(volume: float, lots: int, half_spread_bps: float, impact_bps: float) -> float:
-    """What taking costs."""
+    """Cost of taking liquidity."""
     return half_spread_bps + impact_bps * min(1.0, lots / max(1.0, volume))
 
 
 @inlined
-def _fill(price: float, lots: int, fill: Any) -> None:
+def _add_fill(price: float, lots: int, fill: Any) -> None:
     fill.lots += lots
     fill.notional += np.int64(np.rint(price * lots))
 
 
 @inlined
-def _at_limit(bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, fill: Any) -> int:
-    """Lots filled of a limit order; one that crosses when it arrives takes, and pays for it."""
+def _fill_limit(bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, fill: Any) -> int:
+    """Lots filled of a limit order in one bar; an order that crosses when it arrives takes liquidity and pays for it."""
     if lots <= 0:
         return 0
     taking = bar[OPEN] * (1 - sign * cost_bps * 1e-4)
     beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
     if arriving and sign * (taking - limit_ticks) >= 0:
-        _fill(taking, lots, fill)
+        _add_fill(taking, lots, fill)
     elif beyond > 0:
-        _fill(np.float64(limit_ticks), lots, fill)
+        _add_fill(np.float64(limit_ticks), lots, fill)
     else:
         return 0
     return lots
 
 
 @inlined
-def _trade(bar: Any, frame: Any) -> None:
-    """Adds a bar to what others traded; its signed volume is estimated by its body's share of its range."""
+def _add_trades(bar: Any, frame: Any) -> None:
+    """Adds a bar's volume to the market's trades; signed volume is estimated as volume x (close - open) / (high - low)."""
     lots = np.int64(bar[VOLUME])
     frame.traded_lots += lots
     frame.traded_notional += np.int64(np.rint(bar[PRICE] * lots))
@@ -84,8 +89,8 @@ def _trade(bar: Any, frame: Any) -> None:
 
 
 @inlined
-def _show(values: Any, index: int, half_spread_bps: float, participation: float, frame: Any) -> None:
-    """One level a side around the last close; before the first bar around its open, with the depth not known (0)."""
+def _write_book(values: Any, index: int, half_spread_bps: float, participation: float, frame: Any) -> None:
+    """Writes one level per side around the last close; before the first bar, around its open with depth 0 (unknown)."""
     price, lots = values[0, OPEN], np.int64(0)
     if index > 0:
         price, lots = values[index - 1, CLOSE], np.int64(participation * values[index - 1, VOLUME])
@@ -97,51 +102,51 @@ def _show(values: Any, index: int, half_spread_bps: float, participation: float,
 
 @compiled
 def _advance(
-    values: Any, starts_ns: Any, places: Any, which: Any, children: Any, until_ns: Any, half_spread_bps: float,
+    values: Any, starts_ns: Any, env_states: Any, which: Any, children: Any, until_ns: Any, half_spread_bps: float,
     impact_bps: float, participation: float, forced: bool, frames: Any, fills: Any,
 ) -> None:  # fmt: skip
-    """Steps environments `which`; `forced` takes the last price known and no time goes by."""
+    """Steps environments `which`; `forced` trades at the last known price without advancing time."""
     for index in range(which.size):
         env = which[index]
-        place, frame, fill, child = places[env], frames[env], fills[env], children[index]
-        bars, sign = values[place[DAY]], place[SIGN]
+        env_state, frame, fill, child = env_states[env], frames[env], fills[env], children[index]
+        bars, sign = values[env_state[DAY]], env_state[SIGN]
         fill.lots = fill.notional = fill.resting_lots = fill.ahead_lots = 0
         frame.traded_lots = frame.traded_notional = frame.signed_lots = 0
         market_left, limit_left = child.market_lots, child.limit_lots if child.limit_ticks > 0 else 0
-        at = np.searchsorted(starts_ns, place[NOW])
+        bar_index = np.searchsorted(starts_ns, env_state[NOW])
         if forced:
-            bar = bars[max(at - 1, 0)]
+            bar = bars[max(bar_index - 1, 0)]
             cost_bps = _cost_bps(bar[VOLUME], market_left, half_spread_bps, impact_bps)
-            _fill(bar[CLOSE] * (1 - sign * cost_bps * 1e-4), market_left, fill)
+            _add_fill(bar[CLOSE] * (1 - sign * cost_bps * 1e-4), market_left, fill)
             continue
         arriving = True
-        while at < starts_ns.size and starts_ns[at] < until_ns[index]:
-            bar = bars[at]
-            room = np.int64(participation * bar[VOLUME])
-            lots = min(market_left, room)
+        while bar_index < starts_ns.size and starts_ns[bar_index] < until_ns[index]:
+            bar = bars[bar_index]
+            capacity_lots = np.int64(participation * bar[VOLUME])
+            lots = min(market_left, capacity_lots)
             cost_bps = _cost_bps(bar[VOLUME], lots, half_spread_bps, impact_bps)
-            _fill(bar[PRICE] * (1 - sign * cost_bps * 1e-4), lots, fill)
+            _add_fill(bar[PRICE] * (1 - sign * cost_bps * 1e-4), lots, fill)
             market_left -= lots
-            resting = min(limit_left, room - lots)
+            resting = min(limit_left, capacity_lots - lots)
             cost_bps = _cost_bps(bar[VOLUME], resting, half_spread_bps, impact_bps)
-            limit_left -= _at_limit(bar, sign, resting, child.limit_ticks, arriving, cost_bps, fill)
+            limit_left -= _fill_limit(bar, sign, resting, child.limit_ticks, arriving, cost_bps, fill)
             arriving = False
-            _trade(bar, frame)
-            at += 1
+            _add_trades(bar, frame)
+            bar_index += 1
         fill.resting_lots = limit_left
-        place[NOW] = frame.time_ns = until_ns[index]
-        _show(bars, at, half_spread_bps, participation, frame)
+        env_state[NOW] = frame.time_ns = until_ns[index]
+        _write_book(bars, bar_index, half_spread_bps, participation, frame)
 
 
 class StaticBars:
-    """N environments over days of bars. See the module and `ExecutionMarket`; `trades` of a FRAME is 0, bars do not tell it."""
+    """N environments over days of bars. See the module and `ExecutionMarket`. `trades` of a FRAME is 0: bars do not contain it."""
 
     def __init__(
         self, bars: BarDays, count: int, *, half_spread_bps: float = 1.0, impact_bps: float = 0.0, participation: float = 0.2
     ) -> None:  # fmt: skip
         if not 0 < participation <= 1 or half_spread_bps < 0 or impact_bps < 0:
             raise ConfigError(
-                "bars: participation in (0, 1] and costs from 0 on are due, got "
+                "bars: expected participation in (0, 1] and costs from 0 on, got "
                 f"participation {participation}, half_spread_bps {half_spread_bps}, impact_bps {impact_bps}"
             )
         self.count, self.bars = count, bars
@@ -149,19 +154,19 @@ class StaticBars:
         self._most_lots = bars.values[..., VOLUME].sum(axis=1)
         self._spans = [(int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns)] * len(bars.values)
         self._rules = (half_spread_bps, impact_bps, participation)
-        self._places = np.zeros((count, 3), np.int64)
-        self._everyone = np.arange(count)
+        self._env_states = np.zeros((count, 3), np.int64)
+        self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket."""
         windows.check(episodes, self._spans, self._most_lots)
         start_ns = episodes["start_ns"]
-        self._places[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
+        self._env_states[which] = np.stack([episodes["day"], episodes["sign"], start_ns], axis=1)
         self._run(which, np.zeros(len(which), CHILD), start_ns)
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
-        self._run(self._everyone, children, until_ns)
+        self._run(self._all_envs, children, until_ns)
 
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket."""
@@ -169,6 +174,6 @@ class StaticBars:
 
     def _run(self, which: Any, children: Rows, until_ns: Any, forced: bool = False) -> None:
         _advance(
-            self.bars.values, self.bars.starts_ns, self._places, which, children, np.ascontiguousarray(until_ns),
+            self.bars.values, self.bars.starts_ns, self._env_states, which, children, np.ascontiguousarray(until_ns),
             *self._rules, forced, self.frames, self.fills,
         )  # fmt: skip

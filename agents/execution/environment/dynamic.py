@@ -1,8 +1,8 @@
-"""The dynamic market: our orders among those of simulated traders, who see them and answer.
+"""The dynamic market: our orders among those of simulated traders, who see them and react.
 
-Every environment is a market of its own; an episode's `day` is the seed of its traders. A day is simulated from its open to the
-episode's start; states on the way are kept, so that the next episode of the same seed begins from there. The compiled loops of
-different environments run side by side in threads; what happens in one depends on its seed and its orders alone.
+Every environment is an independent market; an episode's `day` is the seed of its traders. A day is simulated from its open to the
+episode's start. States on the way are cached, so that later episodes of the same seed start from them. The compiled loops of the
+environments run in parallel threads; each environment depends only on its seed and its own orders.
 """
 
 import copy
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from serl.agents.execution.environment import windows
-from serl.agents.execution.environment.own import (
+from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
     EVENT_ROWS,
     NOW,
     PHASE,
     begin_step,
+    command_executed,
     end_step,
     next_command,
-    note,
-    sent,
+    record_fills,
 )
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
 from serl.agents.traders.build import Crowd, copy_arrays
@@ -47,32 +47,32 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
 
-OWN = 1
-"""Our participant number; all traders together are 0."""
+OUR_PARTICIPANT = 1
+"""All simulated traders together are participant 0."""
 LIMITS = MarketLimits(participants_max=2)
-KEEP_NS = 1_800_000_000_000
-"""States are kept at multiples of this."""
+CACHE_INTERVAL_NS = 1_800_000_000_000
+"""States are cached at multiples of this time."""
 TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
-"""Of FRAME: what others traded in a step."""
+"""Fields of FRAME with the trades of others in a step."""
 
 
 @inlined
-def _submit(traders: Any, state: Any, rows: Any, place: int, events: Any, frame: Any, fill: Any) -> int:
-    """Executes a command, theirs or ours, and lets the traders see what came of it: DONE or GROW."""
-    rows[place].sequence = state.counter[COMMAND_SEQUENCE] + 1
+def _submit(traders: Any, state: Any, rows: Any, env_state: int, events: Any, frame: Any, fill: Any) -> int:
+    """Executes a command, the traders' or ours, and shows the traders its events. DONE or GROW."""
+    rows[env_state].sequence = state.counter[COMMAND_SEQUENCE] + 1
     status = EVENTS_FULL
     while status == EVENTS_FULL:
-        done, status = execute(state, rows, place, events, 0)
+        done, status = execute(state, rows, env_state, events, 0)
         for index in range(done):
             observe_public(traders, events[index])
             apply_report(traders, events[index])
-        note(events, done, OWN, frame, fill)
+        record_fills(events, done, OUR_PARTICIPANT, frame, fill)
     return status
 
 
 @inlined
 def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill: Any) -> int:
-    """What the traders do before `until_ns`; why it came back."""
+    """Runs the traders until `until_ns`; returns why it stopped."""
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
         if min(arrival_ns, wake_ns) >= until_ns:
@@ -89,45 +89,45 @@ def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill:
 
 @compiled(nogil=True)
 def _advance(
-    traders: Any, state: Any, row: Any, places: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
+    traders: Any, state: Any, row: Any, env_states: Any, env: int, sign: int, children: Any, index: int, until_ns: int,
     latency_ns: int, events: Any, frames: Any, fills: Any,
 ) -> int:  # fmt: skip
-    """Steps one environment: FINISHED, or what must be made larger before it is called again."""
-    place, frame, fill, child = places[env], frames[env], fills[env], children[index]
-    begin_step(place, fill, frame)
-    arrival_ns = min(place[NOW] + latency_ns, until_ns)
-    if place[PHASE] == ARRIVING:
+    """Steps one environment: FINISHED, or what must grow before the call is repeated."""
+    env_state, frame, fill, child = env_states[env], frames[env], fills[env], children[index]
+    begin_step(env_state, fill, frame)
+    arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
+    if env_state[PHASE] == ARRIVING:
         status = _run(traders, state, arrival_ns, events, frame, fill)
         if status != FINISHED:
             return status
-        place[PHASE] = CANCELLING
-    while next_command(place, row, 0, OWN, ASK if sign > 0 else BID, child, arrival_ns):
+        env_state[PHASE] = CANCELLING
+    while next_command(env_state, row, 0, OUR_PARTICIPANT, ASK if sign > 0 else BID, child, arrival_ns):
         if _submit(traders, state, row, 0, events, frame, fill) != DONE:
             return MARKET_FULL
-        sent(place, child, fill)
+        command_executed(env_state, child, fill)
     status = _run(traders, state, until_ns, events, frame, fill)
     if status == FINISHED:
-        end_step(state, 0, place, OWN, until_ns, frame, fill)
+        end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
     return status
 
 
-class Scene(NamedTuple):
-    """Traders and their market at some time."""
+class MarketState(NamedTuple):
+    """Traders and their market at one time."""
 
     crowd: Crowd
     market: Market
 
-    def copy(self, spare: "Scene | None" = None) -> "Scene":
-        """A second one that goes its own way, in the memory of `spare`."""
+    def copy(self, spare: "MarketState | None" = None) -> "MarketState":
+        """An independent copy, in the memory of `spare` if given."""
         market = copy.copy(self.market)
         market.state = copy_arrays(market.state, spare and spare.market.state)
-        return Scene(self.crowd.copy(spare and spare.crowd), market)
+        return MarketState(self.crowd.copy(spare and spare.crowd), market)
 
 
 class DynamicMarket:
-    """N environments of one population each; orders are in its first symbol. See the module and `ExecutionMarket`.
+    """N markets of the same population; our orders trade its first symbol. See the module and `ExecutionMarket`.
 
-    states_kept: how many states (about 1 MB each with a thousand traders) are remembered; threads: 0 = one a core.
+    states_kept: size of the cache, in states (about 1 MB each with a thousand traders). threads: 0 means one per core.
     """
 
     def __init__(
@@ -135,39 +135,39 @@ class DynamicMarket:
     ) -> None:  # fmt: skip
         if latency_ns < 0 or states_kept < 0 or threads < 0:
             raise ConfigError(
-                f"dynamic market: numbers from 0 on are due, got latency_ns {latency_ns}, states_kept {states_kept}, threads {threads}"
+                f"dynamic market: expected numbers from 0 on, got latency_ns {latency_ns}, states_kept {states_kept}, threads {threads}"
             )
         self.count, self.population, self.latency_ns = count, population, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._states_kept = states_kept
-        self._kept: OrderedDict[tuple[int, int], Scene] = OrderedDict()
-        self._scenes: dict[int, Scene] = {}
-        self._places, self._signs = np.zeros((count, 6), np.int64), np.ones(count, np.int64)
+        self._cache: OrderedDict[tuple[int, int], MarketState] = OrderedDict()
+        self._states: dict[int, MarketState] = {}
+        self._env_states, self._signs = np.zeros((count, 6), np.int64), np.ones(count, np.int64)
         self._threads = min(count, threads or os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(self._threads)
         self._buffers = [(np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT)) for _ in range(self._threads)]
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket; `day` is any seed from 0 on, and no day's volume is known before it is over."""
+        """See ExecutionMarket. `day` is any seed from 0 on; quantities are not checked against the day's volume, which is not known in advance."""
         if np.any(episodes["day"] < 0):
-            raise ConfigError(f"day: a seed from 0 on is due, got {episodes['day'].min()}")
-        same = np.zeros(len(episodes), episodes.dtype)
-        same[:] = episodes
-        same["day"] = 0
+            raise ConfigError(f"day: expected a seed from 0 on, got {episodes['day'].min()}")
+        checked = np.zeros(len(episodes), episodes.dtype)
+        checked[:] = episodes
+        checked["day"] = 0
         population = self.population
-        windows.check(same, [(population.open_ns, population.close_ns)], [LIMITS.qty_lots_max])
+        windows.check(checked, [(population.open_ns, population.close_ns)], [LIMITS.qty_lots_max])
         self._signs[which] = episodes["sign"]
         seeds, start_ns = episodes["day"].tolist(), episodes["start_ns"]
-        kept_ns = np.maximum(start_ns - start_ns % KEEP_NS, population.open_ns)
-        for env, seed, time_ns in zip(which.tolist(), seeds, kept_ns.tolist(), strict=True):
-            self._places[env] = 0
-            self._places[env, NOW], self._scenes[env] = self._nearest(seed, time_ns, self._scenes.get(env))
-        nothing = np.zeros(len(which), CHILD)
-        self._run(which, nothing, kept_ns)
-        for env, seed, time_ns in zip(which.tolist(), seeds, kept_ns.tolist(), strict=True):
-            self._keep(seed, time_ns, self._scenes[env])
-        self._run(which, nothing, start_ns)
-        for name in TRADED_FIELDS:  # the way to the start is no part of the episode
+        cached_ns = np.maximum(start_ns - start_ns % CACHE_INTERVAL_NS, population.open_ns)
+        for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
+            self._env_states[env] = 0
+            self._env_states[env, NOW], self._states[env] = self._restore_nearest(seed, time_ns, self._states.get(env))
+        no_children = np.zeros(len(which), CHILD)
+        self._run(which, no_children, cached_ns)
+        for env, seed, time_ns in zip(which.tolist(), seeds, cached_ns.tolist(), strict=True):
+            self._cache_state(seed, time_ns, self._states[env])
+        self._run(which, no_children, start_ns)
+        for name in TRADED_FIELDS:  # what traded before the start is not part of the episode
             self.frames[name][which] = 0
 
     def step(self, children: Rows, until_ns: Any) -> None:
@@ -179,28 +179,28 @@ class DynamicMarket:
         self._run(which, children, self.frames["time_ns"][which] + self.latency_ns)
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Stops the threads."""
         self._pool.shutdown()
 
-    def _nearest(self, seed: int, start_ns: int, spare: Scene | None) -> tuple[int, Scene]:
-        """A copy of the last state kept of a seed before a time, and its time."""
-        times = [time_ns for kept, time_ns in self._kept if kept == seed and time_ns <= start_ns]
+    def _restore_nearest(self, seed: int, start_ns: int, spare: MarketState | None) -> tuple[int, MarketState]:
+        """The time and a copy of a seed's last cached state up to a time; a new market if there is none."""
+        times = [time_ns for cached_seed, time_ns in self._cache if cached_seed == seed and time_ns <= start_ns]
         if not times:
-            scene = Scene(Crowd(self.population, seed), Market(self.population.symbols, limits=LIMITS))
-            self._keep(seed, self.population.open_ns, scene)
-            return self.population.open_ns, scene
+            market_state = MarketState(Crowd(self.population, seed), Market(self.population.symbols, limits=LIMITS))
+            self._cache_state(seed, self.population.open_ns, market_state)
+            return self.population.open_ns, market_state
         key = seed, max(times)
-        self._kept.move_to_end(key)
-        return key[1], self._kept[key].copy(spare)
+        self._cache.move_to_end(key)
+        return key[1], self._cache[key].copy(spare)
 
-    def _keep(self, seed: int, time_ns: int, scene: Scene) -> None:
-        if (seed, time_ns) not in self._kept and self._states_kept:
-            self._kept[seed, time_ns] = scene.copy()
-            if len(self._kept) > self._states_kept:
-                self._kept.popitem(last=False)
+    def _cache_state(self, seed: int, time_ns: int, market_state: MarketState) -> None:
+        if (seed, time_ns) not in self._cache and self._states_kept:
+            self._cache[seed, time_ns] = market_state.copy()
+            if len(self._cache) > self._states_kept:
+                self._cache.popitem(last=False)
 
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
-        """Steps environments `which`, an equal share of them in each thread."""
+        """Steps environments `which`, distributed evenly over the threads."""
         threads = min(self._threads, len(which))
         shares = [range(first, len(which), threads) for first in range(threads)]
         tasks = [
@@ -215,11 +215,11 @@ class DynamicMarket:
         row, events = buffers
         for index in share:
             env = int(which[index])
-            crowd, market = self._scenes[env]
+            crowd, market = self._states[env]
             status = -1
             while status != FINISHED:
                 status = _advance(
-                    crowd.traders, market.state, row, self._places, env, int(self._signs[env]), children, index,
+                    crowd.traders, market.state, row, self._env_states, env, int(self._signs[env]), children, index,
                     int(until_ns[index]), self.latency_ns, events, self.frames, self.fills,
                 )  # fmt: skip
                 if status == TRADERS_FULL:

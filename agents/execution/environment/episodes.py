@@ -1,4 +1,4 @@
-"""Where episodes come from: random parent orders within some hours of some days."""
+"""Episodes: random parent orders within given hours of given days."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SECOND_NS = 1_000_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Hours:
-    """Hours of a day in which parent orders may lie, and what is traded there."""
+    """Hours of a day in which parent orders may lie, and their mean volume."""
 
     day: int
     start_ns: int
@@ -24,7 +24,7 @@ class Hours:
 
 @dataclasses.dataclass(frozen=True)
 class RandomOrders:
-    """Parent orders of both sides: start uniform on the grid of intervals, quantity a uniform share of the expected volume."""
+    """Parent orders of both sides with uniformly distributed start (a multiple of the interval) and share of the expected volume."""
 
     hours: Sequence[Hours]
     duration_s: float = 600.0
@@ -34,14 +34,18 @@ class RandomOrders:
 
     def __post_init__(self) -> None:
         if not 0 < self.share_min <= self.share_max <= 1:
-            raise ConfigError(f"shares of volume in (0, 1] are due, got {self.share_min} to {self.share_max}")
+            raise ConfigError(
+                f"share_min, share_max: expected increasing shares in (0, 1], got {self.share_min} and {self.share_max}"
+            )
         if self.interval_s <= 0 or self.duration_s < self.interval_s:
             raise ConfigError(
-                f"a duration of at least one interval is due, got {self.duration_s} and {self.interval_s} s"
+                f"duration_s: expected at least one interval of {self.interval_s} s, got {self.duration_s}; interval_s must be positive"
             )
         for hours in self.hours:
             if hours.end_ns - hours.start_ns < self.duration_s * SECOND_NS:
-                raise ConfigError(f"hours of at least {self.duration_s} s are due, got {hours}")
+                raise ConfigError(
+                    f"hours: expected at least {self.duration_s} s, the duration of an order, got {hours}"
+                )
 
     def sample(self, random: np.random.Generator, count: int) -> Rows:
         """(count,) EPISODE rows."""
@@ -50,15 +54,15 @@ class RandomOrders:
         steps = int(self.duration_s / self.interval_s)
         picked = random.integers(len(self.hours), size=count)
         share = random.uniform(self.share_min, self.share_max, count)
-        place = random.random(count)
+        start = random.random(count)
         rows["sign"] = np.where(random.random(count) < 0.5, 1, -1)
         rows["interval_ns"], rows["steps"] = interval_ns, steps
         starts, ends, days = (
             np.array([getattr(hours, name) for hours in self.hours]) for name in ("start_ns", "end_ns", "day")
         )
         volume = np.array([hours.volume_lots_per_s for hours in self.hours])[picked]
-        room = (ends - starts)[picked] // interval_ns - steps
+        spare_intervals = (ends - starts)[picked] // interval_ns - steps
         rows["day"] = days[picked]
-        rows["start_ns"] = starts[picked] + (place * (room + 1)).astype(np.int64) * interval_ns
+        rows["start_ns"] = starts[picked] + (start * (spare_intervals + 1)).astype(np.int64) * interval_ns
         rows["qty_lots"] = np.maximum(1, np.rint(share * volume * self.duration_s))
         return rows

@@ -1,4 +1,4 @@
-"""What was traded on a day of history, and when parent orders may lie in it."""
+"""The trades of a historical day, and the hours in which parent orders may lie."""
 
 from typing import Any
 
@@ -11,27 +11,27 @@ from serl.history.day import Day
 
 SECOND_NS = 1_000_000_000
 WARM_UP_S = 300
-"""Of the day before its first parent order."""
+"""Time between the start of a day and its first parent order."""
 HISTORY = 0
 CHUNK_ROWS = 65_536
 
 
-def traded(day: Day) -> tuple[Any, Any]:
-    """(times in ns, lots) of every trade in the book of a day's first symbol; off-book prints are left out."""
+def day_trades(day: Day) -> tuple[Any, Any]:
+    """(times in ns, lots) of every trade in the book of a day's first symbol, without off-book prints."""
     market = Market(len(day.reference.symbols))
     market.grant_operator(HISTORY)
     times, lots = [], []
-    for at in range(0, len(day), CHUNK_ROWS):
-        events = market.submit(day.commands[at : at + CHUNK_ROWS])
-        told = (events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER != 0) & (events["symbol"] == 0)
-        times.append(events["time_ns"][told])
-        lots.append(events["qty_lots"][told])
+    for first in range(0, len(day), CHUNK_ROWS):
+        events = market.submit(day.commands[first : first + CHUNK_ROWS])
+        traded = (events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER != 0) & (events["symbol"] == 0)
+        times.append(events["time_ns"][traded])
+        lots.append(events["qty_lots"][traded])
     return np.concatenate(times), np.concatenate(lots)
 
 
-def hours_of(day: Day, number: int = 0) -> Hours:
-    """A whole day but its first minutes, as number `number` of a market's days."""
+def trading_hours(day: Day, number: int = 0) -> Hours:
+    """A whole day except its first minutes, as day `number` of a market."""
     start_ns, end_ns = day.reference.first_time_ns + WARM_UP_S * SECOND_NS, day.reference.last_time_ns
-    times, lots = traded(day)
+    times, lots = day_trades(day)
     volume = int(lots[(times >= start_ns) & (times < end_ns)].sum())
     return Hours(number, start_ns, end_ns, volume * SECOND_NS / (end_ns - start_ns))

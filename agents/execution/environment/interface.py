@@ -1,4 +1,4 @@
-"""What a policy sees and does: made for one environment, it works in every other that is alike."""
+"""The observations and actions of a policy: it works in every environment with the same ones."""
 
 import dataclasses
 from typing import Any
@@ -12,10 +12,10 @@ from serl.agents.execution.errors import LayoutMismatchError
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """What a policy sees and does; two that are equal are interchangeable."""
+    """The observations and actions of a policy or an environment; equal ones are interchangeable."""
 
     names: tuple[str, ...]
-    """One an observed number, in order."""
+    """Names of the observed numbers, in order."""
     scales: dict[str, float]
     """Units of the observations, fixed on training data."""
     actions: str
@@ -23,20 +23,20 @@ class Interface:
     low: tuple[float, ...]
     high: tuple[float, ...]
     offset_ticks: float = 0.0
-    """What an offset of 1 means, and to these ticks come ..."""
+    """An offset of 1 is so many ticks ..."""
     offset_bps: float = 0.0
-    """... so many bps of the mid."""
+    """... plus so many bps of the mid."""
     levels: int = 0
-    """Price levels a side that are seen."""
+    """Observed price levels per side."""
 
     @classmethod
     def of(cls, env: VectorEnv) -> "Interface":
-        """That of an environment; observations of environments that are not for execution have numbers for names."""
+        """The interface of an environment. In environments other than execution, observations are named by their index."""
         env = env.unwrapped
         box = env.single_action_space
         low, high = tuple(map(float, box.low)), tuple(map(float, box.high))
         if not isinstance(env, ExecutionVectorEnv):
-            names = tuple(f"observation_{place}" for place in range(env.single_observation_space.shape[0]))
+            names = tuple(f"observation_{index}" for index in range(env.single_observation_space.shape[0]))
             return cls(names, {}, "box", low, high)
         return cls(
             env.layout.names, dataclasses.asdict(env.observer.scales), env.actions, low, high,
@@ -45,25 +45,25 @@ class Interface:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Interface":
-        """The reverse of dataclasses.asdict, with lists for tuples."""
+        """From JSON of dataclasses.asdict, in which tuples are lists."""
         known: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
         }
         return cls(**known)
 
     def require(self, other: "Interface", what: str = "the environment") -> None:
-        """LayoutMismatchError unless `other` is the same; it says both sides of what differs."""
+        """LayoutMismatchError, which names all differences, unless `other` is equal."""
         theirs = dataclasses.asdict(other)
         differing = [
-            f"{name}: the policy was made for {mine!r}, {what} has {theirs[name]!r}"
+            f"{name}: expected {mine!r}, as the policy was trained with, got {theirs[name]!r} in {what}"
             for name, mine in dataclasses.asdict(self).items()
             if mine != theirs[name]
         ]
         if differing:
-            raise LayoutMismatchError("; ".join(differing) + "; make the environment with the policy's layout")
+            raise LayoutMismatchError("; ".join(differing) + "; build the environment with the settings of the policy")
 
     def settings(self) -> dict[str, Any]:
-        """Those of an ExecutionVectorEnv that shows and takes this."""
+        """Settings of an ExecutionVectorEnv with these observations and actions."""
         return {
             "actions": self.actions, "layout": Layout(self.levels), "scales": Scales(**self.scales),
             "offset_ticks": self.offset_ticks, "offset_bps": self.offset_bps,

@@ -1,4 +1,4 @@
-"""What every market for execution can do."""
+"""The interface of all execution markets."""
 
 from typing import Protocol
 
@@ -11,26 +11,26 @@ Ints = NDArray[np.int64]
 
 
 class ExecutionMarket(Protocol):
-    """N markets side by side, each with one parent order in it. All arrays have a row an environment, in place."""
+    """N independent markets, each with one parent order. All arrays have one row per environment and are updated in place."""
 
     count: int
     """N."""
     frames: Rows
-    """(N,) FRAME: what is seen now."""
+    """(N,) FRAME: the market now."""
     fills: Rows
-    """(N,) FILL: what of ours happened in the last step."""
+    """(N,) FILL: our fills in the last step."""
 
     def reset(self, which: Ints, episodes: Rows) -> None:
-        """Brings markets `which` to the start of EPISODE rows of the same length.
+        """Moves markets `which` to the start of EPISODE rows (one per market).
 
-        ConfigError if a window is not in its day, or a quantity larger than all that the day trades.
+        ConfigError if a window is outside its day, or a quantity exceeds the volume of the day.
         """
 
     def step(self, children: Rows, until_ns: Ints) -> None:
-        """Sends CHILD rows now (what rests from before is cancelled first) and runs each market up to its time.
+        """Cancels resting orders, sends CHILD rows, and runs each market to its time.
 
-        What of a resting order fills before its cancellation arrives is taken off its CHILD row.
+        What a resting order fills before its cancellation arrives is subtracted from its CHILD row.
         """
 
     def force(self, which: Ints, children: Rows) -> None:
-        """Sends CHILD rows of markets `which` now, what rests cancelled first, and runs them until that is answered."""
+        """Cancels resting orders of markets `which`, sends CHILD rows, and runs these markets until the orders are answered."""

@@ -1,6 +1,6 @@
-"""What an execution agent sees: a fixed list of named numbers, scaled so that most lie within a few units of 0.
+"""The observations of an execution agent: a fixed list of named numbers, scaled so that most are within a few units of 0.
 
-Scales come from training data and are saved with a policy; `Layout.names` says what each number is.
+Scales are fitted on training data and saved with a policy; `Layout.names` names each number.
 """
 
 import dataclasses
@@ -14,17 +14,17 @@ from serl.agents.execution.environment.account import Accounts, mid_of, mids
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.records import Rows
 
-HISTORY = 5
-"""Past steps of which is seen what WHAT names."""
-WHAT = ("return", "volume", "signed", "gap")
-"""The mid's return, what was traded, bought minus sold, and how far the mid at the end is above the step's VWAP."""
+HISTORY_STEPS = 5
+"""Past steps in an observation, each with HISTORY_FEATURES."""
+HISTORY_FEATURES = ("return", "volume", "signed", "gap")
+"""Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scales:
-    """Units of the observation, fixed on training data."""
+    """Units of the observations, fitted on training data."""
 
-    depth_lots: float = 500.0  # a typical quantity of a level
+    depth_lots: float = 500.0  # typical quantity of a level
     spread_ticks: float = 10.0
     distance_ticks: float = 20.0  # of a level from the mid
     move_bps: float = 5.0  # of the mid in a step
@@ -32,16 +32,16 @@ class Scales:
 
     @classmethod
     def fit(cls, frames: Rows) -> "Scales":
-        """From FRAME rows of training episodes; medians, so that outliers do not matter."""
+        """Fits medians, which outliers do not affect, on FRAME rows of training episodes."""
         lots = frames["bid_lots"][frames["bid_lots"] > 0]
         spread = frames["ask_ticks"][:, 0] - frames["bid_ticks"][:, 0]
-        away = np.abs(frames["ask_ticks"] - mids(frames)[:, None])[frames["ask_ticks"] > 0]
+        distance = np.abs(frames["ask_ticks"] - mids(frames)[:, None])[frames["ask_ticks"] > 0]
         volume = frames["traded_lots"]
-        base = cls()
+        default = cls()
         return cls(
-            depth_lots=_median(lots, base.depth_lots), spread_ticks=_median(spread, base.spread_ticks),
-            distance_ticks=_median(away, base.distance_ticks), move_bps=base.move_bps,
-            volume_lots=_median(volume[volume > 0], base.volume_lots),
+            depth_lots=_median(lots, default.depth_lots), spread_ticks=_median(spread, default.spread_ticks),
+            distance_ticks=_median(distance, default.distance_ticks), move_bps=default.move_bps,
+            volume_lots=_median(volume[volume > 0], default.volume_lots),
         )  # fmt: skip
 
 
@@ -51,116 +51,116 @@ def _median(values: Any, default: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which numbers an observation holds."""
+    """The numbers in an observation."""
 
     levels: int = 5
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One a number, in order."""
+        """Names of the numbers, in order."""
         book = [
-            f"{side}_{what}_{level}"
+            f"{side}_{quantity}_{level}"
             for side in ("bid", "ask")
-            for what in ("distance", "lots")
+            for quantity in ("distance", "lots")
             for level in range(1, self.levels + 1)
         ]
-        past = [f"{what}_{back}" for what in WHAT for back in range(HISTORY)]
+        history = [f"{feature}_{lag}" for feature in HISTORY_FEATURES for lag in range(HISTORY_STEPS)]
         own = ["time_left", "inventory", "behind_schedule", "resting", "ahead", "sign", "drift"]
-        return (*book, "spread", "imbalance", *past, *own)
+        return (*book, "spread", "imbalance", *history, *own)
 
     @property
     def size(self) -> int:
-        """How many numbers."""
+        """The number of numbers."""
         return len(self.names)
 
 
 @inlined
-def _bounded(number: float) -> float:
+def _clip(number: float) -> float:
     return min(10.0, max(-10.0, number))
 
 
 @compiled
-def _note(frames: Any, past: Any, mid: Any, move_bps: float, volume_lots: float) -> None:
+def _push_history(frames: Any, history: Any, mid: Any, move_bps: float, volume_lots: float) -> None:
     for env in range(mid.size):
-        frame, rows = frames[env], past[env]
-        for back in range(HISTORY - 1, 0, -1):
-            for what in range(4):
-                rows[what, back] = rows[what, back - 1]
-        middle = mid_of(frame)
-        move = (middle / mid[env] - 1) * 1e4 / move_bps
+        frame, rows = frames[env], history[env]
+        for lag in range(HISTORY_STEPS - 1, 0, -1):
+            for feature in range(4):
+                rows[feature, lag] = rows[feature, lag - 1]
+        now = mid_of(frame)
+        move = (now / mid[env] - 1) * 1e4 / move_bps
         rows[0, 0] = 0.0 if np.isnan(move) else move
         rows[1, 0] = math.log1p(frame.traded_lots / volume_lots)
         rows[2, 0] = frame.signed_lots / (frame.traded_lots + volume_lots)
-        gap = (middle * frame.traded_lots / max(1, frame.traded_notional) - 1) * 1e4 / move_bps
+        gap = (now * frame.traded_lots / max(1, frame.traded_notional) - 1) * 1e4 / move_bps
         rows[3, 0] = 0.0 if np.isnan(gap) or frame.traded_lots == 0 else gap
-        if not np.isnan(middle):
-            mid[env] = middle
+        if not np.isnan(now):
+            mid[env] = now
 
 
 @inlined
-def _book(ticks: Any, lots: Any, sign: float, middle: float, levels: int, distance: float, depth: float, row: Any, at: int) -> int:  # fmt: skip
-    """One side: distances from the mid, then quantities; where to go on."""
+def _write_side(ticks: Any, lots: Any, sign: float, mid: float, levels: int, distance_unit: float, depth: float, row: Any, at: int) -> int:  # fmt: skip
+    """Writes one side, distances from the mid and then quantities, from `row[at]` on; returns the next index."""
     for level in range(levels):
-        away = sign * (ticks[level] - middle) / distance if ticks[level] > 0 else 10.0
-        row[at + level] = _bounded(away)
-        row[at + levels + level] = _bounded(math.log1p(lots[level] / depth))
+        distance = sign * (ticks[level] - mid) / distance_unit if ticks[level] > 0 else 10.0
+        row[at + level] = _clip(distance)
+        row[at + levels + level] = _clip(math.log1p(lots[level] / depth))
     return at + 2 * levels
 
 
 @compiled
-def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, past: Any, mid: Any, levels: int, units: Any, out: Any) -> None:  # fmt: skip
+def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, history: Any, mid: Any, levels: int, units: Any, out: Any) -> None:  # fmt: skip
     depth, spread_unit, distance, move_bps = units[0], units[1], units[2], units[3]
-    for place in range(which.size):
-        env = which[place]
-        frame, fill, parent, episode, row = frames[env], fills[env], parents[env], episodes[env], out[place]
-        at = _book(frame.bid_ticks, frame.bid_lots, -1.0, mid[env], levels, distance, depth, row, 0)
-        at = _book(frame.ask_ticks, frame.ask_lots, 1.0, mid[env], levels, distance, depth, row, at)
+    for index in range(which.size):
+        env = which[index]
+        frame, fill, parent, episode, row = frames[env], fills[env], parents[env], episodes[env], out[index]
+        at = _write_side(frame.bid_ticks, frame.bid_lots, -1.0, mid[env], levels, distance, depth, row, 0)
+        at = _write_side(frame.ask_ticks, frame.ask_lots, 1.0, mid[env], levels, distance, depth, row, at)
         bid, ask = frame.bid_lots[0], frame.ask_lots[0]
         both = frame.bid_ticks[0] > 0 and frame.ask_ticks[0] > 0
-        row[at] = _bounded((frame.ask_ticks[0] - frame.bid_ticks[0]) / spread_unit) if both else 10.0
+        row[at] = _clip((frame.ask_ticks[0] - frame.bid_ticks[0]) / spread_unit) if both else 10.0
         row[at + 1] = (bid - ask) / max(bid + ask, 1)
         at += 2
-        for what in range(4):
-            for back in range(HISTORY):
-                row[at] = _bounded(past[env, what, back])
+        for feature in range(4):
+            for lag in range(HISTORY_STEPS):
+                row[at] = _clip(history[env, feature, lag])
                 at += 1
-        left = 1.0 - parent.step / episode.steps
+        time_left = 1.0 - parent.step / episode.steps
         inventory = parent.remaining_lots / episode.qty_lots
         drift = (mid[env] / parent.arrival_mid - 1) * 1e4 / move_bps
-        row[at] = left
+        row[at] = time_left
         row[at + 1] = inventory
-        row[at + 2] = inventory - left
+        row[at + 2] = inventory - time_left
         row[at + 3] = fill.resting_lots / episode.qty_lots
-        row[at + 4] = _bounded(math.log1p(fill.ahead_lots / depth))
+        row[at + 4] = _clip(math.log1p(fill.ahead_lots / depth))
         row[at + 5] = episode.sign
-        row[at + 6] = 0.0 if np.isnan(drift) else _bounded(drift)
+        row[at + 6] = 0.0 if np.isnan(drift) else _clip(drift)
 
 
 class Observer:
-    """Makes observations of N environments; keeps the last steps of each."""
+    """Computes the observations of N environments and keeps the history of each."""
 
     def __init__(self, count: int, layout: Layout, scales: Scales) -> None:
         self.layout, self.scales = layout, scales
-        self._past = np.zeros((count, len(WHAT), HISTORY), np.float32)
+        self._history = np.zeros((count, len(HISTORY_FEATURES), HISTORY_STEPS), np.float32)
         self._mid = np.zeros(count)
-        self._everyone = np.arange(count)
+        self._all_envs = np.arange(count)
         self._units = np.array([scales.depth_lots, scales.spread_ticks, scales.distance_ticks, scales.move_bps])
 
     def begin(self, which: Any, frames: Rows) -> None:
-        """Environments `which` start anew: no past."""
-        self._past[which] = 0
+        """Clears the history of environments `which`."""
+        self._history[which] = 0
         self._mid[which] = mids(frames[which])
 
-    def note(self, frames: Rows) -> None:
-        """A step is over."""
-        _note(frames, self._past, self._mid, self.scales.move_bps, self.scales.volume_lots)
+    def record_step(self, frames: Rows) -> None:
+        """Adds a finished step to the history."""
+        _push_history(frames, self._history, self._mid, self.scales.move_bps, self.scales.volume_lots)
 
     def observe(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
-        """(N, layout.size), or a row for each of the environments `which`; clipped to [-10, 10]."""
-        which = self._everyone if which is None else which
+        """(N, layout.size) observations, or one row for each of the environments `which`; clipped to [-10, 10]."""
+        which = self._all_envs if which is None else which
         out = np.empty((len(which), self.layout.size), np.float32)
         _observe(
-            frames, fills, accounts.parents, accounts.episodes, which, self._past, self._mid, self.layout.levels,
+            frames, fills, accounts.parents, accounts.episodes, which, self._history, self._mid, self.layout.levels,
             self._units, out,
         )  # fmt: skip
         return out

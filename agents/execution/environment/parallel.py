@@ -1,7 +1,7 @@
-"""Several execution agents in one market, as a PettingZoo ParallelEnv: they share a parent order or have one each, and they may talk.
+"""Several execution agents in one market, as a PettingZoo ParallelEnv: they share a parent order or have one each, and may communicate.
 
-An action is the execution action of the vector environment, then a message of numbers in [-1, 1], which the others find at the end of
-their next observation. Messages cost nothing and mean nothing but what the agents make of them.
+An action is the execution action of the vector environment followed by a message of numbers in [-1, 1], which the other agents receive at
+the end of their next observation. Messages are free and have no fixed meaning.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ WINDOW = ("day", "start_ns", "interval_ns", "steps")
 
 
 class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
-    """K agents, named agent_0 and so on, over a shared replay market of one book.
+    """K agents, named agent_0 and so on, in a shared replay market with one book.
 
-    shared: one parent order is divided into shares as equal as whole lots allow (at least a lot each), and everybody's reward is that of
-    the whole order. Otherwise every agent has an order of its own, of the same window, and its own reward. All end together.
-    `options` are those of ExecutionVectorEnv.
+    shared: one parent order is split as evenly as whole lots allow (at least one lot each), and every agent gets the reward of the whole
+    order. Otherwise each agent has its own order, in the same window, and its own reward. All finish together. `options` are those of
+    ExecutionVectorEnv.
     """
 
     metadata = {"name": "serl_execution_v0", "render_modes": [], "is_parallelizable": True}  # noqa: RUF012
@@ -33,9 +33,11 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         reward: Reward = PRICE_ADVANTAGE, **options: Any,
     ) -> None:  # fmt: skip
         if market.agents != market.count:
-            raise ConfigError(f"a shared replay market of one book is due, got {market.count // market.agents} books")
+            raise ConfigError(
+                f"expected a shared replay market with one book, got {market.count // market.agents} books"
+            )
         if message_size < 0:
-            raise ConfigError(f"message_size: 0 or more is due, got {message_size}")
+            raise ConfigError(f"message_size: expected 0 or more, got {message_size}")
         self.vector = ExecutionVectorEnv(market, sampler, **options)
         self.shared, self.message_size = shared, message_size
         self.possible_agents = [f"agent_{number}" for number in range(market.agents)]
@@ -44,78 +46,80 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
         self._reward = reward
         self._random: np.random.Generator | None = None
         self._messages = np.zeros((market.agents, message_size), np.float32)
-        acting, seen = self.vector.single_action_space, self.vector.single_observation_space
-        words, heard = np.ones(message_size, np.float32), np.ones((market.agents - 1) * message_size, np.float32)
-        self._acting = int(acting.shape[0])
-        action = (np.concatenate((acting.low, -words)), np.concatenate((acting.high, words)))
-        sight = (np.concatenate((seen.low, -heard)), np.concatenate((seen.high, heard)))
-        self.action_spaces = {agent: gymnasium.spaces.Box(*action) for agent in self.possible_agents}
-        self.observation_spaces = {agent: gymnasium.spaces.Box(*sight) for agent in self.possible_agents}
+        actions, observations = self.vector.single_action_space, self.vector.single_observation_space
+        sent, received = np.ones(message_size, np.float32), np.ones((market.agents - 1) * message_size, np.float32)
+        self._action_size = int(actions.shape[0])
+        action_bounds = (np.concatenate((actions.low, -sent)), np.concatenate((actions.high, sent)))
+        observation_bounds = (
+            np.concatenate((observations.low, -received)), np.concatenate((observations.high, received))
+        )  # fmt: skip
+        self.action_spaces = {agent: gymnasium.spaces.Box(*action_bounds) for agent in self.possible_agents}
+        self.observation_spaces = {agent: gymnasium.spaces.Box(*observation_bounds) for agent in self.possible_agents}
 
     def action_space(self, agent: str) -> Any:
-        """The same for all."""
+        """The same for all agents."""
         return self.action_spaces[agent]
 
     def observation_space(self, agent: str) -> Any:
-        """The same for all."""
+        """The same for all agents."""
         return self.observation_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        """New parent orders and silence; options {"episodes": EPISODE rows, one an agent} names them."""
+        """Starts new parent orders, without messages; options {"episodes": EPISODE rows, one per agent} sets them instead of sampling."""
         if seed is not None or self._random is None:
             self._random = np.random.Generator(np.random.PCG64(seed))
         self.agents = list(self.possible_agents)
         self._messages[:] = 0
-        given = (options or {}).get("episodes")
-        self.vector.reset(options={"episodes": self._orders() if given is None else given})
+        episodes = (options or {}).get("episodes")
+        self.vector.reset(options={"episodes": self._sample_orders() if episodes is None else episodes})
         return self._observe(), {agent: {} for agent in self.agents}
 
-    def _orders(self) -> Rows:
-        """(K,) EPISODE rows of one window."""
+    def _sample_orders(self) -> Rows:
+        """(K,) EPISODE rows in the same window."""
         count, sampler, random = len(self.possible_agents), self.vector.sampler, self._random
-        assert random is not None, "a reset comes first"
+        assert random is not None, "reset sets the generator"
         if not self.shared:
             rows = sampler.sample(random, count).copy()
             for name in WINDOW:
                 rows[name] = rows[name][0]
             return rows
         rows = np.repeat(sampler.sample(random, 1), count)
-        each, more = divmod(int(rows["qty_lots"][0]), count)
-        rows["qty_lots"] = np.maximum(1, each + (np.arange(count) < more))
+        each, remainder = divmod(int(rows["qty_lots"][0]), count)
+        rows["qty_lots"] = np.maximum(1, each + (np.arange(count) < remainder))
         return rows
 
     def step(self, actions: dict[str, Any]) -> tuple[Any, Any, Any, Any, Any]:
-        """One decision of every agent. infos at the end: `results` of one's own order, see Accounts.results."""
+        """One decision of every agent. At the end, infos have the `results` of each agent's own order, see Accounts.results."""
         table = np.stack([np.asarray(actions[agent], np.float64) for agent in self.agents])
-        fills, last = self.vector.decide(table[:, : self._acting])
-        self._messages[:] = np.clip(table[:, self._acting :], -1, 1)
+        fills, last = self.vector.step_without_reset(table[:, : self._action_size])
+        self._messages[:] = np.clip(table[:, self._action_size :], -1, 1)
         rewards = np.asarray(self._reward(self.vector, fills, last), np.float64)
         if self.shared:
             qty = self.vector.accounts.episodes["qty_lots"]
             rewards[:] = rewards @ qty / qty.sum()
-        agents, over = self.agents, bool(last[0])
+        agents, done = self.agents, bool(last[0])
         infos: dict[str, dict[str, Any]] = {agent: {} for agent in agents}
-        if over:
+        if done:
             results = self.vector.accounts.results()
-            for place, agent in enumerate(agents):
-                infos[agent]["results"] = {name: float(values[place]) for name, values in results.items()}
+            for index, agent in enumerate(agents):
+                infos[agent]["results"] = {name: float(values[index]) for name, values in results.items()}
         observations = self._observe()
-        self.agents = [] if over else agents
+        self.agents = [] if done else agents
         return (
-            observations, {agent: float(rewards[place]) for place, agent in enumerate(agents)},
-            dict.fromkeys(agents, over), dict.fromkeys(agents, False), infos,
+            observations, {agent: float(rewards[index]) for index, agent in enumerate(agents)},
+            dict.fromkeys(agents, done), dict.fromkeys(agents, False), infos,
         )  # fmt: skip
 
     def _observe(self) -> dict[str, Any]:
-        """One's own observation, then the last messages of the others in their order."""
+        """Each agent's own observation, followed by the last messages of the others in order."""
         own = self.vector.observe()
         return {
-            agent: np.concatenate((own[place], np.delete(self._messages, place, axis=0).ravel()))
-            for place, agent in enumerate(self.possible_agents)
+            agent: np.concatenate((own[index], np.delete(self._messages, index, axis=0).ravel()))
+            for index, agent in enumerate(self.possible_agents)
         }
 
     def render(self) -> None:
-        """Nothing: the reports draw."""
+        """Does nothing; reports have plots."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing; there are no resources to release."""

@@ -1,13 +1,13 @@
-"""The arrays between a market and an execution agent, one row an environment. Ticks, lots, ns after midnight."""
+"""The arrays that a market and an execution agent exchange, one row per environment. Units: ticks, lots, ns after midnight."""
 
 import numpy as np
 
 LEVELS = 10
-"""Price levels a side in FRAME; fewer where the market shows fewer (prices 0)."""
+"""Price levels per side in FRAME; levels that the market does not show have price 0."""
 
 EPISODE = np.dtype(
     [
-        ("day", "<i4"),  # place in the market's list of days (or seed of the simulated market)
+        ("day", "<i4"),  # index in the market's list of days, or seed of a simulated market
         ("sign", "<i4"),  # +1 sell, -1 buy
         ("qty_lots", "<i8"),
         ("start_ns", "<i8"),
@@ -20,20 +20,20 @@ EPISODE = np.dtype(
 
 CHILD = np.dtype(
     [
-        ("market_lots", "<i8"),  # traded at once, whatever the price
+        ("market_lots", "<i8"),  # taken at once, at any price
         ("limit_lots", "<i8"),  # rests until the next decision
         ("limit_ticks", "<i8"),  # its price
     ],
     align=True,
 )
-"""What is sent at one decision."""
+"""The child orders of one decision."""
 
 FILL = np.dtype(
     [
-        ("lots", "<i8"),  # of ours in this step
+        ("lots", "<i8"),  # filled in this step
         ("notional", "<i8"),  # ticks x lots
-        ("resting_lots", "<i8"),  # what the limit order still has open
-        ("ahead_lots", "<i8"),  # standing before it in its queue
+        ("resting_lots", "<i8"),  # open quantity of our limit order
+        ("ahead_lots", "<i8"),  # quantity ahead of it in its queue
     ],
     align=True,
 )
@@ -47,9 +47,9 @@ FRAME = np.dtype(
         ("ask_lots", "<i8", (LEVELS,)),
         ("traded_lots", "<i8"),  # by others in this step
         ("traded_notional", "<i8"),  # ticks x lots
-        ("signed_lots", "<i8"),  # bought minus sold by those who took
+        ("signed_lots", "<i8"),  # bought minus sold by takers
         ("trades", "<i8"),
     ],
     align=True,
 )
-"""The market as it is now, and what others traded since the last decision."""
+"""The market now, and the trades of others since the last decision."""

@@ -1,6 +1,6 @@
-"""One parent order as a `gymnasium.Env`, for libraries that know no vector environments.
+"""One parent order as a `gymnasium.Env`, for libraries without support for vector environments.
 
-`gymnasium.make("serl.agents.execution.environment.single:serl/Execution-v0", day="amzn.day")` makes one over a day file.
+`gymnasium.make("serl.agents.execution.environment.single:serl/Execution-v0", day="amzn.day")` makes one for a day file.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.hours import hours_of
+from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
@@ -18,25 +18,25 @@ from serl.history.day import read_day
 
 
 class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
-    """A view of a vector environment of one. Every action is in [-1, 1], as most libraries like it: shares are (action + 1) / 2.
+    """A view of a vector environment with one parent order. All actions are in [-1, 1], as most libraries expect: shares are (action + 1) / 2.
 
-    An episode terminates with its parent order, whose remaining time is in the observation; it is never truncated. The last step's info
-    has `results`, see Accounts.results. ConfigError if the vector environment has more than one parent order.
+    An episode terminates with its parent order, whose remaining time is part of the observation; it is never truncated. The info of the last
+    step has `results`, see Accounts.results. ConfigError if the vector environment has more than one parent order.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
     def __init__(self, vector: ExecutionVectorEnv) -> None:
         if vector.num_envs != 1:
-            raise ConfigError(f"a vector environment of one parent order is due, got one of {vector.num_envs}")
+            raise ConfigError(f"expected a vector environment with one parent order, got one of {vector.num_envs}")
         self.vector = vector
         self.observation_space = vector.single_observation_space
         self._low = vector.single_action_space.low
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, vector.single_action_space.shape)
-        self._next: Any = None  # the observation of an episode that has begun already
+        self._next: Any = None  # first observation of the next episode, if it has already started
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The next episode; a seed determines it and all that follow. Options as of ExecutionVectorEnv."""
+        """Starts the next episode. A seed determines it and all that follow. Options as in ExecutionVectorEnv."""
         super().reset(seed=seed)
         if seed is None and not options and self._next is not None:
             observation = self._next
@@ -58,9 +58,9 @@ class ExecutionEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
 
 def make(day: Path | str, actions: str = "market", latency_ns: int = 1_000_000, **orders: float) -> ExecutionEnv:
-    """An environment over one day file, all of its day; `orders` are fields of RandomOrders."""
+    """An environment for one day file; `orders` are fields of RandomOrders."""
     history = read_day(Path(day))
-    sampler = RandomOrders([hours_of(history)], **orders)
+    sampler = RandomOrders([trading_hours(history)], **orders)
     return ExecutionEnv(ExecutionVectorEnv(ReplayMarket([history], 1, latency_ns=latency_ns), sampler, actions=actions))
 
 

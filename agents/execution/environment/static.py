@@ -1,10 +1,10 @@
-"""The static book: a recorded day whose books and trades go on as if we were not there.
+"""The static book: a recorded day whose books and trades do not react to our orders.
 
-A market child walks the recorded levels when it arrives; what is beyond the last level shown is not filled. A limit child walks them up
-to its price, and the rest of it queues: before it stands what the book shows at its price on arrival. Each recorded trade at that
-price takes from what stands before, then from us; a trade through the price fills us up to the trade's quantity. What stands before is
-never more than the book shows at the price, so cancellations shorten the queue only when the whole level gets that short.
-Nothing that we take is missing for others, or for ourselves at the next decision: that is what "no impact" means.
+A market child takes the recorded levels when it arrives; quantity beyond the last level shown is not filled. A limit child takes them up to
+its price, and the rest queues behind the quantity that the book shows at its price on arrival. Each recorded trade at that price first fills
+the quantity ahead, then our order; a trade through the price fills us up to the trade's quantity. The quantity ahead is never more than the
+book shows at the price, so cancellations move us forward only when the whole level becomes smaller than our queue position. What we take is
+still there for others, and for us at the next decision: there is no impact.
 """
 
 from collections.abc import Sequence
@@ -27,23 +27,23 @@ TRADE = np.dtype(
         ("time_ns", "<i8"),
         ("price_ticks", "<i8"),
         ("lots", "<i8"),
-        ("sign", "<i8"),  # +1: who took bought
-        ("sum_lots", "<i8"),  # of the day so far, this trade not included; so the next two
+        ("sign", "<i8"),  # +1: the taker bought
+        ("sum_lots", "<i8"),  # cumulative before this trade; so are the next two
         ("sum_notional", "<i8"),
         ("sum_signed", "<i8"),
     ],
     align=True,
 )
-"""A match. The last row of a day is no trade: it has the sums of the whole day."""
-# Columns of `bounds`, one row a day
+"""A match. The last row of a day is not a trade; it has the sums of the whole day."""
+# Columns of `bounds`, one row per day
 BOOKS, BOOKS_END, TRADES, TRADES_END = range(4)
-# Columns of `places`, one row an environment
+# Columns of `env_states`, one row per environment
 DAY, SIGN, NOW = range(3)
 
 
 @inlined
-def _first_from(rows: Any, low: int, high: int, time_ns: int) -> int:
-    """The first of rows low .. high at or after a time; high if there is none."""
+def _lower_bound(rows: Any, low: int, high: int, time_ns: int) -> int:
+    """Index of the first of rows low .. high at or after a time; high if there is none."""
     while low < high:
         middle = (low + high) // 2
         if rows[middle].time_ns < time_ns:
@@ -54,16 +54,16 @@ def _first_from(rows: Any, low: int, high: int, time_ns: int) -> int:
 
 
 @inlined
-def _walk(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, wanted: int, fill: Any) -> int:
-    """Takes lots from the opposite levels up to a limit (0: none), leaving out the first `skip` lots; lots filled."""
+def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, wanted: int, fill: Any) -> int:
+    """Takes lots from the opposite levels up to a limit price (0: none), after skipping `skip` lots; the lots filled."""
     left = wanted
     for level in range(ticks.size):
-        price, here = ticks[level], lots[level]
+        price, available = ticks[level], lots[level]
         if left == 0 or price == 0 or (limit_ticks > 0 and sign * (price - limit_ticks) < 0):
             break
-        skipped = min(skip, here)
+        skipped = min(skip, available)
         skip -= skipped
-        taken = min(left, here - skipped)
+        taken = min(left, available - skipped)
         left -= taken
         fill.lots += taken
         fill.notional += taken * price
@@ -71,8 +71,8 @@ def _walk(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, wanted:
 
 
 @inlined
-def _shown(ticks: Any, lots: Any, price_ticks: int) -> int:
-    """Lots at a price, 0 if it is not shown."""
+def _lots_at(ticks: Any, lots: Any, price_ticks: int) -> int:
+    """Lots at a price, 0 if the book does not show it."""
     for level in range(ticks.size):
         if ticks[level] == price_ticks:
             return lots[level]
@@ -80,20 +80,20 @@ def _shown(ticks: Any, lots: Any, price_ticks: int) -> int:
 
 
 @inlined
-def _queue(books: Any, trades: Any, bound: Any, sign: int, child: Any, left: int, arrival_ns: int, until_ns: int, fill: Any) -> None:  # fmt: skip
-    """What the recorded trades fill of a limit order, and what is left of it."""
+def _fill_resting(books: Any, trades: Any, bound: Any, sign: int, child: Any, left: int, arrival_ns: int, until_ns: int, fill: Any) -> None:  # fmt: skip
+    """Fills a resting limit order from the recorded trades, and writes its remaining quantity and queue position."""
     side, price = ASK if sign > 0 else BID, child.limit_ticks
-    book = books[_first_from(books, bound[BOOKS], bound[BOOKS_END], arrival_ns) - 1]
-    ahead = _shown(book.ticks[side], book.lots[side], price)
-    at = _first_from(trades, bound[TRADES], bound[TRADES_END], arrival_ns)
-    while at < bound[TRADES_END] and trades[at].time_ns < until_ns and left > 0:
-        trade = trades[at]
-        at += 1
+    book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], arrival_ns) - 1]
+    ahead = _lots_at(book.ticks[side], book.lots[side], price)
+    trade_index = _lower_bound(trades, bound[TRADES], bound[TRADES_END], arrival_ns)
+    while trade_index < bound[TRADES_END] and trades[trade_index].time_ns < until_ns and left > 0:
+        trade = trades[trade_index]
+        trade_index += 1
         beyond = sign * (trade.price_ticks - price)
         if trade.sign != sign or beyond < 0:
             continue
-        book = books[_first_from(books, bound[BOOKS], bound[BOOKS_END], trade.time_ns) - 1]
-        ahead = min(ahead, _shown(book.ticks[side], book.lots[side], price)) if beyond == 0 else 0
+        book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], trade.time_ns) - 1]
+        ahead = min(ahead, _lots_at(book.ticks[side], book.lots[side], price)) if beyond == 0 else 0
         lots = min(left, max(0, trade.lots - ahead))
         ahead = max(0, ahead - trade.lots)
         left -= lots
@@ -101,57 +101,59 @@ def _queue(books: Any, trades: Any, bound: Any, sign: int, child: Any, left: int
         fill.notional += lots * price
     fill.resting_lots = left
     if left > 0:
-        book = books[_first_from(books, bound[BOOKS], bound[BOOKS_END], until_ns) - 1]
-        fill.ahead_lots = min(ahead, _shown(book.ticks[side], book.lots[side], price))
+        book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], until_ns) - 1]
+        fill.ahead_lots = min(ahead, _lots_at(book.ticks[side], book.lots[side], price))
 
 
 @inlined
-def _show(book: Any, frame: Any) -> None:
-    """The recorded book."""
+def _write_book(book: Any, frame: Any) -> None:
+    """Writes a recorded book to a FRAME row."""
     for level in range(book.ticks[0].size):
         frame.bid_ticks[level], frame.bid_lots[level] = book.ticks[BID, level], book.lots[BID, level]
         frame.ask_ticks[level], frame.ask_lots[level] = book.ticks[ASK, level], book.lots[ASK, level]
 
 
 @compiled
-def _advance(books: Any, trades: Any, bounds: Any, places: Any, which: Any, children: Any, until_ns: Any, latency_ns: int, frames: Any, fills: Any) -> None:  # fmt: skip
+def _advance(books: Any, trades: Any, bounds: Any, env_states: Any, which: Any, children: Any, until_ns: Any, latency_ns: int, frames: Any, fills: Any) -> None:  # fmt: skip
     for index in range(which.size):
         env = which[index]
-        place, frame, fill, child = places[env], frames[env], fills[env], children[index]
-        bound, sign, end_ns = bounds[place[DAY]], place[SIGN], until_ns[index]
+        env_state, frame, fill, child = env_states[env], frames[env], fills[env], children[index]
+        bound, sign, end_ns = bounds[env_state[DAY]], env_state[SIGN], until_ns[index]
         fill.lots = fill.notional = fill.resting_lots = fill.ahead_lots = 0
-        arrival_ns = min(place[NOW] + latency_ns, end_ns)
-        book = books[_first_from(books, bound[BOOKS], bound[BOOKS_END], arrival_ns) - 1]
+        arrival_ns = min(env_state[NOW] + latency_ns, end_ns)
+        book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], arrival_ns) - 1]
         opposite = BID if sign > 0 else ASK
-        taken = _walk(book.ticks[opposite], book.lots[opposite], sign, 0, 0, child.market_lots, fill)
+        taken = _take_levels(book.ticks[opposite], book.lots[opposite], sign, 0, 0, child.market_lots, fill)
         limit_lots = child.limit_lots if child.limit_ticks > 0 else 0
         if limit_lots > 0:
-            at_once = _walk(book.ticks[opposite], book.lots[opposite], sign, child.limit_ticks, taken, limit_lots, fill)
-            _queue(books, trades, bound, sign, child, limit_lots - at_once, arrival_ns, end_ns, fill)
-        first = _first_from(trades, bound[TRADES], bound[TRADES_END], place[NOW])
-        last = _first_from(trades, bound[TRADES], bound[TRADES_END], end_ns)
+            at_once = _take_levels(
+                book.ticks[opposite], book.lots[opposite], sign, child.limit_ticks, taken, limit_lots, fill
+            )
+            _fill_resting(books, trades, bound, sign, child, limit_lots - at_once, arrival_ns, end_ns, fill)
+        first = _lower_bound(trades, bound[TRADES], bound[TRADES_END], env_state[NOW])
+        last = _lower_bound(trades, bound[TRADES], bound[TRADES_END], end_ns)
         frame.traded_lots = trades[last].sum_lots - trades[first].sum_lots
         frame.traded_notional = trades[last].sum_notional - trades[first].sum_notional
         frame.signed_lots = trades[last].sum_signed - trades[first].sum_signed
         frame.trades = last - first
-        place[NOW] = frame.time_ns = end_ns
-        _show(books[_first_from(books, bound[BOOKS], bound[BOOKS_END], end_ns) - 1], frame)
+        env_state[NOW] = frame.time_ns = end_ns
+        _write_book(books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], end_ns) - 1], frame)
 
 
-def trades_of(day: Day) -> Rows:
-    """(T + 1,) TRADE rows of a day of one symbol."""
+def recorded_trades(day: Day) -> Rows:
+    """(T + 1,) TRADE rows of a day with one symbol."""
     market = Market(1)
     market.grant_operator(0)
     events = market.submit(day.commands)
-    made = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
-    rows = np.zeros(len(made) + 1, TRADE)
+    fills = events[(events["kind"] == EventKind.FILL) & (events["flags"] & EventFlag.MAKER > 0)]
+    rows = np.zeros(len(fills) + 1, TRADE)
     for name, values in (
-        ("time_ns", made["time_ns"]),
-        ("price_ticks", made["price_ticks"]),
-        ("lots", made["qty_lots"]),
+        ("time_ns", fills["time_ns"]),
+        ("price_ticks", fills["price_ticks"]),
+        ("lots", fills["qty_lots"]),
     ):
         rows[name][:-1] = values
-    rows["sign"][:-1] = np.where(made["side"] == ASK, 1, -1)
+    rows["sign"][:-1] = np.where(fills["side"] == ASK, 1, -1)
     rows["time_ns"][-1] = np.iinfo(np.int64).max
     rows["sum_lots"][1:] = np.cumsum(rows["lots"][:-1])
     rows["sum_notional"][1:] = np.cumsum(rows["lots"][:-1] * rows["price_ticks"][:-1])
@@ -159,8 +161,8 @@ def trades_of(day: Day) -> Rows:
     return rows
 
 
-def books_of(day: Day, levels: int) -> Rows:
-    """Books of a day of one symbol, `time_ns` being when each came about; `ticks` and `lots` are (side, levels)."""
+def recorded_books(day: Day, levels: int) -> Rows:
+    """Rows with the time from which each book of a day with one symbol is valid; `ticks` and `lots` are (side, levels)."""
     tape = build_tape(day, levels)
     shape = (2, levels)
     rows = np.zeros(len(tape) + 1, [("time_ns", "<i8"), ("ticks", "<i8", shape), ("lots", "<i8", shape)])
@@ -170,18 +172,18 @@ def books_of(day: Day, levels: int) -> Rows:
 
 
 class StaticBook:
-    """N environments over recorded days (each of one symbol). See the module and `ExecutionMarket`."""
+    """N environments over recorded days of one symbol each. See the module and `ExecutionMarket`."""
 
     def __init__(self, days: Sequence[Day], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS) -> None:
         if not days or any(len(day.reference.symbols) != 1 for day in days):
-            raise ConfigError("static book: at least one day is due, each of one symbol")
+            raise ConfigError("static book: expected at least one day, each with one symbol")
         if latency_ns < 0 or not 1 <= levels <= LEVELS:
             raise ConfigError(
-                f"static book: 1 to {LEVELS} levels and a latency from 0 on are due, got {levels}, {latency_ns} ns"
+                f"static book: expected 1 to {LEVELS} levels and a latency from 0 on, got {levels} and {latency_ns} ns"
             )
         self.count, self.latency_ns = count, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
-        books, trades = [books_of(day, levels) for day in days], [trades_of(day) for day in days]
+        books, trades = [recorded_books(day, levels) for day in days], [recorded_trades(day) for day in days]
         self._books, self._trades = np.concatenate(books), np.concatenate(trades)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
         self._most_lots = [int(rows["sum_lots"][-1]) for rows in trades]
@@ -190,18 +192,18 @@ class StaticBook:
             ends = np.cumsum([len(part) for part in parts])
             self._bounds[:, columns[0]] = ends - [len(part) for part in parts]
             self._bounds[:, columns[1]] = ends - spare
-        self._places = np.zeros((count, 3), np.int64)
-        self._everyone = np.arange(count)
+        self._env_states = np.zeros((count, 3), np.int64)
+        self._all_envs = np.arange(count)
 
     def reset(self, which: Any, episodes: Rows) -> None:
         """See ExecutionMarket."""
         windows.check(episodes, self._spans, self._most_lots)
-        self._places[which] = np.stack([episodes["day"], episodes["sign"], episodes["start_ns"]], axis=1)
+        self._env_states[which] = np.stack([episodes["day"], episodes["sign"], episodes["start_ns"]], axis=1)
         self._run(which, np.zeros(len(which), CHILD), episodes["start_ns"])
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
-        self._run(self._everyone, children, until_ns)
+        self._run(self._all_envs, children, until_ns)
 
     def force(self, which: Any, children: Rows) -> None:
         """See ExecutionMarket."""
@@ -209,6 +211,6 @@ class StaticBook:
 
     def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
         _advance(
-            self._books, self._trades, self._bounds, self._places, which, children, np.ascontiguousarray(until_ns),
+            self._books, self._trades, self._bounds, self._env_states, which, children, np.ascontiguousarray(until_ns),
             self.latency_ns, self.frames, self.fills,
         )  # fmt: skip

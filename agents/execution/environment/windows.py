@@ -1,4 +1,4 @@
-"""What a parent order must keep to: a day that exists, a window within it, no more than the day trades."""
+"""Checks of parent orders: an existing day, a window within it, and no more than the day's volume."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,15 @@ from serl.exchange.records import Rows
 
 
 def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequence[float]) -> None:
-    """ConfigError if one of the EPISODE rows does not lie in its day's (first, last) or is larger than what may be traded."""
+    """ConfigError for an EPISODE row whose window is outside its day's (first, last) time, or whose quantity exceeds the day's most_lots."""
     days, qty = episodes["day"], episodes["qty_lots"]
     if np.any((days < 0) | (days >= len(spans_ns))):
-        raise ConfigError(f"day: 0 to {len(spans_ns) - 1} is due, got {days.min()} to {days.max()}")
+        raise ConfigError(f"day: expected 0 to {len(spans_ns) - 1}, got {days.min()} to {days.max()}")
     if np.any((episodes["steps"] < 1) | (episodes["interval_ns"] < 1) | (qty < 1)):
-        raise ConfigError("parent order: at least one step, one lot and a positive interval are due")
+        raise ConfigError(
+            "parent order: expected at least one step, one lot and a positive interval, got at least "
+            f"{episodes['steps'].min()} steps, {qty.min()} lots and {episodes['interval_ns'].min()} ns"
+        )
     first, last = np.array(spans_ns)[days].T
     start_ns = episodes["start_ns"]
     end_ns = start_ns + episodes["interval_ns"] * episodes["steps"]
@@ -22,9 +25,9 @@ def check(episodes: Rows, spans_ns: Sequence[tuple[int, int]], most_lots: Sequen
     if np.any(outside):
         bad = int(np.argmax(outside))
         raise ConfigError(
-            f"the day goes from {first[bad]} to {last[bad]} ns, the order's window from {start_ns[bad]} to {end_ns[bad]}"
+            f"window: expected times within the day, {first[bad]} to {last[bad]} ns, got a window from {start_ns[bad]} to {end_ns[bad]} ns"
         )
     most = np.array(most_lots)[days]
     if np.any(qty > most):
         bad = int(np.argmax(qty > most))
-        raise ConfigError(f"quantity: at most {most[bad]:,.0f} lots are due (what the day trades), got {qty[bad]:,}")
+        raise ConfigError(f"quantity: expected at most {most[bad]:,.0f} lots, the day's volume, got {qty[bad]:,}")

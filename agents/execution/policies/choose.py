@@ -1,4 +1,4 @@
-"""Policies by name, as on the command line."""
+"""Makes policies from their names, as on the command line."""
 
 import importlib
 from pathlib import Path
@@ -12,17 +12,17 @@ from serl.exchange.errors import ConfigError
 NAMES = ("twap", "vwap", "pov", "ac", "aggressive", "passive")
 
 
-def choose(
+def make_policy(
     name: str, *, curve: Path | None = None, rate: float = 0.1, risk_aversion: float = 1e-6, volatility: float = 2.0,
     impact: float = 1.0, cross_share: float = 0.2,
 ) -> Policy:  # fmt: skip
-    """The schedule of NAMES, or the learnt policy of a file; ConfigError if it is neither or lacks what it needs."""
+    """A schedule of NAMES, or the learnt policy of a file. ConfigError for any other name or a missing setting."""
     if name == "twap":
         return Twap()
     if name == "vwap":
         if curve is None:
             raise ConfigError(
-                "vwap: --curve FILE is due; `serl volume-curve DAY... -o FILE` makes one of training days"
+                "vwap: expected --curve FILE, got none; make one from training days with `serl volume-curve DAY... -o FILE`"
             )
         return Vwap(VolumeCurve.load(curve))
     if name == "pov":
@@ -34,11 +34,11 @@ def choose(
     if name == "passive":
         return Passive(cross_share)
     if not Path(name).exists():
-        raise ConfigError(f"policy: one of {', '.join(NAMES)} or a file with a learnt one is due, got {name!r}")
-    return load(Path(name))
+        raise ConfigError(f"policy: expected one of {', '.join(NAMES)}, or the file of a learnt policy, got {name!r}")
+    return _load(Path(name))
 
 
-def load(path: Path) -> Policy:
+def _load(path: Path) -> Policy:
     """The learnt policy of a file."""
     policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
     return policy

@@ -1,4 +1,4 @@
-"""What a policy is: from what an execution environment shows to the actions of its parent orders."""
+"""The interface of all execution policies: from the state of an environment to the actions of its parent orders."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from serl.exchange.errors import ConfigError
 
 Floats = NDArray[np.float64]
 SCHEDULE_MODES = ("market", "limit", "hybrid")
-"""Action modes in which any number of lots can be sent."""
+"""Action modes in which a schedule can send any quantity."""
 
 
 class Policy(Protocol):
@@ -20,34 +20,34 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """For people and file names."""
+        """For tables and file names."""
 
     @property
     def modes(self) -> Sequence[str]:
-        """The action modes of ExecutionVectorEnv that it can work in, the usual one first."""
+        """The action modes of ExecutionVectorEnv that it supports, the default one first."""
 
     @property
     def interface(self) -> Interface | None:
-        """What it must be shown; None if it can do with anything."""
+        """The observations and actions that it needs; None if it works with any."""
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
-        """(N, k) actions of the environment's mode; ConfigError if the policy cannot work in it."""
+        """(N, k) actions in the environment's mode. ConfigError if the policy does not support it."""
 
 
-def environment_of(policy: Policy, mode: str) -> dict[str, Any]:
-    """Settings of the ExecutionVectorEnv that a policy works in; ConfigError if it cannot work in an action mode."""
-    check_mode(policy, mode)
+def environment_settings(policy: Policy, mode: str) -> dict[str, Any]:
+    """Settings of an ExecutionVectorEnv for a policy. ConfigError if the policy does not support the action mode."""
+    require_mode(policy, mode)
     return {"actions": mode} if policy.interface is None else policy.interface.settings()
 
 
-def check_mode(policy: Policy, mode: str) -> None:
-    """ConfigError if a policy cannot work in an action mode."""
+def require_mode(policy: Policy, mode: str) -> None:
+    """ConfigError if a policy does not support an action mode."""
     if mode not in policy.modes:
-        raise ConfigError(f"{policy.name}: works with {' or '.join(policy.modes)} actions, not with {mode!r}")
+        raise ConfigError(f"{policy.name}: expected action mode {' or '.join(policy.modes)}, got {mode!r}")
 
 
-def lots_as_actions(env: ExecutionVectorEnv, take_lots: Any, rest_lots: Any) -> Floats:
-    """(N, k) actions that trade take_lots at once and rest rest_lots at the own touch; in mode `market` all is taken, in `limit` all rests."""
+def lots_to_actions(env: ExecutionVectorEnv, take_lots: Any, rest_lots: Any) -> Floats:
+    """(N, k) actions that take take_lots at once and rest rest_lots at the same-side touch. Mode `market` takes both, mode `limit` rests both."""
     remaining = np.maximum(env.accounts.parents["remaining_lots"], 1)
     take, rest = np.asarray(take_lots) / remaining, np.asarray(rest_lots) / remaining
     if env.actions == "market":

@@ -23,7 +23,7 @@ STOCKS, DATES, BARS = 10, 10, 10
 
 
 def rows() -> dict[str, list[object]]:
-    """Ten stocks on ten dates with ten bars, all sound."""
+    """Ten stocks on ten dates with ten bars, all valid."""
     table: dict[str, list[object]] = {
         name: [] for name in ("symbol", "date", "ToD", "open", "high", "low", "close", "volume")
     }
@@ -46,7 +46,7 @@ def rows() -> dict[str, list[object]]:
 
 
 def write(path: Path, table: dict[str, list[object]]) -> Path:
-    """As Parquet."""
+    """Writes a table as Parquet."""
     pq.write_table(pa.table(table), path)
     return path
 
@@ -83,7 +83,7 @@ def test_bars_named_by_their_end_and_with_an_amount(tmp_path: Path) -> None:
     np.testing.assert_allclose(read.bars.values[:, :, PRICE], 1005)
 
 
-def test_no_date_and_no_stock_of_training_is_tested_on(tmp_path: Path) -> None:
+def test_dates_and_unseen_stocks_are_never_trained_and_tested_on(tmp_path: Path) -> None:
     made = bar_dataset(write(tmp_path / "bars.parquet", rows()))
     train, validation, test, unseen = (made.parts[name] for name in (TRAIN, VALIDATION, TEST, UNSEEN))
     assert (len(train.dates), len(validation.dates), len(test.dates)) == (7, 1, 2)
@@ -104,7 +104,7 @@ def test_the_fingerprint_names_the_data(tmp_path: Path) -> None:
     assert bar_dataset(one).fingerprint == bar_dataset(one).fingerprint != bar_dataset(other).fingerprint
 
 
-def test_files_that_are_no_bars(tmp_path: Path) -> None:
+def test_other_files_are_refused(tmp_path: Path) -> None:
     table = rows()
     del table["close"]
     with pytest.raises(DataError, match="close are missing"):
@@ -135,6 +135,6 @@ def test_the_command_shows_the_split(tmp_path: Path) -> None:
     shown = CliRunner().invoke(data, [str(path)])
     assert shown.exit_code == 0, shown.output
     assert "unseen" in shown.output and bar_dataset(path).fingerprint in shown.output
-    told = json.loads(CliRunner().invoke(data, [str(path), "--json"]).output)
-    assert told["counts"]["bars.parquet"]["rows"] == STOCKS * DATES * BARS
-    assert [row["part"] for row in told["parts"]] == [TRAIN, VALIDATION, TEST, UNSEEN]
+    shown_json = json.loads(CliRunner().invoke(data, [str(path), "--json"]).output)
+    assert shown_json["counts"]["bars.parquet"]["rows"] == STOCKS * DATES * BARS
+    assert [row["part"] for row in shown_json["parts"]] == [TRAIN, VALIDATION, TEST, UNSEEN]

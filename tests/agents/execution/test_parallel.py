@@ -7,7 +7,7 @@ import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.hours import hours_of
+from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.parallel import ExecutionParallelEnv
 from serl.agents.execution.environment.records import EPISODE, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
@@ -28,7 +28,7 @@ def day() -> Day:
 
 @pytest.fixture(scope="module")
 def sampler(day: Day) -> RandomOrders:
-    return RandomOrders([hours_of(day)], duration_s=100, share_min=0.05, share_max=0.2)
+    return RandomOrders([trading_hours(day)], duration_s=100, share_min=0.05, share_max=0.2)
 
 
 def orders(count: int, **fields: Any) -> Rows:
@@ -53,7 +53,7 @@ def test_one_agent_a_market_is_the_replay_market(day: Day, latency_ns: int) -> N
     for _ in range(12):
         np.testing.assert_array_equal(alone.observe(), shared.observe())
         actions = random.uniform([0, 0, -1], [0.2, 0.9, 1], (2, 3))
-        ours, theirs = shared.decide(actions)[0], alone.decide(actions)[0]
+        ours, theirs = shared.step_without_reset(actions)[0], alone.step_without_reset(actions)[0]
         for name in ("lots", "notional", "resting_lots", "ahead_lots"):
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
         for name in FRAME.names or ():
@@ -95,7 +95,7 @@ def test_what_agents_trade_with_each_other_is_no_market_volume(day: Day) -> None
     assert frames["traded_lots"].tolist() == [0, 0]
 
 
-def test_markets_are_whole(day: Day) -> None:
+def test_markets_reset_with_all_their_agents(day: Day) -> None:
     env = ExecutionVectorEnv(SharedReplayMarket([day], 2, 2), RandomOrders([]))
     with pytest.raises(ConfigError, match="same day and window"):
         env.reset(options={"episodes": orders(4, steps=[12, 11, 12, 12])})
@@ -117,10 +117,10 @@ def test_messages_reach_the_others_in_the_next_observation(day: Day, sampler: Ra
     env = ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler, message_size=2)
     observations, _ = env.reset(seed=1)
     assert [observation[-4:].tolist() for observation in observations.values()] == [[0] * 4] * 3
-    said = {agent: np.array([0.01, 0.1 * place, -0.1 * place]) for place, agent in enumerate(env.agents)}
-    observations = env.step(said)[0]
-    heard = [np.round(observation[-4:], 3).tolist() for observation in observations.values()]
-    np.testing.assert_allclose(heard, [[0.1, -0.1, 0.2, -0.2], [0, 0, 0.2, -0.2], [0, 0, 0.1, -0.1]])
+    sent = {agent: np.array([0.01, 0.1 * place, -0.1 * place]) for place, agent in enumerate(env.agents)}
+    observations = env.step(sent)[0]
+    received = [np.round(observation[-4:], 3).tolist() for observation in observations.values()]
+    np.testing.assert_allclose(received, [[0.1, -0.1, 0.2, -0.2], [0, 0, 0.2, -0.2], [0, 0, 0.1, -0.1]])
     assert env.reset()[0]["agent_0"][-4:].tolist() == [0] * 4
 
 
@@ -134,8 +134,8 @@ def test_a_shared_order_is_divided_and_rewarded_as_one(day: Day, sampler: Random
     total = 0.0
     infos: dict[str, Any] = {}
     while env.agents:
-        said = {agent: np.array([0.05 * (place + 1), 0, 0]) for place, agent in enumerate(env.agents)}
-        _, rewards, _, _, infos = env.step(said)
+        sent = {agent: np.array([0.05 * (place + 1), 0, 0]) for place, agent in enumerate(env.agents)}
+        _, rewards, _, _, infos = env.step(sent)
         assert len(set(rewards.values())) == 1
         total += rewards["agent_0"]
     qty = episodes["qty_lots"]
@@ -151,5 +151,5 @@ def test_own_orders_have_one_window_and_own_rewards(day: Day, sampler: RandomOrd
     assert len(set(episodes["qty_lots"].tolist())) > 1
     rewards = env.step({agent: np.array([0.3, 0, 0]) for agent in env.agents})[1]
     assert len(set(rewards.values())) > 1
-    with pytest.raises(ConfigError, match="one book is due"):
+    with pytest.raises(ConfigError, match="one book, got 2 books"):
         ExecutionParallelEnv(SharedReplayMarket([day], 2, 2), sampler)

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serl.agents.execution.environment.episodes import Hours, RandomOrders
-from serl.agents.execution.environment.hours import hours_of, traded
+from serl.agents.execution.environment.hours import day_trades, trading_hours
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.inprocess import replay_with, replay_with_twap
 from serl.agents.execution.order import ParentOrder, twap_targets
-from serl.agents.execution.policies.choose import NAMES, choose
+from serl.agents.execution.policies.choose import NAMES, make_policy
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Participation, Passive
-from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, left_share
+from serl.agents.execution.policies.schedules import AlmgrenChriss, Schedule, Twap, remaining_share
 from serl.agents.execution.policies.volume import CurveError, VolumeCurve, Vwap
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows, Side
@@ -67,12 +67,12 @@ def test_almgren_chriss_without_risk_is_twap(qty: int, steps: int) -> None:
 @given(st.floats(1e-9, 1e-5), st.integers(1, 50))
 def test_almgren_chriss_tends_to_twap(urgency: float, steps: int) -> None:
     step = np.arange(steps + 1)
-    np.testing.assert_allclose(left_share(urgency, steps, step), 1 - step / steps, atol=1e-7)
+    np.testing.assert_allclose(remaining_share(urgency, steps, step), 1 - step / steps, atol=1e-7)
 
 
 @given(st.floats(0.01, 5), st.integers(2, 60))
 def test_almgren_chriss_shares_are_those_of_the_paper(urgency: float, steps: int) -> None:
-    left = left_share(urgency, steps, np.arange(steps + 1))
+    left = remaining_share(urgency, steps, np.arange(steps + 1))
     for k in range(steps):
         slice_share = (math.sinh(urgency * (steps - k)) - math.sinh(urgency * (steps - k - 1))) / math.sinh(
             urgency * steps
@@ -83,14 +83,14 @@ def test_almgren_chriss_shares_are_those_of_the_paper(urgency: float, steps: int
 def test_almgren_chriss_solves_its_difference_equation() -> None:
     schedule = AlmgrenChriss(risk_aversion=2e-6, volatility=3.0, impact=0.5)
     rows, interval_s = episode(10**6, 40, 20), 20
-    left = 1 - np.array([float(schedule.share(rows, step)[0]) for step in range(41)])
+    left = 1 - np.array([float(schedule.target_share(rows, step)[0]) for step in range(41)])
     curvature = (left[:-2] - 2 * left[1:-1] + left[2:]) / interval_s**2
     np.testing.assert_allclose(curvature, 2e-6 * 3.0**2 / 0.5 * left[1:-1], rtol=1e-6)
     assert left[0] == 1
     assert left[-1] == 0
 
 
-def test_almgren_chriss_in_a_great_hurry_does_not_overflow() -> None:
+def test_almgren_chriss_with_extreme_urgency_does_not_overflow() -> None:
     assert targets(AlmgrenChriss(risk_aversion=1e6), episode(1000, 1000, 600))[0] == 1000
 
 
@@ -107,7 +107,7 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
     assert sum(curve.shares) == pytest.approx(1)
     shares = []
     for seed in (4, 5):
-        times, lots = traded(generate_day(seed))
+        times, lots = day_trades(generate_day(seed))
         first = (times >= curve.start_ns) & (times < curve.start_ns + curve.width_ns)
         shares.append(lots[first].sum() / lots.sum())
     assert curve.shares[0] == pytest.approx(np.mean(shares))
@@ -124,7 +124,7 @@ def test_a_curve_is_the_mean_of_the_shares_of_its_days(curve: VolumeCurve, tmp_p
 
 def policies(curve: VolumeCurve, folder: Path) -> list[Policy]:
     curve.save(folder / "curve.json")
-    return [choose(name, curve=folder / "curve.json") for name in NAMES]
+    return [make_policy(name, curve=folder / "curve.json") for name in NAMES]
 
 
 def test_every_policy_completes_in_each_of_its_modes(day: Day, curve: VolumeCurve, tmp_path: Path) -> None:
@@ -135,11 +135,11 @@ def test_every_policy_completes_in_each_of_its_modes(day: Day, curve: VolumeCurv
                 assert len(steps) == 20
                 assert sum(lots for lots, _ in steps) == ORDER.qty_lots
             else:
-                with pytest.raises(ConfigError, match=f"{policy.name}: works with"):
+                with pytest.raises(ConfigError, match=f"{policy.name}: expected action mode"):
                     replay_with(day, ORDER, policy, mode)
 
 
-def test_market_schedules_fill_what_is_due(day: Day, curve: VolumeCurve) -> None:
+def test_market_schedules_fill_their_targets(day: Day, curve: VolumeCurve) -> None:
     for schedule in (Twap(), Vwap(curve), AlmgrenChriss()):
         filled = np.cumsum([lots for lots, _ in replay_with(day, ORDER, schedule, "market")])
         assert filled.tolist() == targets(schedule, ORDER.episode)
@@ -147,8 +147,8 @@ def test_market_schedules_fill_what_is_due(day: Day, curve: VolumeCurve) -> None
     assert sum(notional for _, notional in twap) == sum(price * qty for _, price, qty in replay_with_twap(day, ORDER))
 
 
-class Watched:
-    """Another policy, and what others had traded at each of its decisions."""
+class VolumeRecorder:
+    """Wraps a policy and records what others have traded at each of its decisions."""
 
     interface = None
 
@@ -162,10 +162,12 @@ class Watched:
         return self.policy.actions(env)
 
 
-def test_participation_is_its_rate_of_what_was_seen(day: Day) -> None:
-    watched = Watched(Participation(0.02))
+def test_participation_follows_the_observed_volume(day: Day) -> None:
+    watched = VolumeRecorder(Participation(0.02))
     order = ParentOrder("DEMO", Side.BUY, 10**6, START_NS, START_NS + 10 * MINUTE_NS, 30 * SECOND_NS)
-    filled = np.cumsum([lots for lots, _ in replay_with(day, order, watched, "market")])[:-1]  # without what was forced
+    filled = np.cumsum([lots for lots, _ in replay_with(day, order, watched, "market")])[
+        :-1
+    ]  # without forced completion
     seen = np.array(watched.market_lots[:-1])
     assert seen[-1] > 1000
     np.testing.assert_array_equal(filled, np.floor(0.02 / 0.98 * seen))
@@ -182,15 +184,15 @@ def test_passive_rests_and_then_crosses(day: Day) -> None:
     assert Passive(0.2).actions(env).tolist() == [[0.25, 0.75, 0]]
 
 
-def test_what_fills_on_the_way_is_not_sent_again(day: Day) -> None:
+def test_fills_in_flight_are_not_sent_again(day: Day) -> None:
     env = ExecutionVectorEnv(
         ReplayMarket([day], 64, latency_ns=50_000_000),
-        RandomOrders([hours_of(day)], share_min=0.05, share_max=0.2),
+        RandomOrders([trading_hours(day)], share_min=0.05, share_max=0.2),
         actions="hybrid",
     )
-    env.reset(seed=1)  # without care, one of these orders is overdone by 31 lots
+    env.reset(seed=1)  # if fills in flight were sent again, one of these orders would be overfilled by 31 lots
     for _ in range(60):
-        env.decide(Passive().actions(env))
+        env.step_without_reset(Passive().actions(env))
         assert env.accounts.parents["remaining_lots"].min() >= 0
 
 
@@ -202,6 +204,6 @@ def test_what_fills_on_the_way_is_not_sent_again(day: Day) -> None:
         ({"name": "nothing"}, "one of twap, vwap"),
     ],
 )  # fmt: skip
-def test_policies_that_cannot_be(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_policies_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        choose(**arguments)
+        make_policy(**arguments)

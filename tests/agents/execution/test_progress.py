@@ -1,4 +1,4 @@
-"""Progress files: what an execution writes is what the dashboard reads."""
+"""The dashboard reads the progress files that executions write."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from serl.agents.execution.errors import ProgressError
 from serl.agents.execution.executor import Executor
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
-from serl.agents.execution.progress import ProgressFile, schedule_of
+from serl.agents.execution.progress import ProgressFile, target_schedule
 from serl.clients.blocking import connect
 from serl.clients.dashboard.progress import Progress
 from serl.exchange.records import Side
@@ -21,19 +21,19 @@ def order(qty: int = 90, start_s: int = 2, seconds: int = 3) -> ParentOrder:
     return ParentOrder("DEMO", Side.SELL, qty, start_s * SECOND_NS, (start_s + seconds) * SECOND_NS, SECOND_NS)
 
 
-def test_the_schedule_goes_from_nothing_to_everything() -> None:
-    assert schedule_of(order(), Twap()) == [
+def test_the_schedule_runs_from_zero_to_the_whole_quantity() -> None:
+    assert target_schedule(order(), Twap()) == [
         [2 * SECOND_NS, 0],
         [3 * SECOND_NS, 30],
         [4 * SECOND_NS, 60],
         [5 * SECOND_NS, 90],
     ]
-    eager = schedule_of(order(), AlmgrenChriss(risk_aversion=1.0))
+    eager = target_schedule(order(), AlmgrenChriss(risk_aversion=1.0))
     assert (eager[0][1], eager[-1][1]) == (0, 90)
     assert eager[1][1] > 60, "most of it at once"
 
 
-def test_an_execution_is_followed(tmp_path: Path) -> None:
+def test_the_dashboard_follows_an_execution(tmp_path: Path) -> None:
     path = tmp_path / "new" / "execution.jsonl"
     with (
         start_exchange(symbols="DEMO", clock="scaled:1") as served,
@@ -53,7 +53,7 @@ def test_an_execution_is_followed(tmp_path: Path) -> None:
     assert shown["problem"] == ""
 
 
-def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ProgressError, match="can be written"):
+    with pytest.raises(ProgressError, match="expected a writable file"):
         ProgressFile(tmp_path / "file" / "below", "executor", order(), Twap())

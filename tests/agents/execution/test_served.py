@@ -1,4 +1,4 @@
-"""A policy on a served lockstep exchange sees and does what it sees and does in the replay market, decision by decision."""
+"""A policy on a served lockstep exchange has the same observations and fills as in the replay market, decision by decision."""
 
 import dataclasses
 import subprocess
@@ -20,7 +20,7 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
-from serl.agents.execution.served import TooLate
+from serl.agents.execution.served import WindowStartedError
 from serl.clients.blocking import connect
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Side
@@ -34,10 +34,10 @@ ORDER = ParentOrder("DEMO", Side.SELL, 1500, START_NS, START_NS + 4 * MINUTE_NS,
 CURVE = VolumeCurve(570 * MINUTE_NS, MINUTE_NS, (0.1, 0.1, 0.2, 0.05, 0.3, 0.1, 0.1, 0.05))
 
 
-class Seesaw:
-    """A learnt policy of a kind: takes, rests and crosses by what it sees."""
+class ObservationPolicy:
+    """Stands for a learnt policy: takes and rests depending on its observations."""
 
-    name, modes = "seesaw", ("hybrid",)
+    name, modes = "observation-policy", ("hybrid",)
     interface = Interface(
         LAYOUT.names, dataclasses.asdict(SCALES) | {"depth_lots": 300.0}, "hybrid", (0.0, 0.0, -1.0), (1.0, 1.0, 1.0),
         offset_ticks=4.0, offset_bps=0.5, levels=LAYOUT.levels,
@@ -51,16 +51,16 @@ class Seesaw:
         return np.stack((np.clip(-drift, 0, 0.2), np.clip(0.3 + drift, 0, 1), np.clip(ahead - 1, -1, 1)), axis=1)
 
 
-def watch(patch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
-    """(FRAME, FILL, observation) of every decision from here on."""
+def record_decisions(patch: pytest.MonkeyPatch) -> list[tuple[Any, Any, Any]]:
+    """(FRAME, FILL, observation) of every decision from now on."""
     seen: list[tuple[Any, Any, Any]] = []
-    decide = ExecutionVectorEnv.decide
+    decide = ExecutionVectorEnv.step_without_reset
 
     def watched(env: ExecutionVectorEnv, actions: Any) -> Any:
         seen.append((env.market.frames.copy(), env.market.fills.copy(), env.observe()))
         return decide(env, actions)
 
-    patch.setattr(ExecutionVectorEnv, "decide", watched)
+    patch.setattr(ExecutionVectorEnv, "step_without_reset", watched)
     return seen
 
 
@@ -87,7 +87,7 @@ def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Executio
                 history = subprocess.Popen(replay, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 stack.enter_context(history)
                 execution = executor.run()
-            output, _ = history.communicate(timeout=60)  # goes on when the executor is gone
+            output, _ = history.communicate(timeout=60)  # continues after the executor has left
             assert history.returncode == 0, output
         return execution
     finally:
@@ -96,7 +96,7 @@ def serve(path: Path, order: ParentOrder, policy: Policy, mode: str) -> Executio
 
 CASES: list[tuple[Policy, str]] = [
     (Twap(), "market"), (Vwap(CURVE), "market"), (Participation(0.05), "hybrid"), (AlmgrenChriss(), "limit"),
-    (Passive(0.3), "hybrid"), (Seesaw(), "hybrid"),
+    (Passive(0.3), "hybrid"), (ObservationPolicy(), "hybrid"),
 ]  # fmt: skip
 
 
@@ -104,7 +104,7 @@ CASES: list[tuple[Policy, str]] = [
 def test_served_equals_the_replay_market(
     day: Day, path: Path, policy: Policy, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = watch(monkeypatch)
+    seen = record_decisions(monkeypatch)
     execution = serve(path, ORDER, policy, mode)
     assert execution.steps == replay_with(day, ORDER, policy, mode)
     assert len(seen) == 2 * 16
@@ -116,12 +116,12 @@ def test_served_equals_the_replay_market(
         assert [fill[:3] for fill in execution.fills] == replay_with_twap(day, ORDER)
 
 
-def test_what_cannot_be_worked_is_said_before_anything_is_sent(day: Day) -> None:
-    with pytest.raises(ConfigError, match="aggressive: works with market or hybrid actions"):
+def test_invalid_orders_are_refused_before_anything_is_sent(day: Day) -> None:
+    with pytest.raises(ConfigError, match="aggressive: expected action mode market or hybrid, got 'limit'"):
         replay_with(day, ORDER, Aggressive(), "limit")
-    with pytest.raises(ConfigError, match="without remainder"):
+    with pytest.raises(ConfigError, match="expected a divisor of the window's 240 s, got 7 s"):
         replay_with(day, dataclasses.replace(ORDER, interval_ns=7_000_000_000), Twap(), "market")
-    with pytest.raises(ConfigError, match="symbol NONE: the day has DEMO"):
+    with pytest.raises(ConfigError, match="symbol: expected one of the day's symbols DEMO, got NONE"):
         replay_with(day, dataclasses.replace(ORDER, symbol="NONE"), Twap(), "market")
 
 
@@ -132,10 +132,10 @@ def endpoint() -> Iterator[str]:
     served.stop()
 
 
-def test_a_window_that_is_over(endpoint: str) -> None:
+def test_a_past_window_is_refused(endpoint: str) -> None:
     with connect(endpoint, "executor") as client:
         midnight_ns, now_ns = client.session.clock[3], client.session.clock[2]
         assert now_ns > midnight_ns
         order = ParentOrder("DEMO", Side.BUY, 5, -MINUTE_NS, 0, MINUTE_NS)
-        with pytest.raises(TooLate, match="choose a later window"):
+        with pytest.raises(WindowStartedError, match="choose a later window"):
             Executor(client, order, Twap())

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
 from serl.agents.execution.environment.episodes import RandomOrders
-from serl.agents.execution.environment.hours import hours_of
+from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.single import ExecutionEnv, make
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -30,13 +30,13 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trajectory(env: ExecutionEnv, seed: int) -> list[Any]:
     random = np.random.Generator(np.random.PCG64(1))
-    told: list[Any] = [env.reset(seed=seed)[0]]
+    outputs: list[Any] = [env.reset(seed=seed)[0]]
     for _ in range(25):
         observation, reward, over, _, info = env.step(random.uniform(-1, -0.5, env.action_space.shape))
-        told += [observation, reward, info.get("results", {}).get("pa_bps", 0.0)]
+        outputs += [observation, reward, info.get("results", {}).get("pa_bps", 0.0)]
         if over:
-            told.append(env.reset()[0])
-    return told
+            outputs.append(env.reset()[0])
+    return outputs
 
 
 # Warnings are errors in all tests: a checker that complains fails.
@@ -62,21 +62,21 @@ def test_it_is_a_view_of_the_vector_environment(path: Path) -> None:
     np.testing.assert_array_equal(observation, observations[0])
     for _ in range(23):  # over the end of two episodes
         observation, reward, over, truncated, info = env.step(np.array([-0.8, 0.2, 0.4]))
-        observations, rewards, done, _, told = vector.step(np.array([[0.1, 0.6, 0.4]]))
+        observations, rewards, done, _, infos = vector.step(np.array([[0.1, 0.6, 0.4]]))
         assert (reward, over, truncated) == (rewards[0], done[0], False)
         if over:
-            np.testing.assert_array_equal(observation, told["final_obs"][0])
-            assert info["results"]["pa_bps"] == told["results"]["pa_bps"][0]
+            np.testing.assert_array_equal(observation, infos["final_obs"][0])
+            assert info["results"]["pa_bps"] == infos["results"]["pa_bps"][0]
             observation, _ = env.reset()
         np.testing.assert_array_equal(observation, observations[0])
 
 
-def test_hours_know_what_is_traded() -> None:
+def test_trading_hours_have_the_mean_volume() -> None:
     day = generate_day(3)
-    hours = hours_of(day, 2)
+    hours = trading_hours(day, 2)
     assert hours.day == 2
     assert hours.start_ns - day.reference.first_time_ns == 300 * 10**9
     assert hours.volume_lots_per_s > 0
     market = ReplayMarket([day], 2)
     with pytest.raises(ConfigError, match="got one of 2"):
-        ExecutionEnv(ExecutionVectorEnv(market, RandomOrders([hours_of(day)])))
+        ExecutionEnv(ExecutionVectorEnv(market, RandomOrders([trading_hours(day)])))

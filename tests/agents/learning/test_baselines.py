@@ -1,4 +1,4 @@
-"""OPD, HALOP-style and MacMic-style learners find what is best in markets where that is known; files, Ctrl-C, numbers that are not finite."""
+"""OPD, HALOP-style and MacMic-style learners find the best policy in markets where it is known; files, Ctrl-C, NaN."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +11,10 @@ import torch
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
-from serl.agents.learning.baseline import Foresight, Rival, foresee, gain_on_twap
-from serl.agents.learning.baseline_training import RivalTraining, training_of
+from serl.agents.learning.baseline import Baseline, Foresight, gain_on_twap, oracle_foresight
+from serl.agents.learning.baseline_training import BaselineTraining, build_training
 from serl.agents.learning.errors import DivergedError, LearningError
-from serl.agents.learning.evaluation import play
+from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.halop import HALOPConfig
 from serl.agents.learning.macmic import MacMicConfig, oracle_schedule
 from serl.agents.learning.opd import OPD, OPDConfig
@@ -25,7 +25,7 @@ from serl.exchange.errors import ConfigError
 from tests.agents.learning.tiny import JUMP, PRICE, VOLUME, announced_jumps, wide_ranges
 
 OPD_SETTINGS = OPDConfig(steps=64 * 6 * 120, learning_rate=3e-3, units=32, penalty_bps=1.0)
-HALOP_SETTINGS = HALOPConfig(steps=32 * 6 * 150, warm_up=500, batch=64, hidden=32, discount=1.0)
+HALOP_SETTINGS = HALOPConfig(steps=32 * 6 * 150, warm_up=500, batch=64, hidden=32, gamma=1.0)
 MACMIC_SETTINGS = MacMicConfig(
     steps=64 * 12 * 40, interval_steps=3, reach_ticks=5, tip_share=0.5, learning_rate=3e-3, units=32
 )
@@ -43,19 +43,19 @@ KINDS: dict[str, tuple[Callable[[int], ExecutionVectorEnv], int, dict[str, Any]]
 }
 
 
-def run(kind: str, folder: Path, steps: int | None = None, **changes: Any) -> RivalTraining:
+def run(kind: str, folder: Path, steps: int | None = None, **changes: Any) -> BaselineTraining:
     make, count, settings = KINDS[kind]
     update = changes | ({} if steps is None else {"steps": steps})
     settings = {name: value.model_copy(update=update) for name, value in settings.items()}
-    made = training_of(TrainingConfig(algorithm=kind, **settings), [make(count)], folder)
-    assert isinstance(made, RivalTraining)
+    made = build_training(TrainingConfig(algorithm=kind, **settings), [make(count)], folder)
+    assert isinstance(made, BaselineTraining)
     return made
 
 
-def played(env: ExecutionVectorEnv, learner: Rival) -> Any:
-    """(PA in bps, share left to the end, all actions) of 64 orders, on average."""
+def evaluated(env: ExecutionVectorEnv, learner: Baseline) -> Any:
+    """(mean PA in bps, mean unfilled share, all actions) of 64 orders."""
     episodes = env.sampler.sample(np.random.Generator(np.random.PCG64(5)), 64)
-    outcome = play(env, learner.policy({}), episodes)
+    outcome = execute_orders(env, learner.policy({}), episodes)
     return outcome.results["pa_bps"].mean(), outcome.results["afi"].mean(), outcome.actions
 
 
@@ -67,18 +67,20 @@ def test_opd_sells_at_the_announced_jump_and_its_teacher_before_it_knows_how(tmp
     best = JUMP * (1 - 1 / 15)  # all at the jump, against a VWAP of which it is one part in 15
     while learner.steps < 0.5 * OPD_SETTINGS.steps:
         learner.update()
-    teacher, untaught = (learner.work(one, episodes, best=True)[1].mean() for one in (learner.teacher, learner.student))
+    teacher, untaught = (
+        learner.rollout(one, episodes, greedy=True)[1].mean() for one in (learner.teacher, learner.student)
+    )
     assert untaught < 0.3 * best
     assert teacher > 0.9 * best
     made.run()
-    assert played(env, learner)[0] > 0.8 * best
+    assert evaluated(env, learner)[0] > 0.8 * best
 
 
 def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     made, env = run("halop", tmp_path, seed=1), wide_ranges(64)
-    before, _, _ = played(env, made.learner)
+    before, _, _ = evaluated(env, made.learner)
     made.run()
-    after, left, actions = played(env, made.learner)
+    after, left, actions = evaluated(env, made.learner)
     assert before < 3.5 < after  # candidates by chance give about 2, the best one 5
     assert left < 0.3
     assert np.median(np.rint(actions[:, 1] * env.offset_ticks)) == 4
@@ -86,9 +88,9 @@ def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
 
 def test_macmic_waits_for_the_better_half_and_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     made, env = run("macmic", tmp_path), hybrid(64)
-    before, _, _ = played(env, made.learner)
+    before, _, _ = evaluated(env, made.learner)
     made.run()
-    after, left, actions = played(env, made.learner)
+    after, left, actions = evaluated(env, made.learner)
     assert before < 6  # even slices, and some of the price
     assert after > 13  # 10 from the half, up to 5 from the price
     assert left == 0
@@ -99,23 +101,25 @@ def test_macmic_waits_for_the_better_half_and_rests_at_the_last_price_that_fills
 def test_the_micro_level_alone(tmp_path: Path) -> None:
     """Without better and worse intervals all that can be gained is the price."""
     config = TrainingConfig(algorithm="macmic", macmic=MACMIC_SETTINGS)
-    made = training_of(config, [hybrid(64, 0.0)], tmp_path)
+    made = build_training(config, [hybrid(64, 0.0)], tmp_path)
     made.run()
-    assert isinstance(made, RivalTraining)
-    assert played(hybrid(64, 0.0), made.learner)[0] > 3.5
+    assert isinstance(made, BaselineTraining)
+    assert evaluated(hybrid(64, 0.0), made.learner)[0] > 3.5
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_acts_like_what_was_saved(tmp_path: Path, kind: str) -> None:
+def test_a_loaded_policy_acts_like_the_saved_one(tmp_path: Path, kind: str) -> None:
     make, count, _ = KINDS[kind]
     saved = run(kind, tmp_path, steps=2_000).run()
     loaded = load_policy(tmp_path / POLICY)
     assert type(loaded) is type(saved)
     assert loaded.interface == saved.interface
-    assert loaded.facts["steps"] >= 2_000
+    assert loaded.metadata["steps"] >= 2_000
     env = make(count)
     episodes = env.sampler.sample(np.random.Generator(np.random.PCG64(1)), 2 * count)
-    np.testing.assert_array_equal(play(env, loaded, episodes).actions, play(env, saved, episodes).actions)
+    np.testing.assert_array_equal(
+        execute_orders(env, loaded, episodes).actions, execute_orders(env, saved, episodes).actions
+    )
     with pytest.raises(LayoutMismatchError):
         other = wide_ranges(4, actions="limit" if kind != "halop" else "market")
         other.reset(seed=1)
@@ -133,7 +137,7 @@ def test_a_seed_determines_all_weights(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_interruption_keeps_the_policy(tmp_path: Path, kind: str) -> None:
+def test_an_interruption_saves_the_policy(tmp_path: Path, kind: str) -> None:
     made = run(kind, tmp_path)
 
     def stop(statistics: dict[str, Any]) -> None:
@@ -148,7 +152,7 @@ def test_an_interruption_keeps_the_policy(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_observation_that_is_no_number_stops_with_the_step(tmp_path: Path, kind: str) -> None:
+def test_nan_in_an_observation_stops_and_reports_the_step(tmp_path: Path, kind: str) -> None:
     made = run(kind, tmp_path)
     learner: Any = made.learner
     observe, seen = learner.env.observe, []
@@ -164,7 +168,7 @@ def test_an_observation_that_is_no_number_stops_with_the_step(tmp_path: Path, ki
     assert all(bool(torch.isfinite(tensor).all()) for tensor in kept)
 
 
-def test_a_gradient_that_is_no_number_stops_before_the_weights_change(tmp_path: Path) -> None:
+def test_an_infinite_gradient_stops_before_the_weights_change(tmp_path: Path) -> None:
     """Each reward is finite, their sum of squares is not."""
     for made in (run("opd", tmp_path, penalty_bps=1e30), run("macmic", tmp_path, reward_scale=1e30)):
         before = [tensor.clone() for tensor in made.policy().network.state_dict().values()]
@@ -174,20 +178,20 @@ def test_a_gradient_that_is_no_number_stops_before_the_weights_change(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_environments_that_do_not_fit(tmp_path: Path, kind: str) -> None:
+def test_unsuitable_environments_are_refused(tmp_path: Path, kind: str) -> None:
     config = TrainingConfig(algorithm=kind)
-    with pytest.raises(ConfigError, match="execution environment is due"):
-        training_of(config, [ToyExecution(4)], tmp_path)
+    with pytest.raises(ConfigError, match="expected an execution environment"):
+        build_training(config, [ToyExecution(4)], tmp_path)
     with pytest.raises(ConfigError, match="set market"):
-        training_of(config, [wide_ranges(4, actions="limit" if kind != "halop" else "market")], tmp_path)
+        build_training(config, [wide_ranges(4, actions="limit" if kind != "halop" else "market")], tmp_path)
     with pytest.raises(ConfigError, match="one market"):
-        training_of(config, [hybrid(4), hybrid(4)], tmp_path)
+        build_training(config, [hybrid(4), hybrid(4)], tmp_path)
 
 
-def test_only_ppo_goes_on(tmp_path: Path) -> None:
+def test_only_ppo_can_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(LearningError, match="only runs of ppo"):
         run("opd", tmp_path).resume()
-    assert isinstance(training_of(TrainingConfig(), [ToyExecution(4)], tmp_path), Training)
+    assert isinstance(build_training(TrainingConfig(), [ToyExecution(4)], tmp_path), Training)
 
 
 def test_intervals_divide_the_window(tmp_path: Path) -> None:
@@ -203,7 +207,7 @@ def test_the_future_is_that_of_the_window() -> None:
     env = announced_jumps(5)
     episodes = env.sampler.sample(np.random.Generator(np.random.PCG64(0)), 5)
     episodes["day"] = np.arange(5)
-    future = foresee(env, episodes)
+    future = oracle_foresight(env, episodes)
     expected = PRICE + JUMP * np.eye(5, 6, k=1)
     np.testing.assert_allclose(future.vwaps, expected)
     np.testing.assert_allclose(future.lots, VOLUME * (1 + 9 * np.eye(5, 6)))

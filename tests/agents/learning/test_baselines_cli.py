@@ -1,4 +1,4 @@
-"""`serl train` with the rivals of PPO in the replay of a day, and `serl evaluate` with all of them."""
+"""`serl train` of the baselines in the replay of a day, and `serl evaluate` with all of them."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ CONFIGS = Path(__file__).parents[3] / "configs" / "training"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("rivals")
+    made = tmp_path_factory.mktemp("baselines")
     write_day(generate_day(3, start_ns=time_of_day_ns("09:30"), end_ns=time_of_day_ns("10:30")), made / "a.day")
     for name, mode in MODES.items():
         settings = {"name": name, "algorithm": name, "market": MARKET | {"actions": mode}, name: SETTINGS[name]}
@@ -39,14 +39,14 @@ def test_train_and_evaluate(folder: Path) -> None:
     for name in MODES:
         done = trained(folder, name)
         assert done.exit_code == 0, done.output
-        _, facts = read(folder / name / "policy.safetensors", name)
-        assert (facts["steps"], facts["seed"]) == (240, 3)
-        assert facts["data"][0]["data"] == "a.day"
+        _, metadata = read(folder / name / "policy.safetensors", name)
+        assert (metadata["steps"], metadata["seed"]) == (240, 3)
+        assert metadata["data"][0]["data"] == "a.day"
     again = trained(folder, "opd")
     assert again.exit_code == 2
-    assert "holds a run already" in again.output
+    assert "already contains a run" in again.output
     resumed = CliRunner().invoke(train, ["--resume", str(folder / "opd")])
-    assert "only runs of ppo can go on" in str(resumed.exception)
+    assert "only runs of ppo can be resumed" in str(resumed.exception)
     options = ("--market", folder / "a.day", "--config", folder / "opd.yaml")
     policies = [folder / name / "policy.safetensors" for name in MODES]
     arguments = (*policies, *options, "--episodes", 8, "--output", folder / "reports")

@@ -31,16 +31,16 @@ def serl(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Calls what is refused, and returns what it says; in this process, since torch takes seconds to import."""
+    """Runs a command that fails, in this process because importing torch takes seconds; returns its message."""
 
-    def said(*arguments: str) -> str:
+    def message_of(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", ["serl", *arguments])
         with pytest.raises(SystemExit) as ended:
             cli._run()
         assert ended.value.code == 2
         return capsys.readouterr().err
 
-    return said
+    return message_of
 
 
 @pytest.fixture(scope="module")
@@ -55,10 +55,10 @@ def test_train_and_evaluate(folder: Path) -> None:
     run, reports = folder / "run", folder / "reports"
     done = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert done.returncode == 0, done.stderr
-    _, facts = read(run / "policy.safetensors", "policy")
-    assert facts["steps"] == 480
-    assert facts["data"][0]["data"] == "a.day"
-    assert len(facts["data"][0]["fingerprint"]) == 16
+    _, metadata = read(run / "policy.safetensors", "policy")
+    assert metadata["steps"] == 480
+    assert metadata["data"][0]["data"] == "a.day"
+    assert len(metadata["data"][0]["fingerprint"]) == 16
     again = serl("train", str(folder / "short.yaml"), "--market", str(folder / "a.day"), "--output", str(run))
     assert again.returncode == 2
     assert f"--resume {run}" in again.stderr
@@ -109,21 +109,19 @@ def test_interrupted_and_resumed(folder: Path) -> None:
     ("text", "message"),
     [("ppo: {clip: -1}", "ppo.clip"), ("agents: 3", "agents"), ("market: {hours: noon}", "market.hours")],
 )
-def test_settings_that_cannot_be_are_one_line(
-    tmp_path: Path, refused: Callable[..., str], text: str, message: str
-) -> None:
+def test_invalid_settings_are_one_line(tmp_path: Path, refused: Callable[..., str], text: str, message: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     assert message in refused("train", str(tmp_path / "bad.yaml"))
 
 
-def test_the_shipped_settings_are_valid_and_want_a_day(refused: Callable[..., str]) -> None:
-    assert "at least one file is due" in refused("train", "replay")
+def test_the_shipped_settings_are_valid_and_need_a_day(refused: Callable[..., str]) -> None:
+    assert "expected at least one file" in refused("train", "replay")
 
 
 def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:
     path = write(tmp_path / "a.parquet", rows())
     (tmp_path / "odd.yaml").write_text("market: {kind: static, interval_s: 90, duration_s: 180}")
-    assert "a multiple of the bars' 60 s is due, got 90" in refused(
+    assert "expected a multiple of the bars' 60 s, got 90" in refused(
         "train", str(tmp_path / "odd.yaml"), "--market", str(path), "--output", str(tmp_path / "run")
     )
 
@@ -132,17 +130,15 @@ def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..
     ("arguments", "message"),
     [
         (["nothing", "--market", "a.day"], "a.day"),
-        (["--kind", "replay"], "at least one file is due"),
+        (["--kind", "replay"], "expected at least one file"),
         (["nothing", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"], "'nothing'"),
         (
             ["passive:market", "--kind", "dynamic", "--population", "small", "--hours", "09:40-10:20"],
-            "passive: works with",
+            "passive: expected action mode hybrid, got 'market'",
         ),
         (["--kind", "dynamic", "--population", "small", "--part", "unseen"], "train, validation, test"),
         (["--kind", "dynamic", "--population", "nobody"], "nobody"),
     ],
 )
-def test_evaluations_that_cannot_be_are_one_line(
-    refused: Callable[..., str], arguments: list[str], message: str
-) -> None:
+def test_invalid_evaluations_are_one_line(refused: Callable[..., str], arguments: list[str], message: str) -> None:
     assert message in refused("evaluate", *arguments)

@@ -1,4 +1,4 @@
-"""Networks of any make: gradients as those written by hand, and as plain data the same numbers."""
+"""Custom networks: the same gradients as those written by hand, and the same outputs as plain data."""
 
 import json
 from typing import Any
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.toy import ToyExecution
-from serl.agents.learning.custom_network import ForeignPPO
+from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.errors import NotExportableError
-from serl.agents.learning.graphs import Graph, traced
+from serl.agents.learning.graphs import Graph, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
@@ -21,7 +21,7 @@ SIZE, OUTPUTS = 12, 4
 
 
 class Branches(nn.Module):  # type: ignore[misc]
-    """Uses what networks of this kind use."""
+    """Uses typical operations of such networks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Branches(nn.Module):  # type: ignore[misc]
 
 def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
     network, seen = Branches(), torch.randn(7, SIZE)
-    graph = traced(network)
+    graph = trace_graph(network)
     again = Graph(json.loads(json.dumps(graph.graph)), dict(graph.state_dict()))
     again.check(3, SIZE, (3, OUTPUTS), (3,))
     for one, two in zip(network(seen), again(seen), strict=True):
@@ -50,7 +50,7 @@ def test_a_graph_gives_the_same_numbers_and_is_plain_data() -> None:
 
 
 class Conditional(nn.Module):  # type: ignore[misc]
-    """What it does depends on what it sees."""
+    """Its control flow depends on tensor values."""
 
     def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """See contracts."""
@@ -66,7 +66,7 @@ class Sorting(nn.Module):  # type: ignore[misc]
 
 
 class Masked(nn.Module):  # type: ignore[misc]
-    """Asks for more than observations."""
+    """Has a second argument."""
 
     def forward(self, seen: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See contracts."""
@@ -77,9 +77,9 @@ class Masked(nn.Module):  # type: ignore[misc]
     ("network", "why"),
     [(Conditional(), "conditions and loops"), (Sorting(), "'sort'"), (Masked(), "got also 'mask'")],
 )
-def test_what_is_no_list_of_operations_is_not_exportable(network: nn.Module, why: str) -> None:
+def test_code_that_cannot_be_traced_is_not_exportable(network: nn.Module, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):
-        traced(network)
+        trace_graph(network)
 
 
 SEEN: dict[str, Any] = {"tensor": "observations"}
@@ -90,7 +90,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ({"nodes": [], "given": []}, "1 to 500 operations"),
     ({"nodes": [["reshape", [SEEN, [-1, 1, 1]], {}], *[["cat", [[{"node": n}] * 64, 1], {}] for n in range(6)]],
       "given": [SEEN, SEEN]}, "at most"),
-    ({"nodes": [["pow", [10, 10**9], {}]], "given": [SEEN, SEEN]}, "plain numbers"),
+    ({"nodes": [["pow", [10, 10**9], {}]], "given": [SEEN, SEEN]}, "Python numbers below"),
 ]  # fmt: skip
 
 
@@ -117,20 +117,20 @@ class Apart(nn.Module):  # type: ignore[misc]
 @pytest.mark.parametrize("family", ["beta", "squashed"])
 def test_the_gradient_is_that_of_ppo(family: Any) -> None:
     config, network = PPOConfig(rollout_steps=8, entropy=0.01, threads=1), NetworkConfig(hidden=(8,), actions=family)
-    ours, foreign = PPO([ToyExecution(6)], config, network), ForeignPPO([ToyExecution(6)], config, network, Apart)
+    ours, custom = PPO([ToyExecution(6)], config, network), CustomPPO([ToyExecution(6)], config, network, Apart)
     with torch.no_grad():
-        parts = zip((ours.network.actor, ours.network.critic), foreign.network.module.parts, strict=True)
+        parts = zip((ours.network.actor, ours.network.critic), custom.network.module.parts, strict=True)
         for perceptron, layers in parts:
             for here, there in zip(perceptron.parameters(), layers.parameters(), strict=True):
                 there.copy_(here)
-    ours.begin()
+    ours.reset()
     rollout = ours.collectors[0].collect(8, ours.random, 0.99, 0.95)
-    batch = next(rollout.parts(np.random.default_rng(0), 1))
-    for learner in (ours, foreign):
-        learner.differentiate(batch, 0.7)
-    theirs = [parameter.grad for part in foreign.network.module.parts for parameter in part.parameters()]
+    batch = next(rollout.minibatches(np.random.default_rng(0), 1))
+    for learner in (ours, custom):
+        learner.accumulate_gradients(batch, 0.7)
+    theirs = [parameter.grad for part in custom.network.module.parts for parameter in part.parameters()]
     mine = [each.grad for part in (ours.network.actor, ours.network.critic) for each in part.parameters()]
-    assert any(float(slope.abs().max()) > 0 for slope in theirs)
+    assert any(float(gradient.abs().max()) > 0 for gradient in theirs)
     for one, two in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(ours.network.free.grad, foreign.network.free.grad, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(ours.network.log_std.grad, custom.network.log_std.grad, rtol=1e-4, atol=1e-6)

@@ -67,8 +67,8 @@ def test_bins_are_drawn_as_often_as_they_should_be() -> None:
 @pytest.mark.parametrize("kind", ["squashed", "gaussian", "beta", "bins"])
 def test_actions_lie_in_the_box(kind: Kind) -> None:
     family = distribution(kind, LOW, HIGH)
-    outputs = 5 * torch.randn(500, family.outputs, generator=torch.Generator().manual_seed(1))
-    free = torch.ones(family.free)
+    outputs = 5 * torch.randn(500, family.output_size, generator=torch.Generator().manual_seed(1))
+    free = torch.ones(family.log_std_size)
     for latents in (family.sample(outputs, free, random()), family.mode(outputs, free)):
         actions = family.actions(latents)
         assert actions.shape == (500, 2)

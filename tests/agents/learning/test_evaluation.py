@@ -19,11 +19,11 @@ from serl.agents.learning.evaluation import (
     Contender,
     Hold,
     Outcome,
-    clusters_of,
-    estimates,
+    bootstrap_clusters,
+    bootstrap_estimates,
     evaluate,
+    execute_orders,
     gain_loss_ratio,
-    play,
     win_rate,
 )  # fmt: skip
 from serl.agents.learning.market_config import MarketConfig
@@ -54,13 +54,13 @@ def episodes(scenario: Scenario, count: int) -> Rows:
     return scenario.sampler.sample(np.random.Generator(np.random.PCG64(7)), count)
 
 
-def played(scenario: Scenario, policy: AnyPolicy, rows: Rows) -> Outcome:
-    return play(scenario.env_for(policy, policy.modes[0]), policy, rows)
+def outcome_of(scenario: Scenario, policy: AnyPolicy, rows: Rows) -> Outcome:
+    return execute_orders(scenario.env_for(policy, policy.modes[0]), policy, rows)
 
 
 def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:
     rows = episodes(scenario, 13)
-    together, backwards = played(scenario, Twap(), rows), played(scenario, Twap(), rows[::-1])
+    together, backwards = outcome_of(scenario, Twap(), rows), outcome_of(scenario, Twap(), rows[::-1])
     for name, values in together.results.items():
         assert len(values) == 13
         np.testing.assert_array_equal(values, backwards.results[name][::-1])
@@ -69,17 +69,17 @@ def test_every_order_is_played_once_in_its_place(scenario: Scenario) -> None:
     np.testing.assert_array_equal(together.lots.sum(axis=1), rows["qty_lots"])
 
 
-def test_orders_of_one_evaluation_have_as_many_decisions(scenario: Scenario) -> None:
+def test_orders_of_one_evaluation_have_the_same_number_of_decisions(scenario: Scenario) -> None:
     rows = episodes(scenario, 2)
     rows["steps"][1] = 5
     with pytest.raises(ConfigError, match="same number of decisions"):
-        played(scenario, Twap(), rows)
+        outcome_of(scenario, Twap(), rows)
 
 
 def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(scenario: Scenario) -> None:
     evaluation = evaluate(scenario, [Contender("impatient", Aggressive(), "market")], 20, 7)
     rows = episodes(scenario, 20)
-    held, once = played(scenario, Hold(), rows).results, played(scenario, Aggressive(), rows).results
+    held, once = outcome_of(scenario, Hold(), rows).results, outcome_of(scenario, Aggressive(), rows).results
     expected = rows["sign"] * (once["price_ticks"] / held["vwap_ticks"] - 1) * 1e4
     np.testing.assert_allclose(evaluation.rows[1].advantages_bps, expected)
     assert held["afi"].tolist() == [1.0] * 20
@@ -108,7 +108,7 @@ def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
     assert [row.estimates["IMPACT"].value for row in static.rows] == [0, 0, 0]
 
 
-def test_simulated_days_of_a_part_are_of_no_other() -> None:
+def test_simulated_days_are_in_one_part_only() -> None:
     config = MarketConfig(
         kind="dynamic", population="small", hours="09:40-10:20", environments=4, duration_s=60, simulated_days=5
     )
@@ -121,16 +121,16 @@ def test_simulated_days_of_a_part_are_of_no_other() -> None:
     assert evaluation.rows[1].estimates["FFR"].value == 1
 
 
-def test_what_is_resampled() -> None:
+def test_the_bootstrap_clusters() -> None:
     rows = np.zeros(40, EPISODE)
     rows["day"], rows["steps"], rows["interval_ns"] = np.arange(40) % 12, 1, 10
     rows["start_ns"] = np.arange(40)
-    numbers, unit = clusters_of(rows, rows["day"] % 6)
+    numbers, unit = bootstrap_clusters(rows, rows["day"] % 6)
     assert (unit, numbers.max() + 1) == ("dates", 6)
-    numbers, unit = clusters_of(rows, rows["day"] % 4)
+    numbers, unit = bootstrap_clusters(rows, rows["day"] % 4)
     assert (unit, numbers.max() + 1) == ("symbol-days", 12)
     rows["day"] = 0
-    numbers, unit = clusters_of(rows, rows["day"])
+    numbers, unit = bootstrap_clusters(rows, rows["day"])
     assert (unit, numbers.max() + 1) == ("blocks of a window's length", 4)
 
 
@@ -145,13 +145,13 @@ def test_intervals_resample_whole_days() -> None:
     days = np.repeat(np.arange(4), 100)
     level = np.array([-3.0, -1.0, 1.0, 3.0])[days]
     columns = {name: level for name, _ in MEASURES.values()}
-    by_day = estimates(columns, days, 1)["PA"]
-    by_order = estimates(columns, np.arange(400), 1)["PA"]
+    by_day = bootstrap_estimates(columns, days, 1)["PA"]
+    by_order = bootstrap_estimates(columns, np.arange(400), 1)["PA"]
     assert by_day.value == by_order.value == 0
     assert by_day.high - by_day.low > 5 * (by_order.high - by_order.low)
 
 
-def test_a_learnt_policy_sees_what_it_was_made_for(day: Day, scenario: Scenario, tmp_path: Path) -> None:
+def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario, tmp_path: Path) -> None:
     hybrid = Scenario(MARKET.model_copy(update={"actions": "hybrid", "offset_bps": 2.0}), [day])
     interface = Interface.of(hybrid.env(hybrid.fit_scales()))
     network = ActorCritic(NetworkConfig(memory=8), len(interface.names), interface.low, interface.high, 0)

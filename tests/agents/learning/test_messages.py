@@ -1,4 +1,4 @@
-"""Messages as data: what a function of tensors says, a policy's file says too."""
+"""Messages as data: graphs and policy files give the same messages as the function."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from serl.agents.learning.errors import DivergedError, LearningError
-from serl.agents.learning.graphs import Graph, traced
-from serl.agents.learning.messages import GraphMessages, facts_of, graph_messages, of_facts
+from serl.agents.learning.graphs import Graph, trace_graph
+from serl.agents.learning.messages import GraphMessages, graph_messages, messages_from_json, messages_to_json
 from serl.agents.learning.team import Channels, Messages
 
 AGENTS, SIZE = 3, 12
@@ -18,32 +18,32 @@ WEIGHTS = torch.linspace(-1, 1, 2 * SIZE).reshape(SIZE, 2)
 
 
 def crowd(seen: Tensor) -> Tensor:
-    """Of all agents, not of each alone."""
+    """Depends on all agents' observations."""
     return torch.tanh((seen - seen.mean(dim=0, keepdim=True)) @ WEIGHTS)
 
 
 CASES: list[Messages] = [
-    graph_messages(traced(crowd), AGENTS, SIZE, 2),
+    graph_messages(trace_graph(crowd), AGENTS, SIZE, 2),
     Channels((4, 2), (2.0, -1.0), ("tanh", "clip")),
 ]
 
 
 @pytest.mark.parametrize("messages", CASES)
-def test_a_file_says_the_same(messages: Messages) -> None:
+def test_loaded_messages_are_the_same(messages: Messages) -> None:
     seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE))
-    again = of_facts(json.loads(json.dumps(facts_of(AGENTS, messages))), SIZE)
+    again = messages_from_json(json.loads(json.dumps(messages_to_json(AGENTS, messages))), SIZE)
     assert again is not None
     assert (again[0], again[1].size) == (AGENTS, 2)
     np.testing.assert_array_equal(again[1](seen), messages(seen))
 
 
-def test_a_graph_says_what_its_function_does() -> None:
+def test_a_graph_computes_what_its_function_computes() -> None:
     seen = np.random.default_rng(1).normal(size=(AGENTS, SIZE))
     np.testing.assert_array_equal(CASES[0](seen), crowd(torch.from_numpy(seen).float()).numpy())
 
 
-def test_what_leaves_the_range_is_refused() -> None:
-    loud = graph_messages(traced(lambda seen: seen[:, :1] * 2), AGENTS, SIZE, 1)
+def test_messages_out_of_range_are_refused() -> None:
+    loud = graph_messages(trace_graph(lambda seen: seen[:, :1] * 2), AGENTS, SIZE, 1)
     for value in (1.0, np.nan):
         with pytest.raises(DivergedError, match="from -1 to 1"):
             loud(np.full((AGENTS, SIZE), value))
@@ -56,16 +56,16 @@ COPY = {"nodes": [["tanh", [SEEN], {}]], "given": [{"node": 0}]}
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"graph": COPY, "numbers": {}, "size": 2}, r"\(\(3, 2\),\) are due, got \(\(3, 12\),\)"),
-        ({"graph": COPY | {"given": [SEEN, SEEN]}, "numbers": {}, "size": 12}, "are due"),
+        ({"graph": COPY, "numbers": {}, "size": 2}, r"shapes \(\(3, 2\),\), got \(\(3, 12\),\)"),
+        ({"graph": COPY | {"given": [SEEN, SEEN]}, "numbers": {}, "size": 12}, "expected finite numbers"),
         ({"graph": COPY, "numbers": {"spare": [[0.0] * 2**10] * 17}, "size": 12}, "at most 16,384 constants"),
-        ({"columns": [1], "gains": [1.0], "squashes": ["system"]}, "channels of tanh"),
-        ({"columns": [1, 2], "gains": [1.0], "squashes": ["tanh"]}, "channels of tanh"),
+        ({"columns": [1], "gains": [1.0], "squashes": ["system"]}, "equally many columns, gains and squashes"),
+        ({"columns": [1, 2], "gains": [1.0], "squashes": ["tanh"]}, "equally many columns, gains and squashes"),
     ],
 )
-def test_other_messages_are_refused(facts: dict[str, Any], why: str) -> None:
+def test_invalid_messages_are_refused(facts: dict[str, Any], why: str) -> None:
     with pytest.raises(LearningError, match=why):
-        of_facts({"agents": AGENTS, **facts}, SIZE)
+        messages_from_json({"agents": AGENTS, **facts}, SIZE)
 
 
 def test_no_constants_are_needed() -> None:

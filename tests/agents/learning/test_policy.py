@@ -20,37 +20,37 @@ def policy(memory: int = 0) -> Policy:
     env = ToyExecution(32)
     network = ActorCritic(NetworkConfig(memory=memory), 8, [0.0], [1.0], 3)
     made = Policy(network, Interface.of(env), {"steps": 7, "seed": 3})
-    made.clear(32)
+    made.reset(32)
     return made
 
 
 @pytest.mark.parametrize("memory", [0, 8])
-def test_a_file_acts_like_what_was_saved(tmp_path: Path, memory: int) -> None:
+def test_a_loaded_policy_acts_like_the_saved_one(tmp_path: Path, memory: int) -> None:
     saved = policy(memory)
     saved.save(tmp_path / "p.safetensors")
     loaded = load_policy(tmp_path / "p.safetensors")
     assert isinstance(loaded, Policy)
-    loaded.clear(32)
+    loaded.reset(32)
     for _ in range(3):
-        np.testing.assert_array_equal(loaded.answer(SEEN), saved.answer(SEEN))
+        np.testing.assert_array_equal(loaded.predict(SEEN), saved.predict(SEEN))
     assert loaded.interface == saved.interface
-    assert loaded.facts["steps"] == 7
-    assert set(loaded.facts["versions"]) == {"serl", "torch", "numpy"}
+    assert loaded.metadata["steps"] == 7
+    assert set(loaded.metadata["versions"]) == {"serl", "torch", "numpy"}
 
 
-def test_a_memory_changes_what_is_done() -> None:
+def test_a_memory_changes_the_actions() -> None:
     made = policy(memory=8)
-    assert not np.array_equal(made.answer(SEEN), made.answer(SEEN))
+    assert not np.array_equal(made.predict(SEEN), made.predict(SEEN))
 
 
 def test_stochastic_actions_spread_around_the_mode_and_follow_the_seed() -> None:
     made = policy()
-    mode = made.answer(SEEN)
+    mode = made.predict(SEEN)
     made.deterministic = False
-    made.clear(32)
-    drawn = np.stack([made.answer(SEEN) for _ in range(400)])
-    made.clear(32)
-    np.testing.assert_array_equal(made.answer(SEEN), drawn[0])
+    made.reset(32)
+    drawn = np.stack([made.predict(SEEN) for _ in range(400)])
+    made.reset(32)
+    np.testing.assert_array_equal(made.predict(SEEN), drawn[0])
     np.testing.assert_allclose(drawn.mean(0), mode, atol=0.06)
     assert drawn.std(0).min() > 0.1
 
@@ -59,8 +59,8 @@ def test_another_layout_is_refused_with_both_named() -> None:
     made = policy()
     with pytest.raises(LayoutMismatchError) as caught:
         made.interface.require(Interface.of(ToyExecution(4, size=9)))
-    assert "the policy was made for ('observation_0'" in str(caught.value)
-    assert "the environment has ('observation_0'" in str(caught.value)
+    assert "names: expected ('observation_0'" in str(caught.value)
+    assert "got ('observation_0'" in str(caught.value)
     assert "'observation_8'" in str(caught.value)
 
 

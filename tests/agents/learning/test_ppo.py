@@ -1,4 +1,4 @@
-"""PPO learns, and stops when numbers are not finite."""
+"""PPO learns, and stops at numbers that are not finite."""
 
 from typing import Any
 
@@ -18,31 +18,31 @@ from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.rollout import Batch
 
 TWAP_RETURN = -4.0 / 8
-"""Of equal slices in the toy: cost 4 over 8 steps."""
+"""Return of equal slices in the toy: cost 4 over 8 steps."""
 
 
 def learner(env: ToyExecution, network: NetworkConfig, **changes: Any) -> PPO:
-    settings = {"minibatch": 256, "rollout_steps": 32, "epochs": 8, "actor_learning_rate": 2e-3, "discount": 1.0}
+    settings = {"minibatch": 256, "rollout_steps": 32, "epochs": 8, "actor_learning_rate": 2e-3, "gamma": 1.0}
     made = PPO([env], PPOConfig(**(settings | changes)), network)
-    made.begin()
+    made.reset()
     return made
 
 
 def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
-    """Of an episode each of all environments, without chance in the actions."""
+    """Mean return of one episode in each environment, with deterministic actions."""
     policy = Policy(made.network, Interface.of(env), {})
-    policy.clear(env.num_envs)
+    policy.reset(env.num_envs)
     observations, _ = env.reset(seed=99)
     total = np.zeros(env.num_envs)
     for _ in range(steps):
-        observations, rewards, *_ = env.step(policy.answer(observations))
+        observations, rewards, *_ = env.step(policy.predict(observations))
         total += rewards
     return float(total.mean())
 
 
 @pytest.mark.parametrize(("kind", "memory"), [("beta", 0), ("squashed", 0), ("gaussian", 0), ("bins", 0), ("beta", 16)])
 def test_learns_better_than_equal_slices(kind: Kind, memory: int) -> None:
-    """Equal slices disregard the signal; only a policy that uses it gets above them."""
+    """Equal slices ignore the signal; only a policy that uses it is better."""
     network = NetworkConfig(actions=kind, memory=memory, hidden=(32, 32), bins=17, deviation=0.5)
     made = learner(ToyExecution(64), network)
     before = mean_return(made, ToyExecution(512), 8)
@@ -52,11 +52,11 @@ def test_learns_better_than_equal_slices(kind: Kind, memory: int) -> None:
     assert mean_return(made, ToyExecution(512), 8) > TWAP_RETURN + 0.05
 
 
-def test_the_rate_goes_down_to_nothing() -> None:
+def test_the_linear_schedule_decays_to_zero() -> None:
     made = learner(ToyExecution(8), NetworkConfig(), schedule="linear", steps=32 * 8 * 4)
     rates = []
     for _ in range(4):
-        rates.append(made.rates[0])
+        rates.append(made.learning_rates[0])
         made.update()
     np.testing.assert_allclose(rates, 2e-3 * np.array([1, 0.75, 0.5, 0.25]))
 
@@ -65,7 +65,7 @@ def textbook_loss(made: PPO, batch: Batch) -> torch.Tensor:
     config, network = made.config, made.network
     features = batch.observations
     if network.memory is not None:
-        features = network.see_sequence(features, batch.memory, batch.starts)
+        features = network.encode_sequence(features, batch.initial_state, batch.episode_starts)
 
     def through(perceptron: Perceptron) -> torch.Tensor:
         *hidden, last = perceptron.layers
@@ -75,18 +75,18 @@ def textbook_loss(made: PPO, batch: Batch) -> torch.Tensor:
         return last(values)
 
     outputs, values = through(network.actor), through(network.critic).squeeze(-1)
-    ratio = (network.distribution.log_prob(outputs, network.free, batch.latents) - batch.log_probs).exp()
-    gain = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std() + 1e-8)
-    policy = -torch.minimum(gain * ratio, gain * ratio.clamp(1 - config.clip, 1 + config.clip)).mean()
+    ratio = (network.distribution.log_prob(outputs, network.log_std, batch.latents) - batch.log_probs).exp()
+    advantages = (batch.advantages - batch.advantages.mean()) / (batch.advantages.std() + 1e-8)
+    policy = -torch.minimum(advantages * ratio, advantages * ratio.clamp(1 - config.clip, 1 + config.clip)).mean()
     value = torch.nn.functional.mse_loss(values, batch.returns)
-    entropy = network.distribution.entropy(outputs, network.free).mean()
+    entropy = network.distribution.entropy(outputs, network.log_std).mean()
     return policy + config.value_weight * value - config.entropy * entropy
 
 
 @pytest.mark.parametrize(("kind", "memory"), [("beta", 0), ("squashed", 0), ("gaussian", 6), ("bins", 0)])
 def test_the_gradient_is_that_of_the_textbook_loss(kind: Kind, memory: int) -> None:
     made = learner(ToyExecution(8), NetworkConfig(actions=kind, memory=memory), entropy=0.02)
-    collected = made.collectors[0].collect(32, made.random, 1.0, 0.95).whole
+    collected = made.collectors[0].collect(32, made.random, 1.0, 0.95).batch
     batch = Batch(*(values.clone() for values in vars(collected).values()))
     with torch.no_grad():
         for parameter in made.network.parameters():
@@ -94,18 +94,18 @@ def test_the_gradient_is_that_of_the_textbook_loss(kind: Kind, memory: int) -> N
     loss = textbook_loss(made, batch)
     parameters = [parameter for parameter in made.network.parameters() if parameter.numel()]
     expected = torch.autograd.grad(loss, parameters)
-    made.differentiate(batch)
-    for parameter, slope in zip(parameters, expected, strict=True):
-        torch.testing.assert_close(parameter.grad, slope, rtol=1e-3, atol=1e-6)
+    made.accumulate_gradients(batch)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
 
 
-def test_steps_are_those_of_adam() -> None:
+def test_steps_equal_those_of_torch_adam() -> None:
     def grown() -> list[torch.nn.Parameter]:
         generator = torch.Generator().manual_seed(4)
         return [torch.nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 2), (5,), (1,))]
 
     ours, theirs = grown(), grown()
-    adam = Adam(*flatten(ours), groups=[11, 1])
+    adam = Adam(*flatten(ours), group_sizes=[11, 1])
     reference = torch.optim.Adam([{"params": theirs[:2], "lr": 0.1}, {"params": theirs[2:], "lr": 0.3}], eps=1e-5)
     for _ in range(20):
         for group in (ours, theirs):
@@ -118,7 +118,7 @@ def test_steps_are_those_of_adam() -> None:
 
 
 class Broken(ToyExecution):
-    """Gives a reward that is no number after some steps."""
+    """Returns a NaN reward after some steps."""
 
     steps_left = 40
 
@@ -128,14 +128,14 @@ class Broken(ToyExecution):
         return observations, rewards if self.steps_left else rewards * np.nan, *rest
 
 
-def test_a_reward_that_is_no_number_stops_with_the_step() -> None:
+def test_a_nan_reward_stops_and_reports_the_step() -> None:
     made = learner(Broken(8), NetworkConfig())
     made.update()
     with pytest.raises(DivergedError, match=r"step 256: .*not finite"):
         made.update()
 
 
-def test_a_gradient_that_is_no_number_stops_before_the_weights_change() -> None:
+def test_an_infinite_gradient_stops_before_the_weights_change() -> None:
     made = learner(ToyExecution(8), NetworkConfig(), reward_scale=1e30)
     before = [parameter.clone() for parameter in made.network.parameters()]
     with pytest.raises(DivergedError, match="gradient is not finite"):

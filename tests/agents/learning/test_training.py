@@ -1,4 +1,4 @@
-"""Runs that are stopped and resumed end with the weights of runs that were not."""
+"""Resumed runs end with the weights of uninterrupted runs."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ import torch
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.errors import DivergedError, PolicyFileError
-from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, Weights
+from serl.agents.learning.hybrid import WEIGHT_MIN, HybridConfig, MarketWeights
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.ppo_config import PPOConfig
@@ -100,16 +100,16 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
         run(tmp_path, memory=8).resume()
 
 
-def test_a_policy_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_checkpoint_is_not_a_policy(tmp_path: Path) -> None:
     run(tmp_path).run()
-    with pytest.raises(PolicyFileError, match="a policy, version 1, is due, got checkpoint"):
+    with pytest.raises(PolicyFileError, match="expected a policy of version 1 to 2, got a checkpoint of version 2"):
         load_policy(tmp_path / CHECKPOINT)
     (tmp_path / POLICY).write_bytes(b"nothing of ours")
     with pytest.raises(PolicyFileError, match="cannot be read"):
         load_policy(tmp_path / POLICY)
 
 
-def test_numbers_that_are_not_finite_leave_the_last_weights(tmp_path: Path) -> None:
+def test_divergence_keeps_the_last_finite_weights(tmp_path: Path) -> None:
     training = Training(CONFIG, [Broken(16)], tmp_path)
     with pytest.raises(DivergedError, match=r"step 512: .*diverged\.safetensors"):
         training.run()
@@ -118,18 +118,18 @@ def test_numbers_that_are_not_finite_leave_the_last_weights(tmp_path: Path) -> N
     assert all(bool(tensor.isfinite().all()) for tensor in kept)
 
 
-def test_two_markets_must_look_alike(tmp_path: Path) -> None:
+def test_two_markets_need_the_same_interface(tmp_path: Path) -> None:
     with pytest.raises(LayoutMismatchError, match="observation_8"):
         Training(CONFIG, [ToyExecution(16), ToyExecution(16, size=9)], tmp_path)
 
 
 def test_adaptive_weights_follow_the_rule() -> None:
-    found = Weights(HybridConfig(static_weight=0.4, static_share=0))
-    found.learn(np.array([3.0, 1.0]))
+    found = MarketWeights(HybridConfig(static_weight=0.4, static_share=0))
+    found.update(np.array([3.0, 1.0]))
     raw = np.array([0.4 * 3 / 4, 0.6 * 1 / 4])
     np.testing.assert_allclose(found.at(0.5), raw / raw.sum())
     for _ in range(50):
-        found.learn(np.array([3.0, 1.0]))
+        found.update(np.array([3.0, 1.0]))
     np.testing.assert_allclose(found.at(0.5), [1 - WEIGHT_MIN, WEIGHT_MIN])
 
 
@@ -143,7 +143,7 @@ def test_adaptive_weights_follow_the_rule() -> None:
     ],
 )
 def test_other_rules(rule: Any, early: list[float], late: list[float]) -> None:
-    found = Weights(HybridConfig(rule=rule, static_weight=0.3))
-    found.learn(np.array([3.0, 1.0]))
+    found = MarketWeights(HybridConfig(rule=rule, static_weight=0.3))
+    found.update(np.array([3.0, 1.0]))
     assert found.at(0.2) == pytest.approx(early)
     assert found.at(0.8) == pytest.approx(late)

@@ -1,4 +1,4 @@
-"""Markets of a few bars in which the best that can be done is known."""
+"""Markets of a few bars whose best policy is known."""
 
 from typing import Any
 

@@ -42,7 +42,7 @@ def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> Non
     policy = load_policy(Path(result.policy))
     assert isinstance(policy, Policy)
     assert score(policy, settings) == result.score
-    assert policy.facts["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
+    assert policy.metadata["steps"] >= BUDGET.static_steps + BUDGET.dynamic_steps
     assert policy.team is not None
     agents, messages = policy.team
     assert (agents, messages.size) == (settings.agents, 2)
@@ -122,7 +122,7 @@ BAD = {
     "late nan": (Kind.REWARD, REWARD.format("if calls[0] > 40: return step.gain_bps * np.nan"), "training", "NaN"),
     "late loop": (Kind.REWARD, REWARD.format("while calls[0] > 40: pass"), "training", "timeout"),
     "late crash": (Kind.REWARD, REWARD.format("if calls[0] > 40: raise ValueError('no more')"), "training", "no more"),
-    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "dry run", "cannot be followed"),
+    "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "dry run", "cannot be traced"),
 }
 
 
@@ -147,7 +147,7 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
     ],
 )
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
-    save_file({"free": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
+    save_file({"log_std": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
     with pytest.raises(training.UnusableError, match=words):
         training.policy_of(JobResult(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from serl.agents.execution.environment.bars import VOLUME
-from serl.agents.execution.environment.static import trades_of
-from serl.agents.learning.concat_env import Joined
-from serl.agents.learning.team import Team
+from serl.agents.execution.environment.static import recorded_trades
+from serl.agents.learning.concat_env import ConcatVectorEnv
+from serl.agents.learning.team import TeamVectorEnv
 from serl.history.day import read_day
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import job, markets
@@ -36,8 +36,8 @@ def test_half_of_every_batch_is_imagined_and_the_reward_is_the_modules(settings:
         return np.full(len(step.sign), 7.0)
 
     (env,) = job.environments(made | {Kind.REWARD: reward}, settings, Budget(100, 0), tmp_path)
-    assert isinstance(env, Joined)
-    real, imagined = env.parts
+    assert isinstance(env, ConcatVectorEnv)
+    real, imagined = env.envs
     assert real.num_envs == imagined.num_envs == settings.market.environments // 2
     observations, _ = env.reset(seed=1)
     assert observations.shape == (settings.market.environments, env.single_observation_space.shape[0])
@@ -53,7 +53,7 @@ def test_profiles_make_the_dynamic_market_and_teams_hear_each_other(settings: Se
     assert yaml.safe_load((tmp_path / job.POPULATION).read_text())["name"] == "imagined"
     assert len(envs) == 2
     for env in envs:
-        assert isinstance(env, Team)
+        assert isinstance(env, TeamVectorEnv)
         first, _ = env.reset(seed=3)
         lots = env.unwrapped.accounts.episodes["qty_lots"].reshape(-1, 2)
         assert (abs(lots[:, 0] - lots[:, 1]) <= 1).all()
@@ -79,7 +79,7 @@ def test_each_market_gets_its_steps(settings: Settings, static: int, dynamic: in
 
 def test_bars_of_trades(settings: Settings) -> None:
     assert settings.day is not None
-    trades = trades_of(read_day(settings.day))[:-1]
+    trades = recorded_trades(read_day(settings.day))[:-1]
     bars = markets.trades_to_bars(trades, START_NS, START_NS + 10 * MINUTE_NS, MINUTE_NS)
     inside = trades[(trades["time_ns"] >= START_NS) & (trades["time_ns"] < START_NS + 10 * MINUTE_NS)]
     assert bars.values[..., VOLUME].sum() == inside["lots"].sum()

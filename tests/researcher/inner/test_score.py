@@ -14,7 +14,7 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
 from serl.agents.learning.policy import Policy, load_policy
-from serl.agents.learning.team import Channels, Messages, sizes
+from serl.agents.learning.team import Channels, Messages, received_size
 from serl.exchange.errors import ConfigError
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.settings import STATIC, Settings
@@ -29,7 +29,7 @@ def random_policy(team: tuple[int, Messages] | None) -> Policy:
     interface = Interface(
         LAYOUT.names, dataclasses.asdict(SCALES), "paced", low, high, 5.0, 2.0, LAYOUT.levels
     )  # fmt: skip
-    heard = sizes(team)
+    heard = received_size(team)
     network = ActorCritic(NetworkConfig(hidden=(16,)), len(LAYOUT.names) + heard, low, high, 3)
     network.vector.mul_(3)
     return Policy(network, interface, {"steps": 0, "seed": 0}, "random", team)

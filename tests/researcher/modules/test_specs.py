@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from serl.agents.execution.environment.static import trades_of
+from serl.agents.execution.environment.static import recorded_trades
 from serl.agents.traders.population import check_population
 from serl.agents.traders.simulate import simulate
 from serl.researcher.modules import build, checks, specs
@@ -144,4 +144,4 @@ def test_populations_of_every_trader_make_a_market() -> None:
         values = built(Kind.PROFILES, groups=some)(recorded.load().statistics, np.random.default_rng(0))
         population = check_population(values, "made")
         day = simulate(population, seed=1, until_ns=population.open_ns + 120 * 1_000_000_000)
-        assert len(trades_of(day)) > 10
+        assert len(recorded_trades(day)) > 10

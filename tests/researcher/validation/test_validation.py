@@ -180,7 +180,7 @@ COMMUNICATE = "import numpy\nimport torch\ndef communicate(observations):\n    x
         ("x[:, :2].numpy() * 0.001", Reason.CONTRACT, "expected a torch.Tensor (n_agents, m), got ndarray"),
         ("x[:, :1] / 0", Reason.NOT_FINITE, "NaN or infinite"),
         ("torch.tanh(x[:, :2] + torch.randn(2))", Reason.NOT_DETERMINISTIC, "keep no state"),
-        ("torch.from_numpy(numpy.tanh(x[:, :2].numpy()))", Reason.NOT_EXPORTABLE, "cannot be followed"),
+        ("torch.from_numpy(numpy.tanh(x[:, :2].numpy()))", Reason.NOT_EXPORTABLE, "cannot be traced"),
         ("torch.tanh(x[:, :2]) if x.sum() > 0 else torch.tanh(x[:, 2:4])", Reason.NOT_EXPORTABLE, "conditions"),
         ("torch.erf(x[:, :2])", Reason.NOT_EXPORTABLE, "'erf'"),
         (

@@ -57,4 +57,4 @@ TINY = day(
     (25, "NEW", BUY, 102, 60, 0),  # takes 30 at 101, 30 at 102
     (60, "CANCEL", 0, 0, 0, 1),
 )
-"""A day whose every fill can be said by hand."""
+"""A day whose fills can be computed by hand."""

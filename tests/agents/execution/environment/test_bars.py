@@ -95,16 +95,16 @@ def test_a_pause_between_bars_trades_nothing() -> None:
     [
         (episode(start=60, interval=60), "window from"),
         (episode(qty=1001, interval=60), "at most 1,000 lots"),
-        (episode(day=1), "day: 0 to 0"),
+        (episode(day=1), "day: expected 0 to 0"),
         (episode(qty=0), "at least one step"),
     ],
 )
-def test_orders_that_cannot_be(order: np.ndarray, text: str) -> None:
+def test_invalid_orders_are_refused(order: np.ndarray, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         market().reset(np.arange(1), order)
 
 
-def test_bars_that_cannot_be() -> None:
+def test_invalid_bars_are_refused() -> None:
     with pytest.raises(ConfigError, match="suspended"):
         bars((1.0, 1.0, 1.0, 0.0, 1.0, 5.0))
     with pytest.raises(ConfigError, match="participation"):

@@ -100,6 +100,6 @@ def test_a_reset_of_some_leaves_the_others_alone() -> None:
         (episode(start=OPEN_S, qty=10**7), "lots"),
     ],
 )
-def test_orders_that_cannot_be(order: Rows, text: str) -> None:
+def test_invalid_orders_are_refused(order: Rows, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         DynamicMarket(SMALL, 1).reset(np.arange(1), order)

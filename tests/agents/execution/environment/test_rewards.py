@@ -40,7 +40,7 @@ def test_schedule_advantage_sums_to_the_shortfall_less_that_of_even_slices_at_th
     np.testing.assert_allclose(total, info["results"]["is_bps"] - even, atol=1e-9)
 
 
-def test_being_off_schedule_costs() -> None:
+def test_deviating_from_the_schedule_costs() -> None:
     taken = []
     for reward in (ScheduleAdvantage(), ScheduleAdvantage(7.0)):
         env = environment(reward)
@@ -49,7 +49,7 @@ def test_being_off_schedule_costs() -> None:
     np.testing.assert_allclose(taken[0] - taken[1], 7.0 / STEPS**2)
 
 
-def test_what_is_forced_at_the_end_costs() -> None:
+def test_forced_completion_costs() -> None:
     last = []
     for reward in (ScheduleAdvantage(), ScheduleAdvantage(unfilled_bps=7.0)):
         env = environment(reward)
@@ -75,5 +75,5 @@ def test_the_middle_of_paced_actions_is_an_even_slice() -> None:
     qty = paced.accounts.episodes["qty_lots"].copy()
     for step in range(STEPS):
         np.testing.assert_allclose(paced.accounts.parents["remaining_lots"], qty * (1 - step / STEPS), atol=1)
-        paced.decide(np.tile([0.5, 0.0, 0.0], (N, 1)))
+        paced.step_without_reset(np.tile([0.5, 0.0, 0.0], (N, 1)))
     assert paced.accounts.parents["unfilled_lots"].max() == 0

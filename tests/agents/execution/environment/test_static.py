@@ -72,9 +72,9 @@ def test_without_orders_of_ours_the_replay_shows_what_was_recorded() -> None:
 @BOTH
 @pytest.mark.parametrize(
     ("order", "text"),
-    [(episode(start=90), "window from"), (episode(qty=131), "130 lots"), (episode(day=2), "day: 0 to 0")],
+    [(episode(start=90), "window from"), (episode(qty=131), "130 lots"), (episode(day=2), "day: expected 0 to 0")],
 )
-def test_orders_that_cannot_be(kind: type[StaticBook] | type[ReplayMarket], order: np.ndarray, text: str) -> None:
+def test_invalid_orders_are_refused(kind: type[StaticBook] | type[ReplayMarket], order: np.ndarray, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         kind([TINY], 1).reset(np.arange(1), order)
 

@@ -63,7 +63,7 @@ def test_the_same_seed_gives_the_same_trajectory(name: str) -> None:
 
 
 @EVERY
-def test_nothing_is_lost_and_everything_seen_is_a_number(name: str) -> None:
+def test_quantities_are_conserved_and_observations_finite(name: str) -> None:
     env = environment(name)
     env.reset(seed=3)
     finished = 0
@@ -91,7 +91,7 @@ def test_a_reset_of_some_leaves_the_others_alone(name: str) -> None:
         first, second = actions(2, seed=4)
         env.step(first)
         if disturbed:
-            env._begin(np.array([1, 5]))
+            env._start_episodes(np.array([1, 5]))
         seen.append(env.step(second)[0])
     others = np.setdiff1d(np.arange(COUNT), [1, 5])
     np.testing.assert_array_equal(seen[0][others], seen[1][others])

@@ -1,0 +1,32 @@
+"""Runs whose database was written before settings were renamed go on; in users' files the old names are refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from serl.agents.learning.settings import SAVED
+from serl.exchange.errors import ConfigError
+from serl.researcher.outer import run
+from serl.researcher.outer.config import parse_config
+
+CONFIG = Path(__file__).parent / "config_written_before.json"
+
+
+def test_a_run_of_the_old_code_is_opened_and_resumed(tmp_path: Path) -> None:
+    saved = json.loads(CONFIG.read_text())
+    assert {"discount", "trace"} < set(saved["inner"]["ppo"])
+    config = parse_config(saved, "saved", SAVED)
+    assert (config.inner.ppo.gamma, config.inner.ppo.gae_lambda) == (1.0, 0.9)
+    database = run.begin(tmp_path, config, "test", resume=False)
+    database.set_fact("config", saved)
+    database.close()
+    database, opened = run.open_run(tmp_path)
+    database.close()
+    assert opened == config
+    run.begin(tmp_path, config, "test", resume=True).close()
+
+
+def test_the_old_name_of_a_setting_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ConfigError, match=r"mine\.yaml: inner\.ppo: .*expected gamma, got discount; use the new name"):
+        parse_config({"inner": {"ppo": {"discount": 1.0}}}, "mine.yaml")
