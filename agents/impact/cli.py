@@ -53,27 +53,32 @@ def impact(
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"
         raise click.UsageError(f"expected either DAY or --simulated POPULATION, got {got}; give one of them", context)
-    if day is None:
-        _reject(context, REPLAY_OPTIONS, "a DAY", "--simulated")
-        assert simulated is not None
-        shares = parse_shares(qty_share or SIMULATED_SHARES)
-        _print_simulated(simulated, shares, range(seed, seed + seeds), participation, duration, output)
-        return
-    _reject(context, SIMULATED_OPTIONS, "--simulated", "a DAY")
-    if side is None or window is None:
-        missing = "--side" if side is None else "--window"
-        raise click.UsageError(f"expected --side and --window with a DAY, got no {missing}; add it", context)
-    _print_replay(day, side, parse_shares(qty_share or REPLAY_SHARES), window, interval, grid, symbol, output)
+    if simulated is not None:
+        _reject_options(context, REPLAY_OPTIONS, "a DAY", "--simulated")
+        shares = _parse_shares(SIMULATED_SHARES if qty_share is None else qty_share)
+        _measure_simulated(simulated, shares, range(seed, seed + seeds), participation, duration, output)
+    elif day is not None:
+        _reject_options(context, SIMULATED_OPTIONS, "--simulated", "a DAY")
+        side, window = _require(context, "--side", side), _require(context, "--window", window)
+        shares = _parse_shares(REPLAY_SHARES if qty_share is None else qty_share)
+        _measure_replay(day, side, shares, window, interval, grid, symbol, output)
 
 
-def _reject(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:
+def _reject_options(context: click.Context, names: tuple[str, ...], needed: str, given: str) -> None:
     """UsageError if the command line has an option of the other kind of market."""
     for name in names:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
             raise click.UsageError(f"expected --{name} with {needed} only, got it with {given}; leave it out", context)
 
 
-def parse_shares(text: str) -> list[float]:
+def _require(context: click.Context, option: str, value: str | None) -> str:
+    """The option's value; UsageError if it was not given."""
+    if value is None:
+        raise click.UsageError(f"expected {option} with a DAY, got none; add it", context)
+    return value
+
+
+def _parse_shares(text: str) -> list[float]:
     """'.01,.1' as numbers; ImpactError if it is anything else."""
     import math
 
@@ -90,7 +95,7 @@ def parse_shares(text: str) -> list[float]:
     return shares
 
 
-def _print_replay(
+def _measure_replay(
     day: Path, side: str, shares: list[float], window: str, interval_s: float, grid_s: float, symbol: str | None,
     output: Path,
 ) -> None:  # fmt: skip
@@ -112,7 +117,7 @@ def _print_replay(
     click.echo(f"wrote {', '.join(map(str, written))}")
 
 
-def _print_simulated(
+def _measure_simulated(
     population: str, shares: list[float], seeds: range, participation: float, duration_s: float, output: Path
 ) -> None:  # fmt: skip
     from rich.console import Console

@@ -26,7 +26,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Tape:
-    """n visible messages and the n + 1 books around them, N levels a side. Prices in ticks, quantities in lots."""
+    """n visible messages and the n + 1 books around them, N levels per side. Prices in ticks, quantities in lots."""
 
     symbol: str
     time_ns: Ints
@@ -72,7 +72,7 @@ class Tape:
 
     @cached_property
     def mid(self) -> Floats:
-        """[n + 1] in ticks, NaN where a side is empty."""
+        """[n + 1] mid in ticks; NaN where a side is empty."""
         return np.where(self.two_sided, (self.bid + self.ask) / 2.0, np.nan)
 
     @cached_property

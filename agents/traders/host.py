@@ -9,9 +9,10 @@ import msgpack
 import numpy as np
 
 from serl.agents.traders.build import Crowd
+from serl.agents.traders.engine import next_wake_ns
 from serl.agents.traders.errors import SimulationError
 from serl.agents.traders.flow_file import FlowFile, flow_file_path
-from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect_commands, next_wake_ns, run_traders
+from serl.agents.traders.hosting import BOOK_FULL, FINISHED, TRADERS_FULL, collect_commands, run_traders
 from serl.agents.traders.population import PopulationConfig
 from serl.agents.traders.timeline import Timeline, day_offset_ns
 from serl.clients.blocking import connect

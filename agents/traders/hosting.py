@@ -75,6 +75,3 @@ def collect_commands(traders: Traders, before_ns: int, out: Any) -> int:
         remove_arrived(traders)
         count += 1
     return count
-
-
-__all__ = ["BOOK_FULL", "FINISHED", "TRADERS_FULL", "collect_commands", "next_wake_ns", "run_traders"]

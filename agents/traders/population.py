@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.agents.traders.errors import PopulationError
 from serl.agents.traders.registry import Profile, load_kind
-from serl.agents.traders.value import SECOND_NS, ValueConfig
+from serl.agents.traders.value import ValueConfig
 from serl.exchange.config import time_of_day_ns
 
 
@@ -142,11 +142,3 @@ def check_population(values: dict[str, Any], source: str) -> PopulationConfig:
             )
         group.parameters()
     return population
-
-
-def duration_ns(population: PopulationConfig) -> int:
-    """Length of the population's day."""
-    return population.close_ns - population.open_ns
-
-
-__all__ = ["SECOND_NS", "PopulationConfig", "check_population", "duration_ns", "load_population"]

@@ -167,7 +167,7 @@ def test_a_population_of_another_day_is_refused(tmp_path: Path) -> None:
         (("--day", "nowhere.zip", "--seed", "3"), "no effect with --day"),
         (("--day", "nowhere.zip", "--population", "small"), "--population: only for simulated traders"),
         (("--quick", "--population", "small"), "--population: only for simulated traders"),
-        (("--population", "nobody"), "neither a file nor one of amzn"),
+        (("--population", "nobody"), "expected a YAML file or one of amzn"),
     ],
 )
 def test_bad_options_are_one_line(options: tuple[str, ...], words: str, tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ REPLAY = ["x.day", "--side", "buy", "--window", "10:00-10:10"]
     [
         ([], "expected either DAY or --simulated POPULATION, got neither; give one of them"),
         (["x.day", "--simulated", "small"], "got both"),
-        (["x.day", "--window", "10:00-10:10"], "got no --side; add it"),
-        (["x.day", "--side", "buy"], "got no --window; add it"),
+        (["x.day", "--window", "10:00-10:10"], "expected --side with a DAY, got none; add it"),
+        (["x.day", "--side", "buy"], "expected --window with a DAY, got none; add it"),
         ([*REPLAY, "--seeds", "3"], "expected --seeds with --simulated only, got it with a DAY; leave it out"),
         (
             ["--simulated", "small", "--window", "10:00-10:10"],
@@ -67,9 +67,10 @@ def test_options_of_the_two_markets_do_not_mix(arguments: list[str], message: st
         impact.main(arguments, standalone_mode=False)
 
 
-def test_shares_are_positive_numbers() -> None:
-    with pytest.raises(ImpactError, match="--qty-share: expected positive numbers, got 'much'"):
-        impact.main([*REPLAY, "--qty-share", "much"], standalone_mode=False)
+@pytest.mark.parametrize("shares", ["much", "", "0", ".1,-.1", "inf"])
+def test_shares_are_positive_numbers(shares: str) -> None:
+    with pytest.raises(ImpactError, match=f"--qty-share: expected positive numbers, got '{shares}'"):
+        impact.main([*REPLAY, "--qty-share", shares], standalone_mode=False)
 
 
 @pytest.mark.parametrize("former", RENAMED)
