@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from serl.clients.dashboard.sockets import Sockets
 from serl.clients.errors import ExchangeAway, FeedGap, Refused, UnknownSymbol
+from serl.clients.sockets import Sockets
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
 from serl.exchange.wire import Kind
 from serl.history import stream_book

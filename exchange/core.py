@@ -33,12 +33,12 @@ from serl.exchange.gateway.state import (
 )  # fmt: skip
 from serl.exchange.journal.answers import SegmentAnswers
 from serl.exchange.journal.journal import Journal
-from serl.exchange.journal.rows import count_valid, find_valid
 from serl.exchange.journal.segment import Segment, read_header
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import ACCOUNT_COLUMNS, COMMAND, EVENT, Rows
+from serl.exchange.row_checksum import count_valid, find_valid
 from serl.exchange.snapshot import Snapshot
 
 SNAPSHOT_FIELDS = {field.name for field in dataclasses.fields(Snapshot)}

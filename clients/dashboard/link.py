@@ -13,10 +13,10 @@ from serl.clients.dashboard.board import Board
 from serl.clients.dashboard.errors import ActionFailed
 from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
-from serl.clients.dashboard.sockets import Sockets
 from serl.clients.dashboard.symbol import CHANNELS, TRADES, SymbolView
 from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import Refused
+from serl.clients.sockets import Sockets
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, HaltReason

@@ -25,9 +25,9 @@ from serl.exchange.gateway.state import (
     append_report,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
-from serl.exchange.journal.rows import row_checksum
 from serl.exchange.kernel.commands import DONE, execute_rows
 from serl.exchange.records import COMMAND
+from serl.exchange.row_checksum import row_checksum
 
 # Results of `accept`
 ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST = 0, 1, 2, 3, 4
