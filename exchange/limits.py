@@ -28,11 +28,11 @@ class MarketLimits:
         """ConfigError where a limit is below 1 or the limits do not go together."""
         for name, value in dataclasses.asdict(self).items():
             if value < 1:
-                raise ConfigError(f"{name}: a number from 1 is due, got {value}")
+                raise ConfigError(f"{name}: expected a number from 1, got {value}")
         if self.participants_max > PARTICIPANTS_MAX:
-            raise ConfigError(f"participants_max: at most {PARTICIPANTS_MAX} is due, got {self.participants_max}")
+            raise ConfigError(f"participants_max: expected at most {PARTICIPANTS_MAX}, got {self.participants_max}")
         if self.window_ticks < 128 or self.window_ticks & (self.window_ticks - 1):
-            raise ConfigError(f"window_ticks: a power of two from 128 is due, got {self.window_ticks}")
+            raise ConfigError(f"window_ticks: expected a power of two from 128, got {self.window_ticks}")
         largest = self.qty_lots_max * self.price_ticks_max
         if largest > CASH_MAX:
             raise ConfigError(
@@ -43,10 +43,10 @@ class MarketLimits:
 def symbol_names(symbols: Sequence[str] | int) -> list[str]:
     """From a list of names, or how many there are; ConfigError where that cannot be."""
     if isinstance(symbols, str):
-        raise ConfigError(f"a list of symbols or their number is due, like [{symbols!r}]; got {symbols!r}")
+        raise ConfigError(f"symbols: expected a list or a number, got {symbols!r}; write [{symbols!r}]")
     names = [str(number) for number in range(symbols)] if isinstance(symbols, int) else list(symbols)
     if not 1 <= len(names) <= SYMBOLS_MAX:
-        raise ConfigError(f"1 to {SYMBOLS_MAX} symbols are due, got {len(names)}")
+        raise ConfigError(f"expected 1 to {SYMBOLS_MAX} symbols, got {len(names)}")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ConfigError(f"each symbol once is due, got {', '.join(twice)} more than once")
+        raise ConfigError(f"expected each symbol once, got {', '.join(twice)} more than once")
     return names

@@ -100,7 +100,7 @@ class Market(Entry):
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
         number = self._symbol(symbol)
         if depth < 0:
-            raise ConfigError(f"a depth from 0 (all levels) is due, got {depth}")
+            raise ConfigError(f"expected a depth from 0 (all levels), got {depth}")
         out = np.zeros(depth or int(self.state.level_count[number]), LEVEL)
         sides = []
         for side in range(2):

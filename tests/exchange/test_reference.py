@@ -121,7 +121,7 @@ def test_hash_depends_on_every_field(field: str) -> None:
 
 
 def test_a_participant_above_the_limit_is_rejected() -> None:
-    with pytest.raises(ConfigError, match="up to 9 are due, got 10"):
+    with pytest.raises(ConfigError, match="up to 9, got 10"):
         traded().submit(command(CommandKind.NEW, participant=10, command_id=1, qty_lots=1, price_ticks=1))
 
 
