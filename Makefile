@@ -7,16 +7,16 @@ DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: test test-long lint compile demo bench docs clean
+.PHONY: test test-long lint prepared demo bench docs clean
 
-# what is compiled once beside the checks is not compiled by each of the tests' processes for itself
+# what the tests' processes share is made once, beside the checks
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compile
+	$(MAKE) --no-print-directory -j2 lint prepared
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compile
+	$(MAKE) --no-print-directory -j2 lint prepared
 	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 $(BIN)/python -m pytest -m "long or not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(DEV)
@@ -25,8 +25,11 @@ lint: $(DEV)
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
-compile: $(DEV)
+# the compiled order book, and the tiny language model
+prepared: $(DEV)
 	$(BIN)/serl exchange compile
+	$(BIN)/serl llm fetch tiny
+	$(BIN)/serl llm unpack tiny
 
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
@@ -49,7 +52,7 @@ $(FULL): $(RUN)
 	touch $(FULL)
 
 $(DEV): $(RUN)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[dev,docs,ray]'
 	touch $(DEV)
 
 $(DOCS): $(RUN)
