@@ -14,12 +14,33 @@ FORBIDDEN_WORDS = ("processor", "manager", "handler", "helper", "utils")
 UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "emented|place" + "holder|for n" + "ow")
 
 
+FORMER_NAMES = frozenset(
+    "_Hearer Course Daytime Gate Given Joined Past Spool Words Written asking barred descend plug rest_rest speech steps_until_away "
+    "take_up veil".split()
+)
+"""Private words that the terms of the field have replaced."""
+UNCLEAR_ERROR = re.compile(r"\b(?:is|are) du" + r"e[,;:]? (?:got|like|such)")
+"""An error says: expected X, got Y; do Z."""
+
+
 def tracked(*patterns: str) -> list[Path]:
     listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
 PYTHON = [path for path in tracked("*.py") if "src/serl" not in str(path) or path.parent.name == "serl"]
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Names of classes, functions, parameters, variables and fields."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+    return names
 
 
 @pytest.mark.parametrize("path", PYTHON, ids=lambda path: str(path.relative_to(ROOT)))
@@ -29,6 +50,8 @@ def test_files_are_small_documented_and_finished(path: Path) -> None:
     assert len(text.splitlines()) <= FILE_LINES_MAX
     assert ast.get_docstring(tree), "a module needs a docstring"
     assert not UNFINISHED.search(text)
+    assert not UNCLEAR_ERROR.search(text)
+    assert not FORMER_NAMES & defined_names(tree)
     names = {node.name.lower() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     for word in FORBIDDEN_WORDS:
         assert word not in path.stem.lower()

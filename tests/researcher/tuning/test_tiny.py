@@ -122,11 +122,11 @@ def test_masks_are_those_of_the_endpoint(base: Base, served: ServedModel) -> Non
 
 def test_the_page_on_models_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     page = Path(__file__).parents[3] / "docs" / "models.md"
-    asking, tuning = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    completing, tuning = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(tuning, "models.md", "exec"), {})
     assert {path.name for path in (tmp_path / "tuned").iterdir()} == {"adapter.gguf", "model.gguf"}
     with fake_endpoint(completion("```python\ndef reward(step):\n    return step\n```")) as fake:
         names: dict[str, object] = {}
-        exec(compile(asking.replace("http://127.0.0.1:11434/v1", fake.url), "models.md", "exec"), names)
+        exec(compile(completing.replace("http://127.0.0.1:11434/v1", fake.url), "models.md", "exec"), names)
     assert names["codes"] == ["def reward(step):\n    return step\n"] * 4
