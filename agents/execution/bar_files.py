@@ -65,24 +65,24 @@ def read_bars(path: Path, tick_size: float = 0.01) -> BarTable:
     grid = np.full((len(symbols) * len(dates), len(times), 6), np.nan)
     grid[symbol[valid] * len(dates) + date[valid], time[valid]] = columns
     present = np.isfinite(grid[:, :, 0]).sum(axis=1)
-    kept = np.flatnonzero(present >= BARS_MIN * len(times))
-    if not len(kept):
+    complete = np.flatnonzero(present >= BARS_MIN * len(times))
+    if not len(complete):
         raise DataError(
             f"{path}: expected stock-days with at least {BARS_MIN:.0%} of the day's {len(times)} bars, got none; use whole days"
         )
     counts = {
         "rows": len(values), "rows_without_price": int((~priced).sum()), "rows_contradictory": int((priced & ~valid).sum()),
-        "rows_twice": int(valid.sum() - present.sum()), "stock_days": len(kept),
+        "rows_twice": int(valid.sum() - present.sum()), "stock_days": len(complete),
         "stock_days_short": int(((present > 0) & (present < BARS_MIN * len(times))).sum()),
-        "bars_missing": int(len(kept) * len(times) - present[kept].sum()),
+        "bars_missing": int(len(complete) * len(times) - present[complete].sum()),
     }  # fmt: skip
     starts_ns = np.array([time_of_day_ns(text) for text in times])
     bar_ns = int(np.diff(starts_ns).min()) if len(starts_ns) > 1 else MINUTE_NS
     if time_name == "time":
         bar_ns = int(table["period"][0].as_py()) * MINUTE_NS
         starts_ns -= bar_ns
-    bars = BarDays(starts_ns, bar_ns, _filled(grid[kept]))
-    return BarTable(bars, tuple(symbols), tuple(dates), kept // len(dates), kept % len(dates), counts)
+    bars = BarDays(starts_ns, bar_ns, _fill_gaps(grid[complete]))
+    return BarTable(bars, tuple(symbols), tuple(dates), complete // len(dates), complete % len(dates), counts)
 
 
 def _codes(column: Any) -> tuple[list[str], Any]:
@@ -91,7 +91,7 @@ def _codes(column: Any) -> tuple[list[str], Any]:
     return names.tolist(), codes
 
 
-def _filled(grid: Any) -> Any:
+def _fill_gaps(grid: Any) -> Any:
     """Replaces missing bars by bars of volume 0 at the last close; before the first bar, at its open."""
     present = np.isfinite(grid[:, :, 0])
     number = np.where(present, np.arange(grid.shape[1]), -1)

@@ -57,16 +57,16 @@ TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 
 
 @inlined
-def _submit(traders: Any, state: Any, rows: Any, env_state: int, events: Any, frame: Any, fill: Any) -> int:
+def _submit(traders: Any, state: Any, rows: Any, row_index: int, events: Any, frame: Any, fill: Any) -> int:
     """Executes a command, the traders' or ours, and shows the traders its events. DONE or GROW."""
-    rows[env_state].sequence = state.counter[COMMAND_SEQUENCE] + 1
+    rows[row_index].sequence = state.counter[COMMAND_SEQUENCE] + 1
     status = EVENTS_FULL
     while status == EVENTS_FULL:
-        done, status = execute(state, rows, env_state, events, 0)
-        for index in range(done):
+        event_count, status = execute(state, rows, row_index, events, 0)
+        for index in range(event_count):
             observe_public(traders, events[index])
             apply_report(traders, events[index])
-        record_fills(events, done, OUR_PARTICIPANT, frame, fill)
+        record_fills(events, event_count, OUR_PARTICIPANT, frame, fill)
     return status
 
 

@@ -46,10 +46,10 @@ class Interface:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Interface":
         """From JSON of dataclasses.asdict, in which tuples are lists."""
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
         }
-        return cls(**known)
+        return cls(**fields)
 
     def require(self, other: "Interface", what: str = "the environment") -> None:
         """LayoutMismatchError, which names all differences, unless `other` is equal."""

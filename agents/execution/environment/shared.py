@@ -31,8 +31,8 @@ from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.records import Rows
 from serl.history.day import Day
 
-# Rows of `markets` have the columns of `env_states`, except that while PHASE is DECIDING, AGENT is the agent whose turn it is.
-AGENT, DECIDING = COMMAND_ID, CANCELLING
+# Rows of `markets` have the columns of `env_states`, except that while PHASE is SENDING_ORDERS, AGENT is the agent whose turn it is.
+AGENT, SENDING_ORDERS = COMMAND_ID, CANCELLING
 
 
 @inlined
@@ -60,7 +60,7 @@ def _next_command(
 ) -> bool:  # fmt: skip
     """Writes the next command of one market to the first COMMAND row. False if the step is finished."""
     while True:
-        if market[PHASE] != DECIDING:
+        if market[PHASE] != SENDING_ORDERS:
             limit_ns = arrival_ns if market[PHASE] == ARRIVING else until_ns
             if market[CURSOR] < market[STOP] and history[market[CURSOR]].time_ns < limit_ns:
                 row[0] = history[market[CURSOR]]
@@ -69,7 +69,7 @@ def _next_command(
                 return True
             if market[PHASE] == WAITING:
                 return False
-            market[PHASE], market[AGENT] = DECIDING, 0
+            market[PHASE], market[AGENT] = SENDING_ORDERS, 0
         while market[AGENT] < agents.shape[0]:
             number = market[AGENT]
             side = ASK if signs[number] > 0 else BID
@@ -82,7 +82,7 @@ def _next_command(
 @inlined
 def _command_executed(market: Any, agents: Any, children: Any, fills: Any) -> None:
     """Moves on after the command of `_next_command` was executed."""
-    if market[PHASE] != DECIDING:
+    if market[PHASE] != SENDING_ORDERS:
         market[CURSOR] += 1
         return
     number = market[AGENT]

@@ -54,9 +54,9 @@ def _lower_bound(rows: Any, low: int, high: int, time_ns: int) -> int:
 
 
 @inlined
-def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, wanted: int, fill: Any) -> int:
+def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, qty_lots: int, fill: Any) -> int:
     """Takes lots from the opposite levels up to a limit price (0: none), after skipping `skip` lots; the lots filled."""
-    left = wanted
+    left = qty_lots
     for level in range(ticks.size):
         price, available = ticks[level], lots[level]
         if left == 0 or price == 0 or (limit_ticks > 0 and sign * (price - limit_ticks) < 0):
@@ -67,7 +67,7 @@ def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, 
         left -= taken
         fill.lots += taken
         fill.notional += taken * price
-    return wanted - left
+    return qty_lots - left
 
 
 @inlined
