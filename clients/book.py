@@ -1,5 +1,6 @@
 """Order books built from the feed: a snapshot, then deltas, and a new snapshot after each gap in the sequence numbers."""
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 BUFFERED_MAX = 100_000
@@ -14,7 +15,7 @@ class Level(NamedTuple):
     orders: int
 
 
-class _FeedBook:
+class _FeedBook(ABC):
     """Applies feed messages [kind, epoch, previous, sequence, time_ns, items] by the rule of docs/protocol.md."""
 
     def __init__(self) -> None:
@@ -53,15 +54,17 @@ class _FeedBook:
             if message[1] == self.epoch:
                 self.apply(message)
 
+    @abstractmethod
     def _change(self, items: list[Any]) -> None:
-        raise NotImplementedError
+        """Applies the items of a message."""
 
+    @abstractmethod
     def _load(self, result: Any) -> None:
-        raise NotImplementedError
+        """Replaces the book with a snapshot."""
 
+    @abstractmethod
     def levels(self, side: int, depth: int = 0) -> list[Level]:
         """The best `depth` levels of a side (0 bids, 1 asks), best first; depth 0 means all."""
-        raise NotImplementedError
 
     @property
     def bid_ticks(self) -> int:

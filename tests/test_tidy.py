@@ -15,7 +15,27 @@ UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "emented|place" + "hold
 
 
 FORMER_NAMES = frozenset(
-    ["_Hearer", "Course", "Daytime", "Gate", "Given", "Joined", "Past", "Spool", "Words", "Written", "asking", "barred", "descend", "plug", "rest_rest", "speech", "steps_until_away", "take_up", "veil"]
+    [
+        "_Hearer",
+        "Course",
+        "Daytime",
+        "Gate",
+        "Given",
+        "Joined",
+        "Past",
+        "Spool",
+        "Words",
+        "Written",
+        "asking",
+        "barred",
+        "descend",
+        "plug",
+        "rest_rest",
+        "speech",
+        "steps_until_away",
+        "take_up",
+        "veil",
+    ]
 )
 """Private words that the terms of the field have replaced."""
 UNCLEAR_ERROR = re.compile(r"\b(?:is|are) du" + r"e[,;:]? (?:got|like|such)")

@@ -79,7 +79,7 @@ def test_the_demo_served_in_lockstep_equals_the_market_in_process(tmp_path: Path
         [*SERL, "demo", "--quick", "--output", str(tmp_path)], capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "no real market data" in done.stdout
+    assert "it is not real market data" in done.stdout
     summary = json.loads((tmp_path / "DEMO-sell-twap.json").read_text())["summary"]
     assert summary["served_equals_in_process"] is True
     assert summary["filled_lots"] == summary["qty_lots"] == 2000

@@ -61,7 +61,7 @@ def test_scenarios_and_messages_are_checked() -> None:
         ({"modules": ["os"]}, "got also modules"),
         ({"symbols": ["A", "B"]}, "got also symbols"),
         ({"groups": []}, "groups"),
-        ({"groups": [{"trader": "nobody"}]}, "not known"),
+        ({"groups": [{"trader": "nobody"}]}, "expected a trader of"),
         ({"groups": [{"trader": "noise", "count": 6000}]}, "at most 5000"),
         ({"groups": [{"trader": "noise", "profile": {"interval_s": 1e-9}}]}, "intervals of at least"),
         ({"groups": [{"trader": "zero_intelligence", "profile": {"market_per_s": 1e9}}]}, "rates up to"),
