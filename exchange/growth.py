@@ -6,14 +6,14 @@ from functools import cache
 import numpy as np
 
 from serl.exchange.compiling import alone, entry
-from serl.exchange.kernel.commands import execute_plainly
+from serl.exchange.kernel.commands import execute_fast
 from serl.exchange.kernel.order_index import index_all
 from serl.exchange.kernel.state import (
     FREE_LEVEL,
     FREE_ORDER,
     FULL_BOOK,
-    WANTS_FAR,
-    WANTS_FULL,
+    WANTS_FAR_LEVELS,
+    WANTS_FULL_BOOK,
     State,
     link_free,
     with_queues,
@@ -23,19 +23,19 @@ from serl.exchange.pointed import OWN_WORDS, bound
 
 
 @cache
-def plain_rule_book() -> int:
+def fast_path() -> int:
     """The address of `execute_plainly`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
     with alone("book"):
-        return int(entry(execute_plainly).address)
+        return int(entry(execute_fast).address)
 
 
 @cache
 def full_rule_book() -> int:
     """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
-    from serl.exchange.kernel.rulebook.execute import execute_fully
+    from serl.exchange.kernel.rulebook.execute import execute_full
 
     with alone("rulebook", _say_wait):
-        return int(entry(execute_fully).address)
+        return int(entry(execute_full).address)
 
 
 def _say_wait() -> None:
@@ -44,17 +44,17 @@ def _say_wait() -> None:
 
 def rebound(state: State) -> State:
     """The state with a handle of its own: the addresses of its arrays as they are now, and of the rule books of this process."""
-    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, plain_rule_book()))
+    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
 def grow(state: State, limits: MarketLimits) -> State:
     """The full rule book, more orders or more far levels: what is due first."""
-    if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
-        state.counter[WANTS_FULL] = 0
-        return bound(with_queues(state), (full_rule_book(), plain_rule_book()))
+    if state.counter[WANTS_FULL_BOOK]:  # each for itself: what else is due, the compiled code asks for again
+        state.counter[WANTS_FULL_BOOK] = 0
+        return bound(with_queues(state), (full_rule_book(), fast_path()))
     far = state.far_price.shape[2]
-    if state.counter[WANTS_FAR] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
-        state.counter[WANTS_FAR] = 0
+    if state.counter[WANTS_FAR_LEVELS] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
+        state.counter[WANTS_FAR_LEVELS] = 0
         return grow_far(state, 2 * far)
     return grow_orders(state, min(2 * len(state.orders), capacity_for(limits.orders_open_max)))
 

@@ -27,7 +27,7 @@ from serl.exchange.kernel.state import (
     OWN_FEES,
     PRICE_MAX,
     QTY_MAX,
-    WANTS_FULL,
+    WANTS_FULL_BOOK,
     State,
     new_state,
 )  # fmt: skip
@@ -162,11 +162,11 @@ class Market(Entry):
             snapshot.accounts,
             snapshot.terms,
         )
-        state.limited[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+        state.has_limits[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
         state.counter[OWN_FEES] = snapshot.accounts[:, Setting.OWN_FEES].sum()
         market._restore_orders(restore_orders, snapshot.orders)
         if not _is_plain(snapshot):
-            state.counter[WANTS_FULL] = 1
+            state.counter[WANTS_FULL_BOOK] = 1
             market.grow()
             market._restore_specials(snapshot.specials)
         market.state.counter[list(COUNTED_PLACES)] = snapshot.counters

@@ -23,7 +23,7 @@ def validate(state: State) -> None:
         assert found == state.level_count[book], (
             f"queue {queue} of symbol {symbol}: {found} levels, {state.level_count[book]} counted"
         )
-        if queue == Queue.SEEN and all(best) and state.symbols[symbol, PHASE] == Phase.CONTINUOUS:
+        if queue == Queue.DISPLAYED and all(best) and state.symbols[symbol, PHASE] == Phase.CONTINUOUS:
             assert best[BID] < best[ASK], f"symbol {symbol}: crossed, bid {best[BID]} and ask {best[ASK]}"
     assert len(open_slots) == state.counter[ORDERS_OPEN], (
         f"{len(open_slots)} orders, {state.counter[ORDERS_OPEN]} counted"
@@ -44,7 +44,7 @@ def _validate_balances(state: State) -> None:
 
 def _validate_accounts(state: State) -> None:
     limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
-    assert (state.limited == limited).all(), "an account is limited without a limit, or the other way round"
+    assert (state.has_limits == limited).all(), "an account is limited without a limit, or the other way round"
     own = int(state.accounts[:, Setting.OWN_FEES].sum())
     assert own == state.counter[OWN_FEES], f"{own} accounts with their own fees, {state.counter[OWN_FEES]} counted"
 
@@ -92,7 +92,7 @@ def _validate_queue(state: State, book: int, side: int, level: int, open_slots: 
         assert order["previous"] == previous, f"{where}: broken link"
         place = (order["symbol"], order["queue"], order["side"], order["level"])
         assert place == (symbol, queue, side, level), f"{where} is in a wrong queue"
-        assert queue == Queue.SEEN or order["special"], f"{where}: not displayed, but plain"
+        assert queue == Queue.DISPLAYED or order["special"], f"{where}: not displayed, but plain"
         assert 0 < order["open_lots"] <= order["total_lots"], (
             f"{where}: {order['open_lots']} of {order['total_lots']} open"
         )

@@ -38,7 +38,7 @@ def share_of(amount: int, part: int, whole: int) -> int:
 
 
 @inlined
-def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
+def _apply_fill(balance: Any, lots: int, notional: int, price: int) -> None:
     """A fill of `lots` (below 0: sold) for the balances of one account and symbol.
 
     All that cost could become is computed and one of it chosen: a jump would be guessed wrong every other time.
@@ -55,7 +55,7 @@ def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
 
 
 @inner
-def _charge(balance: Any, account: Any, known: Any, fee: int, lots: int, notional: int) -> None:
+def _charge_fee(balance: Any, account: Any, known: Any, fee: int, lots: int, notional: int) -> None:
     """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that nothing
     overflows before cash would."""
     if account[S_OWN_FEES]:
@@ -72,9 +72,9 @@ def settle_trade(
 ) -> None:
     """Shares to the buyer, cash to the seller, fees from both: these columns of the symbol, if the account has none of its own."""
     notional = lots * price
-    _take_over(state.balances[buyer, symbol], lots, notional, price)
-    _take_over(state.balances[seller, symbol], -lots, -notional, price)
+    _apply_fill(state.balances[buyer, symbol], lots, notional, price)
+    _apply_fill(state.balances[seller, symbol], -lots, -notional, price)
     known = state.symbols[symbol]
     if known[HAS_FEES] | state.counter[OWN_FEES]:
-        _charge(state.balances[buyer, symbol], state.accounts[buyer], known, buyer_fee, lots, notional)
-        _charge(state.balances[seller, symbol], state.accounts[seller], known, seller_fee, lots, notional)
+        _charge_fee(state.balances[buyer, symbol], state.accounts[buyer], known, buyer_fee, lots, notional)
+        _charge_fee(state.balances[seller, symbol], state.accounts[seller], known, seller_fee, lots, notional)

@@ -5,14 +5,14 @@ from typing import Any
 from serl.exchange.compiling import inlined, inner, int64, merged
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
-from serl.exchange.kernel.constants import FILL, MAKER, RESTED, RESTING, SEEN, STOP_QUEUE
+from serl.exchange.kernel.constants import DISPLAYED_QUEUE, FILL, MAKER, RESTED, RESTING, STOP_QUEUE
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
 from serl.exchange.kernel.state import (
     BID,
     EVENT_SEQUENCE,
     FLAGS,
     FREE_ORDER,
-    LEFT,
+    LEAVES_LOTS,
     LIMIT,
     MATCH_ID,
     ORDER_ID,
@@ -31,7 +31,7 @@ from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS, MAKER_FEE, 
 @inlined
 def emit(
     state: State, row: Any, events: Any, count: Any, kind: Any, participant: Any, symbol: Any, side: Any,
-    order_id: Any, order_number: Any, command_id: Any, price: Any, qty: Any, leaves: Any, reason: Any, flags: Any, match: Any,
+    order_id: Any, order_number: Any, command_id: Any, price: Any, qty: Any, leaves: Any, reason: Any, flags: Any, match_id: Any,
 ) -> Any:  # fmt: skip
     """Appends one event; the new count."""
     event = events[count]
@@ -47,7 +47,7 @@ def emit(
     event.price_ticks = price
     event.qty_lots = qty
     event.leaves_lots = leaves
-    event.match_id = match
+    event.match_id = match_id
     event.symbol = symbol
     event.participant = participant
     event.kind = kind
@@ -58,7 +58,7 @@ def emit(
 
 
 @inlined
-def link_in(state: State, slot: int, book: int, side: int, price: int) -> None:
+def append_to_level(state: State, slot: int, book: int, side: int, price: int) -> None:
     """Puts an order with its open lots behind the others of a price, under a new number."""
     order = state.orders[slot]
     state.counter[ORDER_NUMBER] += 1
@@ -81,8 +81,16 @@ def link_in(state: State, slot: int, book: int, side: int, price: int) -> None:
 
 
 @inlined
-def rest(
-    state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int
+def rest_order(
+    state: State,
+    symbol: int,
+    queue: int,
+    side: int,
+    price: int,
+    leaves_lots: int,
+    total: int,
+    participant: int,
+    order_id: int,
 ) -> int:
     """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
     slot = state.counter[FREE_ORDER]
@@ -90,14 +98,14 @@ def rest(
     state.counter[FREE_ORDER] = order.next
     state.counter[ORDERS_OPEN] += 1
     order.order_id = order_id
-    order.open_lots = left
+    order.open_lots = leaves_lots
     order.total_lots = total
     order.symbol = symbol
     order.participant = participant
     order.side = side
     order.queue = queue
     order.special = 0
-    link_in(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
+    append_to_level(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
     order_index.insert(state, participant, order_id, slot)
     return slot
 
@@ -109,7 +117,7 @@ def side_of(queue: int, side: int) -> int:
 
 
 @inlined
-def unlink(state: State, slot: int) -> None:
+def remove_from_level(state: State, slot: int) -> None:
     """Takes an order out of its level."""
     order = state.orders[slot]
     level = int64(order.level)
@@ -130,10 +138,10 @@ def unlink(state: State, slot: int) -> None:
 
 
 @inlined
-def take_out(state: State, slot: int) -> None:
+def remove_order(state: State, slot: int) -> None:
     """Takes an order out of its level, its table entry and the pool."""
     order = state.orders[slot]
-    unlink(state, slot)
+    remove_from_level(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
     order.next = state.counter[FREE_ORDER]
@@ -150,7 +158,7 @@ def crosses(side: Any, limit: Any, price: Any) -> Any:
 
 
 @inner
-def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
+def has_available_lots(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
     """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
     other = 1 - side
     price = state.best[symbol, other]
@@ -163,24 +171,24 @@ def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> 
 
 
 @inlined
-def match(state: State, row: Any, events: Any, count: int) -> int:
-    """Trades the incoming order while prices cross and there is room for events; the new count."""
-    incoming = state.incoming
-    symbol, side, limit = incoming[SYMBOL], incoming[SIDE], incoming[LIMIT]
-    taker, order_id, left = incoming[PARTICIPANT], incoming[ORDER_ID], incoming[LEFT]
+def match_displayed(state: State, row: Any, events: Any, count: int) -> int:
+    """Trades the active order while prices cross and there is room for events; the new count."""
+    active = state.active_order
+    symbol, side, limit = active[SYMBOL], active[SIDE], active[LIMIT]
+    taker, order_id, leaves_lots = active[PARTICIPANT], active[ORDER_ID], active[LEAVES_LOTS]
     other = 1 - side
     traded_at = 0
-    while left > 0 and count + 4 <= events.size:
+    while leaves_lots > 0 and count + 4 <= events.size:
         price = state.best[symbol, other]
         if not crosses(side, limit, price):
             break
         slot = int64(state.levels[find_level(state, symbol, other, price)].first)
         traded_at = price
-        while slot >= 0 and left > 0 and count + 4 <= events.size:
+        while slot >= 0 and leaves_lots > 0 and count + 4 <= events.size:
             order = state.orders[slot]
             following = int64(order.next)
-            qty = min(left, order.open_lots)
-            left -= qty
+            qty = min(leaves_lots, order.open_lots)
+            leaves_lots -= qty
             state.counter[MATCH_ID] += 1
             match_id = state.counter[MATCH_ID]
             maker = int64(order.participant)
@@ -191,35 +199,37 @@ def match(state: State, row: Any, events: Any, count: int) -> int:
             )  # fmt: skip
             count = emit(
                 state, row, events, count, FILL, taker, symbol, side, order_id, 0, row.command_id, price,
-                qty, left, 0, 0, match_id,
+                qty, leaves_lots, 0, 0, match_id,
             )  # fmt: skip
             buyer, seller = (taker, maker) if side == BID else (maker, taker)
             bought, sold = (TAKER_FEE, MAKER_FEE) if side == BID else (MAKER_FEE, TAKER_FEE)
             settle_trade(state, symbol, buyer, seller, price, qty, bought, sold)
             if leaves == 0:
-                take_out(state, slot)
+                remove_order(state, slot)
             else:
                 order.open_lots = leaves
                 state.levels[order.level].qty_lots -= qty
             slot = following
-    incoming[LEFT] = left
+    active[LEAVES_LOTS] = leaves_lots
     if traded_at != 0:  # no stop is near: what a trade means for them is the full rule book's
-        known = state.symbols[symbol]
-        known[LAST_TICKS] = known[HIGH_TICKS] = known[LOW_TICKS] = traded_at
+        instrument = state.symbols[symbol]
+        instrument[LAST_TICKS] = instrument[HIGH_TICKS] = instrument[LOW_TICKS] = traded_at
     return count
 
 
 @inlined
-def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) -> int:
-    """What is left of the incoming order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
-    incoming = state.incoming
-    symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
-    participant, order_id = incoming[PARTICIPANT], incoming[ORDER_ID]
-    slot = rest(state, symbol, SEEN, side, incoming[LIMIT], left, incoming[TOTAL], participant, order_id)
+def rest_displayed(state: State, row: Any, events: Any, count: int, kind: int) -> int:
+    """What is left of the active order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
+    active = state.active_order
+    symbol, side, leaves_lots = active[SYMBOL], active[SIDE], active[LEAVES_LOTS]
+    participant, order_id = active[PARTICIPANT], active[ORDER_ID]
+    slot = rest_order(
+        state, symbol, DISPLAYED_QUEUE, side, active[LIMIT], leaves_lots, active[TOTAL], participant, order_id
+    )
     order = state.orders[slot]
-    order.time_in_force = incoming[TIME_IN_FORCE]
-    order.flags = incoming[FLAGS]
+    order.time_in_force = active[TIME_IN_FORCE]
+    order.flags = active[FLAGS]
     return int64(emit(
         state, row, events, count, kind, participant, symbol, side, order_id, order.order_number, row.command_id,
-        incoming[LIMIT], left, left, 0, 0 if kind == RESTED else RESTING, 0,
+        active[LIMIT], leaves_lots, leaves_lots, 0, 0 if kind == RESTED else RESTING, 0,
     ))  # fmt: skip

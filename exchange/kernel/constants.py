@@ -78,10 +78,10 @@ PRE_OPEN = int(Phase.PRE_OPEN)
 FIRST_COLLECTING, LAST_COLLECTING = COLLECTING[0], COLLECTING[-1]
 
 HIDDEN_QUEUE = int(Queue.HIDDEN)
-CONDITIONAL = int(Queue.CONDITIONAL)
+MIN_QTY_QUEUE = int(Queue.MIN_QTY)
 STOP_QUEUE = int(Queue.STOP)
-WAITING = int(Queue.WAITING)
-SEEN = int(Queue.SEEN)
+INACTIVE_QUEUE = int(Queue.INACTIVE)
+DISPLAYED_QUEUE = int(Queue.DISPLAYED)
 
 R_KIND = int(Reason.UNKNOWN_KIND)
 R_SYMBOL = int(Reason.UNKNOWN_SYMBOL)
@@ -166,7 +166,9 @@ AT_CLOSE = int(TimeInForce.AT_CLOSE)
 GTT = int(TimeInForce.GTT)
 
 # State.counter[STAGE]
-EXPIRING, EXPIRED, SETTLING, SWEEPING, UNCROSSING, CLEARING, ENTERING = range(1, 8)
+STAGE_EXPIRE, STAGE_EXPIRY_TRIGGERS, STAGE_TRIGGERS, STAGE_CANCEL, STAGE_UNCROSS, STAGE_AUCTION_CANCEL, STAGE_PHASE = (
+    range(1, 8)
+)
 
-DONE, EVENTS_FULL, GROW, UNTOUCHED = range(4)
-"""How a command ended: done; call again with room for events; call again after growing. UNTOUCHED, between the two rule books: go on with it."""
+DONE, EVENTS_FULL, GROW, PROCEED = range(4)
+"""How a command ended: done; call again with room for events; call again after growing. PROCEED, between the two rule books: go on with it."""

@@ -3,8 +3,8 @@
 from typing import Any
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel.book import rest, side_of
-from serl.exchange.kernel.constants import ALL_OR_NONE, SEEN
+from serl.exchange.kernel.book import rest_order, side_of
+from serl.exchange.kernel.constants import ALL_OR_NONE, DISPLAYED_QUEUE
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, QUEUES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
@@ -40,11 +40,11 @@ def list_orders(state: State, only: int, out: Any) -> int:
 
 
 @inlined
-def _is_told(state: State, slot: int) -> bool:
+def _needs_special_row(state: State, slot: int) -> bool:
     """Whether an ORDER row does not say all there is to know of an order."""
     order = state.orders[slot]
-    if order.queue != SEEN or not order.special:
-        return order.queue != SEEN
+    if order.queue != DISPLAYED_QUEUE or not order.special:
+        return order.queue != DISPLAYED_QUEUE
     extra = state.extras[slot]
     return (extra.display_lots | extra.expire_ns | extra.link) != 0 or extra.self_trade != ACCOUNT_SELF_TRADE
 
@@ -88,7 +88,7 @@ def list_specials(state: State, out: Any) -> int:
                 while price != 0:
                     slot = int64(state.levels[find_level(state, book, place, price)].first)
                     while slot >= 0:
-                        if _is_told(state, slot):
+                        if _needs_special_row(state, slot):
                             _write_special(state, slot, out[count])
                             count += 1
                         slot = int64(state.orders[slot].next)
@@ -107,10 +107,10 @@ def restore_orders(state: State, rows: Any, start: int) -> int:
             return index
         if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
             return index
-        slot = rest(
+        slot = rest_order(
             state,
             symbol,
-            SEEN,
+            DISPLAYED_QUEUE,
             side,
             row.price_ticks,
             row.open_lots,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel.commands import execute, look_ahead
+from serl.exchange.kernel.commands import execute, prefetch_commands
 from serl.exchange.kernel.constants import DONE, EVENTS_FULL, FILL, GROW, MAKER, NEW, PRINTED, REJECTED
 from serl.exchange.kernel.handle import commands_at, events_at, rows_at, state_at
 from serl.exchange.kernel.state import COMMAND_SEQUENCE, State
@@ -96,7 +96,7 @@ def run(address: int) -> int:
     count = entry[COUNT]
     for index in range(entry[NEXT], stop):
         if not own:
-            look_ahead(state, commands, index, stop)
+            prefetch_commands(state, commands, index, stop)
             rows[0] = commands[index]
         row.sequence = entry[SEQUENCE] + index
         before = count

@@ -53,14 +53,14 @@ def find(state: State, participant: int, order_id: int) -> int:
 
 
 @inlined
-def expect_entry(state: State, participant: int, order_id: int) -> None:
+def prefetch_entry(state: State, participant: int, order_id: int) -> None:
     """Brings the entry of an order near that will be looked for or added soon."""
     place = _tag(hash_of(participant, order_id)) & (state.table.size - 1)
     prefetch(state.table.ctypes.data + place * ENTRY_BYTES)
 
 
 @inlined
-def expect_order(state: State, participant: int, order_id: int) -> None:
+def prefetch_order(state: State, participant: int, order_id: int) -> None:
     """Brings the order itself near."""
     slot = _likely_slot(state, participant, order_id)
     if slot >= 0:
@@ -68,7 +68,7 @@ def expect_order(state: State, participant: int, order_id: int) -> None:
 
 
 @inlined
-def expect_neighbours(state: State, participant: int, order_id: int) -> None:
+def prefetch_neighbours(state: State, participant: int, order_id: int) -> None:
     """Brings near what an order is linked to: its level and those before and behind it."""
     slot = _likely_slot(state, participant, order_id)
     if slot >= 0:

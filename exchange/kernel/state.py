@@ -61,38 +61,40 @@ LEVEL_SLOT = np.dtype(
 EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE = 0, 1, 2, 3
 FREE_ORDER, FREE_LEVEL, ORDERS_OPEN = 4, 5, 6
 QTY_MAX, PRICE_MAX, ORDERS_MAX, LEVELS_MAX = 7, 8, 9, 10
-CANCELLED_COUNT = 11  # of the mass cancel that goes on
+CANCELLED_ORDERS = 11  # of the mass cancel that goes on
 NEXT_EXPIRY = 12  # the earliest EXPIRE_NS of an open order
 STAGE = 13  # what the full rule book is at, 0 = nothing
-WANTS_FULL = 14  # a command needs the full rule book, which is not there yet
-EXPIRIES = 15  # orders in the heap
-UNSETTLED = 16  # symbols that are marked
-COUNTING = 17  # whether open orders are counted by account
+WANTS_FULL_BOOK = 14  # a command needs the full rule book, which is not there yet
+EXPIRING_ORDERS = 15  # orders in the heap
+TRIGGERS_PENDING = 16  # symbols that are marked
+COUNTS_OPEN = 17  # whether open orders are counted by account
 AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20
-SETTLING_AT = 21  # the symbol of the pass that goes on
-WANTS_FAR = 22  # more far levels are due
+TRIGGERS_SYMBOL = 21  # the symbol of the pass that goes on
+WANTS_FAR_LEVELS = 22  # more far levels are due
 OWN_FEES = 23  # accounts with fees of their own
 COUNTERS = 24
 
 # State.handle: addresses of compiled functions
-FULL_BOOK, PLAIN_BOOK = 0, 1  # 0: not loaded
+FULL_BOOK, FAST_BOOK = 0, 1  # 0: not loaded
 
 NEVER = (1 << 63) - 1
 
-# State.incoming: the order that is being matched
-ACTIVE, SYMBOL, SIDE, LIMIT, LEFT, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, FLAGS, PRICE = range(11)
+# State.active_order: the order that is being matched
+ACTIVE, SYMBOL, SIDE, LIMIT, LEAVES_LOTS, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, FLAGS, PRICE = range(11)
 # and what only the full rule book knows of it
-COMMAND_ID, ORIGIN, CUT, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = range(11, 24)
+COMMAND_ID, ORIGIN, CANCEL_REASON, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = (
+    range(11, 24)
+)
 SHARE_OF, SHARED, SHARE_REST, SHARE_AFTER, SHARE_LAST, SHARE_AT = range(24, 30)
 NEXT_ROW = 30  # of the commands that were executed last: a call by address has one result
-INCOMING = 32
+ACTIVE_ORDER_FIELDS = 32
 
 QUEUES = len(Queue)
 PEGS, TRAILS, CLOSERS = 0, 1, 2
 """Lists of a symbol's orders, in order of order_number."""
 
-RULED, COUNTED = 1 << 32, 1 << 33
-"""Added to State.watched where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
+SPECIAL_RULES, OPEN_COUNTED = 1 << 32, 1 << 33
+"""Added to State.needs_full_book where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
 the number of special orders."""
 
 BID, ASK = 0, 1
@@ -107,7 +109,7 @@ class State(NamedTuple):
     """
 
     counter: NDArray[np.int64]  # (COUNTERS,)
-    incoming: NDArray[np.int64]  # (INCOMING,)
+    active_order: NDArray[np.int64]  # (ACTIVE_ORDER_FIELDS,)
     orders: NDArray[np.void]  # (C,) SLOT
     levels: NDArray[np.void]  # (C,) LEVEL_SLOT: a level has at least one order
     table: NDArray[np.int64]  # (2 C,) open addressing: tag << 32 | slot + 1; 0 = free
@@ -127,25 +129,27 @@ class State(NamedTuple):
     operator: NDArray[np.uint8]  # (P,)
     balances: NDArray[np.int64]  # (P, S, BALANCES)
     scratch: NDArray[np.int32]  # (2 W,)
-    watched: NDArray[np.int64]  # (S,) special orders, + RULED; 0: the plain rules are all there is to it
-    limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0, its fees left aside
+    needs_full_book: NDArray[
+        np.int64
+    ]  # (S,) special orders, + SPECIAL_RULES; 0: the plain rules are all there is to it
+    has_limits: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0, its fees left aside
     symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS)
     extras: NDArray[np.void]  # (C or 0,) EXTRA
     heap: NDArray[np.int32]  # (C or 0,) slots by expiry
     lists: NDArray[np.int32]  # (S or 0, 3, 2) first and last slot
-    unsettled: NDArray[np.uint8]  # (S,)
-    open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while COUNTING
+    triggers_pending: NDArray[np.uint8]  # (S,)
+    open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while COUNTS_OPEN
     open_orders: NDArray[np.int64]  # (P,)
-    handle: NDArray[np.int64]  # FULL_BOOK and PLAIN_BOOK, then address and shape of each array
+    handle: NDArray[np.int64]  # FULL_BOOK and FAST_BOOK, then address and shape of each array
 
 
 def new_state(symbols: int, participants: int, window: int, capacity: int, far: int) -> State:
     """An empty market; limits in `counter` are the caller's to set."""
     state = State(
         counter=np.zeros(COUNTERS, np.int64),
-        incoming=np.zeros(INCOMING, np.int64),
+        active_order=np.zeros(ACTIVE_ORDER_FIELDS, np.int64),
         orders=np.zeros(capacity, SLOT),
         levels=np.zeros(capacity, LEVEL_SLOT),
         table=np.zeros(2 * capacity, np.int64),
@@ -155,15 +159,15 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         operator=np.zeros(participants, np.uint8),
         balances=np.zeros((participants, symbols, BALANCES), np.int64),
         scratch=np.zeros(2 * window, np.int32),
-        watched=np.zeros(symbols, np.int64),
-        limited=np.zeros(participants, np.uint8),
+        needs_full_book=np.zeros(symbols, np.int64),
+        has_limits=np.zeros(participants, np.uint8),
         symbols=np.zeros((symbols, SYMBOL_COLUMNS), np.int64),
         accounts=np.zeros((participants, ACCOUNT_COLUMNS), np.int64),
         terms=np.zeros((participants, TERM_COLUMNS), np.int64),
         extras=np.zeros(0, EXTRA),
         heap=np.zeros(0, np.int32),
         lists=np.zeros((0, 3, 2), np.int32),
-        unsettled=np.zeros(symbols, np.uint8),
+        triggers_pending=np.zeros(symbols, np.uint8),
         open_lots=np.zeros((0, symbols, 2), np.int64),
         open_orders=np.zeros(0, np.int64),
         handle=np.zeros(1, np.int64),

@@ -11,7 +11,7 @@ from serl.exchange.kernel.state import (
 
 
 @inner
-def answer(
+def answer_command(
     state: State,
     row: Any,
     events: Any,
@@ -31,7 +31,7 @@ def answer(
 
 
 @inner
-def reject(state: State, row: Any, events: Any, count: int, reason: int) -> tuple[int, int]:
+def reject_and_finish(state: State, row: Any, events: Any, count: int, reason: int) -> tuple[int, int]:
     """REJECTED, with what was sent."""
     order_id = row.command_id if row.kind == NEW else row.order_id
-    return answer(state, row, events, count, REJECTED, order_id, row.price_ticks, row.qty_lots, reason, 0), DONE
+    return answer_command(state, row, events, count, REJECTED, order_id, row.price_ticks, row.qty_lots, reason, 0), DONE

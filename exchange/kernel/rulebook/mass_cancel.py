@@ -21,17 +21,17 @@ from serl.exchange.kernel.constants import (
 )
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rulebook.active_order import ROOM
-from serl.exchange.kernel.rulebook.auction import leftover
+from serl.exchange.kernel.rulebook.auction import auction_cancel_reason
 from serl.exchange.kernel.rulebook.matching import first_slot
 from serl.exchange.kernel.rulebook.order_events import cancel
-from serl.exchange.kernel.state import CANCELLED_COUNT, QUEUES, State
+from serl.exchange.kernel.state import CANCELLED_ORDERS, QUEUES, State
 from serl.exchange.records import ALL_SYMBOLS
 
 AUCTION_QUEUES = 2
 
 
 @inner
-def _why(state: State, row: Any, slot: int, phase: int) -> int:
+def _cancel_reason(state: State, row: Any, slot: int, phase: int) -> int:
     """Why the command cancels an order, 0 if it does not."""
     order = state.orders[slot]
     if row.kind == MASS_CANCEL or row.kind == PURGE:
@@ -44,11 +44,11 @@ def _why(state: State, row: Any, slot: int, phase: int) -> int:
         return R_DAY if tif == DAY or tif == AT_OPEN or tif == AT_CLOSE else 0
     if row.kind == ACCOUNT:
         return R_KILL if order.participant == row.order_id else 0
-    return leftover(state, slot, phase)
+    return auction_cancel_reason(state, slot, phase)
 
 
 @inner
-def _sweep_side(
+def _cancel_side(
     state: State, row: Any, events: Any, count: int, book: int, side: int, phase: int
 ) -> tuple[int, int, bool]:
     """(new count, DONE or EVENTS_FULL, whether more than the orders themselves went: then the side is to be swept again)."""
@@ -59,14 +59,14 @@ def _sweep_side(
         while slot >= 0:
             order = state.orders[slot]
             following = int64(order.next)
-            reason = _why(state, row, slot, phase)
+            reason = _cancel_reason(state, row, slot, phase)
             if reason != 0:
                 if count + ROOM > events.size:
                     return count, EVENTS_FULL, False
                 own = row.kind <= END_DAY and order.participant == row.participant
                 linked = order.special and state.extras[slot].link != 0
                 count = cancel(state, row, events, count, slot, row.command_id if own else 0, reason)
-                state.counter[CANCELLED_COUNT] += 1
+                state.counter[CANCELLED_ORDERS] += 1
                 if linked:
                     return count, DONE, True
             slot = following
@@ -75,7 +75,7 @@ def _sweep_side(
 
 
 @inner
-def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[int, int]:
+def cancel_selected(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[int, int]:
     """Cancels what the command cancels, by symbol, queue, side, price, time: (new count, DONE or EVENTS_FULL); it goes on when called again."""
     symbols, queues = state.halted.size, QUEUES
     first, last = 0, symbols
@@ -89,7 +89,7 @@ def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[
                 again = True
                 while again:
                     book = queue * symbols + symbol
-                    count, status, again = _sweep_side(state, row, events, count, book, side_of(queue, side), phase)
+                    count, status, again = _cancel_side(state, row, events, count, book, side_of(queue, side), phase)
                     if status != DONE:
                         return count, status
     return count, DONE

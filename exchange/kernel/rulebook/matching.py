@@ -9,12 +9,13 @@ from serl.exchange.kernel.book import crosses, emit
 from serl.exchange.kernel.constants import (
     BOTH,
     CANCELLED,
-    CONDITIONAL,
     DECREMENT,
+    DISPLAYED_QUEUE,
     FILL,
     HIDDEN,
     HIDDEN_QUEUE,
     MAKER,
+    MIN_QTY_QUEUE,
     NEWEST,
     OLDEST,
     R_NOT_REDUCING,
@@ -23,18 +24,31 @@ from serl.exchange.kernel.constants import (
     REDUCED,
     RESTED,
     RESTING,
-    SEEN,
 )
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.rulebook.band import first_price, in_band, reach
-from serl.exchange.kernel.rulebook.order_events import cancel, cancel_linked, take_off, tell, unlink_pair, veil
-from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
+from serl.exchange.kernel.rulebook.band import first_tradable_price, in_band, limit_within_band
+from serl.exchange.kernel.rulebook.order_events import (
+    cancel,
+    cancel_linked,
+    hidden_flag,
+    reduce_resting,
+    tell,
+    unlink_pair,
+)
+from serl.exchange.kernel.rulebook.orders import (
+    count_open,
+    order_limit,
+    remove_from_everywhere,
+    requeue,
+    schedule_triggers,
+    total_open_lots,
+)
 from serl.exchange.kernel.state import (
     BID,
+    CANCEL_REASON,
     COMMAND_ID,
-    CUT,
     FLAGS,
-    LEFT,
+    LEAVES_LOTS,
     LINK,
     MATCH_ID,
     ORDER_ID,
@@ -70,7 +84,7 @@ def first_slot(state: State, book: int, side: int, price: int) -> int:
 
 
 @inner
-def better(side: Any, one: Any, other: Any) -> Any:
+def is_better(side: Any, one: Any, other: Any) -> Any:
     """Whether price `one` of a side goes before `other`; 0 is none."""
     if one == 0:
         return False
@@ -85,24 +99,26 @@ def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int
 
 
 @inner
-def not_reducing(state: State, slot: int) -> bool:
+def is_not_reducing(state: State, slot: int) -> bool:
     """Whether an order that may only reduce a position would do more."""
     order = state.orders[slot]
     if order.flags & REDUCE_ONLY == 0:
         return False
-    return open_of(state, slot) > reducing_lots(state, int64(order.participant), int64(order.symbol), int64(order.side))
+    return total_open_lots(state, slot) > reducing_lots(
+        state, int64(order.participant), int64(order.symbol), int64(order.side)
+    )
 
 
 @inner
-def _conditional(state: State, symbol: int, side: int, limit: int, left: int, before: int) -> int:
-    """The first order of CONDITIONAL that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
-    book, other = CONDITIONAL * state.halted.size + symbol, 1 - side
-    price = first_price(state, symbol, book, other)
-    while crosses(side, limit, price) and better(other, price, before):
+def _first_min_qty(state: State, symbol: int, side: int, limit: int, leaves_lots: int, before: int) -> int:
+    """The first order of MIN_QTY that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
+    book, other = MIN_QTY_QUEUE * state.halted.size + symbol, 1 - side
+    price = first_tradable_price(state, symbol, book, other)
+    while crosses(side, limit, price) and is_better(other, price, before):
         slot = first_slot(state, book, other, price)
         while slot >= 0:
             order = state.orders[slot]
-            if min(state.extras[slot].min_lots, order.open_lots) <= left:
+            if min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots:
                 return slot
             slot = int64(order.next)
         price = next_price(state, book, other, price)
@@ -110,55 +126,58 @@ def _conditional(state: State, symbol: int, side: int, limit: int, left: int, be
 
 
 @inner
-def counterparty(state: State, symbol: int, side: int, limit: int, left: int) -> int:
+def counterparty(state: State, symbol: int, side: int, limit: int, leaves_lots: int) -> int:
     """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over).
 
     Outside a band of action 1 it is the one that interrupts trading.
     """
     other, hidden_book = 1 - side, HIDDEN_QUEUE * state.halted.size + symbol
-    limit = reach(state, symbol, side, limit)
-    seen, hidden = first_price(state, symbol, symbol, other), first_price(state, symbol, hidden_book, other)
-    price = hidden if better(other, hidden, seen) else seen
+    limit = limit_within_band(state, symbol, side, limit)
+    displayed, hidden = (
+        first_tradable_price(state, symbol, symbol, other),
+        first_tradable_price(state, symbol, hidden_book, other),
+    )
+    price = hidden if is_better(other, hidden, displayed) else displayed
     if not crosses(side, limit, price):
         price = 0
-    found = _conditional(state, symbol, side, limit, left, price)
+    found = _first_min_qty(state, symbol, side, limit, leaves_lots, price)
     if found >= 0 or price == 0:
         return found
-    return first_slot(state, symbol if price == seen else hidden_book, other, price)
+    return first_slot(state, symbol if price == displayed else hidden_book, other, price)
 
 
 @inner
 def _count_level(
-    state: State, book: int, side: int, price: int, left: int, participant: int, mode: int, link: int
+    state: State, book: int, side: int, price: int, leaves_lots: int, participant: int, mode: int, link: int
 ) -> tuple[int, bool]:
     """(what is left of `left` lots after trading with a level, whether the count ends there)."""
     slot = first_slot(state, book, side, price)
-    reserve, conditional = 0, book // state.halted.size == CONDITIONAL
+    reserve, min_qty = 0, book // state.halted.size == MIN_QTY_QUEUE
     ends = mode != 0 and mode != OLDEST
     if ends and book < state.halted.size and state.symbols[book, MATCHING] != 0 and _has_own(state, slot, participant):
-        return left, True
-    while slot >= 0 and left > 0:
+        return leaves_lots, True
+    while slot >= 0 and leaves_lots > 0:
         order = state.orders[slot]
         own = mode != 0 and order.participant == participant
         partner = link != 0 and order.participant == participant and order.order_id == link
-        enough = not conditional or min(state.extras[slot].min_lots, order.open_lots) <= left
-        if enough and (partner or (own and ends) or order.flags & REDUCE_ONLY or _has_partner_here(state, slot)):
-            return left, True
+        enough = not min_qty or min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots
+        if enough and (partner or (own and ends) or order.flags & REDUCE_ONLY or _has_linked_here(state, slot)):
+            return leaves_lots, True
         if enough and not own:
-            left -= min(left, order.open_lots)
-            reserve += open_of(state, slot) - order.open_lots
+            leaves_lots -= min(leaves_lots, order.open_lots)
+            reserve += total_open_lots(state, slot) - order.open_lots
         slot = int64(order.next)
-    return left - min(left, reserve), False
+    return leaves_lots - min(leaves_lots, reserve), False
 
 
 @inner
-def _has_partner_here(state: State, slot: int) -> bool:
+def _has_linked_here(state: State, slot: int) -> bool:
     """Whether the linked order, which goes when this one trades, is one that could trade as well."""
     order = state.orders[slot]
     if not order.special or state.extras[slot].link == 0:
         return False
     other = state.orders[order_index.find(state, int64(order.participant), state.extras[slot].link)]
-    return other.symbol == order.symbol and other.side == order.side and other.queue <= CONDITIONAL
+    return other.symbol == order.symbol and other.side == order.side and other.queue <= MIN_QTY_QUEUE
 
 
 @inner
@@ -170,56 +189,56 @@ def _has_own(state: State, slot: int, participant: int) -> bool:
 
 
 @inner
-def obtainable(
+def obtainable_lots(
     state: State, symbol: int, side: int, limit: int, wanted: int, participant: int, mode: int, link: int
 ) -> int:
     """How many of `wanted` lots an incoming order could trade at once. O(orders it would meet)."""
-    count, other, left = state.halted.size, 1 - side, wanted
-    hidden_book, conditional_book = HIDDEN_QUEUE * count + symbol, CONDITIONAL * count + symbol
-    limit = reach(state, symbol, side, limit)
-    seen, hidden, conditional = (
-        first_price(state, symbol, symbol, other),
-        first_price(state, symbol, hidden_book, other),
-        first_price(state, symbol, conditional_book, other),
+    count, other, leaves_lots = state.halted.size, 1 - side, wanted
+    hidden_book, min_qty_book = HIDDEN_QUEUE * count + symbol, MIN_QTY_QUEUE * count + symbol
+    limit = limit_within_band(state, symbol, side, limit)
+    displayed, hidden, min_qty = (
+        first_tradable_price(state, symbol, symbol, other),
+        first_tradable_price(state, symbol, hidden_book, other),
+        first_tradable_price(state, symbol, min_qty_book, other),
     )
     done = False
-    while left > 0 and not done:
-        price = hidden if better(other, hidden, seen) else seen
+    while leaves_lots > 0 and not done:
+        price = hidden if is_better(other, hidden, displayed) else displayed
         if not crosses(side, limit, price):
             price = 0
-        if better(other, conditional, price) and crosses(side, limit, conditional):
-            if not in_band(state, symbol, conditional):
+        if is_better(other, min_qty, price) and crosses(side, limit, min_qty):
+            if not in_band(state, symbol, min_qty):
                 break
-            left, done = _count_level(state, conditional_book, other, conditional, left, participant, mode, link)
-            conditional = next_price(state, conditional_book, other, conditional)
+            leaves_lots, done = _count_level(state, min_qty_book, other, min_qty, leaves_lots, participant, mode, link)
+            min_qty = next_price(state, min_qty_book, other, min_qty)
         elif price == 0 or not in_band(state, symbol, price):
             break
-        elif price == seen:
-            left, done = _count_level(state, symbol, other, seen, left, participant, mode, link)
-            seen = next_price(state, symbol, other, seen)
+        elif price == displayed:
+            leaves_lots, done = _count_level(state, symbol, other, displayed, leaves_lots, participant, mode, link)
+            displayed = next_price(state, symbol, other, displayed)
         else:
-            left, done = _count_level(state, hidden_book, other, hidden, left, participant, mode, link)
+            leaves_lots, done = _count_level(state, hidden_book, other, hidden, leaves_lots, participant, mode, link)
             hidden = next_price(state, hidden_book, other, hidden)
-    return wanted - left
+    return wanted - leaves_lots
 
 
 # -- trades -----------------------------------------------------------------------------------------------------------
 
 
 @inner
-def note_trade(state: State, symbol: int, price: int) -> None:
+def record_trade_price(state: State, symbol: int, price: int) -> None:
     """What stops wait for."""
-    known = state.symbols[symbol]
-    known[LAST_TICKS] = price
-    known[HIGH_TICKS] = max(known[HIGH_TICKS], price)
-    known[LOW_TICKS] = price if known[LOW_TICKS] == 0 else min(known[LOW_TICKS], price)
+    instrument = state.symbols[symbol]
+    instrument[LAST_TICKS] = price
+    instrument[HIGH_TICKS] = max(instrument[HIGH_TICKS], price)
+    instrument[LOW_TICKS] = price if instrument[LOW_TICKS] == 0 else min(instrument[LOW_TICKS], price)
 
 
 @inner
 def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, price: int, qty: int, flags: int) -> int:
     """The fill of an order in a queue; its lots are off, but it is still there, even if nothing is left."""
     order = state.orders[slot]
-    leaves = open_of(state, slot) - qty
+    leaves = total_open_lots(state, slot) - qty
     count = tell(
         state,
         row,
@@ -232,7 +251,7 @@ def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, pri
         qty,
         leaves,
         0,
-        flags | veil(state, slot),
+        flags | hidden_flag(state, slot),
         state.counter[MATCH_ID],
     )
     order.open_lots -= qty
@@ -244,80 +263,92 @@ def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, pri
 
 
 @inner
-def after_fill(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def replenish_or_remove(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """Takes out an order of which nothing is displayed any more, or brings the next part of an iceberg."""
     order = state.orders[slot]
     if order.open_lots > 0:
         return count
     if not order.special or state.extras[slot].reserve_lots == 0:
-        drop(state, slot)
+        remove_from_everywhere(state, slot)
         return count
     extra = state.extras[slot]
     part = min(extra.display_lots, extra.reserve_lots)
     extra.reserve_lots -= part
     order.open_lots = part
     state.levels[order.level].qty_lots += part
-    move(state, slot, int64(order.queue), order.price_ticks)
+    requeue(state, slot, int64(order.queue), order.price_ticks)
     leaves = part + extra.reserve_lots
     return tell(
-        state, row, events, count, slot, RESTED, 0, limit_of(state, slot), part, leaves, 0, veil(state, slot), 0
+        state,
+        row,
+        events,
+        count,
+        slot,
+        RESTED,
+        0,
+        order_limit(state, slot),
+        part,
+        leaves,
+        0,
+        hidden_flag(state, slot),
+        0,
     )
 
 
 @inner
 def trade(state: State, row: Any, events: Any, count: int, slot: int, qty: int) -> int:
-    """The incoming order trades with a resting one. At most seven events."""
-    incoming, order = state.incoming, state.orders[slot]
-    symbol, side, price = incoming[SYMBOL], incoming[SIDE], order.price_ticks
-    maker, taker = int64(order.participant), incoming[PARTICIPANT]
+    """The active order trades with a resting one. At most seven events."""
+    active, order = state.active_order, state.orders[slot]
+    symbol, side, price = active[SYMBOL], active[SIDE], order.price_ticks
+    maker, taker = int64(order.participant), active[PARTICIPANT]
     state.counter[MATCH_ID] += 1
-    incoming[LEFT] -= qty
+    active[LEAVES_LOTS] -= qty
     count = fill_resting(state, row, events, count, slot, price, qty, MAKER)
     count = int64(emit(
-        state, row, events, count, FILL, taker, symbol, side, incoming[ORDER_ID], 0, incoming[COMMAND_ID], price, qty,
-        incoming[LEFT], 0, 0, state.counter[MATCH_ID],
+        state, row, events, count, FILL, taker, symbol, side, active[ORDER_ID], 0, active[COMMAND_ID], price, qty,
+        active[LEAVES_LOTS], 0, 0, state.counter[MATCH_ID],
     ))  # fmt: skip
     if side == BID:
         settle_trade(state, symbol, taker, maker, price, qty, TAKER_FEE, MAKER_FEE)
     else:
         settle_trade(state, symbol, maker, taker, price, qty, MAKER_FEE, TAKER_FEE)
-    note_trade(state, symbol, price)
+    record_trade_price(state, symbol, price)
     link = unlink_pair(state, slot)
-    count = after_fill(state, row, events, count, slot)
+    count = replenish_or_remove(state, row, events, count, slot)
     if link != 0:
         count = cancel_linked(state, row, events, count, maker, link)
-    if incoming[LINK] != 0:
-        link, incoming[LINK] = incoming[LINK], 0
+    if active[LINK] != 0:
+        link, active[LINK] = active[LINK], 0
         count = cancel_linked(state, row, events, count, taker, link)
     return count
 
 
 @inner
-def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def _prevent_self_trade(state: State, row: Any, events: Any, count: int, slot: int) -> int:
     """An incoming order has met one of its own participant. At most six events."""
-    incoming, mode = state.incoming, state.incoming[SELF_TRADE]
+    active, mode = state.active_order, state.active_order[SELF_TRADE]
     if mode != NEWEST and mode != DECREMENT:
         count = cancel(state, row, events, count, slot, 0, R_SELF_TRADE)
     if mode == NEWEST or mode == BOTH:
-        incoming[CUT] = R_SELF_TRADE if incoming[CUT] == 0 else incoming[CUT]
+        active[CANCEL_REASON] = R_SELF_TRADE if active[CANCEL_REASON] == 0 else active[CANCEL_REASON]
     if mode != DECREMENT:
         return count
-    resting = open_of(state, slot)
-    qty = min(resting, incoming[LEFT])
+    resting = total_open_lots(state, slot)
+    qty = min(resting, active[LEAVES_LOTS])
     if resting == qty:
         count = cancel(state, row, events, count, slot, 0, R_SELF_TRADE)
     else:
-        count = take_off(state, row, events, count, slot, qty, 0, R_SELF_TRADE)
-    if incoming[CUT] != 0:  # the two were linked
+        count = reduce_resting(state, row, events, count, slot, qty, 0, R_SELF_TRADE)
+    if active[CANCEL_REASON] != 0:  # the two were linked
         return count
-    if incoming[LEFT] == qty:
-        incoming[CUT] = R_SELF_TRADE if incoming[CUT] == 0 else incoming[CUT]
+    if active[LEAVES_LOTS] == qty:
+        active[CANCEL_REASON] = R_SELF_TRADE if active[CANCEL_REASON] == 0 else active[CANCEL_REASON]
         return count
-    incoming[LEFT] -= qty
-    incoming[TOTAL] -= qty
+    active[LEAVES_LOTS] -= qty
+    active[TOTAL] -= qty
     return int64(emit(
-        state, row, events, count, REDUCED, incoming[PARTICIPANT], incoming[SYMBOL], incoming[SIDE], incoming[ORDER_ID], 0,
-        incoming[COMMAND_ID], incoming[PRICE], qty, incoming[LEFT], R_SELF_TRADE, HIDDEN, 0,
+        state, row, events, count, REDUCED, active[PARTICIPANT], active[SYMBOL], active[SIDE], active[ORDER_ID], 0,
+        active[COMMAND_ID], active[PRICE], qty, active[LEAVES_LOTS], R_SELF_TRADE, HIDDEN, 0,
     ))  # fmt: skip
 
 
@@ -326,64 +357,66 @@ def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
 
 @inner
 def _begin_round(state: State, level: Any) -> None:
-    """Every order that is in a displayed level now gets its share of the incoming one; what that leaves goes to the oldest."""
-    incoming = state.incoming
-    lots = min(incoming[LEFT], level.qty_lots)
+    """Every order that is in a displayed level now gets its share of the active order; what that leaves goes to the oldest."""
+    active = state.active_order
+    lots = min(active[LEAVES_LOTS], level.qty_lots)
     rest, slot = lots, int64(level.first)
     while slot >= 0:
         rest -= lots * state.orders[slot].open_lots // level.qty_lots
         slot = int64(state.orders[slot].next)
-    incoming[SHARE_OF], incoming[SHARED], incoming[SHARE_REST] = lots, level.qty_lots, rest
-    incoming[SHARE_AT], incoming[SHARE_AFTER] = level.price_ticks, 0
-    incoming[SHARE_LAST] = state.orders[level.last].order_number
+    active[SHARE_OF], active[SHARED], active[SHARE_REST] = lots, level.qty_lots, rest
+    active[SHARE_AT], active[SHARE_AFTER] = level.price_ticks, 0
+    active[SHARE_LAST] = state.orders[level.last].order_number
 
 
 @inner
 def _next_share(state: State, slot: int) -> tuple[int, int]:
-    """(slot, lots) of the next order of a displayed level that gets something of the incoming one; a new round begins behind the last."""
-    incoming, level = state.incoming, state.levels[state.orders[slot].level]
-    if incoming[SHARE_AT] != level.price_ticks:
-        incoming[SHARE_OF] = 0
+    """(slot, lots) of the next order of a displayed level that gets something of the active order; a new round begins behind the last."""
+    active, level = state.active_order, state.levels[state.orders[slot].level]
+    if active[SHARE_AT] != level.price_ticks:
+        active[SHARE_OF] = 0
     while True:
-        if incoming[SHARE_OF] == 0:
+        if active[SHARE_OF] == 0:
             _begin_round(state, level)
         slot = int64(level.first)
         while slot >= 0:
             order = state.orders[slot]
-            if incoming[SHARE_AFTER] < order.order_number <= incoming[SHARE_LAST]:
-                share = incoming[SHARE_OF] * order.open_lots // incoming[SHARED]
-                more = min(incoming[SHARE_REST], order.open_lots - share)
+            if active[SHARE_AFTER] < order.order_number <= active[SHARE_LAST]:
+                share = active[SHARE_OF] * order.open_lots // active[SHARED]
+                more = min(active[SHARE_REST], order.open_lots - share)
                 if share + more > 0:
-                    incoming[SHARE_REST] -= more
-                    incoming[SHARE_AFTER] = order.order_number
+                    active[SHARE_REST] -= more
+                    active[SHARE_AFTER] = order.order_number
                     return slot, share + more
             slot = int64(order.next)
-        incoming[SHARE_OF] = 0
+        active[SHARE_OF] = 0
 
 
 @inner
-def meet(state: State, row: Any, events: Any, count: int, slot: int) -> int:
-    """What happens between the incoming order and the one that it meets. At most seven events."""
-    incoming = state.incoming
-    symbol = incoming[SYMBOL]
-    qty = min(incoming[LEFT], state.orders[slot].open_lots)
-    if state.symbols[symbol, MATCHING] != 0 and state.orders[slot].queue == SEEN:
+def meet_counterparty(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+    """What happens between the active order and the one that it meets. At most seven events."""
+    active = state.active_order
+    symbol = active[SYMBOL]
+    qty = min(active[LEAVES_LOTS], state.orders[slot].open_lots)
+    if state.symbols[symbol, MATCHING] != 0 and state.orders[slot].queue == DISPLAYED_QUEUE:
         slot, qty = _next_share(state, slot)
-    mark(state, symbol)
-    if incoming[SELF_TRADE] != 0 and state.orders[slot].participant == incoming[PARTICIPANT]:
-        incoming[SHARE_OF] = 0
-        return _prevent(state, row, events, count, slot)
-    if not_reducing(state, slot):
-        incoming[SHARE_OF] = 0
+    schedule_triggers(state, symbol)
+    if active[SELF_TRADE] != 0 and state.orders[slot].participant == active[PARTICIPANT]:
+        active[SHARE_OF] = 0
+        return _prevent_self_trade(state, row, events, count, slot)
+    if is_not_reducing(state, slot):
+        active[SHARE_OF] = 0
         return cancel(state, row, events, count, slot, 0, R_NOT_REDUCING)
     after = trade(state, row, events, count, slot, qty)
-    if incoming[SHARE_OF] != 0 and _took_out(events, count, after, events[count].side, events[count].price_ticks):
-        incoming[SHARE_OF] = 0
+    if active[SHARE_OF] != 0 and _has_displayed_cancel(
+        events, count, after, events[count].side, events[count].price_ticks
+    ):
+        active[SHARE_OF] = 0
     return after
 
 
 @inner
-def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool:
+def _has_displayed_cancel(events: Any, first: int, stop: int, side: int, price: int) -> bool:
     """Whether one of these events is a cancel at a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
     for index in range(first, stop):
@@ -394,9 +427,9 @@ def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool
 
 
 @inner
-def taker_not_reducing(state: State) -> bool:
-    """The same of the incoming order."""
-    incoming = state.incoming
-    if incoming[FLAGS] & REDUCE_ONLY == 0:
+def is_active_order_not_reducing(state: State) -> bool:
+    """The same of the active order."""
+    active = state.active_order
+    if active[FLAGS] & REDUCE_ONLY == 0:
         return False
-    return incoming[LEFT] > reducing_lots(state, incoming[PARTICIPANT], incoming[SYMBOL], incoming[SIDE])
+    return active[LEAVES_LOTS] > reducing_lots(state, active[PARTICIPANT], active[SYMBOL], active[SIDE])

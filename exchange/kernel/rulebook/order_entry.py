@@ -20,7 +20,7 @@ from serl.exchange.kernel.constants import (
     R_REQUESTED,
     REDUCED,
     REPLACED,
-    SETTLING,
+    STAGE_TRIGGERS,
     T_DISPLAY,
     T_EXPIRE,
     T_LINK,
@@ -34,44 +34,44 @@ from serl.exchange.kernel.constants import (
 from serl.exchange.kernel.rulebook.active_order import (
     FROM_NEW,
     FROM_REPLACE,
-    HELD,
-    barred,
-    begin,
+    NO_TRADE,
+    activate,
+    blocked_by_band,
     can_rest,
-    come,
-    home,
+    check_dequeued,
+    dequeue,
     phase_of,
-    rest_rest,
-    take_up,
+    rest_remainder,
+    target_queue,
     wants_to_trade,
 )
-from serl.exchange.kernel.rulebook.capacity import far_room, is_full
+from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full
 from serl.exchange.kernel.rulebook.checks import (
-    GIVEN,
-    UNKNOWN,
+    SENT_TERMS,
+    UNKNOWN_TERM,
     check_new,
     check_replace,
-    first_stop,
-    good_qty,
-    no_place,
-    rests,
-    term,
+    could_rest,
+    initial_stop_ticks,
+    is_book_full,
+    is_valid_qty,
+    term_value,
 )
-from serl.exchange.kernel.rulebook.command_events import reject
+from serl.exchange.kernel.rulebook.command_events import reject_and_finish
 from serl.exchange.kernel.rulebook.matching import counterparty
-from serl.exchange.kernel.rulebook.order_events import cancel, take_off, tell, veil
-from serl.exchange.kernel.rulebook.orders import limit_of, make_special, mark, open_of
+from serl.exchange.kernel.rulebook.order_events import cancel, hidden_flag, reduce_resting, tell
+from serl.exchange.kernel.rulebook.orders import make_special, order_limit, schedule_triggers, total_open_lots
 from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
 from serl.exchange.kernel.state import (
     ACTIVE,
+    CANCEL_REASON,
     COMMAND_ID,
-    CUT,
     DISPLAY,
     EXPIRE,
     FLAGS,
     FREE_LEVEL,
     FREE_ORDER,
-    LEFT,
+    LEAVES_LOTS,
     LINK,
     MIN,
     OFFSET,
@@ -93,129 +93,141 @@ from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 
 @inner
-def _load(state: State, row: Any) -> None:
-    """Makes a NEW the incoming order."""
-    incoming, symbol, side = state.incoming, int64(row.symbol), int64(row.side)
-    incoming[SYMBOL], incoming[SIDE], incoming[PARTICIPANT] = symbol, side, int64(row.participant)
-    incoming[ORDER_ID], incoming[COMMAND_ID] = row.command_id, row.command_id
-    incoming[TIME_IN_FORCE], incoming[FLAGS] = int64(row.time_in_force), int64(row.flags)
-    incoming[PRICE], incoming[LEFT], incoming[TOTAL] = row.price_ticks, row.qty_lots, row.qty_lots
-    incoming[ORIGIN] = FROM_NEW
-    incoming[DISPLAY], incoming[MIN] = term(state, row, T_DISPLAY), term(state, row, T_MIN)
-    incoming[STOP], incoming[TRAIL] = first_stop(state, row), term(state, row, T_TRAIL)
-    incoming[PEG], incoming[OFFSET] = term(state, row, T_PEG), term(state, row, T_OFFSET)
-    incoming[EXPIRE], incoming[LINK] = term(state, row, T_EXPIRE), term(state, row, T_LINK)
+def _activate_new(state: State, row: Any) -> None:
+    """Makes a NEW the active order."""
+    active, symbol, side = state.active_order, int64(row.symbol), int64(row.side)
+    active[SYMBOL], active[SIDE], active[PARTICIPANT] = symbol, side, int64(row.participant)
+    active[ORDER_ID], active[COMMAND_ID] = row.command_id, row.command_id
+    active[TIME_IN_FORCE], active[FLAGS] = int64(row.time_in_force), int64(row.flags)
+    active[PRICE], active[LEAVES_LOTS], active[TOTAL] = row.price_ticks, row.qty_lots, row.qty_lots
+    active[ORIGIN] = FROM_NEW
+    active[DISPLAY], active[MIN] = term_value(state, row, T_DISPLAY), term_value(state, row, T_MIN)
+    active[STOP], active[TRAIL] = initial_stop_ticks(state, row), term_value(state, row, T_TRAIL)
+    active[PEG], active[OFFSET] = term_value(state, row, T_PEG), term_value(state, row, T_OFFSET)
+    active[EXPIRE], active[LINK] = term_value(state, row, T_EXPIRE), term_value(state, row, T_LINK)
     if row.flags & ALL_OR_NONE:
-        incoming[MIN] = row.qty_lots
-    given = state.terms[row.participant, GIVEN] if row.flags & TERMED else 0
-    own = given & 1 << T_SELF != 0
-    incoming[OWN_MODE] = state.terms[row.participant, T_SELF] if own else ACCOUNT_SELF_TRADE
-    come(state)
+        active[MIN] = row.qty_lots
+    sent = state.terms[row.participant, SENT_TERMS] if row.flags & TERMED else 0
+    own = sent & 1 << T_SELF != 0
+    active[OWN_MODE] = state.terms[row.participant, T_SELF] if own else ACCOUNT_SELF_TRADE
+    activate(state)
 
 
 @inner
-def new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
-    """Checks a NEW; it rests, or is the incoming order of the stage that follows."""
-    incoming, symbol = state.incoming, int64(row.symbol)
+def enter_new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+    """Checks a NEW; it rests, or is the active order of the stage that follows."""
+    active, symbol = state.active_order, int64(row.symbol)
     reason = check_new(state, row)
     if reason == 0:
-        _load(state, row)
+        _activate_new(state, row)
         if row.flags & POST_ONLY and wants_to_trade(state):
             reason = R_CROSS
-        elif no_place(state, row, home(state)[0]):
+        elif is_book_full(state, row, target_queue(state)[0]):
             reason = R_FULL
-        elif not far_room(state, symbol) or (
-            rests(state, row) and (state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0)
+        elif not has_far_room(state, symbol) or (
+            could_rest(state, row) and (state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0)
         ):
-            incoming[ACTIVE] = 0
+            active[ACTIVE] = 0
             return count, GROW
     if row.flags & TERMED:
         state.terms[row.participant, :] = 0
     if reason != 0:
-        incoming[ACTIVE] = 0
-        return reject(state, row, events, count, reason)
-    if incoming[LINK] != 0:
-        partner = order_index.find(state, incoming[PARTICIPANT], incoming[LINK])
+        active[ACTIVE] = 0
+        return reject_and_finish(state, row, events, count, reason)
+    if active[LINK] != 0:
+        partner = order_index.find(state, active[PARTICIPANT], active[LINK])
         make_special(state, partner)
         state.extras[partner].link = row.command_id
-    mark(state, symbol)
-    state.counter[STAGE] = SETTLING
-    wants = wants_to_trade(state)
-    if not wants and can_rest(state) and not barred(state):
-        incoming[ACTIVE] = 0
-        return rest_rest(state, row, events, count, ACCEPTED), DONE
-    if not wants:
-        incoming[CUT] = HELD
+    schedule_triggers(state, symbol)
+    state.counter[STAGE] = STAGE_TRIGGERS
+    trades = wants_to_trade(state)
+    if not trades and can_rest(state) and not blocked_by_band(state):
+        active[ACTIVE] = 0
+        return rest_remainder(state, row, events, count, ACCEPTED), DONE
+    if not trades:
+        active[CANCEL_REASON] = NO_TRADE
     return int64(emit(
-        state, row, events, count, ACCEPTED, incoming[PARTICIPANT], symbol, incoming[SIDE], row.command_id, 0,
+        state, row, events, count, ACCEPTED, active[PARTICIPANT], symbol, active[SIDE], row.command_id, 0,
         row.command_id, row.price_ticks, row.qty_lots, row.qty_lots, 0, 0, 0,
     )), DONE  # fmt: skip
 
 
 @inner
-def reduce(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
+def enter_reduce(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
     """Takes lots off, or cancels."""
-    if not good_qty(state, int64(state.orders[slot].symbol), row.qty_lots):
-        return reject(state, row, events, count, R_QTY)
-    state.counter[STAGE] = SETTLING
-    if row.qty_lots >= open_of(state, slot):
+    if not is_valid_qty(state, int64(state.orders[slot].symbol), row.qty_lots):
+        return reject_and_finish(state, row, events, count, R_QTY)
+    state.counter[STAGE] = STAGE_TRIGGERS
+    if row.qty_lots >= total_open_lots(state, slot):
         return cancel(state, row, events, count, slot, row.command_id, R_REQUESTED), DONE
-    return take_off(state, row, events, count, slot, row.qty_lots, row.command_id, 0), DONE
+    return reduce_resting(state, row, events, count, slot, row.qty_lots, row.command_id, 0), DONE
 
 
 @inner
-def _crosses(state: State, symbol: int, side: int, price: int, left: int) -> bool:
+def _crosses(state: State, symbol: int, side: int, price: int, leaves_lots: int) -> bool:
     """Whether a post-only order at a new price would trade."""
     if phase_of(state, symbol) != CONTINUOUS:
         return False
-    return counterparty(state, symbol, side, price, left) >= 0
+    return counterparty(state, symbol, side, price, leaves_lots) >= 0
 
 
 @inner
-def replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
-    """Keeps its place, or becomes the incoming order of the stage that follows."""
-    order, incoming = state.orders[slot], state.incoming
+def enter_replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
+    """Keeps its place, or becomes the active order of the stage that follows."""
+    order, active = state.orders[slot], state.active_order
     symbol, side = int64(order.symbol), int64(order.side)
     reason = check_replace(state, row, slot)
     if reason != 0:
-        return reject(state, row, events, count, reason)
-    left = row.qty_lots - (order.total_lots - open_of(state, slot))
-    if left <= 0:
-        state.counter[STAGE] = SETTLING
+        return reject_and_finish(state, row, events, count, reason)
+    leaves_lots = row.qty_lots - (order.total_lots - total_open_lots(state, slot))
+    if leaves_lots <= 0:
+        state.counter[STAGE] = STAGE_TRIGGERS
         return cancel(state, row, events, count, slot, row.command_id, R_FILLED), DONE
     if row.price_ticks == order.price_ticks and row.qty_lots <= order.total_lots:
-        state.counter[STAGE] = SETTLING
-        return take_off(state, row, events, count, slot, order.total_lots - row.qty_lots, row.command_id, 0), DONE
-    if order.flags & POST_ONLY and _crosses(state, symbol, side, row.price_ticks, left):
-        return reject(state, row, events, count, R_CROSS)
+        state.counter[STAGE] = STAGE_TRIGGERS
+        return reduce_resting(state, row, events, count, slot, order.total_lots - row.qty_lots, row.command_id, 0), DONE
+    if order.flags & POST_ONLY and _crosses(state, symbol, side, row.price_ticks, leaves_lots):
+        return reject_and_finish(state, row, events, count, R_CROSS)
     if is_full(state, int64(order.queue), symbol):
-        return reject(state, row, events, count, R_FULL)
-    if not far_room(state, symbol):
+        return reject_and_finish(state, row, events, count, R_FULL)
+    if not has_far_room(state, symbol):
         return count, GROW
-    reserve, limit = open_of(state, slot) - order.open_lots, limit_of(state, slot)
+    reserve, limit = total_open_lots(state, slot) - order.open_lots, order_limit(state, slot)
     if reserve > 0:
         count = tell(
             state, row, events, count, slot, REDUCED, row.command_id, limit, reserve, order.open_lots, 0, HIDDEN, 0
         )
     count = tell(
-        state, row, events, count, slot, REPLACED, row.command_id, limit, order.open_lots, left, 0, veil(state, slot), 0
+        state,
+        row,
+        events,
+        count,
+        slot,
+        REPLACED,
+        row.command_id,
+        limit,
+        order.open_lots,
+        leaves_lots,
+        0,
+        hidden_flag(state, slot),
+        0,
     )
-    take_up(state, slot)
-    mark(state, symbol)
-    incoming[PRICE], incoming[LEFT], incoming[TOTAL] = row.price_ticks, left, row.qty_lots
-    incoming[COMMAND_ID], incoming[ORIGIN] = row.command_id, FROM_REPLACE
-    come(state)
-    begin(state)
-    state.counter[STAGE] = SETTLING
+    dequeue(state, slot)
+    schedule_triggers(state, symbol)
+    active[PRICE], active[LEAVES_LOTS], active[TOTAL] = row.price_ticks, leaves_lots, row.qty_lots
+    active[COMMAND_ID], active[ORIGIN] = row.command_id, FROM_REPLACE
+    activate(state)
+    check_dequeued(state)
+    state.counter[STAGE] = STAGE_TRIGGERS
     return count, DONE
 
 
 @inner
-def keep_term(state: State, row: Any) -> None:
+def store_term(state: State, row: Any) -> None:
     """One more term for the participant's next order."""
     terms, which = state.terms[row.participant], int64(row.flags)
-    if which < GIVEN:
+    if which < SENT_TERMS:
         terms[which] = row.price_ticks
-        terms[GIVEN] |= 1 << which
+        terms[SENT_TERMS] |= 1 << which
     else:
-        terms[GIVEN] |= UNKNOWN
+        terms[SENT_TERMS] |= UNKNOWN_TERM

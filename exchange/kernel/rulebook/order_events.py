@@ -5,42 +5,48 @@ from typing import Any
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import emit
-from serl.exchange.kernel.constants import CANCELLED, HIDDEN, R_LINKED, REDUCED, RESTING, SEEN
-from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, open_of
-from serl.exchange.kernel.state import ACTIVE, CUT, LINK, ORDER_ID, PARTICIPANT, State
+from serl.exchange.kernel.constants import CANCELLED, DISPLAYED_QUEUE, HIDDEN, R_LINKED, REDUCED, RESTING
+from serl.exchange.kernel.rulebook.orders import (
+    count_open,
+    order_limit,
+    remove_from_everywhere,
+    schedule_triggers,
+    total_open_lots,
+)
+from serl.exchange.kernel.state import ACTIVE, CANCEL_REASON, LINK, ORDER_ID, PARTICIPANT, State
 
 
 @inner
-def veil(state: State, slot: int) -> int:
+def hidden_flag(state: State, slot: int) -> int:
     """HIDDEN for an order that is not displayed."""
-    return 0 if state.orders[slot].queue == SEEN else HIDDEN
+    return 0 if state.orders[slot].queue == DISPLAYED_QUEUE else HIDDEN
 
 
 @inner
 def tell(
     state: State, row: Any, events: Any, count: int, slot: int, kind: int, command_id: int, price: int, qty: int, leaves: int,
-    reason: int, flags: int, match: int,
+    reason: int, flags: int, match_id: int,
 ) -> int:  # fmt: skip
     """Appends an event about an order in a queue."""
     order = state.orders[slot]
     return int64(emit(
         state, row, events, count, kind, int64(order.participant), int64(order.symbol), int64(order.side), order.order_id,
-        order.order_number, command_id, price, qty, leaves, reason, flags, match,
+        order.order_number, command_id, price, qty, leaves, reason, flags, match_id,
     ))  # fmt: skip
 
 
 @inner
-def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
-    order, limit = state.orders[slot], limit_of(state, slot)
-    reserve = open_of(state, slot) - order.open_lots
+def _cancel_one(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
+    order, limit = state.orders[slot], order_limit(state, slot)
+    reserve = total_open_lots(state, slot) - order.open_lots
     if reserve > 0:
         count = tell(
             state, row, events, count, slot, REDUCED, command_id, limit, reserve, order.open_lots, reason, HIDDEN, 0
         )
-    flags = RESTING | veil(state, slot)
+    flags = RESTING | hidden_flag(state, slot)
     count = tell(state, row, events, count, slot, CANCELLED, command_id, limit, order.open_lots, 0, reason, flags, 0)
-    mark(state, int64(order.symbol))
-    drop(state, slot)
+    schedule_triggers(state, int64(order.symbol))
+    remove_from_everywhere(state, slot)
     return count
 
 
@@ -49,21 +55,21 @@ def cancel(state: State, row: Any, events: Any, count: int, slot: int, command_i
     """Takes an order out of its queue and says so; its linked order goes with it. At most four events."""
     participant = int64(state.orders[slot].participant)
     link = state.extras[slot].link if state.orders[slot].special else 0
-    count = _tell_cancel(state, row, events, count, slot, command_id, reason)
+    count = _cancel_one(state, row, events, count, slot, command_id, reason)
     return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
 
 
 @inner
 def cancel_linked(state: State, row: Any, events: Any, count: int, participant: int, order_id: int) -> int:
-    """Cancels the other of two linked orders: one in a queue, or the incoming one, whose rest is then cut. The link is gone."""
+    """Cancels the other of two linked orders: one in a queue, or the active order, whose rest is then cut. The link is gone."""
     slot = order_index.find(state, participant, order_id)
     if slot >= 0:
         state.extras[slot].link = 0
-        return _tell_cancel(state, row, events, count, slot, 0, R_LINKED)
-    incoming = state.incoming
-    if incoming[ACTIVE] and incoming[PARTICIPANT] == participant and incoming[ORDER_ID] == order_id:
-        incoming[LINK] = 0
-        incoming[CUT] = R_LINKED
+        return _cancel_one(state, row, events, count, slot, 0, R_LINKED)
+    active = state.active_order
+    if active[ACTIVE] and active[PARTICIPANT] == participant and active[ORDER_ID] == order_id:
+        active[LINK] = 0
+        active[CANCEL_REASON] = R_LINKED
     return count
 
 
@@ -78,10 +84,12 @@ def unlink_pair(state: State, slot: int) -> int:
 
 
 @inner
-def take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: int, command_id: int, reason: int) -> int:
+def reduce_resting(
+    state: State, row: Any, events: Any, count: int, slot: int, qty: int, command_id: int, reason: int
+) -> int:
     """Takes lots off an order that keeps its place, fewer than are open, from its reserve first. At most two events."""
     order = state.orders[slot]
-    leaves, limit, flags = open_of(state, slot), limit_of(state, slot), veil(state, slot)
+    leaves, limit, flags = total_open_lots(state, slot), order_limit(state, slot), hidden_flag(state, slot)
     from_reserve = 0
     order.total_lots -= qty
     count_open(state, slot, -qty, 0)
@@ -102,5 +110,5 @@ def take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: in
         count = tell(
             state, row, events, count, slot, REDUCED, command_id, limit, shown, leaves - shown, reason, flags, 0
         )
-    mark(state, int64(order.symbol))
+    schedule_triggers(state, int64(order.symbol))
     return count

@@ -7,7 +7,7 @@ from serl.exchange.records import LAST_TICKS
 
 
 @inner
-def worst(state: State, side: int) -> int:
+def worst_price(state: State, side: int) -> int:
     """The limit of an order without one."""
     return state.counter[PRICE_MAX] if side == BID else 1
 
