@@ -8,16 +8,7 @@ import numpy as np
 from serl.exchange.compiling import alone, entry
 from serl.exchange.kernel.commands import execute_fast
 from serl.exchange.kernel.order_index import index_all
-from serl.exchange.kernel.state import (
-    FREE_LEVEL,
-    FREE_ORDER,
-    FULL_BOOK,
-    WANTS_FAR_LEVELS,
-    WANTS_FULL_BOOK,
-    State,
-    link_free,
-    with_queues,
-)  # fmt: skip
+from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues
 from serl.exchange.limits import MarketLimits
 from serl.exchange.pointed import OWN_WORDS, bound
 
@@ -49,12 +40,12 @@ def rebound(state: State) -> State:
 
 def grow(state: State, limits: MarketLimits) -> State:
     """The full rule book, more orders or more far levels: what is due first."""
-    if state.counter[WANTS_FULL_BOOK]:  # each for itself: what else is due, the compiled code asks for again
-        state.counter[WANTS_FULL_BOOK] = 0
+    if state.counters["wants_full_book"][0]:  # each for itself: what else is due, the compiled code asks for again
+        state.counters["wants_full_book"] = 0
         return bound(with_queues(state), (full_rule_book(), fast_path()))
     far = state.far_price.shape[2]
-    if state.counter[WANTS_FAR_LEVELS] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
-        state.counter[WANTS_FAR_LEVELS] = 0
+    if state.counters["wants_far_levels"][0] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
+        state.counters["wants_far_levels"] = 0
         return grow_far(state, 2 * far)
     return grow_orders(state, min(2 * len(state.orders), capacity_for(limits.orders_open_max)))
 
@@ -76,10 +67,10 @@ def grow_orders(state: State, capacity: int) -> State:
         extras[:before], heap[:before] = state.extras, state.heap
         grown = grown._replace(extras=extras, heap=heap)
     link_free(grown, before)
-    for free, field, rows in ((FREE_ORDER, "next", grown.orders), (FREE_LEVEL, "first", grown.levels)):
-        head = int(state.counter[free])
+    for free, field, rows in (("free_order", "next", grown.orders), ("free_level", "first", grown.levels)):
+        head = int(state.counters[free][0])
         if head < 0:
-            state.counter[free] = before
+            state.counters[free] = before
         else:  # the old list goes in front of the new one
             while rows[head][field] >= 0:
                 head = int(rows[head][field])

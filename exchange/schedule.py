@@ -14,7 +14,6 @@ from serl.exchange.calendar import SECOND_NS, Calendar, Due
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import NOW
-from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
 
@@ -52,7 +51,9 @@ class Daytime:
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.until(now_ns))
         ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
-        if ended and market.state.counter[ORDERS_OPEN]:  # before a phase may hold an auction: that day trades no more
+        if (
+            ended and market.state.counters["orders_open"][0]
+        ):  # before a phase may hold an auction: that day trades no more
             rows.append(command(CommandKind.END_DAY))
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
         for number, phase in phases.items():
@@ -80,7 +81,7 @@ class Daytime:
         self._note_interruptions()
         if self._resumed():
             return self._now_ns
-        expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
+        expiry_ns = int(self._core.market.state.counters["next_expiry_ns"][0])
         return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:

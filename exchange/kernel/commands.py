@@ -1,36 +1,10 @@
 """One command after the other: by the plain rule book, or by the full one where anything is special."""
 
-from typing import Any
-
 from serl.exchange.compiling import compiled, inlined, int64, merged
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.constants import (
-    CANCEL,
-    DONE,
-    END_DAY,
-    EVENTS_FULL,
-    FOK,
-    GROW,
-    MARKET,
-    MASS_CANCEL,
-    NEW,
-    POST_ONLY,
-    PRINT,
-    PROCEED,
-    PURGE,
-    R_KIND,
-    R_OPERATOR,
-    R_ORDER,
-    R_REQUESTED,
-    R_STALE,
-    R_SYMBOL,
-    REDUCE,
-    REPLACE,
-    RESUME,
-    SET_PHASE,
-    TERM,
-    TERMED,
-)
+from serl.exchange.kernel.constants import DONE, EVENTS_FULL, GROW
+from serl.exchange.kernel.events import reject_command
 from serl.exchange.kernel.fast_path import (
     cancel_displayed,
     execute_operator_command,
@@ -38,23 +12,13 @@ from serl.exchange.kernel.fast_path import (
     match_and_finish,
     place_order,
     reduce_order,
-    reject_command,
     replace_order,
 )
 from serl.exchange.kernel.handle import commands_at, events_at, state_at
 from serl.exchange.kernel.intrinsics import call
-from serl.exchange.kernel.state import (
-    ACTIVE,
-    COMMAND_SEQUENCE,
-    FAST_BOOK,
-    FULL_BOOK,
-    NEXT_EXPIRY,
-    NEXT_ROW,
-    STAGE,
-    WANTS_FULL_BOOK,
-    State,
-)  # fmt: skip
-from serl.exchange.records import ALL_SYMBOLS
+from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.state import FAST_BOOK, FULL_BOOK, State
+from serl.exchange.records import ALL_SYMBOLS, Rows
 
 __all__ = ["DONE", "EVENTS_FULL", "GROW", "execute", "execute_batch", "execute_fast", "prefetch_commands"]
 
@@ -69,38 +33,38 @@ ENTRY_AHEAD, ORDER_AHEAD, LINKS_AHEAD = 12, 7, 3
 
 
 @merged
-def _execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
+def _execute(state: State, commands: Rows, index: int, events: Rows, count: int) -> tuple[int, int]:
     """Executes COMMAND row `index`: (new count, DONE, EVENTS_FULL or GROW)."""
-    row = commands[index]
+    command = commands[index]
     if count + EVENT_ROOM > events.size:
         return count, EVENTS_FULL
-    kind = int64(row.kind)
-    if state.counter[STAGE] != 0 or row.time_ns >= state.counter[NEXT_EXPIRY]:
+    kind = int64(command.kind)
+    if state.counters.stage != 0 or command.time_ns >= state.counters.next_expiry_ns:
         count, status = _call_full_book(state, commands, index, events, count, EXPIRE)
-        if status != PROCEED:
+        if status != k.PROCEED:
             return count, status
-    if state.active_order[ACTIVE]:
-        if kind == MASS_CANCEL or kind == END_DAY:
-            return mass_cancel_displayed(state, row, events, count)
-        return match_and_finish(state, row, events, count)
-    state.counter[COMMAND_SEQUENCE] = row.sequence
-    participant = int64(row.participant)
+    if state.active_order.is_active:
+        if kind == k.MASS_CANCEL or kind == k.END_DAY:
+            return mass_cancel_displayed(state, command, events, count)
+        return match_and_finish(state, command, events, count)
+    state.counters.command_sequence = command.sequence
+    participant = int64(command.participant)
     previous = state.last_command_id[participant]
-    if row.command_id != 0:
-        if row.command_id <= previous:
-            return reject_command(state, row, events, count, R_STALE), DONE
-        state.last_command_id[participant] = row.command_id
+    if command.command_id != 0:
+        if command.command_id <= previous:
+            return reject_command(state, command, events, count, k.REASON_STALE_COMMAND_ID), DONE
+        state.last_command_id[participant] = command.command_id
     result = _dispatch(state, commands, index, events, count)
-    if result[1] == GROW and state.counter[STAGE] == 0:
+    if result[1] == GROW and state.counters.stage == 0:
         state.last_command_id[participant] = previous
     return result
 
 
 @inlined
-def _call_full_book(state: State, commands: Any, index: int, events: Any, count: int, how: int) -> tuple[int, int]:
+def _call_full_book(state: State, commands: Rows, index: int, events: Rows, count: int, how: int) -> tuple[int, int]:
     """The same by the full rule book; GROW while it is not there. It stands behind a pointer, so that nobody else's code contains it."""
     if state.handle[FULL_BOOK] == 0:
-        state.counter[WANTS_FULL_BOOK] = 1
+        state.counters.wants_full_book = 1
         return count, GROW
     result = call(
         state.handle[FULL_BOOK],
@@ -116,70 +80,70 @@ def _call_full_book(state: State, commands: Any, index: int, events: Any, count:
 
 
 @merged
-def _is_plain(state: State, row: Any) -> bool:
+def _is_plain(state: State, command: CommandRow) -> bool:
     """Whether a NEW needs no more than the plain rules."""
-    special = row.flags & ~(POST_ONLY | MARKET) | (row.time_in_force > FOK)
-    return (state.needs_full_book[row.symbol] | state.has_limits[row.participant] | special) == 0
+    special = command.flags & ~(k.POST_ONLY | k.MARKET) | (command.time_in_force > k.FOK)
+    return (state.needs_full_book[command.symbol] | state.has_limits[command.participant] | special) == 0
 
 
 @merged
-def _dispatch(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
-    row = commands[index]
-    kind = int64(row.kind)
-    known = row.symbol < state.halted.size
-    if kind == NEW:
+def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int) -> tuple[int, int]:
+    command = commands[index]
+    kind = int64(command.kind)
+    known = command.symbol < state.halted.size
+    if kind == k.NEW:
         if not known:
-            if row.flags & TERMED:
-                state.terms[row.participant, :] = 0
-            return reject_command(state, row, events, count, R_SYMBOL), DONE
-        if not _is_plain(state, row):
+            if command.flags & k.HAS_TERMS:
+                state.terms[command.participant, :] = 0
+            return reject_command(state, command, events, count, k.REASON_UNKNOWN_SYMBOL), DONE
+        if not _is_plain(state, command):
             return _call_full_book(state, commands, index, events, count, EXECUTE)
-        return place_order(state, row, events, count)
-    if CANCEL <= kind <= REPLACE:
-        slot = order_index.find(state, int64(row.participant), row.order_id)
+        return place_order(state, command, events, count)
+    if k.CANCEL <= kind <= k.REPLACE:
+        slot = order_index.find(state, int64(command.participant), command.order_id)
         if slot < 0:
-            return reject_command(state, row, events, count, R_ORDER), DONE
-        if state.needs_full_book[state.orders[slot].symbol] | state.has_limits[row.participant]:
+            return reject_command(state, command, events, count, k.REASON_UNKNOWN_ORDER), DONE
+        if state.needs_full_book[state.orders[slot].symbol] | state.has_limits[command.participant]:
             return _call_full_book(state, commands, index, events, count, EXECUTE)
-        if kind == CANCEL:
-            return cancel_displayed(state, row, events, count, slot, row.command_id, R_REQUESTED), DONE
-        if kind == REDUCE:
-            return reduce_order(state, row, events, count, slot), DONE
-        return replace_order(state, row, events, count, slot)
-    if kind == MASS_CANCEL:
-        if not known and row.symbol != ALL_SYMBOLS:
-            return reject_command(state, row, events, count, R_SYMBOL), DONE
-        if row.flags != 0 or state.extras.size > 0:
+        if kind == k.CANCEL:
+            return cancel_displayed(state, command, events, count, slot, command.command_id, k.REASON_REQUESTED), DONE
+        if kind == k.REDUCE:
+            return reduce_order(state, command, events, count, slot), DONE
+        return replace_order(state, command, events, count, slot)
+    if kind == k.MASS_CANCEL:
+        if not known and command.symbol != ALL_SYMBOLS:
+            return reject_command(state, command, events, count, k.REASON_UNKNOWN_SYMBOL), DONE
+        if command.flags != 0 or state.extras.size > 0:
             return _call_full_book(state, commands, index, events, count, EXECUTE)
-        return mass_cancel_displayed(state, row, events, count)
-    if kind == TERM or SET_PHASE <= kind <= PURGE or (END_DAY <= kind <= RESUME and state.extras.size > 0):
+        return mass_cancel_displayed(state, command, events, count)
+    if kind == k.TERM or k.SET_PHASE <= kind <= k.PURGE or (k.END_DAY <= kind <= k.RESUME and state.extras.size > 0):
         return _call_full_book(state, commands, index, events, count, EXECUTE)
-    if not END_DAY <= kind <= PRINT:
-        return reject_command(state, row, events, count, R_KIND), DONE
-    if not state.operator[row.participant]:
-        return reject_command(state, row, events, count, R_OPERATOR), DONE
-    if kind == END_DAY:
-        return mass_cancel_displayed(state, row, events, count)
+    if not k.END_DAY <= kind <= k.PRINT:
+        return reject_command(state, command, events, count, k.REASON_UNKNOWN_KIND), DONE
+    if not state.operator[command.participant]:
+        return reject_command(state, command, events, count, k.REASON_NOT_PERMITTED), DONE
+    if kind == k.END_DAY:
+        return mass_cancel_displayed(state, command, events, count)
     if not known:
-        return reject_command(state, row, events, count, R_SYMBOL), DONE
-    return execute_operator_command(state, row, events, count), DONE
+        return reject_command(state, command, events, count, k.REASON_UNKNOWN_SYMBOL), DONE
+    return execute_operator_command(state, command, events, count), DONE
 
 
 @merged
-def prefetch_commands(state: State, commands: Any, index: int, stop: int) -> None:
+def prefetch_commands(state: State, commands: Rows, index: int, stop: int) -> None:
     """Brings near what the commands behind `index` will touch: with a million orders each would miss the caches thrice."""
     if index + ENTRY_AHEAD < stop:
-        row = commands[index + ENTRY_AHEAD]
-        name = row.command_id if row.kind == NEW else row.order_id
-        order_index.prefetch_entry(state, int64(row.participant), name)
+        command = commands[index + ENTRY_AHEAD]
+        name = command.command_id if command.kind == k.NEW else command.order_id
+        order_index.prefetch_entry(state, int64(command.participant), name)
     if index + ORDER_AHEAD < stop:
-        row = commands[index + ORDER_AHEAD]
-        if row.kind != NEW:
-            order_index.prefetch_order(state, int64(row.participant), row.order_id)
+        command = commands[index + ORDER_AHEAD]
+        if command.kind != k.NEW:
+            order_index.prefetch_order(state, int64(command.participant), command.order_id)
     if index + LINKS_AHEAD < stop:
-        row = commands[index + LINKS_AHEAD]
-        if row.kind != NEW:
-            order_index.prefetch_neighbours(state, int64(row.participant), row.order_id)
+        command = commands[index + LINKS_AHEAD]
+        if command.kind != k.NEW:
+            order_index.prefetch_neighbours(state, int64(command.participant), command.order_id)
 
 
 def execute_fast(handle: int, commands: int, start: int, stop: int, events: int, size: int, count: int) -> int:
@@ -193,12 +157,12 @@ def execute_fast(handle: int, commands: int, start: int, stop: int, events: int,
         if status != DONE:
             break
         index += 1
-    state.active_order[NEXT_ROW] = index
+    state.active_order.next_row = index
     return count << 2 | status
 
 
 @inlined
-def _execute_rows(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> int:
+def _execute_rows(state: State, commands: Rows, start: int, stop: int, events: Rows, count: int) -> int:
     return call(
         state.handle[FAST_BOOK],
         state.handle.ctypes.data,
@@ -212,7 +176,7 @@ def _execute_rows(state: State, commands: Any, start: int, stop: int, events: An
 
 
 @inlined
-def execute(state: State, commands: Any, index: int, events: Any, count: int) -> tuple[int, int]:
+def execute(state: State, commands: Rows, index: int, events: Rows, count: int) -> tuple[int, int]:
     """Executes COMMAND row `index`, appending EVENT rows from `count` on: (new count, DONE, EVENTS_FULL or GROW).
 
     After EVENTS_FULL or GROW it must be called again with the same row. O(log far levels + fills) a command.
@@ -222,13 +186,15 @@ def execute(state: State, commands: Any, index: int, events: Any, count: int) ->
 
 
 @inlined
-def execute_rows(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
+def execute_rows(state: State, commands: Rows, start: int, stop: int, events: Rows, count: int) -> tuple[int, int, int]:
     """Executes rows start..stop: (the next row to execute, new event count, DONE, EVENTS_FULL or GROW)."""
     result = _execute_rows(state, commands, start, stop, events, count)
-    return state.active_order[NEXT_ROW], result >> 2, result & 3
+    return state.active_order.next_row, result >> 2, result & 3
 
 
 @compiled
-def execute_batch(state: State, commands: Any, start: int, stop: int, events: Any, count: int) -> tuple[int, int, int]:
+def execute_batch(
+    state: State, commands: Rows, start: int, stop: int, events: Rows, count: int
+) -> tuple[int, int, int]:
     """`execute_rows` for Python."""
     return execute_rows(state, commands, start, stop, events, count)

@@ -34,7 +34,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
-from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
+from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.pointed import OWN_WORDS, bound
@@ -52,7 +52,7 @@ TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 @inlined
 def _submit(traders: Any, state: Any, rows: Any, place: int, events: Any, frame: Any, fill: Any) -> int:
     """Executes a command, theirs or ours, and lets the traders see what came of it: DONE or GROW."""
-    rows[place].sequence = state.counter[COMMAND_SEQUENCE] + 1
+    rows[place].sequence = state.counters.command_sequence + 1
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         done, status = execute(state, rows, place, events, 0)

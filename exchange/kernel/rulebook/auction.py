@@ -1,30 +1,10 @@
 """Auctions: the price at which most trades, the trades at it, and what does not outlive it; docs/orders.md, Phases and auctions."""
 
-from typing import Any
-
 from serl.exchange.compiling import compiled, inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.accounting import settle_trade
-from serl.exchange.kernel.constants import (
-    AT_CLOSE,
-    AT_OPEN,
-    AUCTION,
-    CLOSING,
-    DISPLAYED_QUEUE,
-    DONE,
-    EVENTS_FULL,
-    FIRST_COLLECTING,
-    GROW,
-    HIDDEN_QUEUE,
-    LAST_COLLECTING,
-    MAKER,
-    MARKET,
-    R_MARKET,
-    R_NO_ROOM,
-    R_NOT_REDUCING,
-    R_REMAINDER,
-    RESTED,
-)
 from serl.exchange.kernel.levels import better_price, find_level, next_price
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM, cancel_unplaced
 from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full_for_move
 from serl.exchange.kernel.rulebook.matching import (
@@ -35,7 +15,13 @@ from serl.exchange.kernel.rulebook.matching import (
     record_trade_price,
     replenish_or_remove,
 )
-from serl.exchange.kernel.rulebook.order_events import cancel, cancel_linked, hidden_flag, tell, unlink_pair
+from serl.exchange.kernel.rulebook.order_events import (
+    begin_order_event,
+    cancel,
+    cancel_linked,
+    hidden_flag,
+    unlink_pair,
+)
 from serl.exchange.kernel.rulebook.orders import (
     FIRST,
     order_limit,
@@ -45,29 +31,20 @@ from serl.exchange.kernel.rulebook.orders import (
     total_open_lots,
 )
 from serl.exchange.kernel.rulebook.pricing import worst_price
-from serl.exchange.kernel.state import (
-    ASK,
-    AUCTION_FIRST_TICKS,
-    AUCTION_LOTS,
-    AUCTION_TICKS,
-    BID,
-    CLOSERS,
-    MATCH_ID,
-    State,
-)  # fmt: skip
-from serl.exchange.records import AUCTION_FEE, LAST_TICKS
+from serl.exchange.kernel.state import ASK, BID, CLOSERS, State
+from serl.exchange.records import Rows
 
 
 @inner
 def is_collecting(phase: int) -> bool:
     """Whether orders are collected for an auction."""
-    return FIRST_COLLECTING <= phase <= LAST_COLLECTING
+    return k.FIRST_COLLECTING <= phase <= k.LAST_COLLECTING
 
 
 @inner
 def _best_price(state: State, symbol: int, side: int) -> int:
     """The best price of a side, displayed or hidden; 0 = none."""
-    displayed, hidden = state.best[symbol, side], state.best[HIDDEN_QUEUE * state.halted.size + symbol, side]
+    displayed, hidden = state.best[symbol, side], state.best[k.HIDDEN_QUEUE * state.halted.size + symbol, side]
     return hidden if is_better(side, hidden, displayed) else displayed
 
 
@@ -75,7 +52,7 @@ def _best_price(state: State, symbol: int, side: int) -> int:
 def _worse_price(state: State, symbol: int, side: int, price: int) -> int:
     """The next worse price of a side, displayed or hidden; 0 = none."""
     displayed = next_price(state, symbol, side, price)
-    hidden = next_price(state, HIDDEN_QUEUE * state.halted.size + symbol, side, price)
+    hidden = next_price(state, k.HIDDEN_QUEUE * state.halted.size + symbol, side, price)
     return hidden if is_better(side, hidden, displayed) else displayed
 
 
@@ -83,7 +60,7 @@ def _worse_price(state: State, symbol: int, side: int, price: int) -> int:
 def _better_price(state: State, symbol: int, side: int, price: int) -> int:
     """The next better price of a side, displayed or hidden; 0 = none."""
     displayed = better_price(state, symbol, side, price)
-    hidden = better_price(state, HIDDEN_QUEUE * state.halted.size + symbol, side, price)
+    hidden = better_price(state, k.HIDDEN_QUEUE * state.halted.size + symbol, side, price)
     return displayed if hidden == 0 or (displayed != 0 and is_better(side, hidden, displayed)) else hidden
 
 
@@ -92,12 +69,12 @@ def _lots_at(state: State, symbol: int, side: int, price: int) -> tuple[int, boo
     """(lots at a price of a side, reserves included; whether an order with that limit is among them)."""
     lots, limited = 0, False
     for queue in range(2):
-        book = queue * HIDDEN_QUEUE * state.halted.size + symbol
+        book = queue * k.HIDDEN_QUEUE * state.halted.size + symbol
         if _has_level(state, book, side, price):
             slot = first_slot(state, book, side, price)
             while slot >= 0:
                 lots += total_open_lots(state, slot)
-                limited = limited or state.orders[slot].flags & MARKET == 0
+                limited = limited or state.orders[slot].flags & k.MARKET == 0
                 slot = int64(state.orders[slot].next)
     return lots, limited
 
@@ -132,7 +109,7 @@ def _volume(state: State, symbol: int) -> tuple[int, int, int]:
 def _next_candidate(state: State, symbol: int, price: int) -> int:
     """The next higher price at which demand, supply or the reference is; 0 = none."""
     ask, bid, reference = (
-        _worse_price(state, symbol, ASK, price), _better_price(state, symbol, BID, price), state.symbols[symbol, LAST_TICKS]
+        _worse_price(state, symbol, ASK, price), _better_price(state, symbol, BID, price), state.symbols[symbol].last_ticks
     )  # fmt: skip
     found = ask if bid == 0 or (ask != 0 and ask < bid) else bid
     return reference if reference > price and (found == 0 or reference < found) else found
@@ -158,7 +135,7 @@ def _scan(state: State, symbol: int, low: int, high: int, target: int, wanted: i
         bids, is_bid = _lots_at(state, symbol, BID, price)
         supply += offered
         size = abs(demand - supply)
-        if is_ask or is_bid or price == state.symbols[symbol, LAST_TICKS]:
+        if is_ask or is_bid or price == state.symbols[symbol].last_ticks:
             if target == 0:
                 if least < 0 or size < least:
                     least, first = size, price
@@ -180,7 +157,7 @@ def indicative(state: State, symbol: int) -> tuple[int, int, int]:
     size, first, last = _scan(state, symbol, low, high, 0, 0)
     if first == 0:
         return 0, 0, 0
-    reference = state.symbols[symbol, LAST_TICKS]
+    reference = state.symbols[symbol].last_ticks
     target = reference if reference != 0 else (first + last) >> 1
     imbalance, price, _ = _scan(state, symbol, low, high, target, size)
     return price, volume, imbalance
@@ -189,11 +166,11 @@ def indicative(state: State, symbol: int) -> tuple[int, int, int]:
 @inner
 def _first_market_order(state: State, symbol: int, side: int) -> int:
     """The first market order of a side, which goes before all others; -1 if there is none."""
-    book, price = HIDDEN_QUEUE * state.halted.size + symbol, worst_price(state, side)
+    book, price = k.HIDDEN_QUEUE * state.halted.size + symbol, worst_price(state, side)
     if state.best[book, side] != price:
         return -1
     slot = first_slot(state, book, side, price)
-    while slot >= 0 and state.orders[slot].flags & MARKET == 0:
+    while slot >= 0 and state.orders[slot].flags & k.MARKET == 0:
         slot = int64(state.orders[slot].next)
     return slot
 
@@ -207,109 +184,102 @@ def _first_order(state: State, symbol: int, side: int, price: int) -> int:
     market = _first_market_order(state, symbol, side)
     if market >= 0:
         return market
-    book = symbol if best == state.best[symbol, side] else HIDDEN_QUEUE * state.halted.size + symbol
+    book = symbol if best == state.best[symbol, side] else k.HIDDEN_QUEUE * state.halted.size + symbol
     return first_slot(state, book, side, best)
 
 
 @inner
-def _trade_pair(state: State, row: Any, events: Any, count: int, sell: int, buy: int, price: int) -> int:
+def _trade_pair(state: State, command: CommandRow, events: Rows, count: int, sell: int, buy: int, price: int) -> int:
     """Two orders trade. At most eight events."""
     one, other = state.orders[sell], state.orders[buy]
     seller, buyer, symbol = int64(one.participant), int64(other.participant), int64(one.symbol)
     qty = min(one.open_lots, other.open_lots)
-    state.counter[MATCH_ID] += 1
-    state.counter[AUCTION_LOTS] += qty
-    count = fill_resting(state, row, events, count, sell, price, qty, MAKER | AUCTION)
-    count = fill_resting(state, row, events, count, buy, price, qty, AUCTION)
-    settle_trade(state, symbol, buyer, seller, price, qty, AUCTION_FEE, AUCTION_FEE)
+    state.counters.match_id += 1
+    state.counters.auction_lots += qty
+    count = fill_resting(state, command, events, count, sell, price, qty, k.MAKER | k.AUCTION)
+    count = fill_resting(state, command, events, count, buy, price, qty, k.AUCTION)
+    settle_trade(state, symbol, buyer, seller, price, qty, k.AUCTION_FEES, k.AUCTION_FEES)
     record_trade_price(state, symbol, price)
     sell_link = unlink_pair(state, sell)
     if sell_link == other.order_id and seller == buyer:
         unlink_pair(state, buy)
     buy_link = unlink_pair(state, buy)
-    count = replenish_or_remove(state, row, events, count, sell)
-    count = replenish_or_remove(state, row, events, count, buy)
+    count = replenish_or_remove(state, command, events, count, sell)
+    count = replenish_or_remove(state, command, events, count, buy)
     if sell_link != 0:
-        count = cancel_linked(state, row, events, count, seller, sell_link)
+        count = cancel_linked(state, command, events, count, seller, sell_link)
     if buy_link != 0:
-        count = cancel_linked(state, row, events, count, buyer, buy_link)
+        count = cancel_linked(state, command, events, count, buyer, buy_link)
     return count
 
 
 @inner
-def uncross(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
+def uncross(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
     """Holds an auction, and again where what was cancelled in it left the book crossed: (new count, DONE, EVENTS_FULL or GROW).
 
     The trades of the first go at AUCTION_FIRST_TICKS; the lots of all are in AUCTION_LOTS.
     """
-    counter = state.counter
+    counters = state.counters
     schedule_triggers(state, symbol)
     while True:
-        if counter[AUCTION_TICKS] == 0:
+        if counters.auction_ticks == 0:
             price, volume, _ = indicative(state, symbol)
             if volume == 0:
-                return count, DONE
-            counter[AUCTION_TICKS] = price
-            if counter[AUCTION_FIRST_TICKS] == 0:
-                counter[AUCTION_FIRST_TICKS] = price
-        price = counter[AUCTION_TICKS]
+                return count, k.DONE
+            counters.auction_ticks = price
+            if counters.auction_first_ticks == 0:
+                counters.auction_first_ticks = price
+        price = counters.auction_ticks
         sell, buy = _first_order(state, symbol, ASK, price), _first_order(state, symbol, BID, price)
         if count + ROOM > events.size:
-            return count, EVENTS_FULL
+            return count, k.EVENTS_FULL
         if not has_far_room(state, symbol):
-            return count, GROW
+            return count, k.GROW
         if sell < 0 or buy < 0:
-            counter[AUCTION_TICKS] = 0
+            counters.auction_ticks = 0
         elif is_not_reducing(state, sell) or is_not_reducing(state, buy):
             if is_not_reducing(state, sell):
-                count = cancel(state, row, events, count, sell, 0, R_NOT_REDUCING)
+                count = cancel(state, command, events, count, sell, 0, k.REASON_NOT_REDUCING)
             else:
-                count = cancel(state, row, events, count, buy, 0, R_NOT_REDUCING)
+                count = cancel(state, command, events, count, buy, 0, k.REASON_NOT_REDUCING)
         else:
-            count = _trade_pair(state, row, events, count, sell, buy, price)
+            count = _trade_pair(state, command, events, count, sell, buy, price)
 
 
 @inner
-def activate_closing_orders(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
+def activate_closing_orders(
+    state: State, command: CommandRow, events: Rows, count: int, symbol: int
+) -> tuple[int, int]:
     """AT_CLOSE orders come into the auction: (new count, DONE, EVENTS_FULL or GROW)."""
     while state.lists[symbol, CLOSERS, FIRST] >= 0:
         if count + ROOM > events.size:
-            return count, EVENTS_FULL
+            return count, k.EVENTS_FULL
         if not has_far_room(state, symbol):
-            return count, GROW
+            return count, k.GROW
         slot = int64(state.lists[symbol, CLOSERS, FIRST])
-        queue = HIDDEN_QUEUE if state.orders[slot].flags & MARKET else DISPLAYED_QUEUE
+        queue = k.HIDDEN_QUEUE if state.orders[slot].flags & k.MARKET else k.DISPLAYED_QUEUE
         if is_full_for_move(state, slot, queue):
-            count = cancel_unplaced(state, row, events, count, slot, R_NO_ROOM)
+            count = cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM)
         else:
             remove_from_list(state, slot)
             requeue(state, slot, queue, state.orders[slot].price_ticks)
             lots = state.orders[slot].open_lots
-            count = tell(
-                state,
-                row,
-                events,
-                count,
-                slot,
-                RESTED,
-                0,
-                order_limit(state, slot),
-                lots,
-                lots,
-                0,
-                hidden_flag(state, slot),
-                0,
-            )
+            event = begin_order_event(state, command, events, count, k.RESTED, slot)
+            event.price_ticks = order_limit(state, slot)
+            event.qty_lots = lots
+            event.leaves_lots = lots
+            event.flags = hidden_flag(state, slot)
+            count += 1
     schedule_triggers(state, symbol)
-    return count, DONE
+    return count, k.DONE
 
 
 @inner
 def auction_cancel_reason(state: State, slot: int, phase: int) -> int:
     """Why an order does not outlive the auction of a phase, 0 if it does."""
     order = state.orders[slot]
-    if order.flags & MARKET:
-        return R_MARKET
-    if order.time_in_force == AT_OPEN or (order.time_in_force == AT_CLOSE and phase == CLOSING):
-        return R_REMAINDER
+    if order.flags & k.MARKET:
+        return k.REASON_MARKET_REMAINDER
+    if order.time_in_force == k.AT_OPEN or (order.time_in_force == k.AT_CLOSE and phase == k.CLOSING):
+        return k.REASON_AUCTION_REMAINDER
     return 0

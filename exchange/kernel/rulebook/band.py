@@ -3,26 +3,27 @@
 from serl.exchange.compiling import inner
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.state import BID, State
-from serl.exchange.records import BAND_ACTION, BAND_HIGH, BAND_LOW
 
 
 @inner
 def in_band(state: State, symbol: int, price: int) -> bool:
     """Whether the symbol may trade at a price."""
     instrument = state.symbols[symbol]
-    return price >= instrument[BAND_LOW] and (instrument[BAND_HIGH] == 0 or price <= instrument[BAND_HIGH])
+    return price >= instrument.band_low_ticks and (
+        instrument.band_high_ticks == 0 or price <= instrument.band_high_ticks
+    )
 
 
 @inner
 def first_tradable_price(state: State, symbol: int, book: int, side: int) -> int:
     """The best price of a queue's side that a band of action 0 does not pass over, 0 if there is none."""
     instrument, price = state.symbols[symbol], state.best[book, side]
-    if instrument[BAND_ACTION] != 0:
+    if instrument.band_action != 0:
         return price
     if side == BID:
-        edge = instrument[BAND_HIGH]
+        edge = instrument.band_high_ticks
         return next_price(state, book, side, edge + 1) if edge != 0 and price > edge else price
-    edge = instrument[BAND_LOW]
+    edge = instrument.band_low_ticks
     return next_price(state, book, side, edge - 1) if price != 0 and price < edge else price
 
 
@@ -30,8 +31,8 @@ def first_tradable_price(state: State, symbol: int, book: int, side: int) -> int
 def limit_within_band(state: State, symbol: int, side: int, limit: int) -> int:
     """How far an incoming order goes: to its limit, but not beyond a band of action 0."""
     instrument = state.symbols[symbol]
-    if instrument[BAND_ACTION] != 0:
+    if instrument.band_action != 0:
         return limit
     if side == BID:
-        return limit if instrument[BAND_HIGH] == 0 else min(limit, instrument[BAND_HIGH])
-    return max(limit, instrument[BAND_LOW])
+        return limit if instrument.band_high_ticks == 0 else min(limit, instrument.band_high_ticks)
+    return max(limit, instrument.band_low_ticks)

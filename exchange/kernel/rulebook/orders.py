@@ -1,19 +1,10 @@
 """Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
 
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order, side_of
-from serl.exchange.kernel.constants import DISPLAYED_QUEUE
-from serl.exchange.kernel.state import (
-    COUNTS_OPEN,
-    EXPIRING_ORDERS,
-    FREE_ORDER,
-    NEVER,
-    NEXT_EXPIRY,
-    ORDERS_OPEN,
-    TRIGGERS_PENDING,
-    State,
-)  # fmt: skip
+from serl.exchange.kernel.state import NEVER, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 FIRST, LAST = 0, 1
@@ -25,7 +16,7 @@ def schedule_triggers(state: State, symbol: int) -> None:
     """The symbol has to settle."""
     if not state.triggers_pending[symbol]:
         state.triggers_pending[symbol] = 1
-        state.counter[TRIGGERS_PENDING] += 1
+        state.counters.symbols_pending += 1
 
 
 @inner
@@ -44,7 +35,7 @@ def order_limit(state: State, slot: int) -> int:
 @inner
 def count_open(state: State, slot: int, lots: int, orders: int) -> None:
     """Keeps the account's open lots and orders, where anybody has a limit on them."""
-    if state.counter[COUNTS_OPEN] != 0:
+    if state.counters.counts_open != 0:
         order = state.orders[slot]
         state.open_lots[order.participant, order.symbol, order.side] += lots
         state.open_orders[order.participant] += orders
@@ -77,7 +68,7 @@ def enqueue(
     order = state.orders[slot]
     order.time_in_force = time_in_force
     order.flags = flags
-    if special or queue != DISPLAYED_QUEUE:
+    if special or queue != k.DISPLAYED_QUEUE:
         make_special(state, slot)
     count_open(state, slot, leaves_lots, 1)
     return slot
@@ -95,9 +86,9 @@ def remove_from_everywhere(state: State, slot: int) -> None:
     remove_from_level(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
-    order.next = state.counter[FREE_ORDER]
-    state.counter[FREE_ORDER] = slot
-    state.counter[ORDERS_OPEN] -= 1
+    order.next = state.counters.free_order
+    state.counters.free_order = slot
+    state.counters.orders_open -= 1
 
 
 @inner
@@ -170,7 +161,7 @@ def _store_in_heap(state: State, place: int, slot: int) -> None:
 
 @inner
 def _sift_down(state: State, place: int) -> None:
-    slot, size = int64(state.heap[place]), state.counter[EXPIRING_ORDERS]
+    slot, size = int64(state.heap[place]), state.counters.expiring_orders
     while 2 * place + 1 < size:
         child = 2 * place + 1
         if child + 1 < size and _expires_before(state, int64(state.heap[child + 1]), int64(state.heap[child])):
@@ -196,14 +187,16 @@ def _sift_up(state: State, place: int) -> None:
 
 @inner
 def _next_expiry(state: State) -> None:
-    state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRING_ORDERS] > 0 else NEVER
+    state.counters.next_expiry_ns = (
+        state.extras[state.heap[0]].expire_ns if state.counters.expiring_orders > 0 else NEVER
+    )
 
 
 @inner
 def add_expiry(state: State, slot: int) -> None:
     """The order expires. O(log of those that do)."""
-    place = state.counter[EXPIRING_ORDERS]
-    state.counter[EXPIRING_ORDERS] += 1
+    place = state.counters.expiring_orders
+    state.counters.expiring_orders += 1
     _store_in_heap(state, place, slot)
     _sift_up(state, place)
     _next_expiry(state)
@@ -216,8 +209,8 @@ def remove_expiry(state: State, slot: int) -> None:
     if place < 0:
         return
     state.extras[slot].heap_place = -1
-    state.counter[EXPIRING_ORDERS] -= 1
-    last = int64(state.heap[state.counter[EXPIRING_ORDERS]])
+    state.counters.expiring_orders -= 1
+    last = int64(state.heap[state.counters.expiring_orders])
     if last != slot:
         _store_in_heap(state, place, last)
         _sift_down(state, place)
