@@ -1,4 +1,4 @@
-"""Room for what the compiled code asks for: it allocates nothing itself."""
+"""Grows a market's arrays when the compiled code, which allocates nothing, asks for it."""
 
 import sys
 from functools import cache
@@ -15,7 +15,7 @@ from serl.exchange.pointed import OWN_WORDS, bound
 
 @cache
 def fast_path() -> int:
-    """The address of `execute_plainly`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
+    """The address of `execute_fast`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
     with alone("book"):
         return int(entry(execute_fast).address)
 

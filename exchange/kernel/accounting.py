@@ -1,4 +1,4 @@
-"""What a trade does to the balances of both sides; docs/orders.md, Balances and Fees."""
+"""Applies a trade to the balances of both sides; docs/orders.md, Balances and Fees."""
 
 from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import constants as k

@@ -74,7 +74,7 @@ def side_of(queue: int, side: int) -> int:
 
 @inlined
 def remove_from_level(state: State, slot: int) -> None:
-    """Takes an order out of its level."""
+    """Removes an order from its level."""
     order = state.orders[slot]
     level = int64(order.level)
     row = state.levels[level]
@@ -95,7 +95,7 @@ def remove_from_level(state: State, slot: int) -> None:
 
 @inlined
 def remove_order(state: State, slot: int) -> None:
-    """Takes an order out of its level, its table entry and the pool."""
+    """Removes an order from its level, the index and the pool."""
     order = state.orders[slot]
     remove_from_level(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
@@ -185,7 +185,7 @@ def match_displayed(state: State, command: CommandRow, events: Rows, count: int)
 
 @inlined
 def rest_displayed(state: State, command: CommandRow, events: Rows, count: int, kind: int) -> int:
-    """What is left of the active order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
+    """Rests what is left of the active order in the book, reported as `kind` (ACCEPTED or RESTED); the new count."""
     active = state.active_order
     symbol, side, limit, leaves_lots = active.symbol, active.side, active.limit_ticks, active.leaves_lots
     participant, order_id = active.participant, active.order_id

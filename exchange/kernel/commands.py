@@ -1,4 +1,4 @@
-"""One command after the other: by the plain rule book, or by the full one where anything is special."""
+"""Executes commands one by one: on the fast path, or by the full rule book where anything is special."""
 
 from serl.exchange.compiling import compiled, inlined, int64, merged
 from serl.exchange.kernel import constants as k
@@ -62,7 +62,7 @@ def _execute(state: State, commands: Rows, index: int, events: Rows, count: int)
 
 @inlined
 def _call_full_book(state: State, commands: Rows, index: int, events: Rows, count: int, how: int) -> tuple[int, int]:
-    """The same by the full rule book; GROW while it is not there. It stands behind a pointer, so that nobody else's code contains it."""
+    """Calls the full rule book; GROW while it is not loaded. It is called through a pointer, so no other code contains it."""
     if state.handle[FULL_BOOK] == 0:
         state.counters.wants_full_book = 1
         return count, GROW
@@ -131,7 +131,7 @@ def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int
 
 @merged
 def prefetch_commands(state: State, commands: Rows, index: int, stop: int) -> None:
-    """Brings near what the commands behind `index` will touch: with a million orders each would miss the caches thrice."""
+    """Prefetches what the commands after `index` will touch: with a million orders each would miss the caches three times."""
     if index + ENTRY_AHEAD < stop:
         command = commands[index + ENTRY_AHEAD]
         name = command.command_id if command.kind == k.NEW else command.order_id

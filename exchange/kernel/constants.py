@@ -17,7 +17,7 @@ from serl.exchange.records import (
     Side,
     Term,
     TimeInForce,
-)  # fmt: skip
+)
 
 POST_ONLY = int(CommandFlag.POST_ONLY)
 MARKET = int(CommandFlag.MARKET)

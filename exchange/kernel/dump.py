@@ -40,7 +40,7 @@ def list_orders(state: State, only: int, out: Rows) -> int:
 
 @inlined
 def _needs_special_row(state: State, slot: int) -> bool:
-    """Whether an ORDER row does not say all there is to know of an order."""
+    """Whether an ORDER row cannot describe an order in full."""
     order = state.orders[slot]
     if order.queue != k.DISPLAYED_QUEUE or not order.special:
         return order.queue != k.DISPLAYED_QUEUE
@@ -77,7 +77,7 @@ def _write_special(state: State, slot: int, row: SpecialRow) -> None:
 
 @compiled
 def list_specials(state: State, out: Rows) -> int:
-    """Writes the orders of which an ORDER row does not tell all to the SPECIAL rows of `out`, in canonical order; how many."""
+    """Writes the orders that an ORDER row cannot describe to the SPECIAL rows of `out`, in canonical order; how many."""
     count, symbols = 0, state.halted.size
     for symbol in range(symbols):
         for queue in range(QUEUES):
@@ -97,7 +97,7 @@ def list_specials(state: State, out: Rows) -> int:
 
 @compiled
 def restore_orders(state: State, rows: Rows, start: int) -> int:
-    """Puts ORDER rows into the book from `start` on; the first one there was no room for (rows.size: none)."""
+    """Puts ORDER rows into the book from `start` on; the first one that did not fit (rows.size: none)."""
     width = state.window.shape[2]
     for index in range(start, rows.size):
         row = rows[index]

@@ -1,4 +1,4 @@
-"""The plain rule book: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
+"""The fast path: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
 
 from serl.exchange.compiling import inlined, inner, int64, merged
 from serl.exchange.kernel import constants as k
@@ -155,7 +155,7 @@ def place_order(state: State, command: CommandRow, events: Rows, count: int) -> 
 def cancel_displayed(
     state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
 ) -> int:
-    """Takes an order out of the book and says so."""
+    """Removes an order from the book and reports it."""
     order = state.orders[slot]
     order_id, order_number, price, qty = order.order_id, order.order_number, order.price_ticks, order.open_lots
     participant, symbol, side = int64(order.participant), int64(order.symbol), int64(order.side)
@@ -174,7 +174,7 @@ def cancel_displayed(
 
 @inlined
 def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
-    """Takes `qty` lots off an order that keeps its place."""
+    """Reduces an order by `qty` lots; it keeps its place."""
     order = state.orders[slot]
     order.open_lots -= qty
     order.total_lots -= qty

@@ -125,7 +125,7 @@ def test_participants_are_as_many_as_rows_can_name() -> None:
     [
         (lambda market: market.book(2), "from 0 to 1"),
         (lambda market: market.book(-1), "from 0 to 1"),
-        (lambda market: market.book(0, -1), "a depth from 0"),
+        (lambda market: market.book(0, -1), "expected a depth of 0"),
         (lambda market: market.orders(-1), "from 0 to 1"),
         (lambda market: market.indicative(2), "from 0 to 1"),
         (lambda market: market.account(0, -1), "from 0 to 1"),

@@ -121,7 +121,7 @@ def test_hash_depends_on_every_field(field: str) -> None:
 
 
 def test_too_high_participant_is_refused() -> None:
-    with pytest.raises(ConfigError, match="up to 9 are due, got 10"):
+    with pytest.raises(ConfigError, match="up to 9, got 10"):
         traded().submit(command(CommandKind.NEW, participant=10, command_id=1, qty_lots=1, price_ticks=1))
 
 

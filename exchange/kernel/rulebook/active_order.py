@@ -34,7 +34,7 @@ from serl.exchange.kernel.state import (
     SPECIAL_RULES,
     TRAILS,
     State,
-)  # fmt: skip
+)
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 ROOM = 12
@@ -69,7 +69,7 @@ def cancel_unplaced(state: State, command: CommandRow, events: Rows, count: int,
 
 @inner
 def dequeue(state: State, slot: int) -> None:
-    """Takes an order out of its queue and makes it the active order."""
+    """Removes an order from its queue and makes it the active order."""
     make_special(state, slot)  # a plain one has nothing to say there yet
     active, order, extra = state.active_order, state.orders[slot], state.extras[slot]
     participant = int64(order.participant)
@@ -160,7 +160,7 @@ def wants_to_trade(state: State) -> bool:
 
 @inner
 def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, kind: int) -> int:
-    """What is left of the active order goes into its queue, told as `kind` (ACCEPTED or RESTED)."""
+    """Rests what is left of the active order in its queue, reported as `kind` (ACCEPTED or RESTED)."""
     active = state.active_order
     queue, price = target_queue(state)
     leaves_lots, display = active.leaves_lots, active.display_lots
@@ -344,7 +344,7 @@ def trade_active_order(state: State, command: CommandRow, events: Rows, count: i
 
 @inner
 def check_dequeued(state: State) -> None:
-    """An order that was in a queue has come to the market: what it must not do."""
+    """Decides whether an order from a queue may trade."""
     if not wants_to_trade(state):
         state.active_order.cancel_reason = NO_TRADE
     elif is_active_order_not_reducing(state):

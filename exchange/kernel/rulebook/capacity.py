@@ -1,4 +1,4 @@
-"""Whether there is room: memory for more price levels, and as many as a queue may have."""
+"""Capacity: memory for more price levels, and the limit on levels of a queue."""
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k

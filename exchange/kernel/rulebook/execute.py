@@ -1,4 +1,4 @@
-"""One command by the full rule book, in stages that can be taken up again where events or memory ran out."""
+"""Executes a command by the full rule book, in stages that resume after events or memory ran out."""
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k

@@ -1,4 +1,4 @@
-"""Many cancels at once: by account, by an operator, by the end of the day, by a kill, behind an auction."""
+"""Mass cancels: by a participant, an operator, the end of the day, a kill, or after an auction."""
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k

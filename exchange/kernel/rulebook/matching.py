@@ -1,4 +1,4 @@
-"""Whom an incoming order meets, and what happens then: trades, icebergs, self-trade prevention, shares by pro-rata."""
+"""Matching: the counterparty of an incoming order, trades, icebergs, self-trade prevention, pro-rata allocation."""
 
 from typing import Any
 
@@ -181,7 +181,7 @@ def obtainable_lots(
 
 @inner
 def record_trade_price(state: State, symbol: int, price: int) -> None:
-    """What stops wait for."""
+    """Records the last, highest and lowest price, which trigger stops."""
     instrument = state.symbols[symbol]
     instrument.last_ticks = price
     instrument.high_ticks = max(instrument.high_ticks, price)
@@ -341,7 +341,7 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
 
 @inner
 def meet_counterparty(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
-    """What happens between the active order and the one that it meets. At most seven events."""
+    """The active order meets its counterparty: trade or self-trade prevention. At most seven events."""
     active = state.active_order
     symbol = active.symbol
     qty = min(active.leaves_lots, state.orders[slot].open_lots)

@@ -114,7 +114,7 @@ def enter_new(state: State, command: CommandRow, events: Rows, count: int) -> tu
 
 @inner
 def enter_reduce(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
-    """Takes lots off, or cancels."""
+    """Checks a REDUCE: reduces the order or cancels it."""
     if not is_valid_qty(state, int64(state.orders[slot].symbol), command.qty_lots):
         return reject_command(state, command, events, count, k.REASON_BAD_QTY), k.DONE
     state.counters.stage = k.STAGE_TRIGGERS

@@ -64,7 +64,7 @@ def _cancel_one(
 
 @inner
 def cancel(state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int) -> int:
-    """Takes an order out of its queue and says so; its linked order goes with it. At most four events."""
+    """Cancels an order in a queue, and the order linked to it. At most four events."""
     participant = int64(state.orders[slot].participant)
     link = state.extras[slot].link if state.orders[slot].special else 0
     count = _cancel_one(state, command, events, count, slot, command_id, reason)
@@ -99,7 +99,7 @@ def unlink_pair(state: State, slot: int) -> int:
 def reduce_resting(
     state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int, command_id: int, reason: int
 ) -> int:
-    """Takes lots off an order that keeps its place, fewer than are open, from its reserve first. At most two events."""
+    """Reduces an order by fewer lots than are open, from its reserve first; it keeps its place. At most two events."""
     order = state.orders[slot]
     leaves, limit, flags = total_open_lots(state, slot), order_limit(state, slot), hidden_flag(state, slot)
     from_reserve = 0

@@ -13,7 +13,7 @@ NO_LIST = -1
 
 @inner
 def schedule_triggers(state: State, symbol: int) -> None:
-    """The symbol has to settle."""
+    """Marks a symbol: its triggers run after this command."""
     if not state.triggers_pending[symbol]:
         state.triggers_pending[symbol] = 1
         state.counters.symbols_pending += 1
@@ -76,7 +76,7 @@ def enqueue(
 
 @inner
 def remove_from_everywhere(state: State, slot: int) -> None:
-    """Takes an order out of everything."""
+    """Removes an order from its queue, lists, heap, index and pool."""
     order = state.orders[slot]
     count_open(state, slot, -total_open_lots(state, slot), -1)
     if order.special:
@@ -126,7 +126,7 @@ def append_to_list(state: State, slot: int, which: int) -> None:
 
 @inner
 def remove_from_list(state: State, slot: int) -> None:
-    """Takes an order out of its list, if it is in one."""
+    """Removes an order from its list, if it is in one."""
     extra = state.extras[slot]
     if extra.list == NO_LIST:
         return
@@ -194,7 +194,7 @@ def _next_expiry(state: State) -> None:
 
 @inner
 def add_expiry(state: State, slot: int) -> None:
-    """The order expires. O(log of those that do)."""
+    """Adds an order to the expiry heap. O(log expiring orders)."""
     place = state.counters.expiring_orders
     state.counters.expiring_orders += 1
     _store_in_heap(state, place, slot)
@@ -204,7 +204,7 @@ def add_expiry(state: State, slot: int) -> None:
 
 @inner
 def remove_expiry(state: State, slot: int) -> None:
-    """It does no more, if it did."""
+    """Removes an order from the expiry heap, if it is there."""
     place = int64(state.extras[slot].heap_place)
     if place < 0:
         return

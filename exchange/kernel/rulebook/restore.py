@@ -1,4 +1,4 @@
-"""Special orders from a snapshot back into their queues, lists and heap."""
+"""Restores special orders from a snapshot into their queues, lists and heap."""
 
 from serl.exchange.compiling import compiled, int64
 from serl.exchange.kernel import constants as k
@@ -12,7 +12,7 @@ from serl.exchange.records import Rows
 
 @compiled
 def restore_specials(state: State, rows: Rows, start: int) -> int:
-    """Puts SPECIAL rows into their queues from `start` on; the first one there was no room for (rows.size: none)."""
+    """Puts SPECIAL rows into their queues from `start` on; the first one that did not fit (rows.size: none)."""
     for index in range(start, rows.size):
         row = rows[index]
         queue = int64(row.queue)

@@ -11,7 +11,7 @@ from serl.exchange.records import FEE_COLUMNS, FEE_LOTS_MAX, FEE_PPM_MAX, LIMIT_
 
 @inner
 def set_account(state: State, command: CommandRow) -> bool:
-    """Takes a setting over; False if it is none."""
+    """Sets a setting of an account; False if there is no such setting or value."""
     participant, which, value = command.order_id, int64(command.flags), command.price_ticks
     if not 0 <= participant < state.accounts.shape[0] or not _is_setting(state, which, value):
         return False

@@ -22,7 +22,7 @@ from serl.exchange.kernel.state import ASK, BID, PEGS, TRAILS, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
-"""What a step of settling did: none applies; something in place; an order comes to the market; nothing yet, more memory is due."""
+"""What a step of the triggers did: none applies; changed something in place; activated an order; nothing yet, it needs more memory."""
 
 
 @inner
@@ -139,7 +139,7 @@ def _first_fillable(state: State, symbol: int) -> int:
 
 @inner
 def _run_first_trigger(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
-    """The first thing that applies: (new count, what it did)."""
+    """Runs the first trigger that applies: (new count, what it did)."""
     if not has_far_room(state, symbol):
         return count, NEEDS_MEMORY
     slot = _next_stop(state, symbol)
@@ -161,7 +161,7 @@ def _run_first_trigger(state: State, command: CommandRow, events: Rows, count: i
 
 @inner
 def run_triggers(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
-    """Settles every marked symbol: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
+    """Runs the triggers of every marked symbol: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
     while True:
         if state.active_order.is_active:
             count, status = trade_active_order(state, command, events, count)

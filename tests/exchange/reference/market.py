@@ -79,7 +79,7 @@ class ReferenceMarket(State):
         """Executes COMMAND rows in order; the EVENT rows that came of them."""
         if len(commands) and int(commands["participant"].max()) >= self.limits.participants_max:
             highest = commands["participant"].max()
-            raise ConfigError(f"participants up to {self.limits.participants_max - 1} are due, got {highest}")
+            raise ConfigError(f"expected participants up to {self.limits.participants_max - 1}, got {highest}")
         self._events = []
         for row in commands.tolist():
             self._execute(Command(*row))
