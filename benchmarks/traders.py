@@ -17,7 +17,6 @@ from serl.agents.traders.population import PopulationConfig, load_population
 from serl.agents.traders.records import WAKEUPS
 from serl.agents.traders.simulate import Simulation, simulate_many
 from serl.agents.traders.value import SECOND_NS
-from serl.exchange.kernel.state import COMMAND_SEQUENCE
 from serl.exchange.records import COMMAND, EVENT, Rows
 
 ROUNDS, SEED, TAPE_ROWS = 5, 1, 16_384
@@ -47,7 +46,7 @@ def _advance(simulation: Simulation, tape: Rows, until_ns: int) -> int:
     crowd, market, events = simulation.crowd, simulation.market, np.zeros(4096, EVENT)
     wakes, commands, status = int(crowd.traders.counter[WAKEUPS]), 0, -1
     while status != FINISHED:
-        first = int(market.state.counter[COMMAND_SEQUENCE]) + 1
+        first = int(market.state.counters["command_sequence"][0]) + 1
         status, count = run_market(crowd.traders, market.state, events, tape, 0, first, until_ns)
         commands += count
         if status == TRADERS_FULL:

@@ -18,7 +18,7 @@ from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import journal_rows, serve
 from serl.exchange.gateway.state import index_sessions, new_gateway
 from serl.exchange.gateway.timing import clock_now_ns
-from serl.exchange.growth import full_rule_book, plain_rule_book
+from serl.exchange.growth import fast_path, full_rule_book
 from serl.exchange.kernel.dump import list_orders, list_specials
 from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.order_index import index_all
@@ -62,7 +62,7 @@ def warm_rule_book() -> None:
     restore_rules(state, nothing)
 
 
-PIECES: dict[str, Callable[[], object]] = {"book": plain_rule_book, "rulebook": warm_rule_book}
+PIECES: dict[str, Callable[[], object]] = {"book": fast_path, "rulebook": warm_rule_book}
 """By the name that each is compiled `alone` under."""
 
 

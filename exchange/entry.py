@@ -28,7 +28,7 @@ from serl.exchange.kernel.entry import (
     TRADES_COUNT,
     TRADES_SIZE,
     run,
-)  # fmt: skip
+)
 from serl.exchange.kernel.state import State
 from serl.exchange.limits import MarketLimits
 from serl.exchange.records import (
@@ -43,7 +43,7 @@ from serl.exchange.records import (
     Side,
     TimeInForce,
     command,
-)  # fmt: skip
+)
 from serl.exchange.terms import NO_TERMS, Terms, order
 
 EVENT_ROWS = 4096

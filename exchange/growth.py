@@ -1,4 +1,4 @@
-"""Room for what the compiled code asks for: it allocates nothing itself."""
+"""Grows a market's arrays when the compiled code, which allocates nothing, asks for it."""
 
 import sys
 from functools import cache
@@ -6,36 +6,27 @@ from functools import cache
 import numpy as np
 
 from serl.exchange.compiling import alone, entry
-from serl.exchange.kernel.commands import execute_plainly
+from serl.exchange.kernel.commands import execute_fast
 from serl.exchange.kernel.order_index import index_all
-from serl.exchange.kernel.state import (
-    FREE_LEVEL,
-    FREE_ORDER,
-    FULL_BOOK,
-    WANTS_FAR,
-    WANTS_FULL,
-    State,
-    link_free,
-    with_queues,
-)  # fmt: skip
+from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues
 from serl.exchange.limits import MarketLimits
 from serl.exchange.pointed import OWN_WORDS, bound
 
 
 @cache
-def plain_rule_book() -> int:
-    """The address of `execute_plainly`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
+def fast_path() -> int:
+    """The address of `execute_fast`, compiled once for all loops that contain a book. Kept for as long as the process lives."""
     with alone("book"):
-        return int(entry(execute_plainly).address)
+        return int(entry(execute_fast).address)
 
 
 @cache
 def full_rule_book() -> int:
     """The address of `execute_fully`; compiled or loaded when it is first needed. Kept for as long as the process lives."""
-    from serl.exchange.kernel.rulebook.execute import execute_fully
+    from serl.exchange.kernel.rulebook.execute import execute_full
 
     with alone("rulebook", _say_wait):
-        return int(entry(execute_fully).address)
+        return int(entry(execute_full).address)
 
 
 def _say_wait() -> None:
@@ -44,17 +35,17 @@ def _say_wait() -> None:
 
 def rebound(state: State) -> State:
     """The state with a handle of its own: the addresses of its arrays as they are now, and of the rule books of this process."""
-    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, plain_rule_book()))
+    return bound(state, (full_rule_book() if state.handle[FULL_BOOK] else 0, fast_path()))
 
 
 def grow(state: State, limits: MarketLimits) -> State:
     """The full rule book, more orders or more far levels: what is due first."""
-    if state.counter[WANTS_FULL]:  # each for itself: what else is due, the compiled code asks for again
-        state.counter[WANTS_FULL] = 0
-        return bound(with_queues(state), (full_rule_book(), plain_rule_book()))
+    if state.counters["wants_full_book"][0]:  # each for itself: what else is due, the compiled code asks for again
+        state.counters["wants_full_book"] = 0
+        return bound(with_queues(state), (full_rule_book(), fast_path()))
     far = state.far_price.shape[2]
-    if state.counter[WANTS_FAR] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
-        state.counter[WANTS_FAR] = 0
+    if state.counters["wants_far_levels"][0] or int(state.far_count.max()) + state.window.shape[2] + 1 > far:
+        state.counters["wants_far_levels"] = 0
         return grow_far(state, 2 * far)
     return grow_orders(state, min(2 * len(state.orders), capacity_for(limits.orders_open_max)))
 
@@ -76,10 +67,10 @@ def grow_orders(state: State, capacity: int) -> State:
         extras[:before], heap[:before] = state.extras, state.heap
         grown = grown._replace(extras=extras, heap=heap)
     link_free(grown, before)
-    for free, field, rows in ((FREE_ORDER, "next", grown.orders), (FREE_LEVEL, "first", grown.levels)):
-        head = int(state.counter[free])
+    for free, field, rows in (("free_order", "next", grown.orders), ("free_level", "first", grown.levels)):
+        head = int(state.counters[free][0])
         if head < 0:
-            state.counter[free] = before
+            state.counters[free] = before
         else:  # the old list goes in front of the new one
             while rows[head][field] >= 0:
                 head = int(rows[head][field])

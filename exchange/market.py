@@ -16,21 +16,7 @@ from serl.exchange.growth import capacity_for, grow_far, grow_orders
 from serl.exchange.integers import Integer, Symbol
 from serl.exchange.kernel.dump import list_orders, list_specials, restore_orders
 from serl.exchange.kernel.levels import levels
-from serl.exchange.kernel.state import (
-    COMMAND_SEQUENCE,
-    EVENT_SEQUENCE,
-    LEVELS_MAX,
-    MATCH_ID,
-    ORDER_NUMBER,
-    ORDERS_MAX,
-    ORDERS_OPEN,
-    OWN_FEES,
-    PRICE_MAX,
-    QTY_MAX,
-    WANTS_FULL,
-    State,
-    new_state,
-)  # fmt: skip
+from serl.exchange.kernel.state import State, new_state
 from serl.exchange.limits import MarketLimits, symbol_names
 from serl.exchange.records import (
     COLLECTING,
@@ -51,11 +37,12 @@ from serl.exchange.records import (
     Rows,
     Setting,
     TimeInForce,
-)  # fmt: skip
+)
 from serl.exchange.snapshot import Snapshot, participants_used
 from serl.exchange.validate import validate
 
-COUNTED_PLACES = (EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE)
+SNAPSHOT_COUNTERS = ("event_sequence", "match_id", "order_number", "command_sequence")
+"""What Snapshot.counters holds, in its order."""
 FIRST_ORDERS = 4096
 DEFAULT_LIMITS = MarketLimits()
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
@@ -70,8 +57,8 @@ class Market(Entry):
     def __init__(self, symbols: Sequence[str] | int = 1, *, limits: MarketLimits = DEFAULT_LIMITS) -> None:
         names, capacity = symbol_names(symbols), capacity_for(min(FIRST_ORDERS, limits.orders_open_max))
         state = new_state(len(names), limits.participants_max, limits.window_ticks, capacity, 2 * limits.window_ticks)
-        state.counter[[QTY_MAX, PRICE_MAX]] = limits.qty_lots_max, limits.price_ticks_max
-        state.counter[[ORDERS_MAX, LEVELS_MAX]] = limits.orders_open_max, limits.levels_max
+        for name in ("qty_lots_max", "price_ticks_max", "orders_open_max", "levels_max"):
+            state.counters[name] = getattr(limits, name)
         super().__init__(names, limits, state)
 
     def grant_operator(self, participant: Integer) -> None:
@@ -111,13 +98,13 @@ class Market(Entry):
     def orders(self, symbol: Symbol | None = None) -> Rows:
         """Resting orders as ORDER rows by symbol, side (bids first), price from best, time priority; of all symbols without one."""
         number = -1 if symbol is None else self._symbol(symbol)
-        out = np.zeros(int(self.state.counter[ORDERS_OPEN]), ORDER)
+        out = np.zeros(int(self.state.counters["orders_open"][0]), ORDER)
         count = list_orders(self.state, number, out)
         return out[:count]
 
     def specials(self) -> Rows:
         """SPECIAL rows of the orders that are not displayed, or have a display, expiry, link or self-trade prevention of their own."""
-        out = np.zeros(int(self.state.counter[ORDERS_OPEN]) if len(self.state.extras) else 0, SPECIAL)
+        out = np.zeros(int(self.state.counters["orders_open"][0]) if len(self.state.extras) else 0, SPECIAL)
         return out[: list_specials(self.state, out)] if len(out) else out
 
     def indicative(self, symbol: Symbol = 0) -> tuple[int, int, int]:
@@ -135,7 +122,7 @@ class Market(Entry):
         return Snapshot(
             orders=self.orders(),
             specials=self.specials(),
-            counters=state.counter[list(COUNTED_PLACES)],
+            counters=np.concatenate([state.counters[name] for name in SNAPSHOT_COUNTERS]),
             last_command_id=state.last_command_id[:used].copy(),
             report=state.report[:used].copy(),
             balances=state.balances[:used].copy(),
@@ -162,14 +149,15 @@ class Market(Entry):
             snapshot.accounts,
             snapshot.terms,
         )
-        state.limited[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
-        state.counter[OWN_FEES] = snapshot.accounts[:, Setting.OWN_FEES].sum()
+        state.has_limits[:used] = snapshot.accounts[:, :LIMIT_COLUMNS].any(axis=1)
+        state.counters["own_fee_accounts"] = snapshot.accounts[:, Setting.OWN_FEES].sum()
         market._restore_orders(restore_orders, snapshot.orders)
         if not _is_plain(snapshot):
-            state.counter[WANTS_FULL] = 1
+            state.counters["wants_full_book"] = 1
             market.grow()
             market._restore_specials(snapshot.specials)
-        market.state.counter[list(COUNTED_PLACES)] = snapshot.counters
+        for name, value in zip(SNAPSHOT_COUNTERS, snapshot.counters.tolist(), strict=True):
+            market.state.counters[name] = value
         return market
 
     def _restore_specials(self, rows: Rows) -> None:

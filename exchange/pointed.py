@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from llvmlite import ir
-from numba import typeof, types
+from numba import from_dtype, typeof, types
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
@@ -62,14 +62,25 @@ class Pointed(types.Type):  # type: ignore[misc]
 register_model(Pointed)(models.OpaqueModel)
 
 
-def pointed(cls: type[Arrays]) -> type[Arrays]:
-    """Decorates a NamedTuple of arrays, the last one `handle`: compiled code sees it through a pointer."""
+def pointed(cls: type[Arrays] | None = None, /, **records: np.dtype[np.void]) -> Any:
+    """Decorates a NamedTuple of arrays, the last one `handle`: compiled code sees it through a pointer.
 
-    @typeof_impl.register(cls)
-    def typeof_arrays(value: Any, context: Any) -> Any:
-        return Pointed(cls.__name__, value._fields, tuple(typeof(array) for array in value))
+    `records`: fields whose last axis is one record. Compiled code has an array of those records in place of them; where that
+    axis is the only one, the record itself.
+    """
 
-    return cls
+    def decorate(cls: type[Arrays]) -> type[Arrays]:
+        @typeof_impl.register(cls)
+        def typeof_arrays(value: Any, context: Any) -> Any:
+            kinds = dict(zip(value._fields, map(typeof, value), strict=True))
+            for name, dtype in records.items():
+                record, axes = from_dtype(dtype), kinds[name].ndim - 1
+                kinds[name] = types.Array(record, axes, "C") if axes else record
+            return Pointed(cls.__name__, value._fields, tuple(kinds.values()))
+
+        return cls
+
+    return decorate if cls is None else decorate(cls)
 
 
 @infer_getattr
@@ -105,6 +116,8 @@ def _field(context: Any, builder: Any, kind: Any, value: Any, name: str) -> Any:
         return loaded
 
     at = OWN_WORDS + WORDS * place
+    if isinstance(array, types.Record):
+        return builder.inttoptr(word(at), context.get_value_type(array))
     return array_at(context, builder, array, word(at), [word(at + 1 + axis) for axis in range(array.ndim)])
 
 

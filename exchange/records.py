@@ -99,13 +99,13 @@ class SelfTrade(IntEnum):
 
 
 class Queue(IntEnum):
-    """Where orders of a symbol stand; all but SEEN are out of sight."""
+    """Where orders of a symbol stand; market data shows only DISPLAYED."""
 
-    SEEN = 0
+    DISPLAYED = 0
     HIDDEN = 1
-    CONDITIONAL = 2
+    MIN_QTY = 2
     STOP = 3
-    WAITING = 4
+    INACTIVE = 4
 
 
 class Phase(IntEnum):

@@ -14,7 +14,6 @@ from serl.exchange.calendar import SECOND_NS, Calendar, ScheduledCommand
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.gateway.state import LAST_COMMAND_NS
-from serl.exchange.kernel.state import NEXT_EXPIRY, ORDERS_OPEN
 from serl.exchange.records import COLLECTING, PHASE, CommandKind, Phase, Rows, command
 from serl.exchange.settings import account_rows, rule_rows
 
@@ -52,7 +51,7 @@ class Schedule:
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.pop_until(now_ns))
         ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
-        if ended and market.state.counter[ORDERS_OPEN]:
+        if ended and market.state.counters["orders_open"][0]:
             # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
         phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
@@ -81,7 +80,7 @@ class Schedule:
         self._update_interruptions()
         if self._resumed_symbols():
             return self._now_ns
-        expiry_ns = int(self._core.market.state.counter[NEXT_EXPIRY])
+        expiry_ns = int(self._core.market.state.counters["next_expiry_ns"][0])
         return min(self._calendar.next_ns, self._bands.next_ns, expiry_ns, *self._interruption_ends_ns.values())
 
     def run(self, until_ns: int, before: Callable[[int], None] = lambda _: None) -> None:

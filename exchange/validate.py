@@ -4,7 +4,7 @@ import numpy as np
 
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level
-from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, FREE_ORDER, ORDERS_OPEN, OWN_FEES, State
+from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
 
 
@@ -23,10 +23,10 @@ def validate(state: State) -> None:
         assert found == state.level_count[book], (
             f"queue {queue} of symbol {symbol}: {found} levels, {state.level_count[book]} counted"
         )
-        if queue == Queue.SEEN and all(best) and state.symbols[symbol, PHASE] == Phase.CONTINUOUS:
+        if queue == Queue.DISPLAYED and all(best) and state.symbols[symbol, PHASE] == Phase.CONTINUOUS:
             assert best[BID] < best[ASK], f"symbol {symbol}: crossed, bid {best[BID]} and ask {best[ASK]}"
-    assert len(open_slots) == state.counter[ORDERS_OPEN], (
-        f"{len(open_slots)} orders, {state.counter[ORDERS_OPEN]} counted"
+    assert len(open_slots) == state.counters["orders_open"][0], (
+        f"{len(open_slots)} orders, {state.counters['orders_open'][0]} counted"
     )
     _validate_table(state, open_slots)
     _validate_free(state, len(open_slots))
@@ -44,9 +44,11 @@ def _validate_balances(state: State) -> None:
 
 def _validate_accounts(state: State) -> None:
     limited = state.accounts[:, :LIMIT_COLUMNS].any(axis=1)
-    assert (state.limited == limited).all(), "`limited` differs from the accounts that have limits"
+    assert (state.has_limits == limited).all(), "`has_limits` differs from the accounts that have limits"
     own = int(state.accounts[:, Setting.OWN_FEES].sum())
-    assert own == state.counter[OWN_FEES], f"{own} accounts with their own fees, {state.counter[OWN_FEES]} counted"
+    assert own == state.counters["own_fee_accounts"][0], (
+        f"{own} accounts with their own fees, {state.counters['own_fee_accounts'][0]} counted"
+    )
 
 
 def _levels(state: State, book: int, side: int) -> list[int]:
@@ -92,7 +94,7 @@ def _validate_queue(state: State, book: int, side: int, level: int, open_slots: 
         assert order["previous"] == previous, f"{where}: broken link"
         place = (order["symbol"], order["queue"], order["side"], order["level"])
         assert place == (symbol, queue, side, level), f"{where} is in a wrong queue"
-        assert queue == Queue.SEEN or order["special"], f"{where}: not displayed, but plain"
+        assert queue == Queue.DISPLAYED or order["special"], f"{where}: not displayed, but plain"
         assert 0 < order["open_lots"] <= order["total_lots"], (
             f"{where}: {order['open_lots']} of {order['total_lots']} open"
         )
@@ -114,10 +116,10 @@ def _validate_table(state: State, open_slots: set[int]) -> None:
 
 def _validate_free(state: State, used_orders: int) -> None:
     for head, rows, field, used in (
-        (FREE_ORDER, state.orders, "next", used_orders),
-        (FREE_LEVEL, state.levels, "first", int(state.level_count.sum())),
+        (state.counters["free_order"][0], state.orders, "next", used_orders),
+        (state.counters["free_level"][0], state.levels, "first", int(state.level_count.sum())),
     ):
-        free, place = 0, int(state.counter[head])
+        free, place = 0, int(head)
         while place >= 0:
             free, place = free + 1, int(rows[place][field])
         assert free + used == len(rows), f"{free} free and {used} used slots of {len(rows)}"

@@ -1,11 +1,10 @@
-"""What a trade does to the balances of both sides; docs/orders.md, Balances and Fees."""
-
-from typing import Any
+"""Applies a trade to the balances of both sides; docs/orders.md, Balances and Fees."""
 
 from serl.exchange.compiling import inlined, inner, int64
-from serl.exchange.kernel.constants import S_FEES, S_OWN_FEES
-from serl.exchange.kernel.state import OWN_FEES, State
-from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, HAS_FEES, MAKER_FEE, MICRO, POSITION
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.rows import AccountRow, BalanceRow, InstrumentRow
+from serl.exchange.kernel.state import State
+from serl.exchange.records import MICRO
 
 EXACT_FLOAT = float(1 << 53)
 """Below it a float holds every integer."""
@@ -38,32 +37,35 @@ def share_of(amount: int, part: int, whole: int) -> int:
 
 
 @inlined
-def _take_over(balance: Any, lots: int, notional: int, price: int) -> None:
+def _apply_fill(balance: BalanceRow, lots: int, notional: int, price: int) -> None:
     """A fill of `lots` (below 0: sold) for the balances of one account and symbol.
 
     All that cost could become is computed and one of it chosen: a jump would be guessed wrong every other time.
     """
-    before, cost = balance[POSITION], balance[COST]
+    before, cost = balance.position_lots, balance.cost_ticks
     after = before + lots
     share = share_of(abs(cost), min(abs(lots), abs(before)), max(abs(before), 1))
     closed = cost - share if cost > 0 else cost + share
     opens = (before == 0) | ((before ^ lots) >= 0)
     crosses = (after == 0) | ((after ^ before) < 0)
-    balance[COST] = cost + notional if opens else after * price if crosses else closed
-    balance[POSITION] = after
-    balance[CASH] -= notional
+    balance.cost_ticks = cost + notional if opens else after * price if crosses else closed
+    balance.position_lots = after
+    balance.cash_ticks -= notional
 
 
 @inner
-def _charge(balance: Any, account: Any, known: Any, fee: int, lots: int, notional: int) -> None:
+def _charge_fee(
+    balance: BalanceRow, account: AccountRow, instrument: InstrumentRow, place: int, lots: int, notional: int
+) -> None:
     """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that nothing
     overflows before cash would."""
-    if account[S_OWN_FEES]:
-        known, fee = account, fee + S_FEES - MAKER_FEE
-    per_lot, ppm = known[fee], known[fee + 1]
-    micro = balance[FEE_MICRO] + lots * per_lot + notional % MICRO * ppm
-    balance[FEE] += notional // MICRO * ppm + micro // MICRO
-    balance[FEE_MICRO] = micro % MICRO
+    if account[k.SETTING_OWN_FEES]:
+        per_lot, ppm = account[k.SETTING_FEES + place], account[k.SETTING_FEES + place + 1]
+    else:
+        per_lot, ppm = instrument.fees[place], instrument.fees[place + 1]
+    micro = balance.fee_microticks + lots * per_lot + notional % MICRO * ppm
+    balance.fee_ticks += notional // MICRO * ppm + micro // MICRO
+    balance.fee_microticks = micro % MICRO
 
 
 @inlined
@@ -72,9 +74,9 @@ def settle_trade(
 ) -> None:
     """Shares to the buyer, cash to the seller, fees from both: these columns of the symbol, if the account has none of its own."""
     notional = lots * price
-    _take_over(state.balances[buyer, symbol], lots, notional, price)
-    _take_over(state.balances[seller, symbol], -lots, -notional, price)
-    known = state.symbols[symbol]
-    if known[HAS_FEES] | state.counter[OWN_FEES]:
-        _charge(state.balances[buyer, symbol], state.accounts[buyer], known, buyer_fee, lots, notional)
-        _charge(state.balances[seller, symbol], state.accounts[seller], known, seller_fee, lots, notional)
+    _apply_fill(state.balances[buyer, symbol], lots, notional, price)
+    _apply_fill(state.balances[seller, symbol], -lots, -notional, price)
+    instrument = state.symbols[symbol]
+    if instrument.has_fees | state.counters.own_fee_accounts:
+        _charge_fee(state.balances[buyer, symbol], state.accounts[buyer], instrument, buyer_fee, lots, notional)
+        _charge_fee(state.balances[seller, symbol], state.accounts[seller], instrument, seller_fee, lots, notional)

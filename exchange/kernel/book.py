@@ -3,70 +3,26 @@
 from typing import Any
 
 from serl.exchange.compiling import inlined, inner, int64, merged
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
-from serl.exchange.kernel.constants import FILL, MAKER, RESTED, RESTING, SEEN, STOP_QUEUE
+from serl.exchange.kernel.events import begin_event
 from serl.exchange.kernel.levels import close_level, find_level, next_price, open_level
-from serl.exchange.kernel.state import (
-    BID,
-    EVENT_SEQUENCE,
-    FLAGS,
-    FREE_ORDER,
-    LEFT,
-    LIMIT,
-    MATCH_ID,
-    ORDER_ID,
-    ORDER_NUMBER,
-    ORDERS_OPEN,
-    PARTICIPANT,
-    SIDE,
-    SYMBOL,
-    TIME_IN_FORCE,
-    TOTAL,
-    State,
-)  # fmt: skip
-from serl.exchange.records import HIGH_TICKS, LAST_TICKS, LOW_TICKS, MAKER_FEE, TAKER_FEE
+from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.state import BID, State
+from serl.exchange.records import Rows
 
 
 @inlined
-def emit(
-    state: State, row: Any, events: Any, count: Any, kind: Any, participant: Any, symbol: Any, side: Any,
-    order_id: Any, order_number: Any, command_id: Any, price: Any, qty: Any, leaves: Any, reason: Any, flags: Any, match: Any,
-) -> Any:  # fmt: skip
-    """Appends one event; the new count."""
-    event = events[count]
-    state.counter[EVENT_SEQUENCE] += 1
-    state.report[participant] += 1
-    event.time_ns = row.time_ns
-    event.sequence = state.counter[EVENT_SEQUENCE]
-    event.command_sequence = row.sequence
-    event.report = state.report[participant]
-    event.command_id = command_id
-    event.order_id = order_id
-    event.order_number = order_number
-    event.price_ticks = price
-    event.qty_lots = qty
-    event.leaves_lots = leaves
-    event.match_id = match
-    event.symbol = symbol
-    event.participant = participant
-    event.kind = kind
-    event.side = side
-    event.reason = reason
-    event.flags = flags
-    return count + 1
-
-
-@inlined
-def link_in(state: State, slot: int, book: int, side: int, price: int) -> None:
+def append_to_level(state: State, slot: int, book: int, side: int, price: int) -> None:
     """Puts an order with its open lots behind the others of a price, under a new number."""
     order = state.orders[slot]
-    state.counter[ORDER_NUMBER] += 1
+    state.counters.order_number += 1
     level = find_level(state, book, side, price)
     if level < 0:
         level = open_level(state, book, side, price)
     row = state.levels[level]
-    order.order_number = state.counter[ORDER_NUMBER]
+    order.order_number = state.counters.order_number
     order.price_ticks = price
     order.level = level
     order.next = -1
@@ -81,23 +37,31 @@ def link_in(state: State, slot: int, book: int, side: int, price: int) -> None:
 
 
 @inlined
-def rest(
-    state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int
+def rest_order(
+    state: State,
+    symbol: int,
+    queue: int,
+    side: int,
+    price: int,
+    leaves_lots: int,
+    total: int,
+    participant: int,
+    order_id: int,
 ) -> int:
     """Puts an order behind the others of its price; its slot (time in force and flags are the caller's to set)."""
-    slot = state.counter[FREE_ORDER]
+    slot = state.counters.free_order
     order = state.orders[slot]
-    state.counter[FREE_ORDER] = order.next
-    state.counter[ORDERS_OPEN] += 1
+    state.counters.free_order = order.next
+    state.counters.orders_open += 1
     order.order_id = order_id
-    order.open_lots = left
+    order.open_lots = leaves_lots
     order.total_lots = total
     order.symbol = symbol
     order.participant = participant
     order.side = side
     order.queue = queue
     order.special = 0
-    link_in(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
+    append_to_level(state, slot, queue * state.halted.size + symbol, side_of(queue, side), price)
     order_index.insert(state, participant, order_id, slot)
     return slot
 
@@ -105,12 +69,12 @@ def rest(
 @merged
 def side_of(queue: int, side: int) -> int:
     """The side of a queue's book where orders of `side` stand: the first buy stop is the lowest, so they stand where asks do."""
-    return 1 - side if queue == STOP_QUEUE else side
+    return 1 - side if queue == k.STOP_QUEUE else side
 
 
 @inlined
-def unlink(state: State, slot: int) -> None:
-    """Takes an order out of its level."""
+def remove_from_level(state: State, slot: int) -> None:
+    """Removes an order from its level."""
     order = state.orders[slot]
     level = int64(order.level)
     row = state.levels[level]
@@ -130,15 +94,15 @@ def unlink(state: State, slot: int) -> None:
 
 
 @inlined
-def take_out(state: State, slot: int) -> None:
-    """Takes an order out of its level, its table entry and the pool."""
+def remove_order(state: State, slot: int) -> None:
+    """Removes an order from its level, the index and the pool."""
     order = state.orders[slot]
-    unlink(state, slot)
+    remove_from_level(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
-    order.next = state.counter[FREE_ORDER]
-    state.counter[FREE_ORDER] = slot
-    state.counter[ORDERS_OPEN] -= 1
+    order.next = state.counters.free_order
+    state.counters.free_order = slot
+    state.counters.orders_open -= 1
 
 
 @merged
@@ -150,7 +114,7 @@ def crosses(side: Any, limit: Any, price: Any) -> Any:
 
 
 @inner
-def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
+def has_available_lots(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
     """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
     other = 1 - side
     price = state.best[symbol, other]
@@ -163,63 +127,81 @@ def available(state: State, symbol: int, side: int, limit: int, wanted: int) -> 
 
 
 @inlined
-def match(state: State, row: Any, events: Any, count: int) -> int:
-    """Trades the incoming order while prices cross and there is room for events; the new count."""
-    incoming = state.incoming
-    symbol, side, limit = incoming[SYMBOL], incoming[SIDE], incoming[LIMIT]
-    taker, order_id, left = incoming[PARTICIPANT], incoming[ORDER_ID], incoming[LEFT]
-    other = 1 - side
+def match_displayed(state: State, command: CommandRow, events: Rows, count: int) -> int:
+    """Trades the active order while prices cross and there is room for events; the new count."""
+    active = state.active_order
+    symbol, side, limit = active.symbol, active.side, active.limit_ticks
+    taker, order_id, leaves_lots = active.participant, active.order_id, active.leaves_lots
+    other, command_id = 1 - side, command.command_id
     traded_at = 0
-    while left > 0 and count + 4 <= events.size:
+    while leaves_lots > 0 and count + 4 <= events.size:
         price = state.best[symbol, other]
         if not crosses(side, limit, price):
             break
         slot = int64(state.levels[find_level(state, symbol, other, price)].first)
         traded_at = price
-        while slot >= 0 and left > 0 and count + 4 <= events.size:
+        while slot >= 0 and leaves_lots > 0 and count + 4 <= events.size:
             order = state.orders[slot]
             following = int64(order.next)
-            qty = min(left, order.open_lots)
-            left -= qty
-            state.counter[MATCH_ID] += 1
-            match_id = state.counter[MATCH_ID]
+            qty = min(leaves_lots, order.open_lots)
+            leaves_lots -= qty
+            state.counters.match_id += 1
+            match_id = state.counters.match_id
             maker = int64(order.participant)
             leaves = order.open_lots - qty
-            count = emit(
-                state, row, events, count, FILL, maker, symbol, other, order.order_id, order.order_number, 0, price,
-                qty, leaves, 0, MAKER, match_id,
-            )  # fmt: skip
-            count = emit(
-                state, row, events, count, FILL, taker, symbol, side, order_id, 0, row.command_id, price,
-                qty, left, 0, 0, match_id,
-            )  # fmt: skip
+            maker_order_id, maker_order_number = order.order_id, order.order_number
+            event = begin_event(state, command, events, count, k.FILL, maker, symbol, other)
+            event.order_id = maker_order_id
+            event.order_number = maker_order_number
+            event.price_ticks = price
+            event.qty_lots = qty
+            event.leaves_lots = leaves
+            event.flags = k.MAKER
+            event.match_id = match_id
+            count += 1
+            event = begin_event(state, command, events, count, k.FILL, taker, symbol, side)
+            event.command_id = command_id
+            event.order_id = order_id
+            event.price_ticks = price
+            event.qty_lots = qty
+            event.leaves_lots = leaves_lots
+            event.match_id = match_id
+            count += 1
             buyer, seller = (taker, maker) if side == BID else (maker, taker)
-            bought, sold = (TAKER_FEE, MAKER_FEE) if side == BID else (MAKER_FEE, TAKER_FEE)
+            bought, sold = (k.TAKER_FEES, k.MAKER_FEES) if side == BID else (k.MAKER_FEES, k.TAKER_FEES)
             settle_trade(state, symbol, buyer, seller, price, qty, bought, sold)
             if leaves == 0:
-                take_out(state, slot)
+                remove_order(state, slot)
             else:
                 order.open_lots = leaves
                 state.levels[order.level].qty_lots -= qty
             slot = following
-    incoming[LEFT] = left
+    active.leaves_lots = leaves_lots
     if traded_at != 0:  # no stop is near: what a trade means for them is the full rule book's
-        known = state.symbols[symbol]
-        known[LAST_TICKS] = known[HIGH_TICKS] = known[LOW_TICKS] = traded_at
+        instrument = state.symbols[symbol]
+        instrument.last_ticks = instrument.high_ticks = instrument.low_ticks = traded_at
     return count
 
 
 @inlined
-def rest_incoming(state: State, row: Any, events: Any, count: int, kind: int) -> int:
-    """What is left of the incoming order goes into the book, told as `kind` (ACCEPTED or RESTED); the new count."""
-    incoming = state.incoming
-    symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
-    participant, order_id = incoming[PARTICIPANT], incoming[ORDER_ID]
-    slot = rest(state, symbol, SEEN, side, incoming[LIMIT], left, incoming[TOTAL], participant, order_id)
+def rest_displayed(state: State, command: CommandRow, events: Rows, count: int, kind: int) -> int:
+    """Rests what is left of the active order in the book, reported as `kind` (ACCEPTED or RESTED); the new count."""
+    active = state.active_order
+    symbol, side, limit, leaves_lots = active.symbol, active.side, active.limit_ticks, active.leaves_lots
+    participant, order_id = active.participant, active.order_id
+    slot = rest_order(
+        state, symbol, k.DISPLAYED_QUEUE, side, limit, leaves_lots, active.total_lots, participant, order_id
+    )
     order = state.orders[slot]
-    order.time_in_force = incoming[TIME_IN_FORCE]
-    order.flags = incoming[FLAGS]
-    return int64(emit(
-        state, row, events, count, kind, participant, symbol, side, order_id, order.order_number, row.command_id,
-        incoming[LIMIT], left, left, 0, 0 if kind == RESTED else RESTING, 0,
-    ))  # fmt: skip
+    order.time_in_force = active.time_in_force
+    order.flags = active.flags
+    order_number, command_id = order.order_number, command.command_id
+    event = begin_event(state, command, events, count, kind, participant, symbol, side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = limit
+    event.qty_lots = leaves_lots
+    event.leaves_lots = leaves_lots
+    event.flags = 0 if kind == k.RESTED else k.RESTING
+    return count + 1

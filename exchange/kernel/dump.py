@@ -1,17 +1,16 @@
 """Walks through a whole market: for snapshots, not for matching."""
 
-from typing import Any
-
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel.book import rest, side_of
-from serl.exchange.kernel.constants import ALL_OR_NONE, SEEN
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.book import rest_order, side_of
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.state import BID, FREE_LEVEL, FREE_ORDER, QUEUES, State
-from serl.exchange.records import ACCOUNT_SELF_TRADE
+from serl.exchange.kernel.rows import SpecialRow
+from serl.exchange.kernel.state import BID, QUEUES, State
+from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 
 @compiled
-def list_orders(state: State, only: int, out: Any) -> int:
+def list_orders(state: State, only: int, out: Rows) -> int:
     """Writes the resting orders of symbol `only` (-1: of all) to the ORDER rows of `out`, in canonical order; how many."""
     count = 0
     for symbol in range(state.halted.size):
@@ -40,17 +39,17 @@ def list_orders(state: State, only: int, out: Any) -> int:
 
 
 @inlined
-def _is_told(state: State, slot: int) -> bool:
-    """Whether an ORDER row does not say all there is to know of an order."""
+def _needs_special_row(state: State, slot: int) -> bool:
+    """Whether an ORDER row cannot describe an order in full."""
     order = state.orders[slot]
-    if order.queue != SEEN or not order.special:
-        return order.queue != SEEN
+    if order.queue != k.DISPLAYED_QUEUE or not order.special:
+        return order.queue != k.DISPLAYED_QUEUE
     extra = state.extras[slot]
     return (extra.display_lots | extra.expire_ns | extra.link) != 0 or extra.self_trade != ACCOUNT_SELF_TRADE
 
 
 @inlined
-def _write_special(state: State, slot: int, row: Any) -> None:
+def _write_special(state: State, slot: int, row: SpecialRow) -> None:
     order, extra = state.orders[slot], state.extras[slot]
     row.order_number = order.order_number
     row.order_id = order.order_id
@@ -60,7 +59,7 @@ def _write_special(state: State, slot: int, row: Any) -> None:
     row.reserve_lots = extra.reserve_lots
     row.total_lots = order.total_lots
     row.display_lots = extra.display_lots
-    row.min_lots = 0 if order.flags & ALL_OR_NONE else extra.min_lots
+    row.min_lots = 0 if order.flags & k.ALL_OR_NONE else extra.min_lots
     row.stop_ticks = extra.stop_ticks
     row.trail_ticks = extra.trail_ticks
     row.offset_ticks = extra.offset_ticks
@@ -77,8 +76,8 @@ def _write_special(state: State, slot: int, row: Any) -> None:
 
 
 @compiled
-def list_specials(state: State, out: Any) -> int:
-    """Writes the orders of which an ORDER row does not tell all to the SPECIAL rows of `out`, in canonical order; how many."""
+def list_specials(state: State, out: Rows) -> int:
+    """Writes the orders that an ORDER row cannot describe to the SPECIAL rows of `out`, in canonical order; how many."""
     count, symbols = 0, state.halted.size
     for symbol in range(symbols):
         for queue in range(QUEUES):
@@ -88,7 +87,7 @@ def list_specials(state: State, out: Any) -> int:
                 while price != 0:
                     slot = int64(state.levels[find_level(state, book, place, price)].first)
                     while slot >= 0:
-                        if _is_told(state, slot):
+                        if _needs_special_row(state, slot):
                             _write_special(state, slot, out[count])
                             count += 1
                         slot = int64(state.orders[slot].next)
@@ -97,20 +96,20 @@ def list_specials(state: State, out: Any) -> int:
 
 
 @compiled
-def restore_orders(state: State, rows: Any, start: int) -> int:
-    """Puts ORDER rows into the book from `start` on; the first one there was no room for (rows.size: none)."""
+def restore_orders(state: State, rows: Rows, start: int) -> int:
+    """Puts ORDER rows into the book from `start` on; the first one that did not fit (rows.size: none)."""
     width = state.window.shape[2]
     for index in range(start, rows.size):
         row = rows[index]
         symbol, side = int64(row.symbol), int64(row.side)
         if max(state.far_count[symbol, BID], state.far_count[symbol, 1]) + width + 1 > state.far_price.shape[2]:
             return index
-        if state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
+        if state.counters.free_order < 0 or state.counters.free_level < 0:
             return index
-        slot = rest(
+        slot = rest_order(
             state,
             symbol,
-            SEEN,
+            k.DISPLAYED_QUEUE,
             side,
             row.price_ticks,
             row.open_lots,

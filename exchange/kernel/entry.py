@@ -1,15 +1,16 @@
 """Commands from Python through one address: a call with arrays would unpack the headers of two dozen of them each time."""
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.compiling import compiled, inlined, int64
-from serl.exchange.kernel.commands import execute, look_ahead
-from serl.exchange.kernel.constants import DONE, EVENTS_FULL, FILL, GROW, MAKER, NEW, PRINTED, REJECTED
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.commands import execute, prefetch_commands
+from serl.exchange.kernel.constants import DONE, EVENTS_FULL, GROW
 from serl.exchange.kernel.handle import commands_at, events_at, rows_at, state_at
-from serl.exchange.kernel.state import COMMAND_SEQUENCE, State
-from serl.exchange.records import TRADE
+from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.state import State
+from serl.exchange.records import TRADE, Rows
 
 __all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "run"]
 
@@ -33,22 +34,24 @@ ROW = 8 * WORDS
 NO_PARTICIPANT, NO_SYMBOL = 4, 5
 """Why a call returned 0, besides EVENTS_FULL and GROW; nothing was executed."""
 
+Words = NDArray[np.int64]
+
 words_at, trades_at = rows_at(np.dtype(np.int64)), rows_at(TRADE)
 
 
 @inlined
-def _check(state: State, commands: Any, own: bool) -> int:
+def _check(state: State, commands: Rows, own: bool) -> int:
     """Why nothing is executed, or DONE. What the book itself answers with a REJECTED is the book's."""
     for index in range(commands.size):
         if commands[index].participant >= state.report.size:
             return NO_PARTICIPANT
-    if own and commands[0].kind == NEW and commands[0].symbol >= state.halted.size:
+    if own and commands[0].kind == k.NEW and commands[0].symbol >= state.halted.size:
         return NO_SYMBOL
     return DONE
 
 
 @inlined
-def _complete(state: State, entry: Any, row: Any) -> None:
+def _complete(state: State, entry: Words, row: CommandRow) -> None:
     """The command_id and time that the caller left out."""
     if row.command_id == 0:
         row.command_id = state.last_command_id[row.participant] + 1
@@ -57,16 +60,16 @@ def _complete(state: State, entry: Any, row: Any) -> None:
 
 
 @inlined
-def _keep_trades(entry: Any, trades: Any, events: Any, first: int, stop: int) -> None:
+def _keep_trades(entry: Words, trades: Rows, events: Rows, first: int, stop: int) -> None:
     """Of the two fills of a trade, the one that is not the maker's; and prints."""
     for index in range(first, stop):
         event = events[index]
-        if (event.kind == FILL and event.flags & MAKER == 0) or event.kind == PRINTED:
+        if (event.kind == k.FILL and event.flags & k.MAKER == 0) or event.kind == k.PRINTED:
             trade = trades[entry[TRADES_COUNT] % entry[TRADES_SIZE]]
             trade.match_id, trade.time_ns = event.match_id, event.time_ns
             trade.price_ticks, trade.qty_lots = event.price_ticks, event.qty_lots
             trade.symbol, trade.side, trade.flags = event.symbol, event.side, event.flags
-            trade.off_book = event.kind == PRINTED
+            trade.off_book = event.kind == k.PRINTED
             entry[TRADES_COUNT] += 1
 
 
@@ -89,14 +92,14 @@ def run(address: int) -> int:
         entry[STATUS] = _check(state, commands, own)
         if entry[STATUS] != DONE:
             return 0
-        entry[SEQUENCE] = state.counter[COMMAND_SEQUENCE] + 1
+        entry[SEQUENCE] = state.counters.command_sequence + 1
         if own:
             _complete(state, entry, row)
     entry[RESUMED] = 0
     count = entry[COUNT]
     for index in range(entry[NEXT], stop):
         if not own:
-            look_ahead(state, commands, index, stop)
+            prefetch_commands(state, commands, index, stop)
             rows[0] = commands[index]
         row.sequence = entry[SEQUENCE] + index
         before = count
@@ -106,6 +109,6 @@ def run(address: int) -> int:
             entry[COUNT], entry[NEXT], entry[STATUS] = count, index, status
             return 0
     entry[COUNT], entry[NEXT], entry[TIME_NS] = count, 0, row.time_ns
-    if count > 0 and events[count - 1].kind == REJECTED:
+    if count > 0 and events[count - 1].kind == k.REJECTED:
         return -int64(events[count - 1].reason)
     return int64(max(row.command_id, 1))

@@ -1,297 +1,267 @@
-"""The plain rule book: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
-
-from typing import Any
+"""The fast path: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
 
 from serl.exchange.compiling import inlined, inner, int64, merged
-from serl.exchange.kernel.book import available, crosses, emit, match, rest_incoming, take_out
-from serl.exchange.kernel.constants import (
-    ACCEPTED,
-    CANCELLED,
-    DAY,
-    DAY_ENDED,
-    DONE,
-    END_DAY,
-    EVENTS_FULL,
-    FOK,
-    GROW,
-    HALT,
-    HALT_REASON_MAX,
-    HALTED,
-    IOC,
-    MARKET,
-    MASS_CANCEL,
-    MASS_CANCELLED,
-    NEW,
-    POST_ONLY,
-    PRINT,
-    PRINTED,
-    R_CROSS,
-    R_DAY,
-    R_FILLED,
-    R_FLAGS,
-    R_FOK,
-    R_FULL,
-    R_HALTED,
-    R_IOC,
-    R_MARKET,
-    R_MASS,
-    R_PRICE,
-    R_QTY,
-    R_REQUESTED,
-    R_SIDE,
-    REDUCED,
-    REJECTED,
-    REPLACED,
-    RESTED,
-    RESTING,
-    RESUMED,
-)
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.book import crosses, has_available_lots, match_displayed, remove_order, rest_displayed
+from serl.exchange.kernel.events import begin_answer, begin_event, reject_command
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.state import (
-    ACTIVE,
-    ASK,
-    BID,
-    CANCELLED_COUNT,
-    FLAGS,
-    FREE_LEVEL,
-    FREE_ORDER,
-    LEFT,
-    LEVELS_MAX,
-    LIMIT,
-    MATCH_ID,
-    ORDER_ID,
-    ORDERS_MAX,
-    ORDERS_OPEN,
-    PARTICIPANT,
-    PRICE,
-    PRICE_MAX,
-    QTY_MAX,
-    SIDE,
-    SYMBOL,
-    TIME_IN_FORCE,
-    TOTAL,
-    State,
-)  # fmt: skip
-from serl.exchange.records import ALL_SYMBOLS, HALT_REASON
+from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.state import ASK, BID, State
+from serl.exchange.records import ALL_SYMBOLS, Rows
 
 NEEDS_GROWTH = -1
 
 
 @merged
-def _level_room(state: State, symbol: int) -> int:
+def _check_level_room(state: State, symbol: int) -> int:
     """Whether one more level can be: 0, BOOK_FULL, or NEEDS_GROWTH.
 
     Levels are counted wherever they lie: where the window is does not outlive a restart, and must not be seen.
     """
-    if state.level_count[symbol] >= state.counter[LEVELS_MAX]:
-        return R_FULL
+    if state.level_count[symbol] >= state.counters.levels_max:
+        return k.REASON_BOOK_FULL
     far = max(state.far_count[symbol, BID], state.far_count[symbol, ASK])  # all of the window may move there as well
     return NEEDS_GROWTH if far + state.window.shape[2] + 1 > state.far_price.shape[2] else 0
 
 
 @merged
-def _room(state: State, symbol: int) -> int:
+def _check_room(state: State, symbol: int) -> int:
     """Whether one more order can rest: 0, BOOK_FULL, or NEEDS_GROWTH."""
-    if state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX]:
-        return R_FULL
-    room = _level_room(state, symbol)
-    if room == 0 and (state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0):
+    if state.counters.orders_open >= state.counters.orders_open_max:
+        return k.REASON_BOOK_FULL
+    room = _check_level_room(state, symbol)
+    if room == 0 and (state.counters.free_order < 0 or state.counters.free_level < 0):
         return NEEDS_GROWTH
     return room
 
 
 @merged
 def _check_price(state: State, price: int, market: bool) -> bool:
-    return price == 0 if market else 1 <= price <= state.counter[PRICE_MAX]
+    return price == 0 if market else 1 <= price <= state.counters.price_ticks_max
 
 
 @merged
-def _check_new(state: State, row: Any) -> int:
+def _check_new(state: State, command: CommandRow) -> int:
     """Why a plain NEW is rejected, 0 if it is not, or NEEDS_GROWTH."""
-    tif, flags, side = int64(row.time_in_force), int64(row.flags), int64(row.side)
-    market = flags & MARKET != 0
-    if state.halted[row.symbol]:
-        return R_HALTED
+    tif, flags, side = int64(command.time_in_force), int64(command.flags), int64(command.side)
+    market = flags & k.MARKET != 0
+    if state.halted[command.symbol]:
+        return k.REASON_HALTED
     if side > ASK:
-        return R_SIDE
-    if flags & POST_ONLY and (market or tif >= IOC):
-        return R_FLAGS
-    if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
-        return R_QTY
-    if not _check_price(state, row.price_ticks, market):
-        return R_PRICE
-    if flags & POST_ONLY and crosses(side, row.price_ticks, state.best[row.symbol, 1 - side]):
-        return R_CROSS
-    if market or tif >= IOC:
+        return k.REASON_BAD_SIDE
+    if flags & k.POST_ONLY and (market or tif >= k.IOC):
+        return k.REASON_BAD_FLAGS
+    if not 1 <= command.qty_lots <= state.counters.qty_lots_max:
+        return k.REASON_BAD_QTY
+    if not _check_price(state, command.price_ticks, market):
+        return k.REASON_BAD_PRICE
+    if flags & k.POST_ONLY and crosses(side, command.price_ticks, state.best[command.symbol, 1 - side]):
+        return k.REASON_WOULD_CROSS
+    if market or tif >= k.IOC:
         return 0
-    return _room(state, int64(row.symbol))
-
-
-@inner
-def reject(state: State, row: Any, events: Any, count: int, reason: int) -> int:
-    """REJECTED, with what was sent."""
-    order_id = row.command_id if row.kind == NEW else row.order_id
-    return int64(emit(
-        state, row, events, count, REJECTED, int64(row.participant), int64(row.symbol), int64(row.side), order_id,
-        0, row.command_id, row.price_ticks, row.qty_lots, 0, reason, 0, 0,
-    ))  # fmt: skip
+    return _check_room(state, int64(command.symbol))
 
 
 @merged
-def _finish(state: State, row: Any, events: Any, count: int) -> int:
-    """What happens to the rest of the incoming order; the new count, or -1 if the match must go on first."""
-    incoming = state.incoming
-    symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
-    if left > 0 and crosses(side, incoming[LIMIT], state.best[symbol, 1 - side]):
+def _finish_remainder(state: State, command: CommandRow, events: Rows, count: int) -> int:
+    """What happens to the rest of the active order; the new count, or -1 if the match must go on first."""
+    active = state.active_order
+    symbol, side, leaves_lots = active.symbol, active.side, active.leaves_lots
+    if leaves_lots > 0 and crosses(side, active.limit_ticks, state.best[symbol, 1 - side]):
         return -1
-    incoming[ACTIVE] = 0
-    if left == 0:
+    active.is_active = 0
+    if leaves_lots == 0:
         return count
-    market, tif = incoming[FLAGS] & MARKET, incoming[TIME_IN_FORCE]
-    if not market and tif < IOC:
-        return int64(rest_incoming(state, row, events, count, RESTED))
-    reason = R_FOK if tif == FOK else (R_MARKET if market else R_IOC)
-    return int64(emit(
-        state, row, events, count, CANCELLED, incoming[PARTICIPANT], symbol, side, incoming[ORDER_ID], 0,
-        row.command_id, incoming[PRICE], left, 0, reason, 0, 0,
-    ))  # fmt: skip
+    market, tif = active.flags & k.MARKET, active.time_in_force
+    if not market and tif < k.IOC:
+        return int64(rest_displayed(state, command, events, count, k.RESTED))
+    reason = (
+        k.REASON_FOK_UNFILLABLE if tif == k.FOK else (k.REASON_MARKET_REMAINDER if market else k.REASON_IOC_REMAINDER)
+    )
+    participant, order_id, command_id, price = (
+        active.participant,
+        active.order_id,
+        command.command_id,
+        active.price_ticks,
+    )
+    event = begin_event(state, command, events, count, k.CANCELLED, participant, symbol, side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.price_ticks = price
+    event.qty_lots = leaves_lots
+    event.reason = reason
+    return count + 1
 
 
 @inner
-def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
-    """Matches and finishes the incoming order, or stops where the events have no room."""
-    count = match(state, row, events, count)
+def match_and_finish(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
+    """Matches and finishes the active order, or stops where the events have no room."""
+    count = match_displayed(state, command, events, count)
     if count + 1 > events.size:
-        return count, EVENTS_FULL
-    finished = _finish(state, row, events, count)
-    return (count, EVENTS_FULL) if finished < 0 else (finished, DONE)
+        return count, k.EVENTS_FULL
+    finished = _finish_remainder(state, command, events, count)
+    return (count, k.EVENTS_FULL) if finished < 0 else (finished, k.DONE)
 
 
 @merged
-def _incoming(state: State, row: Any, side: int, price: int, left: int, total: int, market: bool) -> None:
-    incoming = state.incoming
-    incoming[SYMBOL] = row.symbol
-    incoming[SIDE] = side
-    incoming[PRICE] = price
-    incoming[LIMIT] = price
+def _set_active_order(
+    state: State, command: CommandRow, side: int, price: int, leaves_lots: int, total: int, market: bool
+) -> None:
+    active = state.active_order
+    active.symbol = command.symbol
+    active.side = side
+    active.price_ticks = price
+    active.limit_ticks = price
     if market:
-        incoming[LIMIT] = state.counter[PRICE_MAX] if side == BID else 1
-    incoming[LEFT] = left
-    incoming[TOTAL] = total
-    incoming[PARTICIPANT] = row.participant
+        active.limit_ticks = state.counters.price_ticks_max if side == BID else 1
+    active.leaves_lots = leaves_lots
+    active.total_lots = total
+    active.participant = command.participant
 
 
 @merged
-def new(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def place_order(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """NEW: (new count, DONE, EVENTS_FULL or GROW)."""
-    reason = _check_new(state, row)
+    reason = _check_new(state, command)
     if reason == NEEDS_GROWTH:
-        return count, GROW
+        return count, k.GROW
     if reason != 0:
-        return reject(state, row, events, count, reason), DONE
-    incoming = state.incoming
-    side, tif = int64(row.side), int64(row.time_in_force)
-    market = row.flags & MARKET != 0
-    _incoming(state, row, side, row.price_ticks, row.qty_lots, row.qty_lots, market)
-    incoming[ORDER_ID] = row.command_id
-    incoming[TIME_IN_FORCE] = tif
-    incoming[FLAGS] = row.flags
-    crossing = crosses(side, incoming[LIMIT], state.best[row.symbol, 1 - side])
-    if not crossing and not market and tif < IOC:
-        return rest_incoming(state, row, events, count, ACCEPTED), DONE
-    count = int64(emit(
-        state, row, events, count, ACCEPTED, incoming[PARTICIPANT], incoming[SYMBOL], side, row.command_id, 0,
-        row.command_id, row.price_ticks, row.qty_lots, row.qty_lots, 0, 0, 0,
-    ))  # fmt: skip
-    if tif == FOK and not available(state, incoming[SYMBOL], side, incoming[LIMIT], row.qty_lots):
-        incoming[LIMIT] = 0 if side == BID else state.counter[PRICE_MAX] + 1  # trades nowhere
-    incoming[ACTIVE] = 1
-    return go_on(state, row, events, count)
+        return reject_command(state, command, events, count, reason), k.DONE
+    active = state.active_order
+    side, tif = int64(command.side), int64(command.time_in_force)
+    market = command.flags & k.MARKET != 0
+    _set_active_order(state, command, side, command.price_ticks, command.qty_lots, command.qty_lots, market)
+    active.order_id = command.command_id
+    active.time_in_force = tif
+    active.flags = command.flags
+    crossing = crosses(side, active.limit_ticks, state.best[command.symbol, 1 - side])
+    if not crossing and not market and tif < k.IOC:
+        return rest_displayed(state, command, events, count, k.ACCEPTED), k.DONE
+    command_id, price, qty = command.command_id, command.price_ticks, command.qty_lots
+    event = begin_event(state, command, events, count, k.ACCEPTED, active.participant, active.symbol, side)
+    event.command_id = command_id
+    event.order_id = command_id
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.leaves_lots = qty
+    count += 1
+    if tif == k.FOK and not has_available_lots(state, active.symbol, side, active.limit_ticks, command.qty_lots):
+        active.limit_ticks = 0 if side == BID else state.counters.price_ticks_max + 1  # trades nowhere
+    active.is_active = 1
+    return match_and_finish(state, command, events, count)
 
 
 @inlined
-def tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
-    """Takes an order out of the book and says so."""
+def cancel_displayed(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
+) -> int:
+    """Removes an order from the book and reports it."""
     order = state.orders[slot]
-    count = int64(emit(
-        state, row, events, count, CANCELLED, int64(order.participant), int64(order.symbol), int64(order.side),
-        order.order_id, order.order_number, command_id, order.price_ticks, order.open_lots, 0, reason, RESTING, 0,
-    ))  # fmt: skip
-    take_out(state, slot)
+    order_id, order_number, price, qty = order.order_id, order.order_number, order.price_ticks, order.open_lots
+    participant, symbol, side = int64(order.participant), int64(order.symbol), int64(order.side)
+    event = begin_event(state, command, events, count, k.CANCELLED, participant, symbol, side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.reason = reason
+    event.flags = k.RESTING
+    count += 1
+    remove_order(state, slot)
     return count
 
 
 @inlined
-def _take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: int) -> int:
-    """Takes `qty` lots off an order that keeps its place."""
+def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
+    """Reduces an order by `qty` lots; it keeps its place."""
     order = state.orders[slot]
     order.open_lots -= qty
     order.total_lots -= qty
     state.levels[order.level].qty_lots -= qty
-    return int64(emit(
-        state, row, events, count, REDUCED, int64(order.participant), int64(order.symbol), int64(order.side),
-        order.order_id, order.order_number, row.command_id, order.price_ticks, qty, order.open_lots, 0, 0, 0,
-    ))  # fmt: skip
+    order_id, order_number, price, leaves_lots = order.order_id, order.order_number, order.price_ticks, order.open_lots
+    participant, symbol, side, command_id = (
+        int64(order.participant),
+        int64(order.symbol),
+        int64(order.side),
+        command.command_id,
+    )
+    event = begin_event(state, command, events, count, k.REDUCED, participant, symbol, side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.leaves_lots = leaves_lots
+    return count + 1
 
 
 @merged
-def reduce(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def reduce_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     """REDUCE: the new count."""
-    if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
-        return reject(state, row, events, count, R_QTY)
-    if row.qty_lots >= state.orders[slot].open_lots:
-        return tell_cancel(state, row, events, count, slot, row.command_id, R_REQUESTED)
-    return _take_off(state, row, events, count, slot, row.qty_lots)
+    if not 1 <= command.qty_lots <= state.counters.qty_lots_max:
+        return reject_command(state, command, events, count, k.REASON_BAD_QTY)
+    if command.qty_lots >= state.orders[slot].open_lots:
+        return cancel_displayed(state, command, events, count, slot, command.command_id, k.REASON_REQUESTED)
+    return _reduce_in_place(state, command, events, count, slot, command.qty_lots)
 
 
 @merged
-def replace(state: State, row: Any, events: Any, count: int, slot: int) -> tuple[int, int]:
+def replace_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
     """REPLACE: (new count, DONE, EVENTS_FULL or GROW)."""
     order = state.orders[slot]
-    symbol, side, price, total = int64(order.symbol), int64(order.side), row.price_ticks, row.qty_lots
+    symbol, side, price, total = int64(order.symbol), int64(order.side), command.price_ticks, command.qty_lots
     filled = order.total_lots - order.open_lots
     if state.halted[symbol]:
-        return reject(state, row, events, count, R_HALTED), DONE
-    if not 1 <= total <= state.counter[QTY_MAX]:
-        return reject(state, row, events, count, R_QTY), DONE
+        return reject_command(state, command, events, count, k.REASON_HALTED), k.DONE
+    if not 1 <= total <= state.counters.qty_lots_max:
+        return reject_command(state, command, events, count, k.REASON_BAD_QTY), k.DONE
     if not _check_price(state, price, False):
-        return reject(state, row, events, count, R_PRICE), DONE
+        return reject_command(state, command, events, count, k.REASON_BAD_PRICE), k.DONE
     if total <= filled:
-        return tell_cancel(state, row, events, count, slot, row.command_id, R_FILLED), DONE
+        return cancel_displayed(
+            state, command, events, count, slot, command.command_id, k.REASON_REPLACED_BELOW_FILLED
+        ), k.DONE
     if price == order.price_ticks and total <= order.total_lots:
-        return _take_off(state, row, events, count, slot, order.total_lots - total), DONE
+        return _reduce_in_place(state, command, events, count, slot, order.total_lots - total), k.DONE
     crossing = crosses(side, price, state.best[symbol, 1 - side])
-    if order.flags & POST_ONLY and crossing:
-        return reject(state, row, events, count, R_CROSS), DONE
-    room = _level_room(state, symbol)
+    if order.flags & k.POST_ONLY and crossing:
+        return reject_command(state, command, events, count, k.REASON_WOULD_CROSS), k.DONE
+    room = _check_level_room(state, symbol)
     if room == NEEDS_GROWTH:
-        return count, GROW
+        return count, k.GROW
     if room != 0:
-        return reject(state, row, events, count, room), DONE
-    left = total - filled
-    incoming = state.incoming
-    incoming[TIME_IN_FORCE] = order.time_in_force
-    incoming[FLAGS] = order.flags
-    incoming[ORDER_ID] = order.order_id
-    count = int64(emit(
-        state, row, events, count, REPLACED, int64(order.participant), symbol, side, order.order_id, order.order_number,
-        row.command_id, order.price_ticks, order.open_lots, left, 0, 0, 0,
-    ))  # fmt: skip
-    take_out(state, slot)
-    _incoming(state, row, side, price, left, total, False)
-    incoming[SYMBOL] = symbol
-    incoming[ACTIVE] = 1
-    return go_on(state, row, events, count)
+        return reject_command(state, command, events, count, room), k.DONE
+    leaves_lots = total - filled
+    active = state.active_order
+    active.time_in_force = order.time_in_force
+    active.flags = order.flags
+    active.order_id = order.order_id
+    order_id, order_number, old_price, qty = order.order_id, order.order_number, order.price_ticks, order.open_lots
+    command_id = command.command_id
+    event = begin_event(state, command, events, count, k.REPLACED, int64(order.participant), symbol, side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = old_price
+    event.qty_lots = qty
+    event.leaves_lots = leaves_lots
+    count += 1
+    remove_order(state, slot)
+    _set_active_order(state, command, side, price, leaves_lots, total, False)
+    active.symbol = symbol
+    active.is_active = 1
+    return match_and_finish(state, command, events, count)
 
 
 @inner
-def mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
-    ending = row.kind == END_DAY
-    one = row.kind == MASS_CANCEL and row.symbol != ALL_SYMBOLS
-    first, last = (int64(row.symbol), int64(row.symbol) + 1) if one else (0, state.halted.size)
-    reason = R_DAY if ending else (int64(row.reason) & 0xFF or R_MASS)
-    state.incoming[ACTIVE] = 1
+    ending = command.kind == k.END_DAY
+    one = command.kind == k.MASS_CANCEL and command.symbol != ALL_SYMBOLS
+    first, last = (int64(command.symbol), int64(command.symbol) + 1) if one else (0, state.halted.size)
+    reason = k.REASON_DAY_END if ending else (int64(command.reason) & 0xFF or k.REASON_MASS_CANCEL)
+    state.active_order.is_active = 1
     for symbol in range(first, last):
         for side in range(2):
             price = state.best[symbol, side]
@@ -301,48 +271,47 @@ def mass_cancel(state: State, row: Any, events: Any, count: int) -> tuple[int, i
                 while slot >= 0:
                     order = state.orders[slot]
                     following = int64(order.next)
-                    own = order.participant == row.participant
-                    if order.time_in_force == DAY if ending else own:
+                    own = order.participant == command.participant
+                    if order.time_in_force == k.DAY if ending else own:
                         if count + 2 > events.size:
-                            return count, EVENTS_FULL
-                        command_id = row.command_id if own else 0
-                        count = tell_cancel(state, row, events, count, slot, command_id, reason)
-                        state.counter[CANCELLED_COUNT] += 1
+                            return count, k.EVENTS_FULL
+                        command_id = command.command_id if own else 0
+                        count = cancel_displayed(state, command, events, count, slot, command_id, reason)
+                        state.counters.cancelled_orders += 1
                     slot = following
                 price = following_price
     if count + 1 > events.size:
-        return count, EVENTS_FULL
-    count = int64(emit(
-        state, row, events, count, DAY_ENDED if ending else MASS_CANCELLED, int64(row.participant),
-        int64(row.symbol), int64(row.side), row.order_id, 0, row.command_id, 0, state.counter[CANCELLED_COUNT], 0, 0, 0, 0,
-    ))  # fmt: skip
-    state.counter[CANCELLED_COUNT] = 0
-    state.incoming[ACTIVE] = 0
-    return count, DONE
+        return count, k.EVENTS_FULL
+    event = begin_answer(state, command, events, count, k.DAY_ENDED if ending else k.MASS_CANCELLED)
+    event.qty_lots = state.counters.cancelled_orders
+    count += 1
+    state.counters.cancelled_orders = 0
+    state.active_order.is_active = 0
+    return count, k.DONE
 
 
 @inner
-def operate(state: State, row: Any, events: Any, count: int) -> int:
+def execute_operator_command(state: State, command: CommandRow, events: Rows, count: int) -> int:
     """HALT, RESUME and PRINT."""
-    participant, symbol, side = int64(row.participant), int64(row.symbol), int64(row.side)
-    if row.kind == PRINT:
+    symbol, side = int64(command.symbol), int64(command.side)
+    if command.kind == k.PRINT:
         if side > ASK:
-            return reject(state, row, events, count, R_SIDE)
-        if not 1 <= row.qty_lots <= state.counter[QTY_MAX]:
-            return reject(state, row, events, count, R_QTY)
-        if not _check_price(state, row.price_ticks, False):
-            return reject(state, row, events, count, R_PRICE)
-        state.counter[MATCH_ID] += 1
-        return int64(emit(
-            state, row, events, count, PRINTED, participant, symbol, side, row.order_id, 0, row.command_id,
-            row.price_ticks, row.qty_lots, 0, 0, 0, state.counter[MATCH_ID],
-        ))  # fmt: skip
-    halts = row.kind == HALT
-    why = int64(row.flags) if halts else 0
-    if why > HALT_REASON_MAX:
-        return reject(state, row, events, count, R_FLAGS)
-    state.halted[symbol], state.symbols[symbol, HALT_REASON] = halts, why
-    return int64(emit(
-        state, row, events, count, HALTED if halts else RESUMED, participant, symbol, side, row.order_id, 0,
-        row.command_id, 0, 0, 0, 0, why, 0,
-    ))  # fmt: skip
+            return reject_command(state, command, events, count, k.REASON_BAD_SIDE)
+        if not 1 <= command.qty_lots <= state.counters.qty_lots_max:
+            return reject_command(state, command, events, count, k.REASON_BAD_QTY)
+        if not _check_price(state, command.price_ticks, False):
+            return reject_command(state, command, events, count, k.REASON_BAD_PRICE)
+        state.counters.match_id += 1
+        event = begin_answer(state, command, events, count, k.PRINTED)
+        event.price_ticks = command.price_ticks
+        event.qty_lots = command.qty_lots
+        event.match_id = state.counters.match_id
+        return count + 1
+    halts = command.kind == k.HALT
+    why = int64(command.flags) if halts else 0
+    if why > k.HALT_REASON_MAX:
+        return reject_command(state, command, events, count, k.REASON_BAD_FLAGS)
+    state.halted[symbol], state.symbols[symbol].halt_reason = halts, why
+    event = begin_answer(state, command, events, count, k.HALTED if halts else k.RESUMED)
+    event.flags = why
+    return count + 1

@@ -1,12 +1,11 @@
 """Price levels: a window of prices around the market, found by index, and sorted far levels outside of it."""
 
-from typing import Any
-
 import numpy as np
 
 from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
-from serl.exchange.kernel.state import ASK, BID, FREE_LEVEL, State
+from serl.exchange.kernel.state import ASK, BID, State
+from serl.exchange.records import Rows
 
 FAR_PATIENCE = 64
 """Far operations before the window moves to where the market is."""
@@ -217,9 +216,9 @@ def open_level(state: State, book: int, side: int, price: int) -> int:
     """A new, empty level at `price`; keeps the best price and the window up to date."""
     if state.level_count[book] == 0:
         state.base[book] = max(1, price - state.window.shape[2] // 2)
-    level = state.counter[FREE_LEVEL]
+    level = state.counters.free_level
     row = state.levels[level]
-    state.counter[FREE_LEVEL] = row.first
+    state.counters.free_level = row.first
     row.price_ticks = price
     row.qty_lots = 0
     row.orders = 0
@@ -243,8 +242,8 @@ def close_level(state: State, book: int, side: int, level: int) -> None:
     _unplace(state, book, side, price)
     if state.best[book, side] == price:
         state.best[book, side] = next_price(state, book, side, price)
-    row.first = state.counter[FREE_LEVEL]
-    state.counter[FREE_LEVEL] = level
+    row.first = state.counters.free_level
+    state.counters.free_level = level
     state.level_count[book] -= 1
 
 
@@ -266,7 +265,7 @@ def best(state: State, book: int) -> tuple[int, int, int, int]:
 
 
 @compiled
-def levels(state: State, book: int, side: int, out: Any) -> int:
+def levels(state: State, book: int, side: int, out: Rows) -> int:
     """Writes the side's levels, best first, to the LEVEL rows of `out` as far as they go; how many."""
     count = 0
     price = state.best[book, side]

@@ -53,23 +53,23 @@ def find(state: State, participant: int, order_id: int) -> int:
 
 
 @inlined
-def expect_entry(state: State, participant: int, order_id: int) -> None:
-    """Brings the entry of an order near that will be looked for or added soon."""
+def prefetch_entry(state: State, participant: int, order_id: int) -> None:
+    """Prefetches the index entry of an order that is looked up or added soon."""
     place = _tag(hash_of(participant, order_id)) & (state.table.size - 1)
     prefetch(state.table.ctypes.data + place * ENTRY_BYTES)
 
 
 @inlined
-def expect_order(state: State, participant: int, order_id: int) -> None:
-    """Brings the order itself near."""
+def prefetch_order(state: State, participant: int, order_id: int) -> None:
+    """Prefetches the order itself."""
     slot = _likely_slot(state, participant, order_id)
     if slot >= 0:
         prefetch(state.orders.ctypes.data + slot * SLOT_BYTES)
 
 
 @inlined
-def expect_neighbours(state: State, participant: int, order_id: int) -> None:
-    """Brings near what an order is linked to: its level and those before and behind it."""
+def prefetch_neighbours(state: State, participant: int, order_id: int) -> None:
+    """Prefetches the neighbours of an order: its level, and the orders before and after it."""
     slot = _likely_slot(state, participant, order_id)
     if slot >= 0:
         order = state.orders[slot]

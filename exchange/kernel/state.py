@@ -5,8 +5,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.kernel.rows import ActiveOrder, Counters
 from serl.exchange.pointed import pointed
-from serl.exchange.records import ACCOUNT_COLUMNS, BALANCES, LOT, SYMBOL_COLUMNS, TERM_COLUMNS, Queue
+from serl.exchange.records import (
+    ACCOUNT_COLUMNS,
+    BALANCES,
+    FEE_COLUMNS,
+    LOT,
+    SYMBOL_COLUMNS,
+    TERM_COLUMNS,
+    TICK_ENTRIES_MAX,
+    Queue,
+)
 
 SLOT = np.dtype(
     [
@@ -57,48 +67,132 @@ LEVEL_SLOT = np.dtype(
 )
 """A price level in the pool; `first` also links the free levels."""
 
-# State.counter: named places
-EVENT_SEQUENCE, MATCH_ID, ORDER_NUMBER, COMMAND_SEQUENCE = 0, 1, 2, 3
-FREE_ORDER, FREE_LEVEL, ORDERS_OPEN = 4, 5, 6
-QTY_MAX, PRICE_MAX, ORDERS_MAX, LEVELS_MAX = 7, 8, 9, 10
-CANCELLED_COUNT = 11  # of the mass cancel that goes on
-NEXT_EXPIRY = 12  # the earliest EXPIRE_NS of an open order
-STAGE = 13  # what the full rule book is at, 0 = nothing
-WANTS_FULL = 14  # a command needs the full rule book, which is not there yet
-EXPIRIES = 15  # orders in the heap
-UNSETTLED = 16  # symbols that are marked
-COUNTING = 17  # whether open orders are counted by account
-AUCTION_TICKS, AUCTION_LOTS, AUCTION_FIRST_TICKS = 18, 19, 20
-SETTLING_AT = 21  # the symbol of the pass that goes on
-WANTS_FAR = 22  # more far levels are due
-OWN_FEES = 23  # accounts with fees of their own
-COUNTERS = 24
+COUNTERS = np.dtype(
+    [
+        ("event_sequence", "<i8"),
+        ("match_id", "<i8"),
+        ("order_number", "<i8"),
+        ("command_sequence", "<i8"),
+        ("free_order", "<i8"),  # first of the free slots, -1 = none
+        ("free_level", "<i8"),
+        ("orders_open", "<i8"),
+        ("qty_lots_max", "<i8"),
+        ("price_ticks_max", "<i8"),
+        ("orders_open_max", "<i8"),
+        ("levels_max", "<i8"),
+        ("cancelled_orders", "<i8"),  # by the mass cancel in progress
+        ("next_expiry_ns", "<i8"),  # the earliest expire_ns of an open order
+        ("stage", "<i8"),  # STAGE_*: where the full rule book is in a command, 0 = in none
+        ("wants_full_book", "<i8"),  # a command needs the full rule book, which is not loaded
+        ("expiring_orders", "<i8"),  # in the heap
+        ("symbols_pending", "<i8"),  # with triggers_pending set
+        ("counts_open", "<i8"),  # whether open orders are counted by account
+        ("auction_ticks", "<i8"),
+        ("auction_lots", "<i8"),
+        ("auction_first_ticks", "<i8"),
+        ("triggers_symbol", "<i8"),  # whose triggers run now
+        ("wants_far_levels", "<i8"),  # more far levels are needed
+        ("own_fee_accounts", "<i8"),  # accounts with fees of their own
+    ],
+    align=True,
+)
+"""Counters, limits and progress of a market."""
 
 # State.handle: addresses of compiled functions
-FULL_BOOK, PLAIN_BOOK = 0, 1  # 0: not loaded
+FULL_BOOK, FAST_BOOK = 0, 1  # 0: not loaded
 
 NEVER = (1 << 63) - 1
 
-# State.incoming: the order that is being matched
-ACTIVE, SYMBOL, SIDE, LIMIT, LEFT, TOTAL, PARTICIPANT, ORDER_ID, TIME_IN_FORCE, FLAGS, PRICE = range(11)
-# and what only the full rule book knows of it
-COMMAND_ID, ORIGIN, CUT, SELF_TRADE, ACCOUNT_MODE, DISPLAY, MIN, STOP, TRAIL, PEG, OFFSET, EXPIRE, LINK = range(11, 24)
-SHARE_OF, SHARED, SHARE_REST, SHARE_AFTER, SHARE_LAST, SHARE_AT = range(24, 30)
-NEXT_ROW = 30  # of the commands that were executed last: a call by address has one result
-INCOMING = 32
+ACTIVE_ORDER = np.dtype(
+    [
+        ("is_active", "<i8"),
+        ("symbol", "<i8"),
+        ("side", "<i8"),
+        ("limit_ticks", "<i8"),  # how far it trades now
+        ("leaves_lots", "<i8"),
+        ("total_lots", "<i8"),
+        ("participant", "<i8"),
+        ("order_id", "<i8"),
+        ("time_in_force", "<i8"),
+        ("flags", "<i8"),
+        ("price_ticks", "<i8"),  # its limit as sent, 0 = none
+        # the full rule book's:
+        ("command_id", "<i8"),  # of its events
+        ("origin", "<i8"),  # FROM_NEW, FROM_REPLACE, FROM_QUEUE
+        ("cancel_reason", "<i8"),  # why its remainder is cancelled, 0 = it is not
+        ("self_trade", "<i8"),  # a SelfTrade
+        ("self_trade_term", "<i8"),  # as sent: ACCOUNT_SELF_TRADE or a SelfTrade
+        ("display_lots", "<i8"),
+        ("min_lots", "<i8"),
+        ("stop_ticks", "<i8"),
+        ("trail_ticks", "<i8"),
+        ("peg", "<i8"),
+        ("offset_ticks", "<i8"),
+        ("expire_ns", "<i8"),
+        ("link", "<i8"),
+        ("round_lots", "<i8"),  # a pro-rata round allocates these lots, 0 = there is no round
+        ("round_level_lots", "<i8"),  # to a level that had so many when the round began
+        ("round_spare_lots", "<i8"),  # what rounding left: to the oldest
+        ("round_served_number", "<i8"),  # order_number of the last order served
+        ("round_last_number", "<i8"),  # and of the last of the level
+        ("round_price_ticks", "<i8"),
+        # of a call by address, which has one result:
+        ("next_row", "<i8"),  # the command to go on with
+    ],
+    align=True,
+)
+"""The order that is being matched."""
+
+INSTRUMENT = np.dtype(
+    [
+        ("phase", "<i8"),
+        ("last_ticks", "<i8"),
+        ("high_ticks", "<i8"),  # since triggers ran last, as low_ticks
+        ("low_ticks", "<i8"),
+        ("lot_multiple", "<i8"),
+        ("matching", "<i8"),
+        ("band_low_ticks", "<i8"),
+        ("band_high_ticks", "<i8"),
+        ("band_action", "<i8"),
+        ("halt_reason", "<i8"),
+        ("has_fees", "<i8"),
+        ("fees", "<i8", (FEE_COLUMNS,)),  # microticks a lot, then ppm of the notional: of makers, takers, auctions
+        (
+            "tick_table",
+            "<i8",
+            (TICK_ENTRIES_MAX, 2),
+        ),  # (from price, multiple) each, by price; zeros where there is none
+    ],
+    align=True,
+)
+"""A row of State.symbols: the columns of Snapshot.symbols by name."""
+
+BALANCE = np.dtype(
+    [
+        ("position_lots", "<i8"),
+        ("cash_ticks", "<i8"),
+        ("cost_ticks", "<i8"),
+        ("fee_ticks", "<i8"),
+        ("fee_microticks", "<i8"),
+    ],
+    align=True,
+)
+"""A row of State.balances: the columns of Snapshot.balances by name."""
+
+assert INSTRUMENT.itemsize == 8 * SYMBOL_COLUMNS and BALANCE.itemsize == 8 * BALANCES
 
 QUEUES = len(Queue)
 PEGS, TRAILS, CLOSERS = 0, 1, 2
 """Lists of a symbol's orders, in order of order_number."""
 
-RULED, COUNTED = 1 << 32, 1 << 33
-"""Added to State.watched where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
+SPECIAL_RULES, OPEN_COUNTED = 1 << 32, 1 << 33
+"""Added to State.needs_full_book where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
 the number of special orders."""
 
 BID, ASK = 0, 1
 
 
-@pointed
+@pointed(counters=COUNTERS, active_order=ACTIVE_ORDER, symbols=INSTRUMENT, balances=BALANCE)
 class State(NamedTuple):
     """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels.
 
@@ -106,8 +200,8 @@ class State(NamedTuple):
     q * S + s (B = 5 S), and `extras`, `heap` and `lists` are there.
     """
 
-    counter: NDArray[np.int64]  # (COUNTERS,)
-    incoming: NDArray[np.int64]  # (INCOMING,)
+    counters: Counters  # (1,) COUNTERS; compiled code: the record
+    active_order: ActiveOrder  # (1,) ACTIVE_ORDER; compiled code: the record
     orders: NDArray[np.void]  # (C,) SLOT
     levels: NDArray[np.void]  # (C,) LEVEL_SLOT: a level has at least one order
     table: NDArray[np.int64]  # (2 C,) open addressing: tag << 32 | slot + 1; 0 = free
@@ -125,27 +219,31 @@ class State(NamedTuple):
     last_command_id: NDArray[np.int64]  # (P,)
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
-    balances: NDArray[np.int64]  # (P, S, BALANCES)
+    balances: NDArray[np.int64]  # (P, S, BALANCES); compiled code: (P, S) BALANCE
     scratch: NDArray[np.int32]  # (2 W,)
-    watched: NDArray[np.int64]  # (S,) special orders, + RULED; 0: the plain rules are all there is to it
-    limited: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0, its fees left aside
-    symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS)
+    needs_full_book: NDArray[
+        np.int64
+    ]  # (S,) special orders, + SPECIAL_RULES; 0: the plain rules are all there is to it
+    has_limits: NDArray[np.uint8]  # (P,) whether a setting of the account is not 0, its fees left aside
+    symbols: NDArray[np.int64]  # (S, SYMBOL_COLUMNS); compiled code: (S,) INSTRUMENT
     accounts: NDArray[np.int64]  # (P, ACCOUNT_COLUMNS)
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS)
     extras: NDArray[np.void]  # (C or 0,) EXTRA
     heap: NDArray[np.int32]  # (C or 0,) slots by expiry
     lists: NDArray[np.int32]  # (S or 0, 3, 2) first and last slot
-    unsettled: NDArray[np.uint8]  # (S,)
-    open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while COUNTING
+    triggers_pending: NDArray[np.uint8]  # (S,)
+    open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while counters.counts_open
     open_orders: NDArray[np.int64]  # (P,)
-    handle: NDArray[np.int64]  # FULL_BOOK and PLAIN_BOOK, then address and shape of each array
+    handle: NDArray[np.int64]  # FULL_BOOK and FAST_BOOK, then address and shape of each array
 
 
 def new_state(symbols: int, participants: int, window: int, capacity: int, far: int) -> State:
-    """An empty market; limits in `counter` are the caller's to set."""
+    """An empty market; limits in `counters` are the caller's to set."""
+    counters: Any = np.zeros(1, COUNTERS)
+    active_order: Any = np.zeros(1, ACTIVE_ORDER)
     state = State(
-        counter=np.zeros(COUNTERS, np.int64),
-        incoming=np.zeros(INCOMING, np.int64),
+        counters=counters,
+        active_order=active_order,
         orders=np.zeros(capacity, SLOT),
         levels=np.zeros(capacity, LEVEL_SLOT),
         table=np.zeros(2 * capacity, np.int64),
@@ -155,24 +253,23 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         operator=np.zeros(participants, np.uint8),
         balances=np.zeros((participants, symbols, BALANCES), np.int64),
         scratch=np.zeros(2 * window, np.int32),
-        watched=np.zeros(symbols, np.int64),
-        limited=np.zeros(participants, np.uint8),
+        needs_full_book=np.zeros(symbols, np.int64),
+        has_limits=np.zeros(participants, np.uint8),
         symbols=np.zeros((symbols, SYMBOL_COLUMNS), np.int64),
         accounts=np.zeros((participants, ACCOUNT_COLUMNS), np.int64),
         terms=np.zeros((participants, TERM_COLUMNS), np.int64),
         extras=np.zeros(0, EXTRA),
         heap=np.zeros(0, np.int32),
         lists=np.zeros((0, 3, 2), np.int32),
-        unsettled=np.zeros(symbols, np.uint8),
+        triggers_pending=np.zeros(symbols, np.uint8),
         open_lots=np.zeros((0, symbols, 2), np.int64),
         open_orders=np.zeros(0, np.int64),
         handle=np.zeros(1, np.int64),
         **new_books(symbols, window, far),
     )
     state.symbols[:, LOT] = 1
-    state.counter[NEXT_EXPIRY] = NEVER
+    state.counters["next_expiry_ns"] = NEVER
     link_free(state, 0)
-    state.counter[FREE_ORDER] = state.counter[FREE_LEVEL] = 0
     return state
 
 
@@ -185,7 +282,7 @@ def link_free(state: State, first: int) -> None:
     state.levels["first"][first:] = following
 
 
-def new_books(books: int, window: int, far: int) -> dict[str, NDArray[Any]]:
+def new_books(books: int, window: int, far: int) -> dict[str, Any]:
     """Empty ones."""
     return {
         "base": np.zeros(books, np.int64),

@@ -203,10 +203,10 @@ def test_price_of_an_auction(market: AnyMarket, last: int, buys: str, sells: str
 
 R = "WRONG_PHASE"
 IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOSING, CLOSED
-    "5@100": ("SEEN", "SEEN", "SEEN", "SEEN", R),
-    "5@100 gtc": ("SEEN", "SEEN", "SEEN", "SEEN", R),
-    "5@100 gtt until=9000": ("SEEN", "SEEN", "SEEN", "SEEN", R),
-    "5@100 display=2": ("SEEN", "SEEN", "SEEN", "SEEN", R),
+    "5@100": ("DISPLAYED", "DISPLAYED", "DISPLAYED", "DISPLAYED", R),
+    "5@100 gtc": ("DISPLAYED", "DISPLAYED", "DISPLAYED", "DISPLAYED", R),
+    "5@100 gtt until=9000": ("DISPLAYED", "DISPLAYED", "DISPLAYED", "DISPLAYED", R),
+    "5@100 display=2": ("DISPLAYED", "DISPLAYED", "DISPLAYED", "DISPLAYED", R),
     "5@100 hidden": ("HIDDEN", "HIDDEN", "HIDDEN", "HIDDEN", R),
     "5@0 market": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
     "5@0 market gtc": ("gone", "HIDDEN", "HIDDEN", "HIDDEN", R),
@@ -214,10 +214,10 @@ IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOS
     "5@0 market ioc": ("gone", R, R, R, R),
     "5@100 ioc": ("gone", R, R, R, R),
     "5@100 fok": ("gone", R, R, R, R),
-    "5@100 post": ("SEEN", R, R, R, R),
+    "5@100 post": ("DISPLAYED", R, R, R, R),
     "5@100 reduce": ("REDUCE_ONLY", R, R, R, R),
-    "5@100 min=3": ("CONDITIONAL", "CONDITIONAL", "CONDITIONAL", "CONDITIONAL", R),
-    "5@100 aon": ("CONDITIONAL", "CONDITIONAL", "CONDITIONAL", "CONDITIONAL", R),
+    "5@100 min=3": ("MIN_QTY", "MIN_QTY", "MIN_QTY", "MIN_QTY", R),
+    "5@100 aon": ("MIN_QTY", "MIN_QTY", "MIN_QTY", "MIN_QTY", R),
     "5@100 stop=300": ("STOP", "STOP", "STOP", "STOP", R),
     "5@0 market stop=300": ("STOP", "STOP", "STOP", "STOP", R),
     "5@100 ioc stop=300": ("STOP", R, R, R, R),
@@ -225,11 +225,11 @@ IN_PHASES = {  # CONTINUOUS, PRE_OPEN and OPENING, INTRADAY and VOLATILITY, CLOS
     "5@0 market ioc stop=300": ("STOP", R, R, R, R),
     "5@100 ioc min=3": ("gone", R, R, R, R),
     "5@100 stop=300 trail=9": ("STOP", "STOP", "STOP", "STOP", R),
-    "5@100 peg=primary": ("WAITING", "WAITING", "WAITING", "WAITING", R),
-    "5@100 at_open": (R, "SEEN", R, R, R),
+    "5@100 peg=primary": ("INACTIVE", "INACTIVE", "INACTIVE", "INACTIVE", R),
+    "5@100 at_open": (R, "DISPLAYED", R, R, R),
     "5@0 market at_open": (R, "HIDDEN", R, R, R),
-    "5@100 at_close": ("WAITING", "WAITING", "WAITING", "SEEN", R),
-    "5@0 market at_close": ("WAITING", "WAITING", "WAITING", "HIDDEN", R),
+    "5@100 at_close": ("INACTIVE", "INACTIVE", "INACTIVE", "DISPLAYED", R),
+    "5@0 market at_close": ("INACTIVE", "INACTIVE", "INACTIVE", "HIDDEN", R),
 }
 COLUMN = {
     Phase.CONTINUOUS: 0, Phase.PRE_OPEN: 1, Phase.OPENING: 1, Phase.INTRADAY: 2, Phase.VOLATILITY: 2, Phase.CLOSING: 3, Phase.CLOSED: 4,
@@ -240,7 +240,7 @@ COLUMN = {
 @pytest.mark.parametrize("words", IN_PHASES)
 def test_every_order_in_every_phase(market: AnyMarket, words: str, phase: Phase) -> None:
     reason = last_reason(market, f"p9 c1 PHASE {phase.name}; p1 c10 NEW buy {words}")
-    queues = [Queue(row["queue"]).name for row in market.specials()] + ["SEEN"] * len(market.orders())
+    queues = [Queue(row["queue"]).name for row in market.specials()] + ["DISPLAYED"] * len(market.orders())
     outcome = Reason(reason).name if reason else queues[0] if queues else "gone"
     assert outcome == IN_PHASES[words][COLUMN[phase]]
 

@@ -88,7 +88,7 @@ def send_to_reference(reference: ReferenceMarket, generator: Generator, count: i
 def assert_uncrossed(reference: ReferenceMarket) -> None:
     """The best displayed bid is below the best displayed ask, except while orders are collected."""
     for symbol, book in enumerate(reference.books):
-        bid, ask = (side.first() for side in book.seen)
+        bid, ask = (side.first() for side in book.displayed)
         crossed = bid is not None and ask is not None and bid.queue_ticks >= ask.queue_ticks
         assert not crossed or book.phase in COLLECTING, f"symbol {symbol}: bid {bid}, ask {ask}"
 

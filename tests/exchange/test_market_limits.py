@@ -94,7 +94,7 @@ def test_invalid_limits(limits: dict[str, int], named: str) -> None:
 @pytest.mark.parametrize(
     ("symbols", "message"),
     [
-        ("AMZN", r"like \['AMZN'\]"),
+        ("AMZN", r"write \['AMZN'\]"),
         (["A", "A"], "each symbol once"),
         ([], "got 0"),
         (0, "got 0"),
@@ -116,7 +116,7 @@ def test_limits_start_at_one(name: str) -> None:
 
 def test_participants_max_fits_the_row_format() -> None:
     assert MarketLimits(participants_max=65_536).participants_max == 65_536
-    with pytest.raises(ConfigError, match="participants_max: at most 65536"):
+    with pytest.raises(ConfigError, match="participants_max: expected at most 65536"):
         MarketLimits(participants_max=65_537)
 
 
@@ -125,7 +125,7 @@ def test_participants_max_fits_the_row_format() -> None:
     [
         (lambda market: market.book(2), "from 0 to 1"),
         (lambda market: market.book(-1), "from 0 to 1"),
-        (lambda market: market.book(0, -1), "a depth from 0"),
+        (lambda market: market.book(0, -1), "expected a depth of 0"),
         (lambda market: market.orders(-1), "from 0 to 1"),
         (lambda market: market.indicative(2), "from 0 to 1"),
         (lambda market: market.account(0, -1), "from 0 to 1"),

@@ -127,8 +127,8 @@ def test_a_participant_above_the_limit_is_rejected() -> None:
 
 def test_validate_finds_corruption() -> None:
     crossed, lost, unbalanced, worn, parted, small = (special() for _ in range(6))
-    bid = next(crossed.books[0].seen[Side.BUY].orders())
-    crossed.put(dataclasses.replace(bid, price_ticks=101, queue_ticks=101, order_number=9, order_id=99))
+    bid = next(crossed.books[0].displayed[Side.BUY].orders())
+    crossed.enqueue(dataclasses.replace(bid, price_ticks=101, queue_ticks=101, order_number=9, order_id=99))
     with pytest.raises(AssertionError, match="crossed"):
         crossed.validate()
     lost.open.popitem()
@@ -137,7 +137,7 @@ def test_validate_finds_corruption() -> None:
     unbalanced.balances[1, 0].cash_ticks += 1
     with pytest.raises(AssertionError, match="sum to zero"):
         unbalanced.validate()
-    next(worn.books[0].seen[Side.SELL].orders()).open_lots = 0
+    next(worn.books[0].displayed[Side.SELL].orders()).open_lots = 0
     with pytest.raises(AssertionError, match="open must be"):
         worn.validate()
     parted.open[4, 11].link = 0

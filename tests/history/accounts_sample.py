@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from serl.exchange.kernel.state import NEXT_EXPIRY
 from serl.exchange.market import Market
 from serl.exchange.records import CommandKind, Rows, command
 from serl.history.accounts import EXCHANGE, LIMITS, AccountsTape, effective_commands
@@ -38,7 +37,7 @@ def random_day(profile: str, count: int) -> Day:
     generator = Generator(12, PROFILES[profile])
     for _ in range(count):
         row = generator.commands(1)
-        while (expiry_ns := int(market.state.counter[NEXT_EXPIRY])) <= row["time_ns"]:
+        while (expiry_ns := int(market.state.counters["next_expiry_ns"][0])) <= row["time_ns"]:
             clock = command(CommandKind.TIME, participant=OPERATOR, time_ns=expiry_ns)
             parts.append((clock, market.submit(clock)))
         parts.append((row, market.submit(row)))

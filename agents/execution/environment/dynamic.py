@@ -42,7 +42,7 @@ from serl.agents.traders.population import PopulationConfig
 from serl.exchange.compiling import compiled, inlined
 from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute
-from serl.exchange.kernel.state import ASK, BID, COMMAND_SEQUENCE
+from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows
@@ -59,7 +59,7 @@ TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 @inlined
 def _submit(traders: Any, state: Any, rows: Any, row_index: int, events: Any, frame: Any, fill: Any) -> int:
     """Executes a command, the traders' or ours, and shows the traders its events. DONE or GROW."""
-    rows[row_index].sequence = state.counter[COMMAND_SEQUENCE] + 1
+    rows[row_index].sequence = state.counters.command_sequence + 1
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         event_count, status = execute(state, rows, row_index, events, 0)

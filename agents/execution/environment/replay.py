@@ -32,7 +32,7 @@ from serl.agents.execution.environment.own_orders import (
 from serl.agents.execution.environment.records import CHILD, FILL, FRAME
 from serl.exchange.compiling import compiled, inlined, int64
 from serl.exchange.errors import ConfigError
-from serl.exchange.kernel.book import take_out
+from serl.exchange.kernel.book import remove_order
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, GROW, execute
 from serl.exchange.kernel.dump import restore_orders
 from serl.exchange.kernel.levels import find_level
@@ -75,7 +75,7 @@ def _clear(state: Any, env: int) -> None:
     for side in range(2):
         while state.best[env, side] != 0:
             slot = state.levels[find_level(state, env, side, state.best[env, side])].first
-            take_out(state, int64(slot))
+            remove_order(state, int64(slot))
 
 
 @compiled

@@ -1,276 +1,231 @@
 """The order that comes to the market: from a command, a trigger, a peg that moves or a minimum that can be met; what becomes of its rest."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
-from serl.exchange.kernel.book import crosses, emit
-from serl.exchange.kernel.constants import (
-    ACCEPTED,
-    AT_CLOSE,
-    CANCELLED,
-    CLOSING,
-    CONDITIONAL,
-    CONTINUOUS,
-    DONE,
-    EVENTS_FULL,
-    FOK,
-    GROW,
-    HIDDEN_QUEUE,
-    HIDE,
-    IOC,
-    MARKET,
-    OWN,
-    PHASED,
-    R_BAND,
-    R_FOK,
-    R_IOC,
-    R_LINKED,
-    R_MARKET,
-    R_NO_ROOM,
-    R_NOT_REDUCING,
-    REDUCE_ONLY,
-    RESTED,
-    RESTING,
-    SEEN,
-    STOP_QUEUE,
-    VOLATILITY,
-    WAITING,
-)
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.book import crosses
+from serl.exchange.kernel.events import begin_active_event
 from serl.exchange.kernel.levels import next_price
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.band import in_band
-from serl.exchange.kernel.rulebook.capacity import far_room, is_full, pegs_room
-from serl.exchange.kernel.rulebook.matching import counterparty, meet, obtainable, taker_not_reducing
-from serl.exchange.kernel.rulebook.order_events import cancel_linked, tell, unlink_pair, veil
-from serl.exchange.kernel.rulebook.orders import (
-    drop,
-    enlist,
-    join_heap,
-    limit_of,
-    make_special,
-    mark,
-    move,
-    open_of,
-    put,
+from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
+from serl.exchange.kernel.rulebook.matching import (
+    counterparty,
+    is_active_order_not_reducing,
+    meet_counterparty,
+    obtainable_lots,
 )
-from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst
-from serl.exchange.kernel.state import ACCOUNT_MODE as OWN_MODE
+from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel_linked, hidden_flag, unlink_pair
+from serl.exchange.kernel.rulebook.orders import (
+    add_expiry,
+    append_to_list,
+    enqueue,
+    make_special,
+    order_limit,
+    remove_from_everywhere,
+    requeue,
+    schedule_triggers,
+    total_open_lots,
+)
+from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
 from serl.exchange.kernel.state import (
-    ACTIVE,
     BID,
     CLOSERS,
-    COMMAND_ID,
-    CUT,
-    DISPLAY,
-    EXPIRE,
-    FLAGS,
-    LEFT,
-    LIMIT,
-    LINK,
-    MIN,
-    OFFSET,
-    ORDER_ID,
-    ORIGIN,
-    PARTICIPANT,
-    PEG,
     PEGS,
-    PRICE,
-    RULED,
-    SELF_TRADE,
-    SHARE_OF,
-    SIDE,
-    STOP,
-    SYMBOL,
-    TIME_IN_FORCE,
-    TOTAL,
-    TRAIL,
+    SPECIAL_RULES,
     TRAILS,
     State,
-)  # fmt: skip
-from serl.exchange.records import (
-    ACCOUNT_SELF_TRADE,
-    BAND_ACTION,
-    BAND_HIGH,
-    BAND_LOW,
-    PHASE,
-)  # fmt: skip
+)
+from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 ROOM = 12
 """Events that a step may make."""
 FROM_NEW, FROM_REPLACE, FROM_QUEUE = 0, 1, 2
 """Incoming by a command, or out of a queue: then it may find no room, and its events answer no command."""
-HELD = -1
-"""incoming[CUT] of an order that does not trade now, but may rest."""
+NO_TRADE = -1
+"""CANCEL_REASON of an order that does not trade now, but may rest."""
 
 
 @inner
 def phase_of(state: State, symbol: int) -> int:
     """The symbol's phase."""
-    return state.symbols[symbol, PHASE]
+    return state.symbols[symbol].phase
 
 
 @inner
-def cancel_unplaced(state: State, row: Any, events: Any, count: int, slot: int, reason: int) -> int:
+def cancel_unplaced(state: State, command: CommandRow, events: Rows, count: int, slot: int, reason: int) -> int:
     """Cancels an order that was taken out of its queue and found no other."""
     order = state.orders[slot]
     participant, link = int64(order.participant), unlink_pair(state, slot)
-    count = int64(emit(
-        state, row, events, count, CANCELLED, participant, int64(order.symbol), int64(order.side), order.order_id, 0, 0,
-        limit_of(state, slot), order.open_lots, 0, reason, 0, 0,
-    ))  # fmt: skip
-    mark(state, int64(order.symbol))
-    drop(state, slot)
-    return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
+    event = begin_order_event(state, command, events, count, k.CANCELLED, slot)
+    event.order_number = 0  # it stands nowhere
+    event.price_ticks = order_limit(state, slot)
+    event.qty_lots = order.open_lots
+    event.reason = reason
+    count += 1
+    schedule_triggers(state, int64(order.symbol))
+    remove_from_everywhere(state, slot)
+    return cancel_linked(state, command, events, count, participant, link) if link != 0 else count
 
 
 @inner
-def take_up(state: State, slot: int) -> None:
-    """Takes an order out of its queue and makes it the incoming one."""
+def dequeue(state: State, slot: int) -> None:
+    """Removes an order from its queue and makes it the active order."""
     make_special(state, slot)  # a plain one has nothing to say there yet
-    incoming, order, extra = state.incoming, state.orders[slot], state.extras[slot]
+    active, order, extra = state.active_order, state.orders[slot], state.extras[slot]
     participant = int64(order.participant)
-    incoming[SYMBOL], incoming[SIDE], incoming[PARTICIPANT] = order.symbol, order.side, participant
-    incoming[ORDER_ID], incoming[TIME_IN_FORCE], incoming[FLAGS] = order.order_id, order.time_in_force, order.flags
-    incoming[PRICE] = extra.limit_ticks
-    incoming[LEFT], incoming[TOTAL] = open_of(state, slot), order.total_lots
-    incoming[DISPLAY], incoming[MIN], incoming[LINK] = extra.display_lots, extra.min_lots, extra.link
-    incoming[PEG], incoming[OFFSET], incoming[EXPIRE] = extra.peg, extra.offset_ticks, extra.expire_ns
-    incoming[OWN_MODE] = extra.self_trade
-    incoming[STOP] = incoming[TRAIL] = 0
-    incoming[COMMAND_ID], incoming[ORIGIN] = 0, FROM_QUEUE
-    drop(state, slot)
-    come(state)
+    active.symbol, active.side, active.participant = order.symbol, order.side, participant
+    active.order_id, active.time_in_force, active.flags = order.order_id, order.time_in_force, order.flags
+    active.price_ticks = extra.limit_ticks
+    active.leaves_lots, active.total_lots = total_open_lots(state, slot), order.total_lots
+    active.display_lots, active.min_lots, active.link = extra.display_lots, extra.min_lots, extra.link
+    active.peg, active.offset_ticks, active.expire_ns = extra.peg, extra.offset_ticks, extra.expire_ns
+    active.self_trade_term = extra.self_trade
+    active.stop_ticks = active.trail_ticks = 0
+    active.command_id, active.origin = 0, FROM_QUEUE
+    remove_from_everywhere(state, slot)
+    activate(state)
 
 
 @inner
-def come(state: State) -> None:
-    """Sets what follows from the incoming order's own terms."""
-    incoming = state.incoming
-    symbol, side = incoming[SYMBOL], incoming[SIDE]
-    incoming[ACTIVE], incoming[CUT], incoming[SHARE_OF] = 1, 0, 0
-    limit = incoming[PRICE] if incoming[PRICE] != 0 else collar_limit(state, incoming[PARTICIPANT], symbol, side)
-    incoming[LIMIT] = limit if limit != 0 else worst(state, side)
-    if incoming[PEG] != 0:
-        incoming[LIMIT] = peg_price(state, symbol, side, incoming[PEG], incoming[OFFSET], limit)
-    mode = incoming[OWN_MODE]
-    incoming[SELF_TRADE] = state.accounts[incoming[PARTICIPANT], OWN] if mode == ACCOUNT_SELF_TRADE else mode
+def activate(state: State) -> None:
+    """Sets what follows from the active order's own terms."""
+    active = state.active_order
+    symbol, side = active.symbol, active.side
+    active.is_active, active.cancel_reason, active.round_lots = 1, 0, 0
+    limit = active.price_ticks if active.price_ticks != 0 else collar_limit(state, active.participant, symbol, side)
+    active.limit_ticks = limit if limit != 0 else worst_price(state, side)
+    if active.peg != 0:
+        active.limit_ticks = peg_price(state, symbol, side, active.peg, active.offset_ticks, limit)
+    mode = active.self_trade_term
+    active.self_trade = state.accounts[active.participant, k.SETTING_SELF_TRADE] if mode == ACCOUNT_SELF_TRADE else mode
 
 
 @inner
 def can_rest(state: State) -> bool:
-    """Whether the rest of the incoming order goes into a queue."""
-    incoming = state.incoming
-    if incoming[STOP] != 0:
+    """Whether the rest of the active order goes into a queue."""
+    active = state.active_order
+    if active.stop_ticks != 0:
         return True
-    time_in_force = incoming[TIME_IN_FORCE]
-    if time_in_force == IOC or time_in_force == FOK:
+    time_in_force = active.time_in_force
+    if time_in_force == k.IOC or time_in_force == k.FOK:
         return False
-    if incoming[FLAGS] & MARKET == 0 or time_in_force == AT_CLOSE:
+    if active.flags & k.MARKET == 0 or time_in_force == k.AT_CLOSE:
         return True
-    return incoming[ORIGIN] == FROM_NEW and phase_of(state, incoming[SYMBOL]) != CONTINUOUS
+    return active.origin == FROM_NEW and phase_of(state, active.symbol) != k.CONTINUOUS
 
 
 @inner
-def home(state: State) -> tuple[int, int]:
-    """(queue, price) where the rest of the incoming order belongs."""
-    incoming = state.incoming
-    symbol, side = incoming[SYMBOL], incoming[SIDE]
-    price = incoming[PRICE] if incoming[PRICE] != 0 else worst(state, side)
+def target_queue(state: State) -> tuple[int, int]:
+    """(queue, price) where the rest of the active order belongs."""
+    active = state.active_order
+    symbol, side = active.symbol, active.side
+    price = active.price_ticks if active.price_ticks != 0 else worst_price(state, side)
     phase = phase_of(state, symbol)
-    if incoming[STOP] != 0:
-        return STOP_QUEUE, incoming[STOP]
-    if incoming[ORIGIN] == FROM_REPLACE:
-        return (HIDDEN_QUEUE if incoming[FLAGS] & HIDE else SEEN), price
-    if incoming[TIME_IN_FORCE] == AT_CLOSE and phase != CLOSING:
-        return WAITING, price
-    if incoming[PEG] != 0:
-        if phase != CONTINUOUS or incoming[LIMIT] == 0:
-            return WAITING, price
-        return HIDDEN_QUEUE, incoming[LIMIT]
-    if incoming[MIN] != 0:
-        return CONDITIONAL, price
-    return (HIDDEN_QUEUE if incoming[FLAGS] & (HIDE | MARKET) else SEEN), price
+    if active.stop_ticks != 0:
+        return k.STOP_QUEUE, active.stop_ticks
+    if active.origin == FROM_REPLACE:
+        return (k.HIDDEN_QUEUE if active.flags & k.HIDE else k.DISPLAYED_QUEUE), price
+    if active.time_in_force == k.AT_CLOSE and phase != k.CLOSING:
+        return k.INACTIVE_QUEUE, price
+    if active.peg != 0:
+        if phase != k.CONTINUOUS or active.limit_ticks == 0:
+            return k.INACTIVE_QUEUE, price
+        return k.HIDDEN_QUEUE, active.limit_ticks
+    if active.min_lots != 0:
+        return k.MIN_QTY_QUEUE, price
+    return (k.HIDDEN_QUEUE if active.flags & (k.HIDE | k.MARKET) else k.DISPLAYED_QUEUE), price
 
 
 @inner
 def wants_to_trade(state: State) -> bool:
-    """Whether the incoming order meets anybody now."""
-    incoming = state.incoming
-    symbol, side, left = incoming[SYMBOL], incoming[SIDE], incoming[LEFT]
-    if incoming[STOP] != 0 or phase_of(state, symbol) != CONTINUOUS or incoming[LIMIT] == 0:
+    """Whether the active order meets anybody now."""
+    active = state.active_order
+    symbol, side, leaves_lots = active.symbol, active.side, active.leaves_lots
+    if active.stop_ticks != 0 or phase_of(state, symbol) != k.CONTINUOUS or active.limit_ticks == 0:
         return False
-    if incoming[TIME_IN_FORCE] == AT_CLOSE and incoming[ORIGIN] == FROM_NEW:
+    if active.time_in_force == k.AT_CLOSE and active.origin == FROM_NEW:
         return False
-    if counterparty(state, symbol, side, incoming[LIMIT], left) < 0:
+    if counterparty(state, symbol, side, active.limit_ticks, leaves_lots) < 0:
         return False
-    due = left if incoming[TIME_IN_FORCE] == FOK else min(incoming[MIN], left)
-    if due == 0:
+    required = leaves_lots if active.time_in_force == k.FOK else min(active.min_lots, leaves_lots)
+    if required == 0:
         return True
     return (
-        obtainable(
-            state, symbol, side, incoming[LIMIT], left, incoming[PARTICIPANT], incoming[SELF_TRADE], incoming[LINK]
+        obtainable_lots(
+            state, symbol, side, active.limit_ticks, leaves_lots, active.participant, active.self_trade, active.link
         )
-        >= due
+        >= required
     )
 
 
 @inner
-def rest_rest(state: State, row: Any, events: Any, count: int, kind: int) -> int:
-    """What is left of the incoming order goes into its queue, told as `kind` (ACCEPTED or RESTED)."""
-    incoming = state.incoming
-    queue, price = home(state)
-    left, display = incoming[LEFT], incoming[DISPLAY]
-    part = display if queue == SEEN and 0 < display < left else left
+def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, kind: int) -> int:
+    """Rests what is left of the active order in its queue, reported as `kind` (ACCEPTED or RESTED)."""
+    active = state.active_order
+    queue, price = target_queue(state)
+    leaves_lots, display = active.leaves_lots, active.display_lots
+    part = display if queue == k.DISPLAYED_QUEUE and 0 < display < leaves_lots else leaves_lots
     special = (
-        display | incoming[LINK] | incoming[EXPIRE] | (incoming[FLAGS] & REDUCE_ONLY) | (incoming[TIME_IN_FORCE] > FOK)
-    ) != 0 or incoming[OWN_MODE] != ACCOUNT_SELF_TRADE
-    slot = put(
-        state, incoming[SYMBOL], queue, incoming[SIDE], price, left, incoming[TOTAL], incoming[PARTICIPANT],
-        incoming[ORDER_ID], incoming[TIME_IN_FORCE], incoming[FLAGS], special,
+        display | active.link | active.expire_ns | (active.flags & k.REDUCE_ONLY) | (active.time_in_force > k.FOK)
+    ) != 0 or active.self_trade_term != ACCOUNT_SELF_TRADE
+    slot = enqueue(
+        state, active.symbol, queue, active.side, price, leaves_lots, active.total_lots, active.participant,
+        active.order_id, active.time_in_force, active.flags, special,
     )  # fmt: skip
     order = state.orders[slot]
     if order.special:
         extra = state.extras[slot]
-        extra.limit_ticks, extra.display_lots, extra.min_lots = incoming[PRICE], display, min(incoming[MIN], left)
-        extra.stop_ticks, extra.trail_ticks = incoming[STOP], incoming[TRAIL]
-        extra.peg, extra.offset_ticks = incoming[PEG], incoming[OFFSET]
-        extra.link, extra.self_trade = incoming[LINK], incoming[OWN_MODE]
-        if incoming[EXPIRE] != 0:
-            extra.expire_ns = incoming[EXPIRE]
-            join_heap(state, slot)
-        if part < left:
-            extra.reserve_lots = left - part
+        extra.limit_ticks, extra.display_lots, extra.min_lots = (
+            active.price_ticks,
+            display,
+            min(active.min_lots, leaves_lots),
+        )
+        extra.stop_ticks, extra.trail_ticks = active.stop_ticks, active.trail_ticks
+        extra.peg, extra.offset_ticks = active.peg, active.offset_ticks
+        extra.link, extra.self_trade = active.link, active.self_trade_term
+        if active.expire_ns != 0:
+            extra.expire_ns = active.expire_ns
+            add_expiry(state, slot)
+        if part < leaves_lots:
+            extra.reserve_lots = leaves_lots - part
             order.open_lots = part
-            state.levels[order.level].qty_lots -= left - part
-        if incoming[PEG] != 0:
-            enlist(state, slot, PEGS)
-        elif incoming[TRAIL] != 0:
-            enlist(state, slot, TRAILS)
-        elif queue == WAITING:
-            enlist(state, slot, CLOSERS)
-    mark(state, incoming[SYMBOL])
-    if incoming[PEG] != 0 and incoming[ORIGIN] == FROM_QUEUE and incoming[CUT] == HELD:
+            state.levels[order.level].qty_lots -= leaves_lots - part
+        if active.peg != 0:
+            append_to_list(state, slot, PEGS)
+        elif active.trail_ticks != 0:
+            append_to_list(state, slot, TRAILS)
+        elif queue == k.INACTIVE_QUEUE:
+            append_to_list(state, slot, CLOSERS)
+    schedule_triggers(state, active.symbol)
+    if active.peg != 0 and active.origin == FROM_QUEUE and active.cancel_reason == NO_TRADE:
         return count  # it has moved, no more
-    flags = veil(state, slot) | (RESTING if kind == ACCEPTED else 0)
-    return tell(state, row, events, count, slot, kind, incoming[COMMAND_ID], incoming[PRICE], part, left, 0, flags, 0)
+    flags = hidden_flag(state, slot) | (k.RESTING if kind == k.ACCEPTED else 0)
+    event = begin_order_event(state, command, events, count, kind, slot)
+    event.command_id = active.command_id
+    event.price_ticks = active.price_ticks
+    event.qty_lots = part
+    event.leaves_lots = leaves_lots
+    event.flags = flags
+    return count + 1
 
 
 @inner
-def barred(state: State) -> bool:
-    """Whether the rest of the incoming order would cross another that stands outside a band of action 0."""
-    incoming = state.incoming
-    symbol, side = incoming[SYMBOL], incoming[SIDE]
-    queue, price = home(state)
-    if queue > CONDITIONAL or phase_of(state, symbol) != CONTINUOUS:
+def blocked_by_band(state: State) -> bool:
+    """Whether the rest of the active order would cross another that stands outside a band of action 0."""
+    active = state.active_order
+    symbol, side = active.symbol, active.side
+    queue, price = target_queue(state)
+    if queue > k.MIN_QTY_QUEUE or phase_of(state, symbol) != k.CONTINUOUS:
         return False
     return crosses_outside(state, symbol, side, price)
 
 
 @inner
 def crosses_outside(state: State, symbol: int, side: int, limit: int) -> bool:
-    """Whether a limit crosses an order of SEEN or HIDDEN that stands outside a band of action 0."""
-    if state.symbols[symbol, BAND_ACTION] != 0:
+    """Whether a limit crosses an order of DISPLAYED or HIDDEN that stands outside a band of action 0."""
+    if state.symbols[symbol].band_action != 0:
         return False
-    hidden_book = HIDDEN_QUEUE * state.halted.size + symbol
+    hidden_book = k.HIDDEN_QUEUE * state.halted.size + symbol
     return _crosses_outside(state, symbol, symbol, side, limit) or _crosses_outside(
         state, symbol, hidden_book, side, limit
     )
@@ -283,60 +238,63 @@ def _crosses_outside(state: State, symbol: int, book: int, side: int, limit: int
     best = state.best[book, other]
     if not crosses(side, limit, best):
         return False
-    edge = state.symbols[symbol, BAND_HIGH if side == BID else BAND_LOW]
+    edge = state.symbols[symbol].band_high_ticks if side == BID else state.symbols[symbol].band_low_ticks
     return not in_band(state, symbol, best) or (
         edge != 0 and crosses(side, limit, next_price(state, book, other, edge))
     )
 
 
 @inner
-def _rest_reason(state: State) -> int:
-    """Why the rest of the incoming order is cancelled, 0 if it rests."""
-    incoming = state.incoming
-    if incoming[CUT] > 0:
-        return incoming[CUT]
+def _remainder_cancel_reason(state: State) -> int:
+    """Why the rest of the active order is cancelled, 0 if it rests."""
+    active = state.active_order
+    if active.cancel_reason > 0:
+        return active.cancel_reason
     if not can_rest(state):
-        if incoming[TIME_IN_FORCE] == FOK:
-            return R_FOK
-        return R_MARKET if incoming[FLAGS] & MARKET else R_IOC
-    if barred(state):
-        return R_BAND
-    queue, _ = home(state)
-    return R_NO_ROOM if incoming[ORIGIN] == FROM_QUEUE and is_full(state, queue, incoming[SYMBOL]) else 0
+        if active.time_in_force == k.FOK:
+            return k.REASON_FOK_UNFILLABLE
+        return k.REASON_MARKET_REMAINDER if active.flags & k.MARKET else k.REASON_IOC_REMAINDER
+    if blocked_by_band(state):
+        return k.REASON_OUTSIDE_BAND
+    queue, _ = target_queue(state)
+    return k.REASON_NO_ROOM if active.origin == FROM_QUEUE and is_full(state, queue, active.symbol) else 0
 
 
 @inner
-def _finish(state: State, row: Any, events: Any, count: int) -> int:
-    """The rest of the incoming order rests or is cancelled. At most three events."""
-    incoming = state.incoming
-    incoming[ACTIVE] = 0
-    if incoming[LEFT] == 0:
+def _finish_active_order(state: State, command: CommandRow, events: Rows, count: int) -> int:
+    """The rest of the active order rests or is cancelled. At most three events."""
+    active = state.active_order
+    active.is_active = 0
+    if active.leaves_lots == 0:
         return count
-    reason = _rest_reason(state)
+    reason = _remainder_cancel_reason(state)
     if reason == 0:
-        return rest_rest(state, row, events, count, RESTED)
-    participant, link = incoming[PARTICIPANT], incoming[LINK]
-    command_id = 0 if reason == R_LINKED else incoming[COMMAND_ID]
-    count = int64(emit(
-        state, row, events, count, CANCELLED, participant, incoming[SYMBOL], incoming[SIDE], incoming[ORDER_ID], 0,
-        command_id, incoming[PRICE], incoming[LEFT], 0, reason, 0, 0,
-    ))  # fmt: skip
-    return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
+        return rest_remainder(state, command, events, count, k.RESTED)
+    participant, link = active.participant, active.link
+    command_id = 0 if reason == k.REASON_LINKED else active.command_id
+    event = begin_active_event(state, command, events, count, k.CANCELLED)
+    event.command_id = command_id
+    event.price_ticks = active.price_ticks
+    event.qty_lots = active.leaves_lots
+    event.reason = reason
+    count += 1
+    return cancel_linked(state, command, events, count, participant, link) if link != 0 else count
 
 
 @inner
-def interrupt(state: State, row: Any, events: Any, count: int) -> int:
-    """A band stops the incoming order and the symbol's continuous trading."""
-    incoming = state.incoming
-    symbol = incoming[SYMBOL]
+def interrupt(state: State, command: CommandRow, events: Rows, count: int) -> int:
+    """A band stops the active order and the symbol's continuous trading."""
+    active = state.active_order
+    symbol = active.symbol
     leave_continuous(state, symbol)
-    if incoming[FLAGS] & MARKET:
-        incoming[CUT] = R_MARKET
-    state.symbols[symbol, PHASE] = VOLATILITY
-    state.watched[symbol] |= RULED
-    return int64(emit(
-        state, row, events, count, PHASED, incoming[PARTICIPANT], symbol, incoming[SIDE], 0, 0, 0, 0, 0, 0, 0, VOLATILITY, 0,
-    ))  # fmt: skip
+    if active.flags & k.MARKET:
+        active.cancel_reason = k.REASON_MARKET_REMAINDER
+    state.symbols[symbol].phase = k.VOLATILITY
+    state.needs_full_book[symbol] |= SPECIAL_RULES
+    event = begin_active_event(state, command, events, count, k.PHASED)
+    event.order_id = 0  # it is about the symbol
+    event.flags = k.VOLATILITY
+    return count + 1
 
 
 @inner
@@ -345,44 +303,49 @@ def leave_continuous(state: State, symbol: int) -> None:
     last, slot = int64(state.lists[symbol, PEGS, 1]), int64(state.lists[symbol, PEGS, 0])
     while slot >= 0:
         following = int64(state.extras[slot].next)
-        if state.orders[slot].queue == HIDDEN_QUEUE:
+        if state.orders[slot].queue == k.HIDDEN_QUEUE:
             limit = state.extras[slot].limit_ticks
-            move(state, slot, WAITING, limit if limit != 0 else worst(state, int64(state.orders[slot].side)))
+            requeue(
+                state,
+                slot,
+                k.INACTIVE_QUEUE,
+                limit if limit != 0 else worst_price(state, int64(state.orders[slot].side)),
+            )
         if slot == last:
             break
         slot = following
 
 
 @inner
-def go_on(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
-    """The incoming order trades on and finishes: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
-    incoming = state.incoming
-    symbol, side = incoming[SYMBOL], incoming[SIDE]
-    while incoming[LEFT] > 0 and incoming[CUT] == 0 and phase_of(state, symbol) == CONTINUOUS:
+def trade_active_order(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
+    """The active order trades on and finishes: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
+    active = state.active_order
+    symbol, side = active.symbol, active.side
+    while active.leaves_lots > 0 and active.cancel_reason == 0 and phase_of(state, symbol) == k.CONTINUOUS:
         if count + ROOM > events.size:
-            return count, EVENTS_FULL
-        slot = counterparty(state, symbol, side, incoming[LIMIT], incoming[LEFT])
+            return count, k.EVENTS_FULL
+        slot = counterparty(state, symbol, side, active.limit_ticks, active.leaves_lots)
         if slot < 0:
             break
         if not in_band(state, symbol, state.orders[slot].price_ticks):
-            if not pegs_room(state, symbol):
-                return count, GROW
-            count = interrupt(state, row, events, count)
+            if not has_room_for_pegs(state, symbol):
+                return count, k.GROW
+            count = interrupt(state, command, events, count)
             break
-        if not far_room(state, symbol):
-            return count, GROW
-        count = meet(state, row, events, count, slot)
+        if not has_far_room(state, symbol):
+            return count, k.GROW
+        count = meet_counterparty(state, command, events, count, slot)
     if count + ROOM > events.size:
-        return count, EVENTS_FULL
-    if not far_room(state, symbol):
-        return count, GROW
-    return _finish(state, row, events, count), DONE
+        return count, k.EVENTS_FULL
+    if not has_far_room(state, symbol):
+        return count, k.GROW
+    return _finish_active_order(state, command, events, count), k.DONE
 
 
 @inner
-def begin(state: State) -> None:
-    """An order that was in a queue has come to the market: what it must not do."""
+def check_dequeued(state: State) -> None:
+    """Decides whether an order from a queue may trade."""
     if not wants_to_trade(state):
-        state.incoming[CUT] = HELD
-    elif taker_not_reducing(state):
-        state.incoming[CUT] = R_NOT_REDUCING
+        state.active_order.cancel_reason = NO_TRADE
+    elif is_active_order_not_reducing(state):
+        state.active_order.cancel_reason = k.REASON_NOT_REDUCING

@@ -1,329 +1,273 @@
 """Why a command is rejected: the section Checks of docs/orders.md, in its order."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.constants import (
-    ALL_OR_NONE,
-    AT_CLOSE,
-    AT_OPEN,
-    CLOSED,
-    CONTINUOUS,
-    DECREMENT,
-    FOK,
-    GTT,
-    HIDDEN_QUEUE,
-    HIDE,
-    IOC,
-    MARKET,
-    MID,
-    OPENING,
-    POST_ONLY,
-    PRE_OPEN,
-    R_BAND,
-    R_FIXED,
-    R_FLAGS,
-    R_HALTED,
-    R_KILLED,
-    R_LIMIT_NOTIONAL,
-    R_LIMIT_ORDERS,
-    R_LIMIT_POSITION,
-    R_LIMIT_PRICE,
-    R_LIMIT_QTY,
-    R_PHASE,
-    R_PRICE,
-    R_QTY,
-    R_REDUCE,
-    R_SIDE,
-    R_TERMS,
-    R_TIF,
-    REDUCE_ONLY,
-    S_COLLAR,
-    S_KILLED,
-    S_LOTS,
-    S_NOTIONAL,
-    S_ORDERS,
-    S_POSITION,
-    SEEN,
-    T_DISPLAY,
-    T_EXPIRE,
-    T_LINK,
-    T_MIN,
-    T_OFFSET,
-    T_PEG,
-    T_SELF,
-    T_STOP,
-    T_TRAIL,
-    TERMED,
-)
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
-from serl.exchange.kernel.rulebook.auction import collects
+from serl.exchange.kernel.rulebook.auction import is_collecting
 from serl.exchange.kernel.rulebook.band import in_band
 from serl.exchange.kernel.rulebook.capacity import is_full
 from serl.exchange.kernel.rulebook.matching import reducing_lots
-from serl.exchange.kernel.rulebook.orders import open_of
+from serl.exchange.kernel.rulebook.orders import total_open_lots
 from serl.exchange.kernel.rulebook.pricing import collar_limit
-from serl.exchange.kernel.state import ASK, BID, ORDERS_MAX, ORDERS_OPEN, PRICE_MAX, QTY_MAX, State
-from serl.exchange.records import (
-    BAND_ACTION,
-    LAST_TICKS,
-    LOT,
-    POSITION,
-    TICK_ENTRIES_MAX,
-    TICKS,
-    CommandFlag,
-    Term,
-)  # fmt: skip
+from serl.exchange.kernel.state import ASK, BID, State
+from serl.exchange.records import TICK_ENTRIES_MAX, CommandFlag, Term
 
 KNOWN_FLAGS = int(sum(CommandFlag))
-GIVEN = len(Term)
+SENT_TERMS = len(Term)
 """Column of State.terms with a bit for each that was given."""
-UNKNOWN = 1 << len(Term)
+UNKNOWN_TERM = 1 << len(Term)
 
 
 @inner
-def on_tick(state: State, symbol: int, price: int) -> bool:
+def is_on_tick(state: State, symbol: int, price: int) -> bool:
     """Whether a price is a multiple of what the symbol's tick table says there."""
-    known, step = state.symbols[symbol], 1
+    instrument, step = state.symbols[symbol], 1
     for entry in range(TICK_ENTRIES_MAX):
-        multiple = known[TICKS + 2 * entry + 1]
-        if multiple != 0 and price >= known[TICKS + 2 * entry]:
+        multiple = instrument.tick_table[entry, 1]
+        if multiple != 0 and price >= instrument.tick_table[entry, 0]:
             step = multiple
     return price % step == 0
 
 
 @inner
-def good_price(state: State, symbol: int, price: int) -> bool:
+def is_valid_price(state: State, symbol: int, price: int) -> bool:
     """Whether a limit can be that price."""
-    return 1 <= price <= state.counter[PRICE_MAX] and on_tick(state, symbol, price)
+    return 1 <= price <= state.counters.price_ticks_max and is_on_tick(state, symbol, price)
 
 
 @inner
-def good_qty(state: State, symbol: int, qty: int) -> bool:
+def is_valid_qty(state: State, symbol: int, qty: int) -> bool:
     """Whether an order can have that quantity."""
-    return 1 <= qty <= state.counter[QTY_MAX] and qty % state.symbols[symbol, LOT] == 0
+    return 1 <= qty <= state.counters.qty_lots_max and qty % state.symbols[symbol].lot_multiple == 0
 
 
 @inner
-def _bad_flags(row: Any) -> bool:
+def _has_bad_flags(command: CommandRow) -> bool:
     """Whether flags and time in force of a NEW do not go together."""
-    flags, tif = int64(row.flags), int64(row.time_in_force)
-    instant, auction = tif == IOC or tif == FOK, tif == AT_OPEN or tif == AT_CLOSE
-    market = flags & MARKET != 0
+    flags, tif = int64(command.flags), int64(command.time_in_force)
+    instant, auction = tif == k.IOC or tif == k.FOK, tif == k.AT_OPEN or tif == k.AT_CLOSE
+    market = flags & k.MARKET != 0
     if flags & ~KNOWN_FLAGS:
         return True
-    if flags & (POST_ONLY | HIDE) and (market or instant or auction or flags & ALL_OR_NONE):
+    if flags & (k.POST_ONLY | k.HIDE) and (market or instant or auction or flags & k.ALL_OR_NONE):
         return True
-    if flags & ALL_OR_NONE and (market or instant or auction):
+    if flags & k.ALL_OR_NONE and (market or instant or auction):
         return True
-    return flags & REDUCE_ONLY != 0 and auction
+    return flags & k.REDUCE_ONLY != 0 and auction
 
 
 @inner
-def term(state: State, row: Any, which: int) -> int:
+def term_value(state: State, command: CommandRow, which: int) -> int:
     """The value of a term that a NEW takes, 0 if it was not given."""
-    given = state.terms[row.participant]
-    return given[which] if row.flags & TERMED and given[GIVEN] >> which & 1 else 0
+    sent = state.terms[command.participant]
+    return sent[which] if command.flags & k.HAS_TERMS and sent[SENT_TERMS] >> which & 1 else 0
 
 
 @inner
-def first_stop(state: State, row: Any) -> int:
+def initial_stop_ticks(state: State, command: CommandRow) -> int:
     """Where the stop of a NEW begins, 0 if it is none."""
-    stop, trail = term(state, row, T_STOP), term(state, row, T_TRAIL)
+    stop, trail = term_value(state, command, k.TERM_STOP_TICKS), term_value(state, command, k.TERM_TRAIL_TICKS)
     if stop != 0 or trail == 0:
         return stop
-    last = state.symbols[row.symbol, LAST_TICKS]
-    return max(1, min(state.counter[PRICE_MAX], last + trail if row.side == BID else last - trail))
+    last = state.symbols[command.symbol].last_ticks
+    return max(1, min(state.counters.price_ticks_max, last + trail if command.side == BID else last - trail))
 
 
 @inner
-def _bad_values(state: State, row: Any, given: int) -> bool:
+def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
     """Whether a term has a value that no order could have."""
-    values, symbol, most = state.terms[row.participant], int64(row.symbol), state.counter[PRICE_MAX]
-    lot = state.symbols[symbol, LOT]
-    if given & 1 << T_DISPLAY and (values[T_DISPLAY] < 1 or values[T_DISPLAY] % lot != 0):
+    values, symbol, most = state.terms[command.participant], int64(command.symbol), state.counters.price_ticks_max
+    lot = state.symbols[symbol].lot_multiple
+    if sent & 1 << k.TERM_DISPLAY_LOTS and (values[k.TERM_DISPLAY_LOTS] < 1 or values[k.TERM_DISPLAY_LOTS] % lot != 0):
         return True
-    if given & 1 << T_MIN and (not 1 <= values[T_MIN] <= row.qty_lots or values[T_MIN] % lot != 0):
+    if sent & 1 << k.TERM_MIN_LOTS and (
+        not 1 <= values[k.TERM_MIN_LOTS] <= command.qty_lots or values[k.TERM_MIN_LOTS] % lot != 0
+    ):
         return True
-    if given & 1 << T_STOP and not good_price(state, symbol, values[T_STOP]):
+    if sent & 1 << k.TERM_STOP_TICKS and not is_valid_price(state, symbol, values[k.TERM_STOP_TICKS]):
         return True
-    if given & 1 << T_TRAIL and not 1 <= values[T_TRAIL] <= most:
+    if sent & 1 << k.TERM_TRAIL_TICKS and not 1 <= values[k.TERM_TRAIL_TICKS] <= most:
         return True
-    if given & 1 << T_PEG and not 1 <= values[T_PEG] <= MID:
+    if sent & 1 << k.TERM_PEG and not 1 <= values[k.TERM_PEG] <= k.MID:
         return True
-    if given & 1 << T_OFFSET and not 0 <= values[T_OFFSET] <= most:
+    if sent & 1 << k.TERM_OFFSET_TICKS and not 0 <= values[k.TERM_OFFSET_TICKS] <= most:
         return True
-    if given & 1 << T_EXPIRE and values[T_EXPIRE] <= row.time_ns:
+    if sent & 1 << k.TERM_EXPIRE_NS and values[k.TERM_EXPIRE_NS] <= command.time_ns:
         return True
-    return given & 1 << T_SELF != 0 and not 0 <= values[T_SELF] <= DECREMENT
+    return sent & 1 << k.TERM_SELF_TRADE != 0 and not 0 <= values[k.TERM_SELF_TRADE] <= k.DECREMENT
 
 
 @inner
-def _bad_terms(state: State, row: Any) -> bool:
+def _has_bad_terms(state: State, command: CommandRow) -> bool:
     """Whether terms are missing, out of range, or do not go together with the order."""
-    flags, tif, participant = int64(row.flags), int64(row.time_in_force), int64(row.participant)
-    given = state.terms[participant, GIVEN] if flags & TERMED else 0
-    if (flags & TERMED and given == 0) or given & UNKNOWN or _bad_values(state, row, given):
+    flags, tif, participant = int64(command.flags), int64(command.time_in_force), int64(command.participant)
+    sent = state.terms[participant, SENT_TERMS] if flags & k.HAS_TERMS else 0
+    if (flags & k.HAS_TERMS and sent == 0) or sent & UNKNOWN_TERM or _has_bad_values(state, command, sent):
         return True
-    instant, market = tif == IOC or tif == FOK, flags & MARKET != 0
-    stops, peg = given & (1 << T_STOP | 1 << T_TRAIL) != 0, given & 1 << T_PEG != 0
-    display, least = given & 1 << T_DISPLAY != 0, given & 1 << T_MIN != 0
-    if (tif == GTT) != (given & 1 << T_EXPIRE != 0):
+    instant, market = tif == k.IOC or tif == k.FOK, flags & k.MARKET != 0
+    stops, peg = sent & (1 << k.TERM_STOP_TICKS | 1 << k.TERM_TRAIL_TICKS) != 0, sent & 1 << k.TERM_PEG != 0
+    display, least = sent & 1 << k.TERM_DISPLAY_LOTS != 0, sent & 1 << k.TERM_MIN_LOTS != 0
+    if (tif == k.GTT) != (sent & 1 << k.TERM_EXPIRE_NS != 0):
         return True
-    if display and (flags & (HIDE | ALL_OR_NONE) or least or market or instant):
+    if display and (flags & (k.HIDE | k.ALL_OR_NONE) or least or market or instant):
         return True
-    if least and (flags & (ALL_OR_NONE | POST_ONLY | HIDE) or tif == FOK or market):
+    if least and (flags & (k.ALL_OR_NONE | k.POST_ONLY | k.HIDE) or tif == k.FOK or market):
         return True
-    if stops and (flags & POST_ONLY or peg):
+    if stops and (flags & k.POST_ONLY or peg):
         return True
-    if peg and (flags & (POST_ONLY | HIDE | ALL_OR_NONE | REDUCE_ONLY) or least or display or market or instant):
+    if peg and (
+        flags & (k.POST_ONLY | k.HIDE | k.ALL_OR_NONE | k.REDUCE_ONLY) or least or display or market or instant
+    ):
         return True
-    if given & 1 << T_OFFSET and not peg:
+    if sent & 1 << k.TERM_OFFSET_TICKS and not peg:
         return True
-    if (tif == AT_OPEN or tif == AT_CLOSE) and given & ~(1 << T_SELF | 1 << T_LINK):
+    if (tif == k.AT_OPEN or tif == k.AT_CLOSE) and sent & ~(1 << k.TERM_SELF_TRADE | 1 << k.TERM_LINK):
         return True
-    if given & 1 << T_LINK:
-        slot = order_index.find(state, participant, state.terms[participant, T_LINK])
+    if sent & 1 << k.TERM_LINK:
+        slot = order_index.find(state, participant, state.terms[participant, k.TERM_LINK])
         if slot < 0 or (state.orders[slot].special and state.extras[slot].link != 0):
             return True
-    trails = given & 1 << T_TRAIL and not given & 1 << T_STOP
-    return trails != 0 and state.symbols[row.symbol, LAST_TICKS] == 0
+    trails = sent & 1 << k.TERM_TRAIL_TICKS and not sent & 1 << k.TERM_STOP_TICKS
+    return trails != 0 and state.symbols[command.symbol].last_ticks == 0
 
 
 @inner
-def _wrong_phase(state: State, row: Any) -> bool:
+def _is_wrong_phase(state: State, command: CommandRow) -> bool:
     """Whether the symbol's phase does not take such an order."""
-    phase, tif = phase_of(state, int64(row.symbol)), int64(row.time_in_force)
-    if phase == CLOSED:
+    phase, tif = phase_of(state, int64(command.symbol)), int64(command.time_in_force)
+    if phase == k.CLOSED:
         return True
-    if tif == AT_OPEN:
-        return not PRE_OPEN <= phase <= OPENING
-    return collects(phase) and (tif == IOC or tif == FOK or row.flags & (POST_ONLY | REDUCE_ONLY) != 0)
+    if tif == k.AT_OPEN:
+        return not k.PRE_OPEN <= phase <= k.OPENING
+    return is_collecting(phase) and (tif == k.IOC or tif == k.FOK or command.flags & (k.POST_ONLY | k.REDUCE_ONLY) != 0)
 
 
 @inner
-def rests(state: State, row: Any) -> bool:
+def could_rest(state: State, command: CommandRow) -> bool:
     """Whether a NEW could rest."""
-    if term(state, row, T_STOP) | term(state, row, T_TRAIL):
+    if term_value(state, command, k.TERM_STOP_TICKS) | term_value(state, command, k.TERM_TRAIL_TICKS):
         return True
-    tif = int64(row.time_in_force)
-    if tif == IOC or tif == FOK:
+    tif = int64(command.time_in_force)
+    if tif == k.IOC or tif == k.FOK:
         return False
-    return row.flags & MARKET == 0 or tif == AT_CLOSE or phase_of(state, int64(row.symbol)) != CONTINUOUS
+    return command.flags & k.MARKET == 0 or tif == k.AT_CLOSE or phase_of(state, int64(command.symbol)) != k.CONTINUOUS
 
 
 @inner
-def over_limits(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
+def limit_reason(state: State, participant: int, symbol: int, side: int, qty: int, price: int) -> int:
     """Why an order is beyond the band or its account's limits of an order, 0 if it is not."""
-    known, limits = state.symbols[symbol], state.accounts[participant]
-    if price != 0 and known[BAND_ACTION] == 0 and not in_band(state, symbol, price):
-        return R_BAND
-    if limits[S_LOTS] != 0 and qty > limits[S_LOTS]:
-        return R_LIMIT_QTY
-    if limits[S_NOTIONAL] != 0 and price != 0 and qty * price > limits[S_NOTIONAL]:
-        return R_LIMIT_NOTIONAL
-    if limits[S_COLLAR] != 0 and price != 0 and known[LAST_TICKS] != 0:
-        beyond = price - known[LAST_TICKS] if side == BID else known[LAST_TICKS] - price
-        if beyond > limits[S_COLLAR]:
-            return R_LIMIT_PRICE
+    instrument, limits = state.symbols[symbol], state.accounts[participant]
+    if price != 0 and instrument.band_action == 0 and not in_band(state, symbol, price):
+        return k.REASON_OUTSIDE_BAND
+    if limits[k.SETTING_ORDER_LOTS_MAX] != 0 and qty > limits[k.SETTING_ORDER_LOTS_MAX]:
+        return k.REASON_LIMIT_QTY
+    if limits[k.SETTING_ORDER_NOTIONAL_MAX] != 0 and price != 0 and qty * price > limits[k.SETTING_ORDER_NOTIONAL_MAX]:
+        return k.REASON_LIMIT_NOTIONAL
+    if limits[k.SETTING_COLLAR_TICKS] != 0 and price != 0 and instrument.last_ticks != 0:
+        beyond = price - instrument.last_ticks if side == BID else instrument.last_ticks - price
+        if beyond > limits[k.SETTING_COLLAR_TICKS]:
+            return k.REASON_LIMIT_PRICE
     return 0
 
 
 @inner
-def _over_notional(state: State, row: Any) -> bool:
+def _exceeds_notional(state: State, command: CommandRow) -> bool:
     """Whether a NEW without a price is above its account's notional, at the highest of the prices that are known of it."""
-    symbol, participant, side = int64(row.symbol), int64(row.participant), int64(row.side)
-    most = state.accounts[participant, S_NOTIONAL]
+    symbol, participant, side = int64(command.symbol), int64(command.participant), int64(command.side)
+    most = state.accounts[participant, k.SETTING_ORDER_NOTIONAL_MAX]
     if most == 0:
         return False
-    price = max(state.symbols[symbol, LAST_TICKS], state.best[symbol, 1 - side])
-    price = max(price, collar_limit(state, participant, symbol, side), first_stop(state, row))
-    return row.qty_lots * price > most
+    price = max(state.symbols[symbol].last_ticks, state.best[symbol, 1 - side])
+    price = max(price, collar_limit(state, participant, symbol, side), initial_stop_ticks(state, command))
+    return command.qty_lots * price > most
 
 
 @inner
-def over_position(state: State, participant: int, symbol: int, side: int, held: int, left: int) -> bool:
+def exceeds_position(state: State, participant: int, symbol: int, side: int, held: int, leaves_lots: int) -> bool:
     """Whether the position could go beyond the account's limit. `held` of the order's lots are open already, `left` will be."""
-    most = state.accounts[participant, S_POSITION]
+    most = state.accounts[participant, k.SETTING_POSITION_LOTS_MAX]
     if most == 0:
         return False
-    position = state.balances[participant, symbol, POSITION]
-    due = state.open_lots[participant, symbol, side] - held + left
-    return (position if side == BID else -position) + due > most
+    position = state.balances[participant, symbol].position_lots
+    required = state.open_lots[participant, symbol, side] - held + leaves_lots
+    return (position if side == BID else -position) + required > most
 
 
 @inner
-def check_new(state: State, row: Any) -> int:
+def check_new(state: State, command: CommandRow) -> int:
     """Why a NEW is rejected before WOULD_CROSS and BOOK_FULL, 0 if it is not."""
-    symbol, participant, side = int64(row.symbol), int64(row.participant), int64(row.side)
+    symbol, participant, side = int64(command.symbol), int64(command.participant), int64(command.side)
     if state.halted[symbol]:
-        return R_HALTED
-    if state.accounts[participant, S_KILLED]:
-        return R_KILLED
+        return k.REASON_HALTED
+    if state.accounts[participant, k.SETTING_KILLED]:
+        return k.REASON_KILLED
     if side > ASK:
-        return R_SIDE
-    if row.time_in_force > AT_CLOSE:
-        return R_TIF
-    if _bad_flags(row):
-        return R_FLAGS
-    if _bad_terms(state, row):
-        return R_TERMS
-    if _wrong_phase(state, row):
-        return R_PHASE
-    if not good_qty(state, symbol, row.qty_lots):
-        return R_QTY
-    if row.flags & MARKET:
-        if row.price_ticks != 0:
-            return R_PRICE
-    elif not good_price(state, symbol, row.price_ticks) and not (row.price_ticks == 0 and term(state, row, T_PEG)):
-        return R_PRICE
-    reason = over_limits(state, participant, symbol, side, row.qty_lots, row.price_ticks)
+        return k.REASON_BAD_SIDE
+    if command.time_in_force > k.AT_CLOSE:
+        return k.REASON_BAD_TIME_IN_FORCE
+    if _has_bad_flags(command):
+        return k.REASON_BAD_FLAGS
+    if _has_bad_terms(state, command):
+        return k.REASON_BAD_TERMS
+    if _is_wrong_phase(state, command):
+        return k.REASON_WRONG_PHASE
+    if not is_valid_qty(state, symbol, command.qty_lots):
+        return k.REASON_BAD_QTY
+    if command.flags & k.MARKET:
+        if command.price_ticks != 0:
+            return k.REASON_BAD_PRICE
+    elif not is_valid_price(state, symbol, command.price_ticks) and not (
+        command.price_ticks == 0 and term_value(state, command, k.TERM_PEG)
+    ):
+        return k.REASON_BAD_PRICE
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
     if reason != 0:
         return reason
-    if row.price_ticks == 0 and _over_notional(state, row):
-        return R_LIMIT_NOTIONAL
-    most = state.accounts[participant, S_ORDERS]
-    if most != 0 and rests(state, row) and state.open_orders[participant] >= most:
-        return R_LIMIT_ORDERS
-    if over_position(state, participant, symbol, side, 0, row.qty_lots):
-        return R_LIMIT_POSITION
-    if row.flags & REDUCE_ONLY and row.qty_lots > reducing_lots(state, participant, symbol, side):
-        return R_REDUCE
+    if command.price_ticks == 0 and _exceeds_notional(state, command):
+        return k.REASON_LIMIT_NOTIONAL
+    most = state.accounts[participant, k.SETTING_ORDERS_OPEN_MAX]
+    if most != 0 and could_rest(state, command) and state.open_orders[participant] >= most:
+        return k.REASON_LIMIT_ORDERS
+    if exceeds_position(state, participant, symbol, side, 0, command.qty_lots):
+        return k.REASON_LIMIT_POSITION
+    if command.flags & k.REDUCE_ONLY and command.qty_lots > reducing_lots(state, participant, symbol, side):
+        return k.REASON_REDUCE_ONLY
     return 0
 
 
 @inner
-def no_place(state: State, row: Any, queue: int) -> bool:
+def is_book_full(state: State, command: CommandRow, queue: int) -> bool:
     """Whether a NEW that would rest in a queue meets BOOK_FULL."""
-    if not rests(state, row):
+    if not could_rest(state, command):
         return False
-    return state.counter[ORDERS_OPEN] >= state.counter[ORDERS_MAX] or is_full(state, queue, int64(row.symbol))
+    return state.counters.orders_open >= state.counters.orders_open_max or is_full(state, queue, int64(command.symbol))
 
 
 @inner
-def check_replace(state: State, row: Any, slot: int) -> int:
+def check_replace(state: State, command: CommandRow, slot: int) -> int:
     """Why a REPLACE is rejected before what depends on its total, 0 if it is not."""
     order = state.orders[slot]
     symbol, participant, side = int64(order.symbol), int64(order.participant), int64(order.side)
     if state.halted[symbol]:
-        return R_HALTED
-    if state.accounts[participant, S_KILLED]:
-        return R_KILLED
-    plain = order.queue == SEEN or (order.queue == HIDDEN_QUEUE and order.flags & HIDE != 0)
+        return k.REASON_HALTED
+    if state.accounts[participant, k.SETTING_KILLED]:
+        return k.REASON_KILLED
+    plain = order.queue == k.DISPLAYED_QUEUE or (order.queue == k.HIDDEN_QUEUE and order.flags & k.HIDE != 0)
     if not plain:
-        return R_FIXED
-    if phase_of(state, symbol) == CLOSED:
-        return R_PHASE
-    if not good_qty(state, symbol, row.qty_lots):
-        return R_QTY
-    if not good_price(state, symbol, row.price_ticks):
-        return R_PRICE
-    open_lots = open_of(state, slot)
-    left = row.qty_lots - (order.total_lots - open_lots)
-    if left <= 0:
+        return k.REASON_NOT_REPLACEABLE
+    if phase_of(state, symbol) == k.CLOSED:
+        return k.REASON_WRONG_PHASE
+    if not is_valid_qty(state, symbol, command.qty_lots):
+        return k.REASON_BAD_QTY
+    if not is_valid_price(state, symbol, command.price_ticks):
+        return k.REASON_BAD_PRICE
+    open_lots = total_open_lots(state, slot)
+    leaves_lots = command.qty_lots - (order.total_lots - open_lots)
+    if leaves_lots <= 0:
         return 0
-    reason = over_limits(state, participant, symbol, side, row.qty_lots, row.price_ticks)
+    reason = limit_reason(state, participant, symbol, side, command.qty_lots, command.price_ticks)
     if reason != 0:
         return reason
-    return R_LIMIT_POSITION if over_position(state, participant, symbol, side, open_lots, left) else 0
+    return k.REASON_LIMIT_POSITION if exceeds_position(state, participant, symbol, side, open_lots, leaves_lots) else 0

@@ -1,55 +1,40 @@
-"""Many cancels at once: by account, by an operator, by the end of the day, by a kill, behind an auction."""
-
-from typing import Any
+"""Mass cancels: by a participant, an operator, the end of the day, a kill, or after an auction."""
 
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.book import side_of
-from serl.exchange.kernel.constants import (
-    ACCOUNT,
-    AT_CLOSE,
-    AT_OPEN,
-    DAY,
-    DONE,
-    END_DAY,
-    EVENTS_FULL,
-    MASS_CANCEL,
-    PURGE,
-    R_DAY,
-    R_KILL,
-    R_MASS,
-    R_PURGED,
-)
 from serl.exchange.kernel.levels import next_price
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM
-from serl.exchange.kernel.rulebook.auction import leftover
+from serl.exchange.kernel.rulebook.auction import auction_cancel_reason
 from serl.exchange.kernel.rulebook.matching import first_slot
 from serl.exchange.kernel.rulebook.order_events import cancel
-from serl.exchange.kernel.state import CANCELLED_COUNT, QUEUES, State
-from serl.exchange.records import ALL_SYMBOLS
+from serl.exchange.kernel.state import QUEUES, State
+from serl.exchange.records import ALL_SYMBOLS, Rows
 
 AUCTION_QUEUES = 2
 
 
 @inner
-def _why(state: State, row: Any, slot: int, phase: int) -> int:
+def _cancel_reason(state: State, command: CommandRow, slot: int, phase: int) -> int:
     """Why the command cancels an order, 0 if it does not."""
     order = state.orders[slot]
-    if row.kind == MASS_CANCEL or row.kind == PURGE:
-        participant = row.order_id if row.kind == PURGE else int64(row.participant)
-        if order.participant != participant or (row.flags != 0 and order.side != row.flags - 1):
+    if command.kind == k.MASS_CANCEL or command.kind == k.PURGE:
+        participant = command.order_id if command.kind == k.PURGE else int64(command.participant)
+        if order.participant != participant or (command.flags != 0 and order.side != command.flags - 1):
             return 0
-        return R_PURGED if row.kind == PURGE else (int64(row.reason) & 0xFF or R_MASS)
-    if row.kind == END_DAY:
+        return k.REASON_PURGED if command.kind == k.PURGE else (int64(command.reason) & 0xFF or k.REASON_MASS_CANCEL)
+    if command.kind == k.END_DAY:
         tif = order.time_in_force
-        return R_DAY if tif == DAY or tif == AT_OPEN or tif == AT_CLOSE else 0
-    if row.kind == ACCOUNT:
-        return R_KILL if order.participant == row.order_id else 0
-    return leftover(state, slot, phase)
+        return k.REASON_DAY_END if tif == k.DAY or tif == k.AT_OPEN or tif == k.AT_CLOSE else 0
+    if command.kind == k.ACCOUNT:
+        return k.REASON_KILL if order.participant == command.order_id else 0
+    return auction_cancel_reason(state, slot, phase)
 
 
 @inner
-def _sweep_side(
-    state: State, row: Any, events: Any, count: int, book: int, side: int, phase: int
+def _cancel_side(
+    state: State, command: CommandRow, events: Rows, count: int, book: int, side: int, phase: int
 ) -> tuple[int, int, bool]:
     """(new count, DONE or EVENTS_FULL, whether more than the orders themselves went: then the side is to be swept again)."""
     price = state.best[book, side]
@@ -59,29 +44,29 @@ def _sweep_side(
         while slot >= 0:
             order = state.orders[slot]
             following = int64(order.next)
-            reason = _why(state, row, slot, phase)
+            reason = _cancel_reason(state, command, slot, phase)
             if reason != 0:
                 if count + ROOM > events.size:
-                    return count, EVENTS_FULL, False
-                own = row.kind <= END_DAY and order.participant == row.participant
+                    return count, k.EVENTS_FULL, False
+                own = command.kind <= k.END_DAY and order.participant == command.participant
                 linked = order.special and state.extras[slot].link != 0
-                count = cancel(state, row, events, count, slot, row.command_id if own else 0, reason)
-                state.counter[CANCELLED_COUNT] += 1
+                count = cancel(state, command, events, count, slot, command.command_id if own else 0, reason)
+                state.counters.cancelled_orders += 1
                 if linked:
-                    return count, DONE, True
+                    return count, k.DONE, True
             slot = following
         price = following_price
-    return count, DONE, False
+    return count, k.DONE, False
 
 
 @inner
-def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[int, int]:
+def cancel_selected(state: State, command: CommandRow, events: Rows, count: int, phase: int) -> tuple[int, int]:
     """Cancels what the command cancels, by symbol, queue, side, price, time: (new count, DONE or EVENTS_FULL); it goes on when called again."""
     symbols, queues = state.halted.size, QUEUES
     first, last = 0, symbols
-    if row.kind != END_DAY and row.kind != ACCOUNT and row.symbol != ALL_SYMBOLS:
-        first, last = int64(row.symbol), int64(row.symbol) + 1
-    if row.kind > END_DAY and row.kind != ACCOUNT and row.kind != PURGE:
+    if command.kind != k.END_DAY and command.kind != k.ACCOUNT and command.symbol != ALL_SYMBOLS:
+        first, last = int64(command.symbol), int64(command.symbol) + 1
+    if command.kind > k.END_DAY and command.kind != k.ACCOUNT and command.kind != k.PURGE:
         queues = AUCTION_QUEUES
     for symbol in range(first, last):
         for queue in range(queues):
@@ -89,7 +74,9 @@ def sweep(state: State, row: Any, events: Any, count: int, phase: int) -> tuple[
                 again = True
                 while again:
                     book = queue * symbols + symbol
-                    count, status, again = _sweep_side(state, row, events, count, book, side_of(queue, side), phase)
-                    if status != DONE:
+                    count, status, again = _cancel_side(
+                        state, command, events, count, book, side_of(queue, side), phase
+                    )
+                    if status != k.DONE:
                         return count, status
-    return count, DONE
+    return count, k.DONE

@@ -1,66 +1,34 @@
-"""Whom an incoming order meets, and what happens then: trades, icebergs, self-trade prevention, shares by pro-rata."""
+"""Matching: the counterparty of an incoming order, trades, icebergs, self-trade prevention, pro-rata allocation."""
 
 from typing import Any
 
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
-from serl.exchange.kernel.book import crosses, emit
-from serl.exchange.kernel.constants import (
-    BOTH,
-    CANCELLED,
-    CONDITIONAL,
-    DECREMENT,
-    FILL,
-    HIDDEN,
-    HIDDEN_QUEUE,
-    MAKER,
-    NEWEST,
-    OLDEST,
-    R_NOT_REDUCING,
-    R_SELF_TRADE,
-    REDUCE_ONLY,
-    REDUCED,
-    RESTED,
-    RESTING,
-    SEEN,
-)
+from serl.exchange.kernel.book import crosses
+from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
-from serl.exchange.kernel.rulebook.band import first_price, in_band, reach
-from serl.exchange.kernel.rulebook.order_events import cancel, cancel_linked, take_off, tell, unlink_pair, veil
-from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, move, open_of
-from serl.exchange.kernel.state import (
-    BID,
-    COMMAND_ID,
-    CUT,
-    FLAGS,
-    LEFT,
-    LINK,
-    MATCH_ID,
-    ORDER_ID,
-    PARTICIPANT,
-    PRICE,
-    SELF_TRADE,
-    SHARE_AFTER,
-    SHARE_AT,
-    SHARE_LAST,
-    SHARE_OF,
-    SHARE_REST,
-    SHARED,
-    SIDE,
-    SYMBOL,
-    TOTAL,
-    State,
-)  # fmt: skip
-from serl.exchange.records import (
-    HIGH_TICKS,
-    LAST_TICKS,
-    LOW_TICKS,
-    MAKER_FEE,
-    MATCHING,
-    POSITION,
-    TAKER_FEE,
-)  # fmt: skip
+from serl.exchange.kernel.rows import CommandRow, LevelRow
+from serl.exchange.kernel.rulebook.band import first_tradable_price, in_band, limit_within_band
+from serl.exchange.kernel.rulebook.order_events import (
+    begin_order_event,
+    cancel,
+    cancel_linked,
+    hidden_flag,
+    reduce_resting,
+    unlink_pair,
+)
+from serl.exchange.kernel.rulebook.orders import (
+    count_open,
+    order_limit,
+    remove_from_everywhere,
+    requeue,
+    schedule_triggers,
+    total_open_lots,
+)
+from serl.exchange.kernel.state import BID, State
+from serl.exchange.records import Rows
 
 
 @inner
@@ -70,7 +38,7 @@ def first_slot(state: State, book: int, side: int, price: int) -> int:
 
 
 @inner
-def better(side: Any, one: Any, other: Any) -> Any:
+def is_better(side: Any, one: Any, other: Any) -> Any:
     """Whether price `one` of a side goes before `other`; 0 is none."""
     if one == 0:
         return False
@@ -80,29 +48,31 @@ def better(side: Any, one: Any, other: Any) -> Any:
 @inner
 def reducing_lots(state: State, participant: int, symbol: int, side: int) -> int:
     """How much of that side brings the position nearer to 0."""
-    position = state.balances[participant, symbol, POSITION]
+    position = state.balances[participant, symbol].position_lots
     return max(0, -position if side == BID else position)
 
 
 @inner
-def not_reducing(state: State, slot: int) -> bool:
+def is_not_reducing(state: State, slot: int) -> bool:
     """Whether an order that may only reduce a position would do more."""
     order = state.orders[slot]
-    if order.flags & REDUCE_ONLY == 0:
+    if order.flags & k.REDUCE_ONLY == 0:
         return False
-    return open_of(state, slot) > reducing_lots(state, int64(order.participant), int64(order.symbol), int64(order.side))
+    return total_open_lots(state, slot) > reducing_lots(
+        state, int64(order.participant), int64(order.symbol), int64(order.side)
+    )
 
 
 @inner
-def _conditional(state: State, symbol: int, side: int, limit: int, left: int, before: int) -> int:
-    """The first order of CONDITIONAL that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
-    book, other = CONDITIONAL * state.halted.size + symbol, 1 - side
-    price = first_price(state, symbol, book, other)
-    while crosses(side, limit, price) and better(other, price, before):
+def _first_min_qty(state: State, symbol: int, side: int, limit: int, leaves_lots: int, before: int) -> int:
+    """The first order of MIN_QTY that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
+    book, other = k.MIN_QTY_QUEUE * state.halted.size + symbol, 1 - side
+    price = first_tradable_price(state, symbol, book, other)
+    while crosses(side, limit, price) and is_better(other, price, before):
         slot = first_slot(state, book, other, price)
         while slot >= 0:
             order = state.orders[slot]
-            if min(state.extras[slot].min_lots, order.open_lots) <= left:
+            if min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots:
                 return slot
             slot = int64(order.next)
         price = next_price(state, book, other, price)
@@ -110,55 +80,58 @@ def _conditional(state: State, symbol: int, side: int, limit: int, left: int, be
 
 
 @inner
-def counterparty(state: State, symbol: int, side: int, limit: int, left: int) -> int:
+def counterparty(state: State, symbol: int, side: int, limit: int, leaves_lots: int) -> int:
     """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over).
 
     Outside a band of action 1 it is the one that interrupts trading.
     """
-    other, hidden_book = 1 - side, HIDDEN_QUEUE * state.halted.size + symbol
-    limit = reach(state, symbol, side, limit)
-    seen, hidden = first_price(state, symbol, symbol, other), first_price(state, symbol, hidden_book, other)
-    price = hidden if better(other, hidden, seen) else seen
+    other, hidden_book = 1 - side, k.HIDDEN_QUEUE * state.halted.size + symbol
+    limit = limit_within_band(state, symbol, side, limit)
+    displayed, hidden = (
+        first_tradable_price(state, symbol, symbol, other),
+        first_tradable_price(state, symbol, hidden_book, other),
+    )
+    price = hidden if is_better(other, hidden, displayed) else displayed
     if not crosses(side, limit, price):
         price = 0
-    found = _conditional(state, symbol, side, limit, left, price)
+    found = _first_min_qty(state, symbol, side, limit, leaves_lots, price)
     if found >= 0 or price == 0:
         return found
-    return first_slot(state, symbol if price == seen else hidden_book, other, price)
+    return first_slot(state, symbol if price == displayed else hidden_book, other, price)
 
 
 @inner
 def _count_level(
-    state: State, book: int, side: int, price: int, left: int, participant: int, mode: int, link: int
+    state: State, book: int, side: int, price: int, leaves_lots: int, participant: int, mode: int, link: int
 ) -> tuple[int, bool]:
     """(what is left of `left` lots after trading with a level, whether the count ends there)."""
     slot = first_slot(state, book, side, price)
-    reserve, conditional = 0, book // state.halted.size == CONDITIONAL
-    ends = mode != 0 and mode != OLDEST
-    if ends and book < state.halted.size and state.symbols[book, MATCHING] != 0 and _has_own(state, slot, participant):
-        return left, True
-    while slot >= 0 and left > 0:
+    reserve, min_qty = 0, book // state.halted.size == k.MIN_QTY_QUEUE
+    ends = mode != 0 and mode != k.OLDEST
+    if ends and book < state.halted.size and state.symbols[book].matching != 0 and _has_own(state, slot, participant):
+        return leaves_lots, True
+    while slot >= 0 and leaves_lots > 0:
         order = state.orders[slot]
         own = mode != 0 and order.participant == participant
         partner = link != 0 and order.participant == participant and order.order_id == link
-        enough = not conditional or min(state.extras[slot].min_lots, order.open_lots) <= left
-        if enough and (partner or (own and ends) or order.flags & REDUCE_ONLY or _has_partner_here(state, slot)):
-            return left, True
+        enough = not min_qty or min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots
+        if enough and (partner or (own and ends) or order.flags & k.REDUCE_ONLY or _has_linked_here(state, slot)):
+            return leaves_lots, True
         if enough and not own:
-            left -= min(left, order.open_lots)
-            reserve += open_of(state, slot) - order.open_lots
+            leaves_lots -= min(leaves_lots, order.open_lots)
+            reserve += total_open_lots(state, slot) - order.open_lots
         slot = int64(order.next)
-    return left - min(left, reserve), False
+    return leaves_lots - min(leaves_lots, reserve), False
 
 
 @inner
-def _has_partner_here(state: State, slot: int) -> bool:
+def _has_linked_here(state: State, slot: int) -> bool:
     """Whether the linked order, which goes when this one trades, is one that could trade as well."""
     order = state.orders[slot]
     if not order.special or state.extras[slot].link == 0:
         return False
     other = state.orders[order_index.find(state, int64(order.participant), state.extras[slot].link)]
-    return other.symbol == order.symbol and other.side == order.side and other.queue <= CONDITIONAL
+    return other.symbol == order.symbol and other.side == order.side and other.queue <= k.MIN_QTY_QUEUE
 
 
 @inner
@@ -170,71 +143,65 @@ def _has_own(state: State, slot: int, participant: int) -> bool:
 
 
 @inner
-def obtainable(
+def obtainable_lots(
     state: State, symbol: int, side: int, limit: int, wanted: int, participant: int, mode: int, link: int
 ) -> int:
     """How many of `wanted` lots an incoming order could trade at once. O(orders it would meet)."""
-    count, other, left = state.halted.size, 1 - side, wanted
-    hidden_book, conditional_book = HIDDEN_QUEUE * count + symbol, CONDITIONAL * count + symbol
-    limit = reach(state, symbol, side, limit)
-    seen, hidden, conditional = (
-        first_price(state, symbol, symbol, other),
-        first_price(state, symbol, hidden_book, other),
-        first_price(state, symbol, conditional_book, other),
+    count, other, leaves_lots = state.halted.size, 1 - side, wanted
+    hidden_book, min_qty_book = k.HIDDEN_QUEUE * count + symbol, k.MIN_QTY_QUEUE * count + symbol
+    limit = limit_within_band(state, symbol, side, limit)
+    displayed, hidden, min_qty = (
+        first_tradable_price(state, symbol, symbol, other),
+        first_tradable_price(state, symbol, hidden_book, other),
+        first_tradable_price(state, symbol, min_qty_book, other),
     )
     done = False
-    while left > 0 and not done:
-        price = hidden if better(other, hidden, seen) else seen
+    while leaves_lots > 0 and not done:
+        price = hidden if is_better(other, hidden, displayed) else displayed
         if not crosses(side, limit, price):
             price = 0
-        if better(other, conditional, price) and crosses(side, limit, conditional):
-            if not in_band(state, symbol, conditional):
+        if is_better(other, min_qty, price) and crosses(side, limit, min_qty):
+            if not in_band(state, symbol, min_qty):
                 break
-            left, done = _count_level(state, conditional_book, other, conditional, left, participant, mode, link)
-            conditional = next_price(state, conditional_book, other, conditional)
+            leaves_lots, done = _count_level(state, min_qty_book, other, min_qty, leaves_lots, participant, mode, link)
+            min_qty = next_price(state, min_qty_book, other, min_qty)
         elif price == 0 or not in_band(state, symbol, price):
             break
-        elif price == seen:
-            left, done = _count_level(state, symbol, other, seen, left, participant, mode, link)
-            seen = next_price(state, symbol, other, seen)
+        elif price == displayed:
+            leaves_lots, done = _count_level(state, symbol, other, displayed, leaves_lots, participant, mode, link)
+            displayed = next_price(state, symbol, other, displayed)
         else:
-            left, done = _count_level(state, hidden_book, other, hidden, left, participant, mode, link)
+            leaves_lots, done = _count_level(state, hidden_book, other, hidden, leaves_lots, participant, mode, link)
             hidden = next_price(state, hidden_book, other, hidden)
-    return wanted - left
+    return wanted - leaves_lots
 
 
 # -- trades -----------------------------------------------------------------------------------------------------------
 
 
 @inner
-def note_trade(state: State, symbol: int, price: int) -> None:
-    """What stops wait for."""
-    known = state.symbols[symbol]
-    known[LAST_TICKS] = price
-    known[HIGH_TICKS] = max(known[HIGH_TICKS], price)
-    known[LOW_TICKS] = price if known[LOW_TICKS] == 0 else min(known[LOW_TICKS], price)
+def record_trade_price(state: State, symbol: int, price: int) -> None:
+    """Records the last, highest and lowest price, which trigger stops."""
+    instrument = state.symbols[symbol]
+    instrument.last_ticks = price
+    instrument.high_ticks = max(instrument.high_ticks, price)
+    instrument.low_ticks = price if instrument.low_ticks == 0 else min(instrument.low_ticks, price)
 
 
 @inner
-def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, price: int, qty: int, flags: int) -> int:
+def fill_resting(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, price: int, qty: int, flags: int
+) -> int:
     """The fill of an order in a queue; its lots are off, but it is still there, even if nothing is left."""
     order = state.orders[slot]
-    leaves = open_of(state, slot) - qty
-    count = tell(
-        state,
-        row,
-        events,
-        count,
-        slot,
-        FILL,
-        0,
-        price,
-        qty,
-        leaves,
-        0,
-        flags | veil(state, slot),
-        state.counter[MATCH_ID],
-    )
+    leaves = total_open_lots(state, slot) - qty
+    event = begin_order_event(state, command, events, count, k.FILL, slot)
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.leaves_lots = leaves
+    event.flags = flags | hidden_flag(state, slot)
+    event.match_id = state.counters.match_id
+    count += 1
     order.open_lots -= qty
     state.levels[order.level].qty_lots -= qty
     count_open(state, slot, -qty, 0)
@@ -244,159 +211,172 @@ def fill_resting(state: State, row: Any, events: Any, count: int, slot: int, pri
 
 
 @inner
-def after_fill(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def replenish_or_remove(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     """Takes out an order of which nothing is displayed any more, or brings the next part of an iceberg."""
     order = state.orders[slot]
     if order.open_lots > 0:
         return count
     if not order.special or state.extras[slot].reserve_lots == 0:
-        drop(state, slot)
+        remove_from_everywhere(state, slot)
         return count
     extra = state.extras[slot]
     part = min(extra.display_lots, extra.reserve_lots)
     extra.reserve_lots -= part
     order.open_lots = part
     state.levels[order.level].qty_lots += part
-    move(state, slot, int64(order.queue), order.price_ticks)
+    requeue(state, slot, int64(order.queue), order.price_ticks)
     leaves = part + extra.reserve_lots
-    return tell(
-        state, row, events, count, slot, RESTED, 0, limit_of(state, slot), part, leaves, 0, veil(state, slot), 0
-    )
+    event = begin_order_event(state, command, events, count, k.RESTED, slot)
+    event.price_ticks = order_limit(state, slot)
+    event.qty_lots = part
+    event.leaves_lots = leaves
+    event.flags = hidden_flag(state, slot)
+    return count + 1
 
 
 @inner
-def trade(state: State, row: Any, events: Any, count: int, slot: int, qty: int) -> int:
-    """The incoming order trades with a resting one. At most seven events."""
-    incoming, order = state.incoming, state.orders[slot]
-    symbol, side, price = incoming[SYMBOL], incoming[SIDE], order.price_ticks
-    maker, taker = int64(order.participant), incoming[PARTICIPANT]
-    state.counter[MATCH_ID] += 1
-    incoming[LEFT] -= qty
-    count = fill_resting(state, row, events, count, slot, price, qty, MAKER)
-    count = int64(emit(
-        state, row, events, count, FILL, taker, symbol, side, incoming[ORDER_ID], 0, incoming[COMMAND_ID], price, qty,
-        incoming[LEFT], 0, 0, state.counter[MATCH_ID],
-    ))  # fmt: skip
+def trade(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
+    """The active order trades with a resting one. At most seven events."""
+    active, order = state.active_order, state.orders[slot]
+    symbol, side, price = active.symbol, active.side, order.price_ticks
+    maker, taker = int64(order.participant), active.participant
+    state.counters.match_id += 1
+    active.leaves_lots -= qty
+    count = fill_resting(state, command, events, count, slot, price, qty, k.MAKER)
+    event = begin_event(state, command, events, count, k.FILL, taker, symbol, side)
+    event.order_id = active.order_id
+    event.command_id = active.command_id
+    event.price_ticks = price
+    event.qty_lots = qty
+    event.leaves_lots = active.leaves_lots
+    event.match_id = state.counters.match_id
+    count += 1
     if side == BID:
-        settle_trade(state, symbol, taker, maker, price, qty, TAKER_FEE, MAKER_FEE)
+        settle_trade(state, symbol, taker, maker, price, qty, k.TAKER_FEES, k.MAKER_FEES)
     else:
-        settle_trade(state, symbol, maker, taker, price, qty, MAKER_FEE, TAKER_FEE)
-    note_trade(state, symbol, price)
+        settle_trade(state, symbol, maker, taker, price, qty, k.MAKER_FEES, k.TAKER_FEES)
+    record_trade_price(state, symbol, price)
     link = unlink_pair(state, slot)
-    count = after_fill(state, row, events, count, slot)
+    count = replenish_or_remove(state, command, events, count, slot)
     if link != 0:
-        count = cancel_linked(state, row, events, count, maker, link)
-    if incoming[LINK] != 0:
-        link, incoming[LINK] = incoming[LINK], 0
-        count = cancel_linked(state, row, events, count, taker, link)
+        count = cancel_linked(state, command, events, count, maker, link)
+    if active.link != 0:
+        link, active.link = active.link, 0
+        count = cancel_linked(state, command, events, count, taker, link)
     return count
 
 
 @inner
-def _prevent(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def _prevent_self_trade(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     """An incoming order has met one of its own participant. At most six events."""
-    incoming, mode = state.incoming, state.incoming[SELF_TRADE]
-    if mode != NEWEST and mode != DECREMENT:
-        count = cancel(state, row, events, count, slot, 0, R_SELF_TRADE)
-    if mode == NEWEST or mode == BOTH:
-        incoming[CUT] = R_SELF_TRADE if incoming[CUT] == 0 else incoming[CUT]
-    if mode != DECREMENT:
+    active, mode = state.active_order, state.active_order.self_trade
+    if mode != k.NEWEST and mode != k.DECREMENT:
+        count = cancel(state, command, events, count, slot, 0, k.REASON_SELF_TRADE)
+    if mode == k.NEWEST or mode == k.BOTH:
+        active.cancel_reason = k.REASON_SELF_TRADE if active.cancel_reason == 0 else active.cancel_reason
+    if mode != k.DECREMENT:
         return count
-    resting = open_of(state, slot)
-    qty = min(resting, incoming[LEFT])
+    resting = total_open_lots(state, slot)
+    qty = min(resting, active.leaves_lots)
     if resting == qty:
-        count = cancel(state, row, events, count, slot, 0, R_SELF_TRADE)
+        count = cancel(state, command, events, count, slot, 0, k.REASON_SELF_TRADE)
     else:
-        count = take_off(state, row, events, count, slot, qty, 0, R_SELF_TRADE)
-    if incoming[CUT] != 0:  # the two were linked
+        count = reduce_resting(state, command, events, count, slot, qty, 0, k.REASON_SELF_TRADE)
+    if active.cancel_reason != 0:  # the two were linked
         return count
-    if incoming[LEFT] == qty:
-        incoming[CUT] = R_SELF_TRADE if incoming[CUT] == 0 else incoming[CUT]
+    if active.leaves_lots == qty:
+        active.cancel_reason = k.REASON_SELF_TRADE if active.cancel_reason == 0 else active.cancel_reason
         return count
-    incoming[LEFT] -= qty
-    incoming[TOTAL] -= qty
-    return int64(emit(
-        state, row, events, count, REDUCED, incoming[PARTICIPANT], incoming[SYMBOL], incoming[SIDE], incoming[ORDER_ID], 0,
-        incoming[COMMAND_ID], incoming[PRICE], qty, incoming[LEFT], R_SELF_TRADE, HIDDEN, 0,
-    ))  # fmt: skip
+    active.leaves_lots -= qty
+    active.total_lots -= qty
+    event = begin_active_event(state, command, events, count, k.REDUCED)
+    event.command_id = active.command_id
+    event.price_ticks = active.price_ticks
+    event.qty_lots = qty
+    event.leaves_lots = active.leaves_lots
+    event.reason = k.REASON_SELF_TRADE
+    event.flags = k.HIDDEN
+    return count + 1
 
 
 # -- pro-rata ---------------------------------------------------------------------------------------------------------
 
 
 @inner
-def _begin_round(state: State, level: Any) -> None:
-    """Every order that is in a displayed level now gets its share of the incoming one; what that leaves goes to the oldest."""
-    incoming = state.incoming
-    lots = min(incoming[LEFT], level.qty_lots)
+def _begin_round(state: State, level: LevelRow) -> None:
+    """Every order that is in a displayed level now gets its share of the active order; what that leaves goes to the oldest."""
+    active = state.active_order
+    lots = min(active.leaves_lots, level.qty_lots)
     rest, slot = lots, int64(level.first)
     while slot >= 0:
         rest -= lots * state.orders[slot].open_lots // level.qty_lots
         slot = int64(state.orders[slot].next)
-    incoming[SHARE_OF], incoming[SHARED], incoming[SHARE_REST] = lots, level.qty_lots, rest
-    incoming[SHARE_AT], incoming[SHARE_AFTER] = level.price_ticks, 0
-    incoming[SHARE_LAST] = state.orders[level.last].order_number
+    active.round_lots, active.round_level_lots, active.round_spare_lots = lots, level.qty_lots, rest
+    active.round_price_ticks, active.round_served_number = level.price_ticks, 0
+    active.round_last_number = state.orders[level.last].order_number
 
 
 @inner
 def _next_share(state: State, slot: int) -> tuple[int, int]:
-    """(slot, lots) of the next order of a displayed level that gets something of the incoming one; a new round begins behind the last."""
-    incoming, level = state.incoming, state.levels[state.orders[slot].level]
-    if incoming[SHARE_AT] != level.price_ticks:
-        incoming[SHARE_OF] = 0
+    """(slot, lots) of the next order of a displayed level that gets something of the active order; a new round begins behind the last."""
+    active, level = state.active_order, state.levels[state.orders[slot].level]
+    if active.round_price_ticks != level.price_ticks:
+        active.round_lots = 0
     while True:
-        if incoming[SHARE_OF] == 0:
+        if active.round_lots == 0:
             _begin_round(state, level)
         slot = int64(level.first)
         while slot >= 0:
             order = state.orders[slot]
-            if incoming[SHARE_AFTER] < order.order_number <= incoming[SHARE_LAST]:
-                share = incoming[SHARE_OF] * order.open_lots // incoming[SHARED]
-                more = min(incoming[SHARE_REST], order.open_lots - share)
+            if active.round_served_number < order.order_number <= active.round_last_number:
+                share = active.round_lots * order.open_lots // active.round_level_lots
+                more = min(active.round_spare_lots, order.open_lots - share)
                 if share + more > 0:
-                    incoming[SHARE_REST] -= more
-                    incoming[SHARE_AFTER] = order.order_number
+                    active.round_spare_lots -= more
+                    active.round_served_number = order.order_number
                     return slot, share + more
             slot = int64(order.next)
-        incoming[SHARE_OF] = 0
+        active.round_lots = 0
 
 
 @inner
-def meet(state: State, row: Any, events: Any, count: int, slot: int) -> int:
-    """What happens between the incoming order and the one that it meets. At most seven events."""
-    incoming = state.incoming
-    symbol = incoming[SYMBOL]
-    qty = min(incoming[LEFT], state.orders[slot].open_lots)
-    if state.symbols[symbol, MATCHING] != 0 and state.orders[slot].queue == SEEN:
+def meet_counterparty(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
+    """The active order meets its counterparty: trade or self-trade prevention. At most seven events."""
+    active = state.active_order
+    symbol = active.symbol
+    qty = min(active.leaves_lots, state.orders[slot].open_lots)
+    if state.symbols[symbol].matching != 0 and state.orders[slot].queue == k.DISPLAYED_QUEUE:
         slot, qty = _next_share(state, slot)
-    mark(state, symbol)
-    if incoming[SELF_TRADE] != 0 and state.orders[slot].participant == incoming[PARTICIPANT]:
-        incoming[SHARE_OF] = 0
-        return _prevent(state, row, events, count, slot)
-    if not_reducing(state, slot):
-        incoming[SHARE_OF] = 0
-        return cancel(state, row, events, count, slot, 0, R_NOT_REDUCING)
-    after = trade(state, row, events, count, slot, qty)
-    if incoming[SHARE_OF] != 0 and _took_out(events, count, after, events[count].side, events[count].price_ticks):
-        incoming[SHARE_OF] = 0
+    schedule_triggers(state, symbol)
+    if active.self_trade != 0 and state.orders[slot].participant == active.participant:
+        active.round_lots = 0
+        return _prevent_self_trade(state, command, events, count, slot)
+    if is_not_reducing(state, slot):
+        active.round_lots = 0
+        return cancel(state, command, events, count, slot, 0, k.REASON_NOT_REDUCING)
+    after = trade(state, command, events, count, slot, qty)
+    if active.round_lots != 0 and _has_displayed_cancel(
+        events, count, after, events[count].side, events[count].price_ticks
+    ):
+        active.round_lots = 0
     return after
 
 
 @inner
-def _took_out(events: Any, first: int, stop: int, side: int, price: int) -> bool:
+def _has_displayed_cancel(events: Rows, first: int, stop: int, side: int, price: int) -> bool:
     """Whether one of these events is a cancel at a displayed price: shares are computed again."""
     found, symbol = False, events[first].symbol
     for index in range(first, stop):
         event = events[index]
-        if event.kind == CANCELLED and event.flags == RESTING and event.symbol == symbol:
+        if event.kind == k.CANCELLED and event.flags == k.RESTING and event.symbol == symbol:
             found = found or (event.side == side and event.price_ticks == price)
     return found
 
 
 @inner
-def taker_not_reducing(state: State) -> bool:
-    """The same of the incoming order."""
-    incoming = state.incoming
-    if incoming[FLAGS] & REDUCE_ONLY == 0:
+def is_active_order_not_reducing(state: State) -> bool:
+    """The same of the active order."""
+    active = state.active_order
+    if active.flags & k.REDUCE_ONLY == 0:
         return False
-    return incoming[LEFT] > reducing_lots(state, incoming[PARTICIPANT], incoming[SYMBOL], incoming[SIDE])
+    return active.leaves_lots > reducing_lots(state, active.participant, active.symbol, active.side)

@@ -1,149 +1,119 @@
 """What operators and the exchange itself command; a phase begins."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
-from serl.exchange.kernel.constants import (
-    ACCOUNT,
-    CLOSED,
-    CLOSING,
-    CONTINUOUS,
-    DONE,
-    END_DAY,
-    ENTERING,
-    EVENTS_FULL,
-    GROW,
-    HALT,
-    HALT_REASON_MAX,
-    HALTED,
-    OWN,
-    PHASED,
-    PURGE,
-    R_FLAGS,
-    R_HALTED,
-    R_OPERATOR,
-    R_PHASE,
-    R_SETTING,
-    R_SYMBOL,
-    RESUME,
-    RESUMED,
-    RULE,
-    S_KILLED,
-    SET,
-    SET_PHASE,
-    SETTLING,
-    SWEEPING,
-    TIME,
-    UNCROSS,
-    UNCROSSING,
-)
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.events import begin_answer, reject_command
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import ROOM, leave_continuous, phase_of
-from serl.exchange.kernel.rulebook.auction import collects, enter_close
-from serl.exchange.kernel.rulebook.capacity import pegs_room
-from serl.exchange.kernel.rulebook.command_events import answer, reject
-from serl.exchange.kernel.rulebook.orders import mark
-from serl.exchange.kernel.rulebook.settings import set_account, set_rule, set_ruled
-from serl.exchange.kernel.state import (
-    AUCTION_FIRST_TICKS,
-    AUCTION_LOTS,
-    AUCTION_TICKS,
-    STAGE,
-    State,
-)  # fmt: skip
-from serl.exchange.records import (
-    ALL_SYMBOLS,
-    HALT_REASON,
-    PHASE,
-)  # fmt: skip
+from serl.exchange.kernel.rulebook.auction import activate_closing_orders, is_collecting
+from serl.exchange.kernel.rulebook.capacity import has_room_for_pegs
+from serl.exchange.kernel.rulebook.orders import schedule_triggers
+from serl.exchange.kernel.rulebook.settings import set_account, set_rule, update_special_rules
+from serl.exchange.kernel.state import State
+from serl.exchange.records import ALL_SYMBOLS, Rows
 
 
 @inner
-def operate(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def begin_operator_command(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """HALT, RESUME, PHASE, UNCROSS, TIME, RULE, ACCOUNT, PURGE, END_DAY."""
-    kind, symbol, flags = int64(row.kind), int64(row.symbol), int64(row.flags)
-    own = kind == ACCOUNT and flags == OWN and row.order_id == row.participant
-    if not state.operator[row.participant] and not own:
-        return reject(state, row, events, count, R_OPERATOR)
-    everywhere = kind == END_DAY or kind == TIME or kind == ACCOUNT or (kind == PURGE and symbol == ALL_SYMBOLS)
+    kind, symbol, flags = int64(command.kind), int64(command.symbol), int64(command.flags)
+    own = kind == k.ACCOUNT and flags == k.SETTING_SELF_TRADE and command.order_id == command.participant
+    if not state.operator[command.participant] and not own:
+        return reject_command(state, command, events, count, k.REASON_NOT_PERMITTED), k.DONE
+    everywhere = kind == k.END_DAY or kind == k.TIME or kind == k.ACCOUNT or (kind == k.PURGE and symbol == ALL_SYMBOLS)
     if symbol >= state.halted.size and not everywhere:
-        return reject(state, row, events, count, R_SYMBOL)
-    if kind == TIME:
-        return count, DONE
-    if kind == END_DAY:
-        state.counter[STAGE] = SWEEPING
-        return count, DONE
-    if (kind == SET_PHASE and flags > CLOSED) or (kind == HALT and flags > HALT_REASON_MAX):
-        return reject(state, row, events, count, R_FLAGS)
-    if kind == PURGE:
-        return _purge(state, row, events, count)
-    if _holds_auction(state, row) and state.halted[symbol]:
-        return reject(state, row, events, count, R_HALTED)
-    if kind == UNCROSS and not collects(phase_of(state, symbol)):
-        return reject(state, row, events, count, R_PHASE)
-    if (kind == RULE and not set_rule(state, row)) or (kind == ACCOUNT and not set_account(state, row)):
-        return reject(state, row, events, count, R_SETTING)
-    state.counter[STAGE] = SETTLING
-    if kind == ACCOUNT:
-        if flags == S_KILLED and row.price_ticks != 0:
-            state.counter[STAGE] = SWEEPING
-            return count, DONE
-        return answer(state, row, events, count, SET, row.order_id, row.price_ticks, 0, 0, flags), DONE
-    mark(state, symbol)
-    if kind == RULE:
-        set_ruled(state, symbol)
-        return answer(state, row, events, count, SET, row.order_id, row.price_ticks, 0, 0, flags), DONE
-    if kind == HALT or kind == RESUME:
-        return _halt(state, row, events, count), DONE
-    state.counter[AUCTION_TICKS] = state.counter[AUCTION_FIRST_TICKS] = state.counter[AUCTION_LOTS] = 0
-    state.counter[STAGE] = UNCROSSING if _holds_auction(state, row) else ENTERING
-    return count, DONE
+        return reject_command(state, command, events, count, k.REASON_UNKNOWN_SYMBOL), k.DONE
+    if kind == k.TIME:
+        return count, k.DONE
+    if kind == k.END_DAY:
+        state.counters.stage = k.STAGE_CANCEL
+        return count, k.DONE
+    if (kind == k.SET_PHASE and flags > k.CLOSED) or (kind == k.HALT and flags > k.HALT_REASON_MAX):
+        return reject_command(state, command, events, count, k.REASON_BAD_FLAGS), k.DONE
+    if kind == k.PURGE:
+        return _purge(state, command, events, count)
+    if _holds_auction(state, command) and state.halted[symbol]:
+        return reject_command(state, command, events, count, k.REASON_HALTED), k.DONE
+    if kind == k.UNCROSS and not is_collecting(phase_of(state, symbol)):
+        return reject_command(state, command, events, count, k.REASON_WRONG_PHASE), k.DONE
+    if (kind == k.RULE and not set_rule(state, command)) or (kind == k.ACCOUNT and not set_account(state, command)):
+        return reject_command(state, command, events, count, k.REASON_BAD_SETTING), k.DONE
+    state.counters.stage = k.STAGE_TRIGGERS
+    if kind == k.ACCOUNT:
+        if flags == k.SETTING_KILLED and command.price_ticks != 0:
+            state.counters.stage = k.STAGE_CANCEL
+            return count, k.DONE
+        event = begin_answer(state, command, events, count, k.SET)
+        event.price_ticks = command.price_ticks
+        event.flags = flags
+        return count + 1, k.DONE
+    schedule_triggers(state, symbol)
+    if kind == k.RULE:
+        update_special_rules(state, symbol)
+        event = begin_answer(state, command, events, count, k.SET)
+        event.price_ticks = command.price_ticks
+        event.flags = flags
+        return count + 1, k.DONE
+    if kind == k.HALT or kind == k.RESUME:
+        return _set_halt(state, command, events, count), k.DONE
+    state.counters.auction_ticks = state.counters.auction_first_ticks = state.counters.auction_lots = 0
+    state.counters.stage = k.STAGE_UNCROSS if _holds_auction(state, command) else k.STAGE_PHASE
+    return count, k.DONE
 
 
 @inner
-def _holds_auction(state: State, row: Any) -> bool:
+def _holds_auction(state: State, command: CommandRow) -> bool:
     """Whether a command is an auction, or ends a phase with one."""
-    if row.kind != SET_PHASE:
-        return row.kind == UNCROSS
-    return collects(phase_of(state, int64(row.symbol))) and (row.flags == CONTINUOUS or row.flags == CLOSED)
+    if command.kind != k.SET_PHASE:
+        return command.kind == k.UNCROSS
+    return is_collecting(phase_of(state, int64(command.symbol))) and (
+        command.flags == k.CONTINUOUS or command.flags == k.CLOSED
+    )
 
 
 @inner
-def _purge(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def _purge(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """Checks a PURGE; the stage that follows cancels."""
-    if row.flags > 2:
-        return reject(state, row, events, count, R_FLAGS)
-    if not 0 <= row.order_id < state.accounts.shape[0]:
-        return reject(state, row, events, count, R_SETTING)
-    state.counter[STAGE] = SWEEPING
-    return count, DONE
+    if command.flags > 2:
+        return reject_command(state, command, events, count, k.REASON_BAD_FLAGS), k.DONE
+    if not 0 <= command.order_id < state.accounts.shape[0]:
+        return reject_command(state, command, events, count, k.REASON_BAD_SETTING), k.DONE
+    state.counters.stage = k.STAGE_CANCEL
+    return count, k.DONE
 
 
 @inner
-def _halt(state: State, row: Any, events: Any, count: int) -> int:
+def _set_halt(state: State, command: CommandRow, events: Rows, count: int) -> int:
     """HALT and RESUME."""
-    symbol, halts = int64(row.symbol), row.kind == HALT
-    why = int64(row.flags) if halts else 0
-    state.halted[symbol], state.symbols[symbol, HALT_REASON] = halts, why
-    return answer(state, row, events, count, HALTED if halts else RESUMED, row.order_id, 0, 0, 0, why)
+    symbol, halts = int64(command.symbol), command.kind == k.HALT
+    why = int64(command.flags) if halts else 0
+    state.halted[symbol], state.symbols[symbol].halt_reason = halts, why
+    event = begin_answer(state, command, events, count, k.HALTED if halts else k.RESUMED)
+    event.flags = why
+    return count + 1
 
 
 @inner
-def enter(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def enter_phase(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """The new phase begins: (new count, DONE, EVENTS_FULL or GROW)."""
-    symbol = int64(row.symbol)
-    if row.kind == SET_PHASE:
-        if phase_of(state, symbol) == CONTINUOUS and row.flags != CONTINUOUS:
-            if not pegs_room(state, symbol):
-                return count, GROW
+    symbol = int64(command.symbol)
+    if command.kind == k.SET_PHASE:
+        if phase_of(state, symbol) == k.CONTINUOUS and command.flags != k.CONTINUOUS:
+            if not has_room_for_pegs(state, symbol):
+                return count, k.GROW
             leave_continuous(state, symbol)
-        state.symbols[symbol, PHASE] = row.flags
-        set_ruled(state, symbol)
-        if row.flags == CLOSING:
-            count, status = enter_close(state, row, events, count, symbol)
-            if status != DONE:
+        state.symbols[symbol].phase = command.flags
+        update_special_rules(state, symbol)
+        if command.flags == k.CLOSING:
+            count, status = activate_closing_orders(state, command, events, count, symbol)
+            if status != k.DONE:
                 return count, status
     if count + ROOM > events.size:
-        return count, EVENTS_FULL
-    price, lots = state.counter[AUCTION_FIRST_TICKS], state.counter[AUCTION_LOTS]
+        return count, k.EVENTS_FULL
+    price, lots = state.counters.auction_first_ticks, state.counters.auction_lots
     phase = phase_of(state, symbol)
-    return answer(state, row, events, count, PHASED, row.order_id, price, lots, 0, phase), DONE
+    event = begin_answer(state, command, events, count, k.PHASED)
+    event.price_ticks = price
+    event.qty_lots = lots
+    event.flags = phase
+    return count + 1, k.DONE

@@ -1,69 +1,87 @@
 """Events about orders, and what leaves the market with them: cancels, their linked orders, what is taken off."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.book import emit
-from serl.exchange.kernel.constants import CANCELLED, HIDDEN, R_LINKED, REDUCED, RESTING, SEEN
-from serl.exchange.kernel.rulebook.orders import count_open, drop, limit_of, mark, open_of
-from serl.exchange.kernel.state import ACTIVE, CUT, LINK, ORDER_ID, PARTICIPANT, State
+from serl.exchange.kernel.events import begin_event
+from serl.exchange.kernel.rows import CommandRow, EventRow
+from serl.exchange.kernel.rulebook.orders import (
+    count_open,
+    order_limit,
+    remove_from_everywhere,
+    schedule_triggers,
+    total_open_lots,
+)
+from serl.exchange.kernel.state import State
+from serl.exchange.records import Rows
 
 
 @inner
-def veil(state: State, slot: int) -> int:
+def hidden_flag(state: State, slot: int) -> int:
     """HIDDEN for an order that is not displayed."""
-    return 0 if state.orders[slot].queue == SEEN else HIDDEN
+    return 0 if state.orders[slot].queue == k.DISPLAYED_QUEUE else k.HIDDEN
 
 
 @inner
-def tell(
-    state: State, row: Any, events: Any, count: int, slot: int, kind: int, command_id: int, price: int, qty: int, leaves: int,
-    reason: int, flags: int, match: int,
-) -> int:  # fmt: skip
-    """Appends an event about an order in a queue."""
+def begin_order_event(state: State, command: CommandRow, events: Rows, count: int, kind: int, slot: int) -> EventRow:
+    """`begin_event` about an order in a queue."""
     order = state.orders[slot]
-    return int64(emit(
-        state, row, events, count, kind, int64(order.participant), int64(order.symbol), int64(order.side), order.order_id,
-        order.order_number, command_id, price, qty, leaves, reason, flags, match,
-    ))  # fmt: skip
+    event = begin_event(
+        state, command, events, count, kind, int64(order.participant), int64(order.symbol), int64(order.side)
+    )
+    event.order_id = order.order_id
+    event.order_number = order.order_number
+    return event
 
 
 @inner
-def _tell_cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
-    order, limit = state.orders[slot], limit_of(state, slot)
-    reserve = open_of(state, slot) - order.open_lots
+def _cancel_one(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
+) -> int:
+    order, limit = state.orders[slot], order_limit(state, slot)
+    reserve = total_open_lots(state, slot) - order.open_lots
     if reserve > 0:
-        count = tell(
-            state, row, events, count, slot, REDUCED, command_id, limit, reserve, order.open_lots, reason, HIDDEN, 0
-        )
-    flags = RESTING | veil(state, slot)
-    count = tell(state, row, events, count, slot, CANCELLED, command_id, limit, order.open_lots, 0, reason, flags, 0)
-    mark(state, int64(order.symbol))
-    drop(state, slot)
+        event = begin_order_event(state, command, events, count, k.REDUCED, slot)
+        event.command_id = command_id
+        event.price_ticks = limit
+        event.qty_lots = reserve
+        event.leaves_lots = order.open_lots
+        event.reason = reason
+        event.flags = k.HIDDEN
+        count += 1
+    flags = k.RESTING | hidden_flag(state, slot)
+    event = begin_order_event(state, command, events, count, k.CANCELLED, slot)
+    event.command_id = command_id
+    event.price_ticks = limit
+    event.qty_lots = order.open_lots
+    event.reason = reason
+    event.flags = flags
+    count += 1
+    schedule_triggers(state, int64(order.symbol))
+    remove_from_everywhere(state, slot)
     return count
 
 
 @inner
-def cancel(state: State, row: Any, events: Any, count: int, slot: int, command_id: int, reason: int) -> int:
-    """Takes an order out of its queue and says so; its linked order goes with it. At most four events."""
+def cancel(state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int) -> int:
+    """Cancels an order in a queue, and the order linked to it. At most four events."""
     participant = int64(state.orders[slot].participant)
     link = state.extras[slot].link if state.orders[slot].special else 0
-    count = _tell_cancel(state, row, events, count, slot, command_id, reason)
-    return cancel_linked(state, row, events, count, participant, link) if link != 0 else count
+    count = _cancel_one(state, command, events, count, slot, command_id, reason)
+    return cancel_linked(state, command, events, count, participant, link) if link != 0 else count
 
 
 @inner
-def cancel_linked(state: State, row: Any, events: Any, count: int, participant: int, order_id: int) -> int:
-    """Cancels the other of two linked orders: one in a queue, or the incoming one, whose rest is then cut. The link is gone."""
+def cancel_linked(state: State, command: CommandRow, events: Rows, count: int, participant: int, order_id: int) -> int:
+    """Cancels the other of two linked orders: one in a queue, or the active order, whose rest is then cut. The link is gone."""
     slot = order_index.find(state, participant, order_id)
     if slot >= 0:
         state.extras[slot].link = 0
-        return _tell_cancel(state, row, events, count, slot, 0, R_LINKED)
-    incoming = state.incoming
-    if incoming[ACTIVE] and incoming[PARTICIPANT] == participant and incoming[ORDER_ID] == order_id:
-        incoming[LINK] = 0
-        incoming[CUT] = R_LINKED
+        return _cancel_one(state, command, events, count, slot, 0, k.REASON_LINKED)
+    active = state.active_order
+    if active.is_active and active.participant == participant and active.order_id == order_id:
+        active.link = 0
+        active.cancel_reason = k.REASON_LINKED
     return count
 
 
@@ -78,10 +96,12 @@ def unlink_pair(state: State, slot: int) -> int:
 
 
 @inner
-def take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: int, command_id: int, reason: int) -> int:
-    """Takes lots off an order that keeps its place, fewer than are open, from its reserve first. At most two events."""
+def reduce_resting(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int, command_id: int, reason: int
+) -> int:
+    """Reduces an order by fewer lots than are open, from its reserve first; it keeps its place. At most two events."""
     order = state.orders[slot]
-    leaves, limit, flags = open_of(state, slot), limit_of(state, slot), veil(state, slot)
+    leaves, limit, flags = total_open_lots(state, slot), order_limit(state, slot), hidden_flag(state, slot)
     from_reserve = 0
     order.total_lots -= qty
     count_open(state, slot, -qty, 0)
@@ -92,15 +112,25 @@ def take_off(state: State, row: Any, events: Any, count: int, slot: int, qty: in
         extra.min_lots = min(extra.min_lots, leaves - qty)
     if from_reserve > 0:
         leaves -= from_reserve
-        count = tell(
-            state, row, events, count, slot, REDUCED, command_id, limit, from_reserve, leaves, reason, HIDDEN, 0
-        )
+        event = begin_order_event(state, command, events, count, k.REDUCED, slot)
+        event.command_id = command_id
+        event.price_ticks = limit
+        event.qty_lots = from_reserve
+        event.leaves_lots = leaves
+        event.reason = reason
+        event.flags = k.HIDDEN
+        count += 1
     shown = qty - from_reserve
     if shown > 0 or qty == 0:
         order.open_lots -= shown
         state.levels[order.level].qty_lots -= shown
-        count = tell(
-            state, row, events, count, slot, REDUCED, command_id, limit, shown, leaves - shown, reason, flags, 0
-        )
-    mark(state, int64(order.symbol))
+        event = begin_order_event(state, command, events, count, k.REDUCED, slot)
+        event.command_id = command_id
+        event.price_ticks = limit
+        event.qty_lots = shown
+        event.leaves_lots = leaves - shown
+        event.reason = reason
+        event.flags = flags
+        count += 1
+    schedule_triggers(state, int64(order.symbol))
     return count

@@ -1,19 +1,10 @@
 """Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
 
 from serl.exchange.compiling import inner, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.book import link_in, rest, side_of, unlink
-from serl.exchange.kernel.constants import SEEN
-from serl.exchange.kernel.state import (
-    COUNTING,
-    EXPIRIES,
-    FREE_ORDER,
-    NEVER,
-    NEXT_EXPIRY,
-    ORDERS_OPEN,
-    UNSETTLED,
-    State,
-)  # fmt: skip
+from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order, side_of
+from serl.exchange.kernel.state import NEVER, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
 
 FIRST, LAST = 0, 1
@@ -21,22 +12,22 @@ NO_LIST = -1
 
 
 @inner
-def mark(state: State, symbol: int) -> None:
-    """The symbol has to settle."""
-    if not state.unsettled[symbol]:
-        state.unsettled[symbol] = 1
-        state.counter[UNSETTLED] += 1
+def schedule_triggers(state: State, symbol: int) -> None:
+    """Marks a symbol: its triggers run after this command."""
+    if not state.triggers_pending[symbol]:
+        state.triggers_pending[symbol] = 1
+        state.counters.symbols_pending += 1
 
 
 @inner
-def open_of(state: State, slot: int) -> int:
+def total_open_lots(state: State, slot: int) -> int:
     """Everything open of an order, its reserve included."""
     order = state.orders[slot]
     return order.open_lots + state.extras[slot].reserve_lots if order.special else order.open_lots
 
 
 @inner
-def limit_of(state: State, slot: int) -> int:
+def order_limit(state: State, slot: int) -> int:
     """Its limit as sent, 0 = none."""
     return state.extras[slot].limit_ticks if state.orders[slot].special else state.orders[slot].price_ticks
 
@@ -44,7 +35,7 @@ def limit_of(state: State, slot: int) -> int:
 @inner
 def count_open(state: State, slot: int, lots: int, orders: int) -> None:
     """Keeps the account's open lots and orders, where anybody has a limit on them."""
-    if state.counter[COUNTING] != 0:
+    if state.counters.counts_open != 0:
         order = state.orders[slot]
         state.open_lots[order.participant, order.symbol, order.side] += lots
         state.open_orders[order.participant] += orders
@@ -57,7 +48,7 @@ def make_special(state: State, slot: int) -> None:
     if order.special:
         return
     order.special = 1
-    state.watched[order.symbol] += 1
+    state.needs_full_book[order.symbol] += 1
     extra.limit_ticks = order.price_ticks
     extra.reserve_lots = extra.display_lots = extra.min_lots = extra.stop_ticks = extra.trail_ticks = 0
     extra.offset_ticks = extra.expire_ns = extra.link = 0
@@ -68,59 +59,59 @@ def make_special(state: State, slot: int) -> None:
 
 
 @inner
-def put(
-    state: State, symbol: int, queue: int, side: int, price: int, left: int, total: int, participant: int, order_id: int,
+def enqueue(
+    state: State, symbol: int, queue: int, side: int, price: int, leaves_lots: int, total: int, participant: int, order_id: int,
     time_in_force: int, flags: int, special: bool,
 ) -> int:  # fmt: skip
     """Puts an order into a queue; its slot."""
-    slot = rest(state, symbol, queue, side, price, left, total, participant, order_id)
+    slot = rest_order(state, symbol, queue, side, price, leaves_lots, total, participant, order_id)
     order = state.orders[slot]
     order.time_in_force = time_in_force
     order.flags = flags
-    if special or queue != SEEN:
+    if special or queue != k.DISPLAYED_QUEUE:
         make_special(state, slot)
-    count_open(state, slot, left, 1)
+    count_open(state, slot, leaves_lots, 1)
     return slot
 
 
 @inner
-def drop(state: State, slot: int) -> None:
-    """Takes an order out of everything."""
+def remove_from_everywhere(state: State, slot: int) -> None:
+    """Removes an order from its queue, lists, heap, index and pool."""
     order = state.orders[slot]
-    count_open(state, slot, -open_of(state, slot), -1)
+    count_open(state, slot, -total_open_lots(state, slot), -1)
     if order.special:
-        unlist(state, slot)
-        leave_heap(state, slot)
-        state.watched[order.symbol] -= 1
-    unlink(state, slot)
+        remove_from_list(state, slot)
+        remove_expiry(state, slot)
+        state.needs_full_book[order.symbol] -= 1
+    remove_from_level(state, slot)
     order_index.remove(state, int64(order.participant), order.order_id, slot)
     order.open_lots = 0
-    order.next = state.counter[FREE_ORDER]
-    state.counter[FREE_ORDER] = slot
-    state.counter[ORDERS_OPEN] -= 1
+    order.next = state.counters.free_order
+    state.counters.free_order = slot
+    state.counters.orders_open -= 1
 
 
 @inner
-def move(state: State, slot: int, queue: int, price: int) -> None:
+def requeue(state: State, slot: int, queue: int, price: int) -> None:
     """Puts an order behind the others of a price of a queue, under a new number."""
     order = state.orders[slot]
-    unlink(state, slot)
+    remove_from_level(state, slot)
     order.queue = queue
     place = queue * state.halted.size + int64(order.symbol)
-    link_in(state, slot, place, side_of(queue, int64(order.side)), price)
+    append_to_level(state, slot, place, side_of(queue, int64(order.side)), price)
     which = int64(state.extras[slot].list)
     if which != NO_LIST:
-        unlist(state, slot)
-        enlist(state, slot, which)
+        remove_from_list(state, slot)
+        append_to_list(state, slot, which)
     if state.extras[slot].heap_place >= 0:
-        _sink(state, int64(state.extras[slot].heap_place))
+        _sift_down(state, int64(state.extras[slot].heap_place))
 
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
 @inner
-def enlist(state: State, slot: int, which: int) -> None:
+def append_to_list(state: State, slot: int, which: int) -> None:
     """Appends an order to a list of its symbol."""
     extra, ends = state.extras[slot], state.lists[state.orders[slot].symbol, which]
     extra.list = which
@@ -134,8 +125,8 @@ def enlist(state: State, slot: int, which: int) -> None:
 
 
 @inner
-def unlist(state: State, slot: int) -> None:
-    """Takes an order out of its list, if it is in one."""
+def remove_from_list(state: State, slot: int) -> None:
+    """Removes an order from its list, if it is in one."""
     extra = state.extras[slot]
     if extra.list == NO_LIST:
         return
@@ -156,70 +147,72 @@ def unlist(state: State, slot: int) -> None:
 
 
 @inner
-def _before(state: State, one: int, other: int) -> bool:
+def _expires_before(state: State, one: int, other: int) -> bool:
     """Whether the slot `one` expires before `other`: by time, then number."""
     first, second = state.extras[one].expire_ns, state.extras[other].expire_ns
     return first < second or (first == second and state.orders[one].order_number < state.orders[other].order_number)
 
 
 @inner
-def _set(state: State, place: int, slot: int) -> None:
+def _store_in_heap(state: State, place: int, slot: int) -> None:
     state.heap[place] = slot
     state.extras[slot].heap_place = place
 
 
 @inner
-def _sink(state: State, place: int) -> None:
-    slot, size = int64(state.heap[place]), state.counter[EXPIRIES]
+def _sift_down(state: State, place: int) -> None:
+    slot, size = int64(state.heap[place]), state.counters.expiring_orders
     while 2 * place + 1 < size:
         child = 2 * place + 1
-        if child + 1 < size and _before(state, int64(state.heap[child + 1]), int64(state.heap[child])):
+        if child + 1 < size and _expires_before(state, int64(state.heap[child + 1]), int64(state.heap[child])):
             child += 1
-        if not _before(state, int64(state.heap[child]), slot):
+        if not _expires_before(state, int64(state.heap[child]), slot):
             break
-        _set(state, place, int64(state.heap[child]))
+        _store_in_heap(state, place, int64(state.heap[child]))
         place = child
-    _set(state, place, slot)
+    _store_in_heap(state, place, slot)
 
 
 @inner
-def _rise(state: State, place: int) -> None:
+def _sift_up(state: State, place: int) -> None:
     slot = int64(state.heap[place])
     while place > 0:
         parent = (place - 1) >> 1
-        if not _before(state, slot, int64(state.heap[parent])):
+        if not _expires_before(state, slot, int64(state.heap[parent])):
             break
-        _set(state, place, int64(state.heap[parent]))
+        _store_in_heap(state, place, int64(state.heap[parent]))
         place = parent
-    _set(state, place, slot)
+    _store_in_heap(state, place, slot)
 
 
 @inner
 def _next_expiry(state: State) -> None:
-    state.counter[NEXT_EXPIRY] = state.extras[state.heap[0]].expire_ns if state.counter[EXPIRIES] > 0 else NEVER
+    state.counters.next_expiry_ns = (
+        state.extras[state.heap[0]].expire_ns if state.counters.expiring_orders > 0 else NEVER
+    )
 
 
 @inner
-def join_heap(state: State, slot: int) -> None:
-    """The order expires. O(log of those that do)."""
-    place = state.counter[EXPIRIES]
-    state.counter[EXPIRIES] += 1
-    _set(state, place, slot)
-    _rise(state, place)
+def add_expiry(state: State, slot: int) -> None:
+    """Adds an order to the expiry heap. O(log expiring orders)."""
+    place = state.counters.expiring_orders
+    state.counters.expiring_orders += 1
+    _store_in_heap(state, place, slot)
+    _sift_up(state, place)
     _next_expiry(state)
 
 
 @inner
-def leave_heap(state: State, slot: int) -> None:
-    """It does no more, if it did."""
+def remove_expiry(state: State, slot: int) -> None:
+    """Removes an order from the expiry heap, if it is there."""
     place = int64(state.extras[slot].heap_place)
     if place < 0:
         return
     state.extras[slot].heap_place = -1
-    state.counter[EXPIRIES] -= 1
-    last = int64(state.heap[state.counter[EXPIRIES]])
+    state.counters.expiring_orders -= 1
+    last = int64(state.heap[state.counters.expiring_orders])
     if last != slot:
-        _set(state, place, last)
-        _sink(state, place)
-        _rise(state, int64(state.extras[last].heap_place))
+        _store_in_heap(state, place, last)
+        _sift_down(state, place)
+        _sift_up(state, int64(state.extras[last].heap_place))
     _next_expiry(state)

@@ -1,63 +1,69 @@
-"""Special orders from a snapshot back into their queues, lists and heap."""
-
-from typing import Any
+"""Restores special orders from a snapshot into their queues, lists and heap."""
 
 from serl.exchange.compiling import compiled, int64
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.constants import ALL_OR_NONE, FOK, REDUCE_ONLY, S_ORDERS, S_POSITION, SEEN, WAITING
-from serl.exchange.kernel.rulebook.capacity import far_room
-from serl.exchange.kernel.rulebook.orders import enlist, join_heap, make_special, put
-from serl.exchange.kernel.rulebook.settings import begin_counting, set_ruled
-from serl.exchange.kernel.state import CLOSERS, FREE_LEVEL, FREE_ORDER, PEGS, TRAILS, State
+from serl.exchange.kernel.rulebook.capacity import has_far_room
+from serl.exchange.kernel.rulebook.orders import add_expiry, append_to_list, enqueue, make_special
+from serl.exchange.kernel.rulebook.settings import start_counting_open, update_special_rules
+from serl.exchange.kernel.state import CLOSERS, PEGS, TRAILS, State
+from serl.exchange.records import Rows
 
 
 @compiled
-def restore_specials(state: State, rows: Any, start: int) -> int:
-    """Puts SPECIAL rows into their queues from `start` on; the first one there was no room for (rows.size: none)."""
+def restore_specials(state: State, rows: Rows, start: int) -> int:
+    """Puts SPECIAL rows into their queues from `start` on; the first one that did not fit (rows.size: none)."""
     for index in range(start, rows.size):
         row = rows[index]
         queue = int64(row.queue)
-        if queue == SEEN:
+        if queue == k.DISPLAYED_QUEUE:
             slot = order_index.find(state, int64(row.participant), row.order_id)
             make_special(state, slot)
         else:
-            if not far_room(state, int64(row.symbol)) or state.counter[FREE_ORDER] < 0 or state.counter[FREE_LEVEL] < 0:
+            if (
+                not has_far_room(state, int64(row.symbol))
+                or state.counters.free_order < 0
+                or state.counters.free_level < 0
+            ):
                 return index
-            slot = put(
+            slot = enqueue(
                 state, int64(row.symbol), queue, int64(row.side), row.queue_ticks, row.open_lots, row.total_lots,
                 int64(row.participant), row.order_id, int64(row.time_in_force), int64(row.flags), True,
             )  # fmt: skip
             state.orders[slot].order_number = row.order_number
         extra = state.extras[slot]
         extra.limit_ticks, extra.reserve_lots, extra.display_lots = row.price_ticks, row.reserve_lots, row.display_lots
-        extra.min_lots = row.open_lots if row.flags & ALL_OR_NONE else row.min_lots
+        extra.min_lots = row.open_lots if row.flags & k.ALL_OR_NONE else row.min_lots
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
         extra.expire_ns = row.expire_ns
         if row.expire_ns != 0:
-            join_heap(state, slot)
+            add_expiry(state, slot)
     return int64(rows.size)
 
 
 @compiled
-def restore_rules(state: State, rows: Any) -> None:
+def restore_rules(state: State, rows: Rows) -> None:
     """What follows from orders, accounts and rules that are all there; SPECIAL rows in order of order_number."""
     for index in range(rows.size):
         row = rows[index]
         slot = order_index.find(state, int64(row.participant), row.order_id)
         if row.peg != 0 and row.stop_ticks == 0:
-            enlist(state, slot, PEGS)
+            append_to_list(state, slot, PEGS)
         elif row.trail_ticks != 0:
-            enlist(state, slot, TRAILS)
-        elif row.queue == WAITING:
-            enlist(state, slot, CLOSERS)
+            append_to_list(state, slot, TRAILS)
+        elif row.queue == k.INACTIVE_QUEUE:
+            append_to_list(state, slot, CLOSERS)
     for slot in range(state.orders.size):
         order = state.orders[slot]
-        if order.open_lots > 0 and (order.flags & REDUCE_ONLY or order.time_in_force > FOK):
+        if order.open_lots > 0 and (order.flags & k.REDUCE_ONLY or order.time_in_force > k.FOK):
             make_special(state, slot)
     for symbol in range(state.halted.size):
-        set_ruled(state, symbol)
+        update_special_rules(state, symbol)
     for participant in range(state.accounts.shape[0]):
-        if state.accounts[participant, S_ORDERS] != 0 or state.accounts[participant, S_POSITION] != 0:
-            begin_counting(state)
+        if (
+            state.accounts[participant, k.SETTING_ORDERS_OPEN_MAX] != 0
+            or state.accounts[participant, k.SETTING_POSITION_LOTS_MAX] != 0
+        ):
+            start_counting_open(state)
             break

@@ -1,73 +1,50 @@
 """What an operator sets: an account's limits and fees, a symbol's rules."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
-from serl.exchange.kernel.constants import (
-    DECREMENT,
-    OWN,
-    RULE_ACTION,
-    RULE_FEES,
-    RULE_LOT,
-    RULE_MATCHING,
-    RULE_TICK,
-    S_COLLAR,
-    S_FEES,
-    S_KILLED,
-    S_ORDERS,
-    S_OWN_FEES,
-    S_POSITION,
-)
+from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
-from serl.exchange.kernel.rulebook.orders import mark
-from serl.exchange.kernel.state import COUNTED, COUNTING, OWN_FEES, PRICE_MAX, QTY_MAX, RULED, State
-from serl.exchange.records import (
-    BAND_ACTION,
-    BAND_HIGH,
-    BAND_LOW,
-    FEE_COLUMNS,
-    FEE_LOTS_MAX,
-    FEE_PPM_MAX,
-    HAS_FEES,
-    LIMIT_COLUMNS,
-    LOT,
-    MAKER_FEE,
-    MATCHING,
-    SYMBOL_COLUMNS,
-    TICKS,
-)  # fmt: skip
+from serl.exchange.kernel.rulebook.orders import schedule_triggers
+from serl.exchange.kernel.state import OPEN_COUNTED, SPECIAL_RULES, State
+from serl.exchange.records import FEE_COLUMNS, FEE_LOTS_MAX, FEE_PPM_MAX, LIMIT_COLUMNS, TICK_ENTRIES_MAX
 
 
 @inner
-def set_account(state: State, row: Any) -> bool:
-    """Takes a setting over; False if it is none."""
-    participant, which, value = row.order_id, int64(row.flags), row.price_ticks
+def set_account(state: State, command: CommandRow) -> bool:
+    """Sets a setting of an account; False if there is no such setting or value."""
+    participant, which, value = command.order_id, int64(command.flags), command.price_ticks
     if not 0 <= participant < state.accounts.shape[0] or not _is_setting(state, which, value):
         return False
-    if which == S_OWN_FEES:
-        state.counter[OWN_FEES] += value - state.accounts[participant, which]
+    if which == k.SETTING_OWN_FEES:
+        state.counters.own_fee_accounts += value - state.accounts[participant, which]
     state.accounts[participant, which] = value
-    state.limited[participant] = 0
+    state.has_limits[participant] = 0
     for column in range(LIMIT_COLUMNS):
         if state.accounts[participant, column] != 0:
-            state.limited[participant] = 1
-    if (which == S_ORDERS or which == S_POSITION) and value != 0 and state.counter[COUNTING] == 0:
-        begin_counting(state)
-    if which == OWN or which == S_COLLAR:  # a minimum may be there now, a peg belong elsewhere
+            state.has_limits[participant] = 1
+    if (
+        (which == k.SETTING_ORDERS_OPEN_MAX or which == k.SETTING_POSITION_LOTS_MAX)
+        and value != 0
+        and state.counters.counts_open == 0
+    ):
+        start_counting_open(state)
+    if (
+        which == k.SETTING_SELF_TRADE or which == k.SETTING_COLLAR_TICKS
+    ):  # they decide what trades, and where pegs stand
         for symbol in range(state.halted.size):
-            if state.watched[symbol] != 0:
-                mark(state, symbol)
+            if state.needs_full_book[symbol] != 0:
+                schedule_triggers(state, symbol)
     return True
 
 
 @inner
 def _is_setting(state: State, which: int, value: int) -> bool:
     """Whether accounts have that setting, and it can have that value."""
-    if which > S_OWN_FEES:
-        return _is_fee(state, which - S_FEES, value)
-    if which == OWN:
-        return 0 <= value <= DECREMENT
-    if which == S_KILLED or which == S_OWN_FEES:
+    if which > k.SETTING_OWN_FEES:
+        return _is_fee(state, which - k.SETTING_FEES, value)
+    if which == k.SETTING_SELF_TRADE:
+        return 0 <= value <= k.DECREMENT
+    if which == k.SETTING_KILLED or which == k.SETTING_OWN_FEES:
         return 0 <= value <= 1
     return value >= 0
 
@@ -75,14 +52,14 @@ def _is_setting(state: State, which: int, value: int) -> bool:
 @inner
 def _is_fee(state: State, which: int, value: int) -> bool:
     """Whether there is that fee, in the order of Rule: of a lot and of the notional in turn, and it can be so high or low."""
-    most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counter[QTY_MAX]
+    most = FEE_PPM_MAX if which & 1 else FEE_LOTS_MAX // state.counters.qty_lots_max
     return which < FEE_COLUMNS and -most <= value <= most
 
 
 @inner
-def begin_counting(state: State) -> None:
+def start_counting_open(state: State) -> None:
     """From now on open orders are counted by account. O(orders), once."""
-    state.counter[COUNTING] = 1
+    state.counters.counts_open = 1
     for slot in range(state.orders.size):
         order = state.orders[slot]
         if order.open_lots > 0:
@@ -90,85 +67,91 @@ def begin_counting(state: State) -> None:
             state.open_lots[order.participant, order.symbol, order.side] += order.open_lots + reserve
             state.open_orders[order.participant] += 1
     for symbol in range(state.halted.size):
-        state.watched[symbol] |= COUNTED
+        state.needs_full_book[symbol] |= OPEN_COUNTED
 
 
 @inner
-def set_rule(state: State, row: Any) -> bool:
-    """Takes a rule over; False if it is none."""
-    symbol, which, value = int64(row.symbol), int64(row.flags), row.price_ticks
-    known, most = state.symbols[symbol], state.counter[PRICE_MAX]
-    if which == RULE_LOT:
-        if not 1 <= value <= state.counter[QTY_MAX]:
-            return False
-        known[LOT] = value
-    elif which == RULE_TICK:
-        return _set_tick(state, symbol, row.order_id, value)
-    elif which == RULE_MATCHING or which == RULE_ACTION:
-        if not 0 <= value <= 1:
-            return False
-        known[MATCHING if which == RULE_MATCHING else BAND_ACTION] = value
-    elif which < RULE_ACTION:
-        if not 0 <= value <= most:
-            return False
-        known[BAND_LOW + which - RULE_MATCHING - 1] = value
+def set_rule(state: State, command: CommandRow) -> bool:
+    """Sets a rule of a symbol; False if there is no such rule or value."""
+    symbol, which, value = int64(command.symbol), int64(command.flags), command.price_ticks
+    instrument = state.symbols[symbol]
+    if which == k.RULE_TICK:
+        return _set_tick(state, symbol, command.order_id, value)
+    if which >= k.RULE_FEES:
+        return _set_fee(state, symbol, which - k.RULE_FEES, value)
+    least, most = 0, state.counters.price_ticks_max
+    if which == k.RULE_LOT:
+        least, most = 1, state.counters.qty_lots_max
+    elif which == k.RULE_MATCHING or which == k.RULE_BAND_ACTION:
+        most = 1
+    if not least <= value <= most:
+        return False
+    if which == k.RULE_LOT:
+        instrument.lot_multiple = value
+    elif which == k.RULE_MATCHING:
+        instrument.matching = value
+    elif which == k.RULE_BAND_LOW:
+        instrument.band_low_ticks = value
+    elif which == k.RULE_BAND_HIGH:
+        instrument.band_high_ticks = value
     else:
-        return _set_fee(state, symbol, which - RULE_FEES, value)
+        instrument.band_action = value
     return True
 
 
 @inner
 def _set_fee(state: State, symbol: int, which: int, value: int) -> bool:
-    """One of the fees in the order of Rule."""
-    known = state.symbols[symbol]
+    """Sets one of the fees, in the order of Rule."""
+    instrument = state.symbols[symbol]
     if not _is_fee(state, which, value):
         return False
-    known[MAKER_FEE + which] = value
-    known[HAS_FEES] = 0
-    for column in range(MAKER_FEE, MAKER_FEE + FEE_COLUMNS):
-        if known[column] != 0:
-            known[HAS_FEES] = 1
+    instrument.fees[which] = value
+    instrument.has_fees = 0
+    for place in range(FEE_COLUMNS):
+        if instrument.fees[place] != 0:
+            instrument.has_fees = 1
     return True
 
 
 @inner
 def _set_tick(state: State, symbol: int, start: int, multiple: int) -> bool:
-    """An entry of the tick table, which is in order of prices; with multiple 0 there is none from that price any more."""
-    known, most = state.symbols[symbol], state.counter[PRICE_MAX]
+    """Sets an entry of the tick table, which is sorted by price; multiple 0 removes the entry."""
+    table, most = state.symbols[symbol].tick_table, state.counters.price_ticks_max
     if not 0 <= start <= most or not 0 <= multiple <= most:
         return False
-    at = TICKS
-    while at < SYMBOL_COLUMNS and known[at + 1] != 0 and known[at] < start:
-        at += 2
-    found = at < SYMBOL_COLUMNS and known[at + 1] != 0 and known[at] == start
+    at, last = 0, TICK_ENTRIES_MAX - 1
+    while at <= last and table[at, 1] != 0 and table[at, 0] < start:
+        at += 1
+    found = at <= last and table[at, 1] != 0 and table[at, 0] == start
     if multiple == 0:
         if found:
-            _close_gap(known, at)
+            for entry in range(at, last):
+                table[entry, 0], table[entry, 1] = table[entry + 1, 0], table[entry + 1, 1]
+            table[last, 0] = table[last, 1] = 0
         return True
     if not found:
-        if known[SYMBOL_COLUMNS - 1] != 0:
+        if table[last, 1] != 0:
             return False
-        for column in range(SYMBOL_COLUMNS - 1, at + 1, -1):
-            known[column] = known[column - 2]
-    known[at], known[at + 1] = start, multiple
+        for entry in range(last, at, -1):
+            table[entry, 0], table[entry, 1] = table[entry - 1, 0], table[entry - 1, 1]
+    table[at, 0], table[at, 1] = start, multiple
     return True
 
 
 @inner
-def _close_gap(known: Any, at: int) -> None:
-    """The tick table without the entry there."""
-    for column in range(at, SYMBOL_COLUMNS - 2):
-        known[column] = known[column + 2]
-    known[SYMBOL_COLUMNS - 2] = known[SYMBOL_COLUMNS - 1] = 0
-
-
-@inner
-def set_ruled(state: State, symbol: int) -> None:
+def update_special_rules(state: State, symbol: int) -> None:
     """Notes whether the plain rules are all there is to a symbol."""
-    known = state.symbols[symbol]
-    plain = phase_of(state, symbol) == 0 and known[LOT] == 1 and known[MATCHING] == 0 and known[BAND_LOW] == 0
-    plain = plain and known[BAND_HIGH] == 0 and known[BAND_ACTION] == 0 and known[TICKS + 1] == 0
+    instrument = state.symbols[symbol]
+    plain = (
+        phase_of(state, symbol) == 0
+        and instrument.lot_multiple == 1
+        and instrument.matching == 0
+        and instrument.band_low_ticks == 0
+    )
+    plain = (
+        plain and instrument.band_high_ticks == 0 and instrument.band_action == 0 and instrument.tick_table[0, 1] == 0
+    )
     if plain:
-        state.watched[symbol] &= ~RULED
+        state.needs_full_book[symbol] &= ~SPECIAL_RULES
     else:
-        state.watched[symbol] |= RULED
+        state.needs_full_book[symbol] |= SPECIAL_RULES

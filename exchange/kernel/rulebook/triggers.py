@@ -1,103 +1,87 @@
 """What follows from a command: trailing stops follow, stops are triggered, pegs move, minimums are met; and what expires before it."""
 
-from typing import Any
-
 from serl.exchange.compiling import inner, int64
-from serl.exchange.kernel.constants import (
-    BUY,
-    CONDITIONAL,
-    CONTINUOUS,
-    DONE,
-    EVENTS_FULL,
-    GROW,
-    HIDDEN,
-    HIDDEN_QUEUE,
-    OWN,
-    R_EXPIRED,
-    R_NO_ROOM,
-    STOP_QUEUE,
-    TRIGGERED,
-    WAITING,
-)
+from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.levels import next_price
+from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import (
     ROOM,
-    begin,
     cancel_unplaced,
+    check_dequeued,
     crosses_outside,
-    go_on,
+    dequeue,
     phase_of,
-    take_up,
+    trade_active_order,
 )
-from serl.exchange.kernel.rulebook.capacity import far_room, no_room
-from serl.exchange.kernel.rulebook.matching import counterparty, first_slot, obtainable
-from serl.exchange.kernel.rulebook.order_events import cancel, cancel_linked, tell, unlink_pair
-from serl.exchange.kernel.rulebook.orders import FIRST, LAST, move, open_of
-from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst
-from serl.exchange.kernel.state import ACTIVE, ASK, BID, EXPIRIES, PEGS, SETTLING_AT, TRAILS, UNSETTLED, State
-from serl.exchange.records import (
-    ACCOUNT_SELF_TRADE,
-    HIGH_TICKS,
-    LAST_TICKS,
-    LOW_TICKS,
-)  # fmt: skip
+from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full_for_move
+from serl.exchange.kernel.rulebook.matching import counterparty, first_slot, obtainable_lots
+from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, cancel_linked, unlink_pair
+from serl.exchange.kernel.rulebook.orders import FIRST, LAST, requeue, total_open_lots
+from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
+from serl.exchange.kernel.state import ASK, BID, PEGS, TRAILS, State
+from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
-NOTHING, TOUCHED, COMES, NO_MEMORY = 0, 1, 2, 3
-"""What a step of settling did: none applies; something in place; an order comes to the market; nothing yet, more memory is due."""
+IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
+"""What a step of the triggers did: none applies; changed something in place; activated an order; nothing yet, it needs more memory."""
 
 
 @inner
-def _follow(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
+def _move_trailing_stop(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
     """Trailing stops take their new stop prices: (new count, NOTHING, NO_MEMORY or TOUCHED if it has to go on)."""
-    last = state.symbols[symbol, LAST_TICKS]
+    last = state.symbols[symbol].last_ticks
     end, slot = int64(state.lists[symbol, TRAILS, LAST]), int64(state.lists[symbol, TRAILS, FIRST])
     while slot >= 0 and last != 0:
         extra, following = state.extras[slot], int64(state.extras[slot].next)
-        if state.orders[slot].side == BUY:
+        if state.orders[slot].side == k.BUY:
             stop = min(extra.stop_ticks, last + extra.trail_ticks)
         else:
             stop = max(extra.stop_ticks, last - extra.trail_ticks)
         if stop != extra.stop_ticks:
-            if not far_room(state, symbol):
-                return count, NO_MEMORY
-            if no_room(state, slot, STOP_QUEUE):
-                return cancel_unplaced(state, row, events, count, slot, R_NO_ROOM), TOUCHED
+            if not has_far_room(state, symbol):
+                return count, NEEDS_MEMORY
+            if is_full_for_move(state, slot, k.STOP_QUEUE):
+                return cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM), CHANGED
             extra.stop_ticks = stop
-            move(state, slot, STOP_QUEUE, stop)
+            requeue(state, slot, k.STOP_QUEUE, stop)
         if slot == end:
             break
         slot = following
-    return count, NOTHING
+    return count, IDLE
 
 
 @inner
-def _due_stop(state: State, symbol: int) -> int:
+def _next_stop(state: State, symbol: int) -> int:
     """The stop order that is triggered next, -1 if none is due."""
-    book, known = STOP_QUEUE * state.halted.size + symbol, state.symbols[symbol]
+    book, instrument = k.STOP_QUEUE * state.halted.size + symbol, state.symbols[symbol]
     buy, sell = state.best[book, ASK], state.best[book, BID]
-    if buy != 0 and known[LAST_TICKS] != 0 and buy <= known[HIGH_TICKS]:
+    if buy != 0 and instrument.last_ticks != 0 and buy <= instrument.high_ticks:
         return first_slot(state, book, ASK, buy)
-    if sell != 0 and known[LAST_TICKS] != 0 and sell >= known[LOW_TICKS]:
+    if sell != 0 and instrument.last_ticks != 0 and sell >= instrument.low_ticks:
         return first_slot(state, book, BID, sell)
-    known[HIGH_TICKS] = known[LOW_TICKS] = known[LAST_TICKS]
+    instrument.high_ticks = instrument.low_ticks = instrument.last_ticks
     return -1
 
 
 @inner
-def _trigger(state: State, row: Any, events: Any, count: int, slot: int) -> int:
+def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     order = state.orders[slot]
-    participant, qty = int64(order.participant), open_of(state, slot)
-    count = tell(state, row, events, count, slot, TRIGGERED, 0, state.extras[slot].limit_ticks, qty, qty, 0, HIDDEN, 0)
+    participant, qty = int64(order.participant), total_open_lots(state, slot)
+    event = begin_order_event(state, command, events, count, k.TRIGGERED, slot)
+    event.price_ticks = state.extras[slot].limit_ticks
+    event.qty_lots = qty
+    event.leaves_lots = qty
+    event.flags = k.HIDDEN
+    count += 1
     link = unlink_pair(state, slot)
-    take_up(state, slot)
+    dequeue(state, slot)
     if link != 0:
-        count = cancel_linked(state, row, events, count, participant, link)
-    begin(state)
+        count = cancel_linked(state, command, events, count, participant, link)
+    check_dequeued(state)
     return count
 
 
 @inner
-def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
+def _move_peg(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
     """The first pegged order that is not at its price: (new count, what it did)."""
     slot = int64(state.lists[symbol, PEGS, FIRST])
     while slot >= 0:
@@ -105,31 +89,31 @@ def _move_peg(state: State, row: Any, events: Any, count: int, symbol: int) -> t
         side, limit = int64(order.side), extra.limit_ticks
         farthest = limit if limit != 0 else collar_limit(state, int64(order.participant), symbol, side)
         price = peg_price(state, symbol, side, int64(extra.peg), extra.offset_ticks, farthest)
-        queue = HIDDEN_QUEUE if price != 0 else WAITING
-        if price != order.price_ticks if order.queue == HIDDEN_QUEUE else price != 0:
-            if not far_room(state, symbol):
-                return count, NO_MEMORY
+        queue = k.HIDDEN_QUEUE if price != 0 else k.INACTIVE_QUEUE
+        if price != order.price_ticks if order.queue == k.HIDDEN_QUEUE else price != 0:
+            if not has_far_room(state, symbol):
+                return count, NEEDS_MEMORY
             if price != 0 and (
                 counterparty(state, symbol, side, price, order.open_lots) >= 0
                 or crosses_outside(state, symbol, side, price)
             ):
-                take_up(state, slot)
-                begin(state)
-                return count, COMES
-            if no_room(state, slot, queue):
-                return cancel_unplaced(state, row, events, count, slot, R_NO_ROOM), TOUCHED
+                dequeue(state, slot)
+                check_dequeued(state)
+                return count, ACTIVATED
+            if is_full_for_move(state, slot, queue):
+                return cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM), CHANGED
             if price == 0:
-                price = limit if limit != 0 else worst(state, side)
-            move(state, slot, queue, price)
-            return count, TOUCHED
+                price = limit if limit != 0 else worst_price(state, side)
+            requeue(state, slot, queue, price)
+            return count, CHANGED
         slot = int64(extra.next)
-    return count, NOTHING
+    return count, IDLE
 
 
 @inner
-def _ready(state: State, symbol: int) -> int:
-    """The first order of CONDITIONAL whose minimum can be met, -1 if there is none. O(those that cross x what they would meet)."""
-    book = CONDITIONAL * state.halted.size + symbol
+def _first_fillable(state: State, symbol: int) -> int:
+    """The first order of MIN_QTY whose minimum can be met, -1 if there is none. O(those that cross x what they would meet)."""
+    book = k.MIN_QTY_QUEUE * state.halted.size + symbol
     for side in range(2):
         price = state.best[book, side]
         while price != 0:
@@ -139,12 +123,12 @@ def _ready(state: State, symbol: int) -> int:
                 if counterparty(state, symbol, side, price, order.open_lots) >= 0:
                     participant = int64(order.participant)
                     mode = (
-                        state.accounts[participant, OWN]
+                        state.accounts[participant, k.SETTING_SELF_TRADE]
                         if extra.self_trade == ACCOUNT_SELF_TRADE
                         else int64(extra.self_trade)
                     )
                     wanted = order.open_lots
-                    if obtainable(state, symbol, side, price, wanted, participant, mode, extra.link) >= min(
+                    if obtainable_lots(state, symbol, side, price, wanted, participant, mode, extra.link) >= min(
                         extra.min_lots, wanted
                     ):
                         return slot
@@ -154,71 +138,71 @@ def _ready(state: State, symbol: int) -> int:
 
 
 @inner
-def _step(state: State, row: Any, events: Any, count: int, symbol: int) -> tuple[int, int]:
-    """The first thing that applies: (new count, what it did)."""
-    if not far_room(state, symbol):
-        return count, NO_MEMORY
-    slot = _due_stop(state, symbol)
+def _run_first_trigger(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
+    """Runs the first trigger that applies: (new count, what it did)."""
+    if not has_far_room(state, symbol):
+        return count, NEEDS_MEMORY
+    slot = _next_stop(state, symbol)
     if slot >= 0:
-        return _trigger(state, row, events, count, slot), COMES
-    count, did = _follow(state, row, events, count, symbol)
-    if did != NOTHING:
+        return _trigger_stop(state, command, events, count, slot), ACTIVATED
+    count, did = _move_trailing_stop(state, command, events, count, symbol)
+    if did != IDLE:
         return count, did
-    count, did = _move_peg(state, row, events, count, symbol)
-    if did != NOTHING:
+    count, did = _move_peg(state, command, events, count, symbol)
+    if did != IDLE:
         return count, did
-    slot = _ready(state, symbol)
+    slot = _first_fillable(state, symbol)
     if slot >= 0:
-        take_up(state, slot)
-        begin(state)
-        return count, COMES
-    return count, NOTHING
+        dequeue(state, slot)
+        check_dequeued(state)
+        return count, ACTIVATED
+    return count, IDLE
 
 
 @inner
-def settle(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
-    """Settles every marked symbol: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
+def run_triggers(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
+    """Runs the triggers of every marked symbol: (new count, DONE, EVENTS_FULL or GROW); to be called again if not DONE."""
     while True:
-        if state.incoming[ACTIVE]:
-            count, status = go_on(state, row, events, count)
-            if status != DONE:
+        if state.active_order.is_active:
+            count, status = trade_active_order(state, command, events, count)
+            if status != k.DONE:
                 return count, status
-        symbol = _next_unsettled(state)
+        symbol = _next_pending_symbol(state)
         if symbol < 0:
-            return count, DONE
+            return count, k.DONE
         if count + ROOM > events.size:
-            return count, EVENTS_FULL
-        did = NOTHING
-        if phase_of(state, symbol) == CONTINUOUS and not state.halted[symbol]:
-            count, did = _step(state, row, events, count, symbol)
-        if did == NO_MEMORY:
-            return count, GROW
-        if did == NOTHING:
-            state.unsettled[symbol] = 0
-            state.counter[UNSETTLED] -= 1
+            return count, k.EVENTS_FULL
+        did = IDLE
+        if phase_of(state, symbol) == k.CONTINUOUS and not state.halted[symbol]:
+            count, did = _run_first_trigger(state, command, events, count, symbol)
+        if did == NEEDS_MEMORY:
+            return count, k.GROW
+        if did == IDLE:
+            state.triggers_pending[symbol] = 0
+            state.counters.symbols_pending -= 1
 
 
 @inner
-def _next_unsettled(state: State) -> int:
+def _next_pending_symbol(state: State) -> int:
     """The symbol that is settled now: pass by pass, by number; -1 if all are."""
-    if state.counter[UNSETTLED] == 0:
-        state.counter[SETTLING_AT] = 0
+    if state.counters.symbols_pending == 0:
+        state.counters.triggers_symbol = 0
         return -1
-    symbol = state.counter[SETTLING_AT]
-    while not state.unsettled[symbol]:
+    symbol = state.counters.triggers_symbol
+    while not state.triggers_pending[symbol]:
         symbol = (symbol + 1) % state.halted.size
-    state.counter[SETTLING_AT] = symbol
+    state.counters.triggers_symbol = symbol
     return symbol
 
 
 @inner
-def expire(state: State, row: Any, events: Any, count: int) -> tuple[int, int]:
+def cancel_expired(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """Cancels what expires up to the command's time: (new count, DONE or EVENTS_FULL)."""
-    while state.counter[EXPIRIES] > 0:
+    while state.counters.expiring_orders > 0:
         slot = int64(state.heap[0])
-        if state.extras[slot].expire_ns > row.time_ns:
+        if state.extras[slot].expire_ns > command.time_ns:
             break
         if count + ROOM > events.size:
-            return count, EVENTS_FULL
-        count = cancel(state, row, events, count, slot, 0, R_EXPIRED)
-    return count, DONE
+            return count, k.EVENTS_FULL
+        count = cancel(state, command, events, count, slot, 0, k.REASON_EXPIRED)
+    return count, k.DONE

@@ -91,7 +91,7 @@ def test_a_written_day_replays_to_the_same_market(tmp_path: Path) -> None:
     assert tape_hash(events) == tape_hash(replay_events(day))
     replayed = Market(1, limits=MarketLimits(participants_max=2))
     replayed.submit(read.commands)
-    assert np.array_equal(replayed.state.counter, simulation.market.state.counter)
+    assert np.array_equal(np.asarray(replayed.state.counters), np.asarray(simulation.market.state.counters))
     ours, theirs = simulation.market.orders(), replayed.orders()
     for field in ("order_number", "price_ticks", "open_lots", "total_lots", "side"):
         assert np.array_equal(ours[field], theirs[field]), field

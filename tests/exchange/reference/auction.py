@@ -2,15 +2,15 @@
 
 from serl.exchange.records import CommandFlag, EventKind, Phase, Queue, Reason, Rule, Side, TimeInForce
 from tests.exchange.reference.book import MARKET, Book, Order
-from tests.exchange.reference.match import exchange_lots, leave_continuous, part_from, renew
-from tests.exchange.reference.state import AUCTION, MAKER, State, unseen
+from tests.exchange.reference.match import end_link_between, exchange_lots, leave_continuous, replenish_or_close
+from tests.exchange.reference.state import AUCTION, MAKER, State, hidden_flag
 
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
-AUCTION_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN))
+AUCTION_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN))
 
 
 def change_phase(state: State, book: Book, phase: int) -> None:
-    """PHASE: an auction where one phase of collecting ends, then what moves into or out of WAITING."""
+    """PHASE: an auction where one phase of collecting ends, then what moves into or out of INACTIVE."""
     price, lots = (0, 0)
     if book.ends_collecting(phase):
         price, lots = hold_auction(state, book)
@@ -18,18 +18,18 @@ def change_phase(state: State, book: Book, phase: int) -> None:
         leave_continuous(state, book, phase)
     book.phase = phase
     if phase == Phase.CLOSING:
-        _let_in(state, book)
-    book.unsettled = True
-    state.tell(EventKind.PHASED, price_ticks=price, qty_lots=lots, flags=phase)
+        _activate_closing_orders(state, book)
+    book.triggers_pending = True
+    state.emit(EventKind.PHASED, price_ticks=price, qty_lots=lots, flags=phase)
 
 
-def _let_in(state: State, book: Book) -> None:
+def _activate_closing_orders(state: State, book: Book) -> None:
     """AT_CLOSE orders come to the auction that they have waited for."""
-    waiting = [order for side in book.queues[Queue.WAITING] for order in side.orders()]
+    waiting = [order for side in book.queues[Queue.INACTIVE] for order in side.orders()]
     for order in sorted(waiting, key=lambda order: order.order_number):
         if order.time_in_force == TimeInForce.AT_CLOSE:
-            state.take_out(order)
-            state.rest(order, *state.destination(order), EventKind.RESTED, command_id=0)
+            state.dequeue(order)
+            state.rest(order, *state.target_queue(order), EventKind.RESTED, command_id=0)
 
 
 def hold_auction(state: State, book: Book) -> tuple[int, int]:
@@ -40,14 +40,14 @@ def hold_auction(state: State, book: Book) -> tuple[int, int]:
     first_price, lots = price_of(book)[0], 0
     while price := price_of(book)[0]:
         lots += _trade_at(state, book, price)
-    _cancel_leftovers(state, book)
+    _cancel_remainders(state, book)
     return first_price, lots
 
 
 def price_of(book: Book) -> tuple[int, int, int]:
     """(price_ticks, volume_lots, demand - supply there) of an auction now; zeros where nothing would trade."""
-    buys, demand = _limits(book, Side.BUY)
-    sells, supply = _limits(book, Side.SELL)
+    buys, demand = _lots_by_limit(book, Side.BUY)
+    sells, supply = _lots_by_limit(book, Side.SELL)
     demand += sum(buys.values())
     found = []
     candidates = {*buys, *sells, book.last_ticks} - {0}  # 0: no trade so far
@@ -65,16 +65,16 @@ def price_of(book: Book) -> tuple[int, int, int]:
     return price, volume, imbalance
 
 
-def _limits(book: Book, side: int) -> tuple[dict[int, int], int]:
+def _lots_by_limit(book: Book, side: int) -> tuple[dict[int, int], int]:
     """(open lots by limit price, open lots without one), reserves included."""
     by_price: dict[int, int] = {}
     unlimited = 0
     for queue in AUCTION_QUEUES:
         for order in book.queues[queue][side].orders():
             if order.price_ticks:
-                by_price[order.price_ticks] = by_price.get(order.price_ticks, 0) + order.left_lots
+                by_price[order.price_ticks] = by_price.get(order.price_ticks, 0) + order.leaves_lots
             else:
-                unlimited += order.left_lots
+                unlimited += order.leaves_lots
     return by_price, unlimited
 
 
@@ -94,14 +94,14 @@ def _trade_at(state: State, book: Book, price_ticks: int) -> int:
 
 
 def _first(book: Book, side: int) -> Order | None:
-    """Market orders, then by price, SEEN before HIDDEN, the oldest."""
-    seen, hidden = (book.queues[queue][side].first() for queue in AUCTION_QUEUES)
-    if seen is None or hidden is None:
-        return seen or hidden
+    """Market orders, then by price, DISPLAYED before HIDDEN, the oldest."""
+    displayed, hidden = (book.queues[queue][side].first() for queue in AUCTION_QUEUES)
+    if displayed is None or hidden is None:
+        return displayed or hidden
     sign = -1 if side == Side.BUY else 1
-    if not hidden.price_ticks or sign * hidden.queue_ticks < sign * seen.queue_ticks:
+    if not hidden.price_ticks or sign * hidden.queue_ticks < sign * displayed.queue_ticks:
         return hidden
-    return seen
+    return displayed
 
 
 def _match(state: State, buy: Order, sell: Order, price_ticks: int) -> int:
@@ -109,21 +109,21 @@ def _match(state: State, buy: Order, sell: Order, price_ticks: int) -> int:
     fees = dict.fromkeys((sell, buy), Rule.AUCTION_MICROTICKS)
     exchange_lots(state, state.books[sell.symbol], fees, lots, price_ticks)
     for order, flags in ((sell, MAKER | AUCTION), (buy, AUCTION)):
-        state.tell(
+        state.emit(
             EventKind.FILL, order, price_ticks=price_ticks, qty_lots=lots, match_id=state.match_id,
-            flags=flags | unseen(order), command_id=0,
+            flags=flags | hidden_flag(order), command_id=0,
         )  # fmt: skip
-    renew(state, sell)
-    renew(state, buy)
+    replenish_or_close(state, sell)
+    replenish_or_close(state, buy)
     if sell.link and sell.linked_key == buy.key:
-        part_from(state, buy, sell)
+        end_link_between(state, buy, sell)
     else:
         state.end_link(sell)
         state.end_link(buy)
     return lots
 
 
-def _cancel_leftovers(state: State, book: Book) -> None:
+def _cancel_remainders(state: State, book: Book) -> None:
     """By queue, side (bids first), price from best, time."""
     ended = {TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE} if book.phase == Phase.CLOSING else {TimeInForce.AT_OPEN}
     left = [order for queue in AUCTION_QUEUES for side in book.queues[queue] for order in side.orders()]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from serl.exchange.records import ACCOUNT_SELF_TRADE, COLLECTING, CommandFlag, Phase, Queue, Rule, Side, TimeInForce
 
 MARKET, ALL_OR_NONE = int(CommandFlag.MARKET), int(CommandFlag.ALL_OR_NONE)
-ON_ITS_WAY = -1
+IN_NO_QUEUE = -1
 """Order.queue of an order that stands in none: it trades, or moves."""
-TRADING_QUEUES = (int(Queue.SEEN), int(Queue.HIDDEN), int(Queue.CONDITIONAL))
+TRADING_QUEUES = (int(Queue.DISPLAYED), int(Queue.HIDDEN), int(Queue.MIN_QTY))
 FEES = tuple(rule for rule in Rule if rule >= Rule.MAKER_MICROTICKS)
 Key = tuple[int, int]
 """(participant, order_id)."""
@@ -42,14 +42,14 @@ class Order:
     order_number: int  # 0 where it is in no queue
     order_id: int
     price_ticks: int
-    open_lots: int  # an iceberg in SEEN: its displayed part
+    open_lots: int  # an iceberg in DISPLAYED: its displayed part
     total_lots: int
     symbol: int
     participant: int
     side: int
     time_in_force: int
     flags: int
-    queue: int = ON_ITS_WAY
+    queue: int = IN_NO_QUEUE
     queue_ticks: int = 0
     reserve_lots: int = 0
     display_lots: int = 0
@@ -68,7 +68,7 @@ class Order:
         return self.participant, self.order_id
 
     @property
-    def left_lots(self) -> int:
+    def leaves_lots(self) -> int:
         """Open, with the reserve."""
         return self.open_lots + self.reserve_lots
 
@@ -89,11 +89,11 @@ class Order:
         """The key of the order that it is linked with."""
         return self.participant, self.link
 
-    def stays(self) -> bool:
+    def may_rest(self) -> bool:
         """Whether it may rest in CONTINUOUS."""
         return not self.flags & MARKET and self.time_in_force not in (TimeInForce.IOC, TimeInForce.FOK)
 
-    def take_off(self, qty_lots: int) -> None:
+    def reduce_open(self, qty_lots: int) -> None:
         """Makes the open quantity smaller; a minimum is never above it."""
         self.open_lots -= qty_lots
         if self.min_lots > self.open_lots:
@@ -103,7 +103,7 @@ class Order:
 class QueueSide:
     """The buys or the sells of a queue."""
 
-    def __init__(self, side: int, queue: int = Queue.SEEN) -> None:
+    def __init__(self, side: int, queue: int = Queue.DISPLAYED) -> None:
         self.sign = -1 if side == Side.BUY else 1
         if queue == Queue.STOP:  # the lowest buy comes first there
             self.sign = -self.sign
@@ -163,12 +163,12 @@ class Book:
 
     def __init__(self) -> None:
         self.queues = [(QueueSide(Side.BUY, queue), QueueSide(Side.SELL, queue)) for queue in Queue]
-        self.seen = self.queues[Queue.SEEN]
-        self.pegged: dict[Key, Order] = {}  # those orders of HIDDEN and WAITING
+        self.displayed = self.queues[Queue.DISPLAYED]
+        self.pegged: dict[Key, Order] = {}  # those orders of HIDDEN and INACTIVE
         self.trailing: dict[Key, Order] = {}  # those orders of STOP
         self.phase = int(Phase.CONTINUOUS)
         self.halted = False
-        self.unsettled = False  # something has changed
+        self.triggers_pending = False  # something has changed
         self.last_ticks = self.high_ticks = self.low_ticks = 0
         self.lot, self.matching = 1, 0
         self.band_low = self.band_high = self.band_action = 0
@@ -186,9 +186,9 @@ class Book:
             for side in sides:
                 yield from side.orders()
 
-    def is_plain(self) -> bool:
+    def has_no_triggers(self) -> bool:
         """Whether no order here does anything by itself."""
-        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.CONDITIONAL))
+        return not (self.pegged or self.level_count(Queue.STOP) or self.level_count(Queue.MIN_QTY))
 
     def level_count(self, queue: int) -> int:
         """Price levels of a queue, both sides."""
@@ -207,11 +207,11 @@ class Book:
         """Whether there are prices outside the band."""
         return bool(self.band_low or self.band_high)
 
-    def passes_over(self, price_ticks: int) -> bool:
+    def skips(self, price_ticks: int) -> bool:
         """Whether orders at a price cannot trade now, and incoming ones go on behind them."""
         return not self.band_action and self.is_outside(price_ticks)
 
-    def is_multiple(self, price_ticks: int) -> bool:
+    def is_on_tick(self, price_ticks: int) -> bool:
         """Whether a price is one of the grid."""
         start = max((start for start in self.ticks if start <= price_ticks), default=None)
         return start is None or price_ticks % self.ticks[start] == 0

@@ -22,7 +22,7 @@ from serl.exchange.records import (
 from tests.exchange.reference.book import FEES, MARKET, Book, Command, Order
 from tests.exchange.reference.match import would_trade
 from tests.exchange.reference.state import State
-from tests.exchange.reference.terms import first_stop, flags_are_bad, terms_are_bad
+from tests.exchange.reference.terms import flags_are_bad, initial_stop_ticks, terms_are_bad
 
 KINDS = frozenset(map(int, CommandKind))
 OPERATOR_KINDS = frozenset(int(kind) for kind in CommandKind if kind >= CommandKind.END_DAY)
@@ -65,13 +65,13 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
         reason = Reason.BAD_FLAGS
     elif (terms or c.flags or c.time_in_force == TimeInForce.GTT) and terms_are_bad(state, c, terms):
         reason = Reason.BAD_TERMS
-    elif (book.phase != Phase.CONTINUOUS and not _is_of_phase(c, book.phase)) or (
+    elif (book.phase != Phase.CONTINUOUS and not _is_allowed_in_phase(c, book.phase)) or (
         book.phase not in (Phase.PRE_OPEN, Phase.OPENING) and c.time_in_force == TimeInForce.AT_OPEN
     ):
         reason = Reason.WRONG_PHASE
-    elif not _is_qty(state, book, c.qty_lots):
+    elif not _is_valid_qty(state, book, c.qty_lots):
         reason = Reason.BAD_QTY
-    elif not _is_price_of_new(state, book, c, terms):
+    elif not _is_valid_price_of_new(state, book, c, terms):
         reason = Reason.BAD_PRICE
     if reason != Reason.NONE:
         return reason, None
@@ -80,24 +80,24 @@ def check_new(state: State, c: Command, terms: dict[int, int]) -> tuple[Reason, 
     return (reason, None) if reason else (Reason.NONE, order)
 
 
-def _is_of_phase(c: Command, phase: int) -> bool:
+def _is_allowed_in_phase(c: Command, phase: int) -> bool:
     if phase == Phase.CLOSED or c.time_in_force in (TimeInForce.IOC, TimeInForce.FOK):
         return False
     return not c.flags & (POST_ONLY | REDUCE_ONLY)
 
 
-def _is_qty(state: State, book: Book, qty_lots: int) -> bool:
+def _is_valid_qty(state: State, book: Book, qty_lots: int) -> bool:
     return 1 <= qty_lots <= state.limits.qty_lots_max and qty_lots % book.lot == 0
 
 
-def _is_price(state: State, book: Book, price_ticks: int) -> bool:
-    return 1 <= price_ticks <= state.limits.price_ticks_max and (not book.ticks or book.is_multiple(price_ticks))
+def _is_valid_price(state: State, book: Book, price_ticks: int) -> bool:
+    return 1 <= price_ticks <= state.limits.price_ticks_max and (not book.ticks or book.is_on_tick(price_ticks))
 
 
-def _is_price_of_new(state: State, book: Book, c: Command, terms: dict[int, int]) -> bool:
+def _is_valid_price_of_new(state: State, book: Book, c: Command, terms: dict[int, int]) -> bool:
     if c.flags & MARKET:
         return c.price_ticks == 0
-    return (Term.PEG in terms and c.price_ticks == 0) or _is_price(state, book, c.price_ticks)
+    return (Term.PEG in terms and c.price_ticks == 0) or _is_valid_price(state, book, c.price_ticks)
 
 
 def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order:
@@ -107,7 +107,7 @@ def _order(state: State, book: Book, c: Command, terms: dict[int, int]) -> Order
     if terms:
         order.display_lots = terms.get(Term.DISPLAY_LOTS, 0)
         order.min_lots = terms.get(Term.MIN_LOTS, 0)
-        order.stop_ticks = first_stop(book, c, terms, state.limits.price_ticks_max)
+        order.stop_ticks = initial_stop_ticks(book, c, terms, state.limits.price_ticks_max)
         order.trail_ticks = terms.get(Term.TRAIL_TICKS, 0)
         order.peg = terms.get(Term.PEG, 0)
         order.offset_ticks = terms.get(Term.OFFSET_TICKS, 0)
@@ -140,13 +140,13 @@ def _check_limits(state: State, book: Book, c: Command, order: Order, open_lots:
     alike = [other for other in own if other is not order and (other.symbol, other.side) == (order.symbol, order.side)]
     held = state.balances[order.participant, order.symbol].position_lots
     position = held if order.side == Side.BUY else -held
-    reached = position + sum(other.left_lots for other in alike) + open_lots
+    reached = position + sum(other.leaves_lots for other in alike) + open_lots
     return Reason.LIMIT_POSITION if 0 < account[Setting.POSITION_LOTS_MAX] < reached else Reason.NONE
 
 
 def _notional_ticks(state: State, order: Order) -> int:
     """The price at which an order without one counts; 0 where no price is known."""
-    opposite = state.books[order.symbol].seen[1 - order.side].ranks
+    opposite = state.books[order.symbol].displayed[1 - order.side].ranks
     best = abs(opposite[0]) if opposite else 0
     return max(state.books[order.symbol].last_ticks, best, state.collar_limit(order), order.stop_ticks)
 
@@ -166,7 +166,7 @@ def _check_room(state: State, book: Book, c: Command, order: Order) -> Reason:
     if order.flags & POST_ONLY and would_trade(state, order, order.price_ticks):
         return Reason.WOULD_CROSS
     if _could_rest(book, order):
-        queue = state.destination(order)[0]
+        queue = state.target_queue(order)[0]
         if len(state.open) >= state.limits.orders_open_max or state.is_full(c.symbol, queue):
             return Reason.BOOK_FULL
     return Reason.NONE
@@ -179,13 +179,13 @@ def check_replace(state: State, c: Command, order: Order) -> Reason:
         return Reason.HALTED
     if state.accounts[c.participant][Setting.KILLED]:
         return Reason.KILLED
-    if order.queue not in (Queue.SEEN, Queue.HIDDEN) or order.peg or order.flags & MARKET:
+    if order.queue not in (Queue.DISPLAYED, Queue.HIDDEN) or order.peg or order.flags & MARKET:
         return Reason.NOT_REPLACEABLE
     if book.phase == Phase.CLOSED:
         return Reason.WRONG_PHASE
-    if not _is_qty(state, book, c.qty_lots):
+    if not _is_valid_qty(state, book, c.qty_lots):
         return Reason.BAD_QTY
-    if not _is_price(state, book, c.price_ticks):
+    if not _is_valid_price(state, book, c.price_ticks):
         return Reason.BAD_PRICE
     open_lots = c.qty_lots - order.filled_lots
     if open_lots <= 0:
@@ -214,7 +214,7 @@ def check_change(state: State, c: Command) -> Reason:
         return Reason.UNKNOWN_ORDER
     if c.kind == CommandKind.REPLACE:
         return check_replace(state, c, order)
-    if c.kind == CommandKind.REDUCE and not _is_qty(state, state.books[order.symbol], c.qty_lots):
+    if c.kind == CommandKind.REDUCE and not _is_valid_qty(state, state.books[order.symbol], c.qty_lots):
         return Reason.BAD_QTY
     return Reason.NONE
 

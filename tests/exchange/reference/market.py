@@ -32,11 +32,11 @@ from serl.exchange.snapshot import Snapshot
 from tests.exchange.reference.auction import change_phase, hold_auction, price_of
 from tests.exchange.reference.book import FEES, Command, Order
 from tests.exchange.reference.checks import check_any, check_change, check_new, check_operation, loses_priority
-from tests.exchange.reference.match import come_to_market
-from tests.exchange.reference.settle import expire, settle
+from tests.exchange.reference.match import activate
 from tests.exchange.reference.snapshot import order_rows, restore_state, snapshot, special_rows
-from tests.exchange.reference.state import RESTING, UNSEEN, State, unseen
+from tests.exchange.reference.state import NOT_DISPLAYED, RESTING, State, hidden_flag
 from tests.exchange.reference.terms import UNKNOWN
+from tests.exchange.reference.triggers import expire, run_triggers
 from tests.exchange.reference.validate import validate
 
 CHANGING = frozenset({CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.REPLACE})
@@ -58,7 +58,7 @@ class ReferenceMarket(State):
             CommandKind.REDUCE: self._reduce,
             CommandKind.REPLACE: self._replace,
             CommandKind.MASS_CANCEL: self._mass_cancel,
-            CommandKind.TERM: self._keep_term,
+            CommandKind.TERM: self._store_term,
             CommandKind.END_DAY: self._end_day,
             CommandKind.HALT: self._halt,
             CommandKind.RESUME: self._halt,
@@ -90,20 +90,20 @@ class ReferenceMarket(State):
         self.command = command
         if self.expiring:
             expire(self)
-        self.answers = command.command_id
-        reason = self._try(command)
+        self.event_command_id = command.command_id
+        reason = self._execute_or_reason(command)
         if reason != Reason.NONE:
             order_id = command.command_id if command.kind == CommandKind.NEW else command.order_id
-            self.tell(
+            self.emit(
                 EventKind.REJECTED,
                 order_id=order_id,
                 price_ticks=command.price_ticks,
                 qty_lots=command.qty_lots,
                 reason=reason,
             )
-        settle(self)
+        run_triggers(self)
 
-    def _try(self, command: Command) -> Reason:
+    def _execute_or_reason(self, command: Command) -> Reason:
         """Carries a command out, or says why not."""
         if command.command_id != 0:
             if command.command_id <= self.last_command_id[command.participant]:
@@ -127,16 +127,16 @@ class ReferenceMarket(State):
     # -- orders ---------------------------------------------------------------------------------------------------
 
     def _new(self, order: Order) -> None:
-        queue, ticks = self.destination(order)
+        queue, ticks = self.target_queue(order)
         self.open[order.key] = order
         if order.link:
             self.open[order.linked_key].link = order.order_id
-        if self._waits(order):
+        if self._rests_at_once(order):
             self.rest(order, queue, ticks, EventKind.ACCEPTED, RESTING)
         else:
-            come_to_market(self, order, queue, ticks, EventKind.ACCEPTED)
+            activate(self, order, queue, ticks, EventKind.ACCEPTED)
 
-    def _waits(self, order: Order) -> bool:
+    def _rests_at_once(self, order: Order) -> bool:
         """Whether an order rests without a look at the other side."""
         if self.books[order.symbol].phase != Phase.CONTINUOUS or order.stop_ticks:
             return True
@@ -150,10 +150,10 @@ class ReferenceMarket(State):
 
     def _reduce(self, c: Command) -> None:
         order = self.open[c.participant, c.order_id]
-        if c.qty_lots >= order.left_lots:
+        if c.qty_lots >= order.leaves_lots:
             self._cancel_resting(c, order, Reason.REQUESTED)
         else:
-            self.take_off(order, c.qty_lots, c.command_id)
+            self.reduce_open(order, c.qty_lots, c.command_id)
 
     def _replace(self, c: Command) -> None:
         order = self.open[c.participant, c.order_id]
@@ -162,22 +162,22 @@ class ReferenceMarket(State):
             self._cancel_resting(c, order, Reason.REPLACED_BELOW_FILLED)
             return
         if not loses_priority(c, order):
-            self.take_off(order, order.total_lots - c.qty_lots, c.command_id)
+            self.reduce_open(order, order.total_lots - c.qty_lots, c.command_id)
             return
         if order.reserve_lots:
             reserve, order.reserve_lots = order.reserve_lots, 0
-            self.tell(EventKind.REDUCED, order, qty_lots=reserve, flags=UNSEEN)
+            self.emit(EventKind.REDUCED, order, qty_lots=reserve, flags=NOT_DISPLAYED)
         queue, was_open = order.queue, order.open_lots
         order.open_lots, order.total_lots = c.qty_lots - filled, c.qty_lots
-        self.tell(EventKind.REPLACED, order, qty_lots=was_open, flags=unseen(order))
-        self.take_out(order)
+        self.emit(EventKind.REPLACED, order, qty_lots=was_open, flags=hidden_flag(order))
+        self.dequeue(order)
         order.price_ticks = c.price_ticks
         if self.books[order.symbol].phase == Phase.CONTINUOUS:
-            come_to_market(self, order, queue, c.price_ticks, EventKind.RESTED)
+            activate(self, order, queue, c.price_ticks, EventKind.RESTED)
         else:
             self.rest(order, queue, c.price_ticks, EventKind.RESTED)
 
-    def _keep_term(self, c: Command) -> None:
+    def _store_term(self, c: Command) -> None:
         self.terms[c.participant][min(c.flags, UNKNOWN)] = c.price_ticks if c.flags < UNKNOWN else 0
 
     def _cancel_all(self, c: Command, orders: Iterable[Order], reason: int) -> int:
@@ -191,34 +191,34 @@ class ReferenceMarket(State):
         return count
 
     def _mass_cancel(self, c: Command) -> None:
-        self._cancel_those_of(c.participant, c, c.reason & 0xFF or Reason.MASS_CANCEL)
+        self._cancel_participant(c.participant, c, c.reason & 0xFF or Reason.MASS_CANCEL)
 
     def _purge(self, c: Command) -> None:
-        self._cancel_those_of(c.order_id, c, Reason.PURGED)
+        self._cancel_participant(c.order_id, c, Reason.PURGED)
 
-    def _cancel_those_of(self, participant: int, c: Command, reason: int) -> None:
+    def _cancel_participant(self, participant: int, c: Command, reason: int) -> None:
         sides = ((0, 1), (0,), (1,))[c.flags]
         symbols = range(len(self.books)) if c.symbol == ALL_SYMBOLS else (c.symbol,)
         gone = [o for o in self.resting() if o.participant == participant and o.symbol in symbols and o.side in sides]
         count = self._cancel_all(c, gone, reason)
-        self.tell(EventKind.MASS_CANCELLED, qty_lots=count)
+        self.emit(EventKind.MASS_CANCELLED, qty_lots=count)
 
     # -- operators ------------------------------------------------------------------------------------------------
 
     def _end_day(self, c: Command) -> None:
         count = self._cancel_all(c, (o for o in self.resting() if o.time_in_force in DAY_ORDERS), Reason.DAY_END)
-        self.tell(EventKind.DAY_ENDED, qty_lots=count)
+        self.emit(EventKind.DAY_ENDED, qty_lots=count)
 
     def _halt(self, c: Command) -> None:
         book = self.books[c.symbol]
         book.halted = c.kind == CommandKind.HALT
         book.halt_reason = c.flags if book.halted else 0
-        book.unsettled = True
-        self.tell(EventKind.HALTED if book.halted else EventKind.RESUMED, flags=book.halt_reason)
+        book.triggers_pending = True
+        self.emit(EventKind.HALTED if book.halted else EventKind.RESUMED, flags=book.halt_reason)
 
     def _print(self, c: Command) -> None:
         self.match_id += 1
-        self.tell(EventKind.PRINT, price_ticks=c.price_ticks, qty_lots=c.qty_lots, match_id=self.match_id)
+        self.emit(EventKind.PRINT, price_ticks=c.price_ticks, qty_lots=c.qty_lots, match_id=self.match_id)
 
     def _phase(self, c: Command) -> None:
         change_phase(self, self.books[c.symbol], c.flags)
@@ -226,7 +226,7 @@ class ReferenceMarket(State):
     def _uncross(self, c: Command) -> None:
         book = self.books[c.symbol]
         price, lots = hold_auction(self, book)
-        self.tell(EventKind.PHASED, price_ticks=price, qty_lots=lots, flags=book.phase)
+        self.emit(EventKind.PHASED, price_ticks=price, qty_lots=lots, flags=book.phase)
 
     def _set_account(self, c: Command) -> None:
         self.accounts[c.order_id][c.flags] = c.price_ticks
@@ -234,8 +234,8 @@ class ReferenceMarket(State):
         if c.flags == Setting.KILLED and c.price_ticks:
             count = self._cancel_all(c, (o for o in self.resting() if o.participant == c.order_id), Reason.KILL)
         for book in self.books:  # self-trade prevention decides what can trade
-            book.unsettled = True
-        self.tell(EventKind.SET, price_ticks=c.price_ticks, qty_lots=count, flags=c.flags)
+            book.triggers_pending = True
+        self.emit(EventKind.SET, price_ticks=c.price_ticks, qty_lots=count, flags=c.flags)
 
     def _set_rule(self, c: Command) -> None:
         book = self.books[c.symbol]
@@ -247,14 +247,14 @@ class ReferenceMarket(State):
             book.fees[Rule(c.flags)] = c.price_ticks
         else:
             setattr(book, RULE_NAMES[Rule(c.flags)], c.price_ticks)
-        book.unsettled = True
-        self.tell(EventKind.SET, price_ticks=c.price_ticks, flags=c.flags)
+        book.triggers_pending = True
+        self.emit(EventKind.SET, price_ticks=c.price_ticks, flags=c.flags)
 
     # -- views ----------------------------------------------------------------------------------------------------
 
     def book(self, symbol: int = 0, depth: int = 0) -> tuple[Rows, Rows]:
         """(bids, asks) of the displayed book as LEVEL rows, best first; all of them with depth 0."""
-        bids, asks = (np.array(list(side.sums(depth)), LEVEL) for side in self.books[symbol].seen)
+        bids, asks = (np.array(list(side.sums(depth)), LEVEL) for side in self.books[symbol].displayed)
         return bids, asks
 
     def orders(self, symbol: int | None = None) -> Rows:

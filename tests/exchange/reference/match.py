@@ -14,12 +14,12 @@ from serl.exchange.records import (
     TimeInForce,
 )
 from tests.exchange.reference.book import MARKET, Book, Order, QueueSide
-from tests.exchange.reference.state import MAKER, RESTING, UNSEEN, State, unseen
+from tests.exchange.reference.state import MAKER, NOT_DISPLAYED, RESTING, State, hidden_flag
 
 REDUCE_ONLY = int(CommandFlag.REDUCE_ONLY)
-SILENT = 0
+NO_EVENT = 0
 """Instead of the event of entry: none, and none either where the order does not trade."""
-ENDING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
+CANCELS_INCOMING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
 
 
 # -- whom it meets ------------------------------------------------------------------------------------------------
@@ -27,16 +27,16 @@ ENDING = (SelfTrade.NEWEST, SelfTrade.BOTH, SelfTrade.DECREMENT)
 
 def counterparty(book: Book, order: Order, limit_ticks: int) -> Order | None:
     """The resting order that an incoming one meets next. Outside a band of action 1 it is the one that interrupts trading."""
-    seen, hidden, conditional = queues = book.trading(1 - order.side)
-    if not hidden.ranks and not conditional.ranks and not book.has_band():
-        return seen.first() if seen.crosses(limit_ticks) else None
+    displayed, hidden, min_qty = queues = book.trading(1 - order.side)
+    if not hidden.ranks and not min_qty.ranks and not book.has_band():
+        return displayed.first() if displayed.crosses(limit_ticks) else None
     for price in prices(queues, limit_ticks):
-        if book.passes_over(price):
+        if book.skips(price):
             continue
-        for queue in (seen, hidden):
+        for queue in (displayed, hidden):
             if price in queue.levels:
                 return next(iter(queue.levels[price].values()))
-        for other in conditional.at(price):
+        for other in min_qty.at(price):
             if order.open_lots >= other.minimum_lots:
                 return other
     return None
@@ -63,9 +63,11 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
     book, mode, found = state.books[order.symbol], state.self_trade(order), 0
     queues = book.trading(1 - order.side)
     for price in prices(queues, limit_ticks):
-        if book.passes_over(price):
+        if book.skips(price):
             continue
-        if book.is_outside(price) or (book.matching and mode in ENDING and _has_own(order, queues[0].at(price))):
+        if book.is_outside(price) or (
+            book.matching and mode in CANCELS_INCOMING and _has_own(order, queues[0].at(price))
+        ):
             return found
         for queue in queues:
             reserves = 0
@@ -73,9 +75,9 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
                 if queue is queues[2] and order.open_lots - found < other.minimum_lots:
                     continue  # it is never met
                 own = other.participant == order.participant
-                if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in ENDING):
+                if found >= order.minimum_lots or other.key == order.linked_key or (own and mode in CANCELS_INCOMING):
                     return found
-                if other.flags & REDUCE_ONLY or _has_partner_here(state, other):
+                if other.flags & REDUCE_ONLY or _has_linked_here(state, other):
                     return found
                 if not (own and mode == SelfTrade.OLDEST):
                     found += other.open_lots
@@ -84,13 +86,13 @@ def tradable_lots(state: State, order: Order, limit_ticks: int) -> int:
     return found
 
 
-def _has_partner_here(state: State, order: Order) -> bool:
+def _has_linked_here(state: State, order: Order) -> bool:
     """Whether the linked order, which goes when this one trades, is one that could trade as well."""
     other = state.open[order.linked_key] if order.link else None
     return (
         other is not None
         and (other.symbol, other.side) == (order.symbol, order.side)
-        and other.queue in (Queue.SEEN, Queue.HIDDEN, Queue.CONDITIONAL)
+        and other.queue in (Queue.DISPLAYED, Queue.HIDDEN, Queue.MIN_QTY)
     )
 
 
@@ -111,13 +113,13 @@ def trade(state: State, order: Order, limit_ticks: int) -> None:
         if book.is_outside(other.queue_ticks):
             _interrupt(state, order)
             return
-        if book.matching and other.queue == Queue.SEEN:
-            _share(state, order, book.seen[other.side].at(other.queue_ticks))
+        if book.matching and other.queue == Queue.DISPLAYED:
+            _allocate_pro_rata(state, order, book.displayed[other.side].at(other.queue_ticks))
         else:
-            _meet(state, order, other, other.open_lots)
+            _meet_counterparty(state, order, other, other.open_lots)
 
 
-def _share(state: State, order: Order, others: list[Order]) -> None:
+def _allocate_pro_rata(state: State, order: Order, others: list[Order]) -> None:
     """A round of pro-rata at one price; ends early where an order is cancelled, as shares are others then."""
     displayed = sum(other.open_lots for other in others)
     shares = [min(other.open_lots, order.open_lots * other.open_lots // displayed) for other in others]
@@ -125,40 +127,40 @@ def _share(state: State, order: Order, others: list[Order]) -> None:
     for place, other in enumerate(others):
         more = min(spare, other.open_lots - shares[place])
         shares[place], spare = shares[place] + more, spare - more
-    here = (order.symbol, int(Queue.SEEN), 1 - order.side, others[0].queue_ticks)
+    here = (order.symbol, int(Queue.DISPLAYED), 1 - order.side, others[0].queue_ticks)
     state.cancelled_at.discard(here)
     for other, lots in zip(others, shares, strict=True):
         if lots and order.open_lots:
-            _meet(state, order, other, lots)
+            _meet_counterparty(state, order, other, lots)
         if here in state.cancelled_at:
             return
 
 
-def _meet(state: State, order: Order, other: Order, lots: int) -> None:
+def _meet_counterparty(state: State, order: Order, other: Order, lots: int) -> None:
     mode = state.self_trade(order)
     if other.participant == order.participant and mode != SelfTrade.NONE:
-        _prevent(state, order, other, mode)
+        _prevent_self_trade(state, order, other, mode)
     elif other.flags & REDUCE_ONLY and not state.reduces(other):
         state.cancel(other, Reason.NOT_REDUCING)
     else:
         _match(state, order, other, min(lots, order.open_lots))
 
 
-def _prevent(state: State, order: Order, other: Order, mode: int) -> None:
+def _prevent_self_trade(state: State, order: Order, other: Order, mode: int) -> None:
     """Self-trade prevention: the resting order first, then the incoming one if it is open still."""
-    lots = min(order.open_lots, other.left_lots)
-    if mode in (SelfTrade.OLDEST, SelfTrade.BOTH) or (mode == SelfTrade.DECREMENT and lots == other.left_lots):
+    lots = min(order.open_lots, other.leaves_lots)
+    if mode in (SelfTrade.OLDEST, SelfTrade.BOTH) or (mode == SelfTrade.DECREMENT and lots == other.leaves_lots):
         state.cancel(other, Reason.SELF_TRADE)
     elif mode == SelfTrade.DECREMENT:
-        state.take_off(other, lots, 0, Reason.SELF_TRADE)
+        state.reduce_open(other, lots, 0, Reason.SELF_TRADE)
     if not order.open_lots or mode == SelfTrade.OLDEST:
         return
     if mode == SelfTrade.DECREMENT and lots < order.open_lots:
-        order.take_off(lots)
+        order.reduce_open(lots)
         order.total_lots -= lots
-        state.tell(EventKind.REDUCED, order, qty_lots=lots, reason=Reason.SELF_TRADE, flags=UNSEEN)
+        state.emit(EventKind.REDUCED, order, qty_lots=lots, reason=Reason.SELF_TRADE, flags=NOT_DISPLAYED)
     else:
-        state.cancel(order, Reason.SELF_TRADE, state.answers)
+        state.cancel(order, Reason.SELF_TRADE, state.event_command_id)
 
 
 def _match(state: State, order: Order, other: Order, lots: int) -> None:
@@ -166,14 +168,14 @@ def _match(state: State, order: Order, other: Order, lots: int) -> None:
     fees = {other: Rule.MAKER_MICROTICKS, order: Rule.TAKER_MICROTICKS}
     exchange_lots(state, state.books[order.symbol], fees, lots, price)
     fill = {"price_ticks": price, "qty_lots": lots, "match_id": state.match_id}
-    state.tell(EventKind.FILL, other, command_id=0, flags=MAKER | unseen(other), **fill)
-    state.tell(EventKind.FILL, order, **fill)
-    renew(state, other)
+    state.emit(EventKind.FILL, other, command_id=0, flags=MAKER | hidden_flag(other), **fill)
+    state.emit(EventKind.FILL, order, **fill)
+    replenish_or_close(state, other)
     if not order.open_lots:
         state.close(order)
     if other.link or order.link:
         if other.link and other.linked_key == order.key:
-            part_from(state, order, other)
+            end_link_between(state, order, other)
         else:
             state.end_link(other)
             state.end_link(order)
@@ -192,10 +194,10 @@ def exchange_lots(state: State, book: Book, fees: dict[Order, Rule], lots: int, 
     book.high_ticks = max(book.high_ticks, price_ticks)
     book.low_ticks = min(book.low_ticks or price_ticks, price_ticks)
     book.last_ticks = price_ticks
-    book.unsettled = True
+    book.triggers_pending = True
 
 
-def renew(state: State, order: Order) -> None:
+def replenish_or_close(state: State, order: Order) -> None:
     """Behind a fill of a resting order: out if nothing is left, the next part of an iceberg if its part is gone."""
     if order.open_lots:
         return
@@ -203,58 +205,58 @@ def renew(state: State, order: Order) -> None:
         state.close(order)
         return
     queue, price = order.queue, order.queue_ticks
-    state.take_out(order)
+    state.dequeue(order)
     state.place(order, queue, price)
-    state.tell(EventKind.RESTED, order, qty_lots=order.open_lots, command_id=0)
+    state.emit(EventKind.RESTED, order, qty_lots=order.open_lots, command_id=0)
 
 
-def part_from(state: State, leaving: Order, staying: Order) -> None:
+def end_link_between(state: State, leaving: Order, staying: Order) -> None:
     """Two linked orders have traded with each other: the link ends, the rest of one is cancelled."""
     leaving.link = staying.link = 0
-    if leaving.left_lots:
+    if leaving.leaves_lots:
         state.cancel(leaving, Reason.LINKED)
 
 
 # -- where it goes ------------------------------------------------------------------------------------------------
 
 
-def come_to_market(state: State, order: Order, queue: int, limit_ticks: int, entry: int) -> None:
-    """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or SILENT."""
+def activate(state: State, order: Order, queue: int, limit_ticks: int, entry: int) -> None:
+    """In CONTINUOUS: trades and rests, or is cancelled. `entry`: ACCEPTED, RESTED behind another event of entry, or NO_EVENT."""
     if order.flags & MARKET:
         limit_ticks = state.limit_of(order)
     trades = would_trade(state, order, limit_ticks)
     if entry == EventKind.ACCEPTED:
-        if not trades and order.stays() and not _is_barred(state, order, limit_ticks):
+        if not trades and order.may_rest() and not _is_blocked_by_band(state, order, limit_ticks):
             state.rest(order, queue, limit_ticks, EventKind.ACCEPTED, RESTING)
             return
-        state.tell(EventKind.ACCEPTED, order, qty_lots=order.open_lots)
+        state.emit(EventKind.ACCEPTED, order, qty_lots=order.open_lots)
     if trades:
         if order.flags & REDUCE_ONLY and not state.reduces(order):
-            state.cancel(order, Reason.NOT_REDUCING, state.answers)
+            state.cancel(order, Reason.NOT_REDUCING, state.event_command_id)
             return
         trade(state, order, limit_ticks)
     if not order.open_lots:
         return
     if order.time_in_force == TimeInForce.FOK:
-        state.cancel(order, Reason.FOK_UNFILLABLE, state.answers)
+        state.cancel(order, Reason.FOK_UNFILLABLE, state.event_command_id)
     elif order.flags & MARKET:
-        state.cancel(order, Reason.MARKET_REMAINDER, state.answers)
+        state.cancel(order, Reason.MARKET_REMAINDER, state.event_command_id)
     elif order.time_in_force == TimeInForce.IOC:
-        state.cancel(order, Reason.IOC_REMAINDER, state.answers)
-    elif _is_barred(state, order, limit_ticks):
-        state.cancel(order, Reason.OUTSIDE_BAND, state.answers)
+        state.cancel(order, Reason.IOC_REMAINDER, state.event_command_id)
+    elif _is_blocked_by_band(state, order, limit_ticks):
+        state.cancel(order, Reason.OUTSIDE_BAND, state.event_command_id)
     else:
         if order.peg and state.books[order.symbol].phase != Phase.CONTINUOUS:  # the band has ended it
-            queue, limit_ticks = state.destination(order)
-        state.rest(order, queue, limit_ticks, EventKind.RESTED if trades or entry != SILENT else None)
+            queue, limit_ticks = state.target_queue(order)
+        state.rest(order, queue, limit_ticks, EventKind.RESTED if trades or entry != NO_EVENT else None)
 
 
-def _is_barred(state: State, order: Order, limit_ticks: int) -> bool:
+def _is_blocked_by_band(state: State, order: Order, limit_ticks: int) -> bool:
     """Whether an order must not rest, because it crosses one that stands outside a band of action 0."""
     book = state.books[order.symbol]
     if not book.has_band():
         return False
-    return any(book.passes_over(price) for price in prices(book.trading(1 - order.side)[:2], limit_ticks))
+    return any(book.skips(price) for price in prices(book.trading(1 - order.side)[:2], limit_ticks))
 
 
 def _interrupt(state: State, order: Order) -> None:
@@ -262,7 +264,7 @@ def _interrupt(state: State, order: Order) -> None:
     book = state.books[order.symbol]
     leave_continuous(state, book, Phase.VOLATILITY)
     about = Order(0, 0, 0, 0, 0, order.symbol, order.participant, order.side, 0, 0)
-    state.tell(EventKind.PHASED, about, command_id=0, flags=book.phase)
+    state.emit(EventKind.PHASED, about, command_id=0, flags=book.phase)
 
 
 def leave_continuous(state: State, book: Book, phase: int) -> None:
@@ -270,5 +272,5 @@ def leave_continuous(state: State, book: Book, phase: int) -> None:
     book.phase = phase
     for order in sorted(book.pegged.values(), key=lambda order: order.order_number):
         if order.queue == Queue.HIDDEN:
-            state.take_out(order)
-            state.place(order, *state.destination(order))
+            state.dequeue(order)
+            state.place(order, *state.target_queue(order))

@@ -50,7 +50,7 @@ ORDER_NAMES, SPECIAL_NAMES = ORDER.names or (), SPECIAL.names or ()
 def order_rows(state: State, symbol: int | None = None) -> Rows:
     """ORDER rows of the displayed orders."""
     books = state.books if symbol is None else [state.books[symbol]]
-    found = [order for book in books for side in book.seen for order in side.orders()]
+    found = [order for book in books for side in book.displayed for order in side.orders()]
     return np.array([tuple(getattr(order, name) for name in ORDER_NAMES) for order in found], ORDER)
 
 
@@ -62,7 +62,7 @@ def special_rows(state: State) -> Rows:
 
 def _is_special(order: Order) -> bool:
     own_terms = order.display_lots or order.expire_ns or order.link or order.self_trade != ACCOUNT_SELF_TRADE
-    return order.queue != Queue.SEEN or bool(own_terms)
+    return order.queue != Queue.DISPLAYED or bool(own_terms)
 
 
 def snapshot(state: State) -> Snapshot:
@@ -119,12 +119,12 @@ def restore_state(state: State, taken: Snapshot) -> None:
     """Makes a fresh state what it was when the snapshot was taken."""
     orders = {row[0]: Order(*row) for row in taken.orders.tolist()}
     for order in orders.values():
-        order.queue, order.queue_ticks = int(Queue.SEEN), order.price_ticks
+        order.queue, order.queue_ticks = int(Queue.DISPLAYED), order.price_ticks
     for row in taken.specials.tolist():
         values = dict(zip(SPECIAL_NAMES, row, strict=True))
         orders[values["order_number"]] = Order(**values)
     for _, order in sorted(orders.items()):
-        state.put(order)
+        state.enqueue(order)
     counters = taken.counters.tolist()
     state.event_sequence, state.match_id, state.order_number, state.command_sequence = counters
     for name in ("last_command_id", "report", "accounts"):
@@ -137,7 +137,7 @@ def restore_state(state: State, taken: Snapshot) -> None:
             term: row[term] if term < TERM_COLUMNS - 1 else 0 for term in range(TERM_COLUMNS) if row[-1] >> term & 1
         }
     for book, halted, row in zip(state.books, taken.halted, taken.symbols.tolist(), strict=True):
-        book.halted, book.unsettled = bool(halted), False
+        book.halted, book.triggers_pending = bool(halted), False
         for name, column in COLUMNS.items():
             setattr(book, name, row[column])
         book.fees = dict(zip(FEES, row[MAKER_FEE:], strict=False))

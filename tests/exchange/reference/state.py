@@ -19,13 +19,13 @@ from serl.exchange.records import (
     TimeInForce,
 )  # fmt: skip
 from tests.exchange.reference.account import Balances
-from tests.exchange.reference.book import FEES, MARKET, ON_ITS_WAY, Book, Command, Key, Order
+from tests.exchange.reference.book import FEES, IN_NO_QUEUE, MARKET, Book, Command, Key, Order
 
 HIDDEN = int(CommandFlag.HIDDEN)
-RESTING, MAKER, UNSEEN, AUCTION = (
+RESTING, MAKER, NOT_DISPLAYED, AUCTION = (
     int(flag) for flag in (EventFlag.RESTING, EventFlag.MAKER, EventFlag.HIDDEN, EventFlag.AUCTION)
 )
-"""Of events; UNSEEN: about an order in a queue that is not displayed."""
+"""Of events; NOT_DISPLAYED: about an order in a queue that is not displayed."""
 NO_COMMAND = Command(*[0] * len(Command._fields))
 
 
@@ -45,7 +45,7 @@ class State:
         self.terms: defaultdict[int, dict[int, int]] = defaultdict(dict)  # participant -> term -> value: not used yet
         self.balances: defaultdict[tuple[int, int], Balances] = defaultdict(Balances)  # (participant, symbol)
         self.event_sequence = self.match_id = self.order_number = self.command_sequence = 0
-        self.command, self.answers = NO_COMMAND, 0
+        self.command, self.event_command_id = NO_COMMAND, 0
         self.cancelled_at: set[tuple[int, int, int, int]] = (
             set()
         )  # (symbol, queue, side, price) where orders were taken out
@@ -53,7 +53,7 @@ class State:
 
     # -- questions ------------------------------------------------------------------------------------------------
 
-    def extreme(self, side: int) -> int:
+    def worst_price(self, side: int) -> int:
         """The limit of an order without one."""
         return self.limits.price_ticks_max if side == Side.BUY else 1
 
@@ -66,26 +66,26 @@ class State:
 
     def limit_of(self, order: Order) -> int:
         """How far an order may trade now."""
-        return order.price_ticks or self.collar_limit(order) or self.extreme(order.side)
+        return order.price_ticks or self.collar_limit(order) or self.worst_price(order.side)
 
-    def destination(self, order: Order) -> tuple[int, int]:
+    def target_queue(self, order: Order) -> tuple[int, int]:
         """(queue, price there) of an order that comes to the market now."""
-        book, ticks = self.books[order.symbol], order.price_ticks or self.extreme(order.side)
+        book, ticks = self.books[order.symbol], order.price_ticks or self.worst_price(order.side)
         if order.stop_ticks:
             return Queue.STOP, order.stop_ticks
         if order.peg:
             pegged = self.peg_price(order)
-            return (Queue.HIDDEN, pegged) if pegged else (Queue.WAITING, ticks)
+            return (Queue.HIDDEN, pegged) if pegged else (Queue.INACTIVE, ticks)
         if order.time_in_force == TimeInForce.AT_CLOSE and book.phase != Phase.CLOSING:
-            return Queue.WAITING, ticks
+            return Queue.INACTIVE, ticks
         if order.minimum_lots:
-            return Queue.CONDITIONAL, ticks
-        return (Queue.HIDDEN if order.flags & (HIDDEN | MARKET) else Queue.SEEN), ticks
+            return Queue.MIN_QTY, ticks
+        return (Queue.HIDDEN if order.flags & (HIDDEN | MARKET) else Queue.DISPLAYED), ticks
 
     def peg_price(self, order: Order) -> int:
         """Where a pegged order belongs; 0: nowhere, without the displayed prices that it needs or outside CONTINUOUS."""
         book = self.books[order.symbol]
-        bids, asks = (side.ranks for side in book.seen)
+        bids, asks = (side.ranks for side in book.displayed)
         bid, ask = -bids[0] if bids else 0, asks[0] if asks else 0
         buys = order.side == Side.BUY
         if order.peg == Peg.PRIMARY:
@@ -115,7 +115,7 @@ class State:
     def reduces(self, order: Order) -> bool:
         """Whether what is open of an order brings the position nearer to 0."""
         position = self.balances[order.participant, order.symbol].position_lots
-        return order.left_lots <= (-position if order.side == Side.BUY else position)
+        return order.leaves_lots <= (-position if order.side == Side.BUY else position)
 
     def is_full(self, symbol: int, queue: int) -> bool:
         """Whether a queue has as many price levels as it may."""
@@ -129,16 +129,16 @@ class State:
     # -- changes --------------------------------------------------------------------------------------------------
 
     def place(self, order: Order, queue: int, queue_ticks: int) -> None:
-        """Puts an order behind the others of its price; an iceberg shows its part in SEEN."""
+        """Puts an order behind the others of its price; an iceberg shows its part in DISPLAYED."""
         self.order_number += 1
         order.order_number, order.queue, order.queue_ticks = self.order_number, queue, queue_ticks
-        if order.display_lots and queue == Queue.SEEN:
-            left = order.left_lots
+        if order.display_lots and queue == Queue.DISPLAYED:
+            left = order.leaves_lots
             order.open_lots = min(order.display_lots, left)
             order.reserve_lots = left - order.open_lots
-        self.put(order)
+        self.enqueue(order)
 
-    def put(self, order: Order) -> None:
+    def enqueue(self, order: Order) -> None:
         """Where its fields say that it stands."""
         book = self.books[order.symbol]
         book.queues[order.queue][order.side].add(order)
@@ -149,21 +149,21 @@ class State:
             book.trailing[order.key] = order
         if order.expire_ns:
             self.expiring[order.key] = order
-        book.unsettled = True
+        book.triggers_pending = True
 
-    def take_out(self, order: Order) -> None:
+    def dequeue(self, order: Order) -> None:
         """Out of its queue; it is open still."""
         book = self.books[order.symbol]
         book.queues[order.queue][order.side].remove(order)
         book.pegged.pop(order.key, None)
         book.trailing.pop(order.key, None)
-        order.queue, order.order_number = ON_ITS_WAY, 0
-        book.unsettled = True
+        order.queue, order.order_number = IN_NO_QUEUE, 0
+        book.triggers_pending = True
 
     def close(self, order: Order) -> None:
         """It is not open any more."""
-        if order.queue != ON_ITS_WAY:
-            self.take_out(order)
+        if order.queue != IN_NO_QUEUE:
+            self.dequeue(order)
         del self.open[order.key]
         self.expiring.pop(order.key, None)
 
@@ -178,23 +178,25 @@ class State:
     ) -> None:
         """Places an order and tells so with an event of the kind; without room the order is cancelled."""
         if self.is_full(order.symbol, queue):
-            self.cancel(order, Reason.NO_ROOM, self.answers if command_id is None else command_id)
+            self.cancel(order, Reason.NO_ROOM, self.event_command_id if command_id is None else command_id)
             return
         self.place(order, queue, queue_ticks)
         if kind is not None:
-            self.tell(kind, order, qty_lots=order.open_lots, flags=flags | unseen(order), command_id=command_id)
+            self.emit(kind, order, qty_lots=order.open_lots, flags=flags | hidden_flag(order), command_id=command_id)
 
     def cancel(self, order: Order, reason: int, command_id: int = 0) -> None:
         """Cancels what is open, of an order in a queue or on its way, and then the one that it is linked with."""
         queue, number, was_open = order.queue, order.order_number, order.open_lots
-        flags = unseen(order) | (0 if queue == ON_ITS_WAY else RESTING)
+        flags = hidden_flag(order) | (0 if queue == IN_NO_QUEUE else RESTING)
         if order.reserve_lots:
             reserve, order.reserve_lots = order.reserve_lots, 0
-            self.tell(EventKind.REDUCED, order, qty_lots=reserve, reason=reason, flags=UNSEEN, command_id=command_id)
+            self.emit(
+                EventKind.REDUCED, order, qty_lots=reserve, reason=reason, flags=NOT_DISPLAYED, command_id=command_id
+            )
         self.cancelled_at.add((order.symbol, queue, order.side, order.queue_ticks))
         self.close(order)
         order.open_lots = 0
-        self.tell(
+        self.emit(
             EventKind.CANCELLED,
             order,
             qty_lots=was_open,
@@ -212,26 +214,28 @@ class State:
             order.link = other.link = 0
             self.cancel(other, Reason.LINKED)
 
-    def take_off(self, order: Order, qty_lots: int, command_id: int, reason: int = 0) -> None:
+    def reduce_open(self, order: Order, qty_lots: int, command_id: int, reason: int = 0) -> None:
         """Makes a resting order smaller, its reserve first."""
         hidden = min(qty_lots, order.reserve_lots)
         order.total_lots -= qty_lots
         order.reserve_lots -= hidden
         if hidden:
-            self.tell(EventKind.REDUCED, order, qty_lots=hidden, reason=reason, flags=UNSEEN, command_id=command_id)
+            self.emit(
+                EventKind.REDUCED, order, qty_lots=hidden, reason=reason, flags=NOT_DISPLAYED, command_id=command_id
+            )
         if not hidden or qty_lots > hidden:
-            order.take_off(qty_lots - hidden)
-            self.tell(
+            order.reduce_open(qty_lots - hidden)
+            self.emit(
                 EventKind.REDUCED,
                 order,
                 qty_lots=qty_lots - hidden,
                 reason=reason,
-                flags=unseen(order),
+                flags=hidden_flag(order),
                 command_id=command_id,
             )
-        self.books[order.symbol].unsettled = True
+        self.books[order.symbol].triggers_pending = True
 
-    def tell(
+    def emit(
         self, kind: int, order: Order | None = None, *, qty_lots: int = 0, price_ticks: int | None = None,
         order_id: int | None = None, order_number: int | None = None, command_id: int | None = None,
         match_id: int = 0, reason: int = 0, flags: int = 0,
@@ -246,7 +250,7 @@ class State:
             self.event_sequence,
             self.command_sequence,
             self.report[about.participant],
-            self.answers if command_id is None else command_id,
+            self.event_command_id if command_id is None else command_id,
             about.order_id if order_id is None else order_id,
             about.order_number if order_number is None else order_number,
             about.price_ticks if price_ticks is None else price_ticks,
@@ -262,6 +266,6 @@ class State:
         ))  # fmt: skip
 
 
-def unseen(order: Order) -> int:
+def hidden_flag(order: Order) -> int:
     """The flag of events about an order in a queue that is not displayed."""
-    return UNSEEN if order.queue > 0 else 0
+    return NOT_DISPLAYED if order.queue > 0 else 0

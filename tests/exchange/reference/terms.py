@@ -72,7 +72,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
         case Term.MIN_LOTS:
             return 1 <= value <= c.qty_lots and value % book.lot == 0
         case Term.STOP_TICKS:
-            return 1 <= value <= price_max and book.is_multiple(value)
+            return 1 <= value <= price_max and book.is_on_tick(value)
         case Term.TRAIL_TICKS:
             return 1 <= value <= price_max
         case Term.PEG:
@@ -88,7 +88,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
             return SelfTrade.NONE <= value <= SelfTrade.DECREMENT
 
 
-def first_stop(book: Book, c: Command, terms: dict[int, int], price_ticks_max: int) -> int:
+def initial_stop_ticks(book: Book, c: Command, terms: dict[int, int], price_ticks_max: int) -> int:
     """Where a stop begins; 0: the order is none."""
     if Term.STOP_TICKS in terms:
         return terms[Term.STOP_TICKS]

@@ -2,8 +2,8 @@
 
 from serl.exchange.records import ACCOUNT_COLUMNS, Phase, Queue, Side, TimeInForce
 from tests.exchange.reference.book import ALL_OR_NONE, MARKET, Book, Order, QueueSide
-from tests.exchange.reference.settle import pending
 from tests.exchange.reference.state import HIDDEN, State
+from tests.exchange.reference.triggers import pending_trigger
 
 
 def validate(state: State) -> None:
@@ -42,10 +42,10 @@ def _validate_side(side: QueueSide) -> None:
 
 
 def _validate_order(state: State, book: Book, order: Order) -> None:
-    assert order.open_lots > 0 and order.left_lots <= order.total_lots, f"{order}: open must be in 1..total"
+    assert order.open_lots > 0 and order.leaves_lots <= order.total_lots, f"{order}: open must be in 1..total"
     assert 0 <= order.min_lots <= order.open_lots, f"{order}: a minimum above what is open"
     assert not order.min_lots or not order.flags & ALL_OR_NONE, f"{order}: two minimums"
-    assert not order.reserve_lots or (order.queue == Queue.SEEN and order.open_lots <= order.display_lots), (
+    assert not order.reserve_lots or (order.queue == Queue.DISPLAYED and order.open_lots <= order.display_lots), (
         f"{order}: a reserve without a display"
     )
     assert order.queue == Queue.STOP or (not order.stop_ticks and not order.trail_ticks), f"{order}: a stop elsewhere"
@@ -60,27 +60,27 @@ def _validate_order(state: State, book: Book, order: Order) -> None:
 
 def _validate_place(state: State, book: Book, order: Order) -> None:
     """Each queue holds its kinds of orders only, at their prices."""
-    own_price = order.price_ticks or state.extreme(order.side)
-    conditional = bool(order.min_lots or order.flags & ALL_OR_NONE)
+    own_price = order.price_ticks or state.worst_price(order.side)
+    min_qty = bool(order.min_lots or order.flags & ALL_OR_NONE)
     hidden = bool(order.flags & HIDDEN or order.peg or order.flags & MARKET)
     price, fits = own_price, False
-    if order.queue == Queue.SEEN:
-        fits = not conditional and not hidden
+    if order.queue == Queue.DISPLAYED:
+        fits = not min_qty and not hidden
     elif order.queue == Queue.HIDDEN:
-        fits, price = hidden and not conditional, order.queue_ticks if order.peg else own_price
+        fits, price = hidden and not min_qty, order.queue_ticks if order.peg else own_price
         assert not order.flags & MARKET or book.phase != Phase.CONTINUOUS, f"{order}: a market order in CONTINUOUS"
-    elif order.queue == Queue.CONDITIONAL:
-        fits = conditional
+    elif order.queue == Queue.MIN_QTY:
+        fits = min_qty
     elif order.queue == Queue.STOP:
         fits, price = bool(order.stop_ticks), order.stop_ticks
-    elif order.queue == Queue.WAITING:
+    elif order.queue == Queue.INACTIVE:
         fits = bool(order.peg) or order.time_in_force == TimeInForce.AT_CLOSE
     assert fits, f"{order}: is not an order of {Queue(order.queue).name}"
     assert order.queue_ticks == price, f"{order}: must stand at {price}"
 
 
 def _validate_book(state: State, symbol: int, book: Book) -> None:
-    for queue in set(Queue) - {Queue.WAITING}:  # pegged orders go there whatever there is
+    for queue in set(Queue) - {Queue.INACTIVE}:  # pegged orders go there whatever there is
         assert book.level_count(queue) <= state.limits.levels_max, (
             f"symbol {symbol}: more levels in {queue.name} than levels_max"
         )
@@ -94,5 +94,5 @@ def _validate_book(state: State, symbol: int, book: Book) -> None:
                 crossed = bool(bids.ranks) and asks.crosses(-bids.ranks[0])
                 assert not crossed, f"symbol {symbol}: the book is crossed"
         if not book.halted:
-            left = pending(state, book)
+            left = pending_trigger(state, book)
             assert left is None, f"symbol {symbol}: {left} should have happened"

@@ -2,8 +2,8 @@
 
 from serl.exchange.records import EventKind, Phase, Queue, Reason, Side
 from tests.exchange.reference.book import Book, Order
-from tests.exchange.reference.match import SILENT, come_to_market, would_trade
-from tests.exchange.reference.state import State, unseen
+from tests.exchange.reference.match import NO_EVENT, activate, would_trade
+from tests.exchange.reference.state import State, hidden_flag
 
 
 def expire(state: State) -> None:
@@ -15,52 +15,52 @@ def expire(state: State) -> None:
     for order in sorted(ended, key=lambda order: (order.expire_ns, order.order_number)):
         if order.key in state.open:  # not cancelled with the one that it was linked with
             state.cancel(order, Reason.EXPIRED)
-    settle(state)
+    run_triggers(state)
 
 
-def settle(state: State) -> None:
+def run_triggers(state: State) -> None:
     """Symbol by symbol, until a pass over all of them finds nothing to do."""
-    state.answers = 0
+    state.event_command_id = 0
     again = True
     while again:
         again = False
         for book in state.books:
-            if book.unsettled:
-                again, book.unsettled = True, False
-                _settle(state, book)
+            if book.triggers_pending:
+                again, book.triggers_pending = True, False
+                _run_triggers_of(state, book)
 
 
-def _settle(state: State, book: Book) -> None:
+def _run_triggers_of(state: State, book: Book) -> None:
     while book.phase == Phase.CONTINUOUS and not book.halted:
-        if book.is_plain():
+        if book.has_no_triggers():
             book.high_ticks = book.low_ticks = book.last_ticks
             break
-        if _trigger(state, book):
+        if _trigger_stop(state, book):
             continue
         book.high_ticks = book.low_ticks = book.last_ticks
-        if not _trail(state, book) and not _move_peg(state, book) and not _meet_condition(state, book):
+        if not _move_trailing_stops(state, book) and not _move_peg(state, book) and not _activate_min_qty(state, book):
             break
-    book.unsettled = False
+    book.triggers_pending = False
 
 
-def pending(state: State, book: Book) -> Order | None:
+def pending_trigger(state: State, book: Book) -> Order | None:
     """An order to which something would happen in settling, if there is one."""
-    late = [order for order in book.trailing.values() if _stop_behind(book, order) != order.stop_ticks]
-    return next(iter([*late, *_misplaced(state, book)]), None) or _due(book) or _first_to_meet(state, book)
+    late = [order for order in book.trailing.values() if _trailed_stop_ticks(book, order) != order.stop_ticks]
+    return next(iter([*late, *_off_peg_price(state, book)]), None) or _next_stop(book) or _first_fillable(state, book)
 
 
-def _trail(state: State, book: Book) -> bool:
+def _move_trailing_stops(state: State, book: Book) -> bool:
     """Whether trailing stops were behind the last trade; they follow it."""
-    behind = [order for order in book.trailing.values() if _stop_behind(book, order) != order.stop_ticks]
+    behind = [order for order in book.trailing.values() if _trailed_stop_ticks(book, order) != order.stop_ticks]
     for order in sorted(behind, key=lambda order: order.order_number):
         if order.key in state.open:  # not cancelled with the one that it was linked with
-            state.take_out(order)
-            order.stop_ticks = _stop_behind(book, order)
+            state.dequeue(order)
+            order.stop_ticks = _trailed_stop_ticks(book, order)
             state.rest(order, Queue.STOP, order.stop_ticks, None)
     return bool(behind)
 
 
-def _stop_behind(book: Book, order: Order) -> int:
+def _trailed_stop_ticks(book: Book, order: Order) -> int:
     if not book.last_ticks:
         return order.stop_ticks
     if order.side == Side.BUY:
@@ -68,20 +68,20 @@ def _stop_behind(book: Book, order: Order) -> int:
     return max(order.stop_ticks, book.last_ticks - order.trail_ticks)
 
 
-def _trigger(state: State, book: Book) -> bool:
+def _trigger_stop(state: State, book: Book) -> bool:
     """Whether a stop was due; the first of them comes to the market."""
-    order = _due(book)
+    order = _next_stop(book)
     if order is None:
         return False
-    state.tell(EventKind.TRIGGERED, order, qty_lots=order.left_lots, flags=unseen(order))
-    state.take_out(order)
+    state.emit(EventKind.TRIGGERED, order, qty_lots=order.leaves_lots, flags=hidden_flag(order))
+    state.dequeue(order)
     order.stop_ticks = order.trail_ticks = 0
     state.end_link(order)
-    come_to_market(state, order, *state.destination(order), EventKind.RESTED)
+    activate(state, order, *state.target_queue(order), EventKind.RESTED)
     return True
 
 
-def _due(book: Book) -> Order | None:
+def _next_stop(book: Book) -> Order | None:
     buys, sells = book.queues[Queue.STOP]
     buy, sell = buys.first(), sells.first()
     if buy is not None and book.last_ticks and buy.stop_ticks <= book.high_ticks:
@@ -93,19 +93,19 @@ def _due(book: Book) -> Order | None:
 
 def _move_peg(state: State, book: Book) -> bool:
     """Whether a pegged order did not stand at its price; the oldest of them moves."""
-    order = min(_misplaced(state, book), key=lambda order: order.order_number, default=None)
+    order = min(_off_peg_price(state, book), key=lambda order: order.order_number, default=None)
     if order is None:
         return False
-    state.take_out(order)
-    queue, ticks = state.destination(order)
-    if queue == Queue.WAITING:
+    state.dequeue(order)
+    queue, ticks = state.target_queue(order)
+    if queue == Queue.INACTIVE:
         state.rest(order, queue, ticks, None)
     else:
-        come_to_market(state, order, queue, ticks, SILENT)
+        activate(state, order, queue, ticks, NO_EVENT)
     return True
 
 
-def _misplaced(state: State, book: Book) -> list[Order]:
+def _off_peg_price(state: State, book: Book) -> list[Order]:
     return [
         order
         for order in book.pegged.values()
@@ -113,19 +113,19 @@ def _misplaced(state: State, book: Book) -> list[Order]:
     ]
 
 
-def _meet_condition(state: State, book: Book) -> bool:
-    """Whether an order of CONDITIONAL would trade as an incoming one; the first of them does."""
-    order = _first_to_meet(state, book)
+def _activate_min_qty(state: State, book: Book) -> bool:
+    """Whether an order of MIN_QTY would trade as an incoming one; the first of them does."""
+    order = _first_fillable(state, book)
     if order is None:
         return False
     limit = order.queue_ticks
-    state.take_out(order)
-    come_to_market(state, order, Queue.CONDITIONAL, limit, EventKind.RESTED)
+    state.dequeue(order)
+    activate(state, order, Queue.MIN_QTY, limit, EventKind.RESTED)
     return True
 
 
-def _first_to_meet(state: State, book: Book) -> Order | None:
-    for side in book.queues[Queue.CONDITIONAL]:
+def _first_fillable(state: State, book: Book) -> Order | None:
+    for side in book.queues[Queue.MIN_QTY]:
         for order in side.orders():
             if would_trade(state, order, order.queue_ticks):
                 return order
