@@ -144,7 +144,7 @@ def compile_ahead() -> None:
     from serl.exchange.ports import free_port
     from serl.exchange.server import Exchange
 
-    click.echo("compiling what is not in the cache yet; the first time takes about a minute", err=True)
+    click.echo("compiling what is not in the cache yet; the first time takes about half a minute", err=True)
     gc.disable()  # the compiler creates many long-lived objects
     with compiled_beside("rulebook", "book") as processes:
         warm_loop()

@@ -32,7 +32,7 @@ NEEDED = {
 AFTER = {"researcher.md": "tutorials/run-the-researcher.md", "models.md": "tutorials/run-the-researcher.md"}
 """Pages that use the files of another page: they are followed after it, in the same folder."""
 LONG = {
-    "calibration.md", "dashboard.md", "execution.md", "results.md", "traders.md",
+    "calibration.md", "dashboard.md", "execution.md", "history.md", "results.md", "traders.md",
     "tutorials/calibrate.md", "tutorials/run-the-researcher.md", "tutorials/train-an-executor.md",
 }  # fmt: skip
 """Pages that take half a minute or more: `make test-long` follows them."""
