@@ -87,7 +87,7 @@ class Market(Entry):
         """(bids, asks) as LEVEL rows, best first; all of them with depth 0. ConfigError where there is no such symbol."""
         number = self._symbol(symbol)
         if depth < 0:
-            raise ConfigError(f"expected a depth from 0 (all levels), got {depth}")
+            raise ConfigError(f"expected a depth of 0 (all levels) or more, got {depth}")
         out = np.zeros(depth or int(self.state.level_count[number]), LEVEL)
         sides = []
         for side in range(2):

@@ -14,7 +14,7 @@ from serl.exchange.records import TRADE, Rows
 
 __all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "run"]
 
-# Words of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
+# EntryWords of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
 HANDLE = 0  # address of the State's handle
 COMMANDS, STOP = 1, 2  # address and number of COMMAND rows: one, the entry's own, but during a submit
 NEXT, RESUMED = 3, 4  # the row to go on with; 1: the call goes on with what was not DONE
@@ -34,7 +34,7 @@ ROW = 8 * WORDS
 NO_PARTICIPANT, NO_SYMBOL = 4, 5
 """Why a call returned 0, besides EVENTS_FULL and GROW; nothing was executed."""
 
-Words = NDArray[np.int64]
+EntryWords = NDArray[np.int64]
 
 words_at, trades_at = rows_at(np.dtype(np.int64)), rows_at(TRADE)
 
@@ -51,7 +51,7 @@ def _check(state: State, commands: Rows, own: bool) -> int:
 
 
 @inlined
-def _complete(state: State, entry: Words, row: CommandRow) -> None:
+def _complete(state: State, entry: EntryWords, row: CommandRow) -> None:
     """The command_id and time that the caller left out."""
     if row.command_id == 0:
         row.command_id = state.last_command_id[row.participant] + 1
@@ -60,7 +60,7 @@ def _complete(state: State, entry: Words, row: CommandRow) -> None:
 
 
 @inlined
-def _keep_trades(entry: Words, trades: Rows, events: Rows, first: int, stop: int) -> None:
+def _keep_trades(entry: EntryWords, trades: Rows, events: Rows, first: int, stop: int) -> None:
     """Of the two fills of a trade, the one that is not the maker's; and prints."""
     for index in range(first, stop):
         event = events[index]
