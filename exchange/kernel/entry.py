@@ -14,7 +14,7 @@ from serl.exchange.records import TRADE, Rows
 
 __all__ = ["EVENTS_FULL", "GROW", "NO_PARTICIPANT", "NO_SYMBOL", "ROW", "run"]
 
-# EntryWords of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
+# Words of an entry, what one call reads and writes: integers of 64 bits, and behind them its own COMMAND row
 HANDLE = 0  # address of the State's handle
 COMMANDS, STOP = 1, 2  # address and number of COMMAND rows: one, the entry's own, but during a submit
 NEXT, RESUMED = 3, 4  # the row to go on with; 1: the call goes on with what was not DONE
