@@ -18,7 +18,7 @@ export class LookBack {
     return this.store.columnsSeen - 1;
   }
 
-  /** The selected column, or the oldest if that one was dropped; null for now. */
+  /** The selected column, or the oldest if that one was dropped; null at the present time. */
   get column() {
     if (this.number > this.newest) this.number = null; // the exchange restarted
     return this.number === null ? null : this.store.columns[Math.max(0, this.number - this.oldest)];
