@@ -243,7 +243,7 @@ class Replayer:
 
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
-    """Sets a scaled clock, or a lockstep clock with a speed (SAME_TIME: leaves its time), and runs or pauses it; returns time_ns."""
+    """Sets a scaled clock, or a lockstep clock with a speed (CURRENT_TIME: keeps its time), and runs or pauses it; returns time_ns."""
     with request_socket(endpoint, "admin") as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

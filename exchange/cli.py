@@ -273,7 +273,7 @@ def account(participant: str, request: Request, token: str) -> None:
     names = {number: name for number, name, *_ in request("queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
     for symbol, last_ticks, *balances in request("queries", "ACCOUNT", token, participant)[5]:
-        balance = Account.of(balances)
+        balance = Account.from_balances(balances)
         fees = Decimal(balance.fees_microticks) / MICRO
         click.echo(
             f"{names[symbol]:12}{balance.position_lots:14,}{balance.cash_ticks:20,}{balance.realised_ticks:20,}"

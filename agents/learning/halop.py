@@ -272,7 +272,7 @@ class HALOP:
 
     def policy(self, metadata: dict[str, Any]) -> HALOPPolicy:
         """The current policy."""
-        return HALOPPolicy(self.network, self.config, Interface.of(self.env), metadata)
+        return HALOPPolicy(self.network, self.config, Interface.from_env(self.env), metadata)
 
 
 POLICY = HALOPPolicy

@@ -16,7 +16,7 @@ from serl.clients import asynchronous
 from serl.clients.blocking import connect
 from serl.clients.book import L2Book, L3Book
 from serl.clients.errors import (
-    ExchangeAway,
+    ExchangeUnreachable,
     LoginRefused,
     PriceOffTick,
     Rejected,
@@ -89,7 +89,7 @@ def test_the_asyncio_client(exchange: Served) -> None:
 
 def test_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serl.clients.core.REPLY_TIMEOUT_S", 0.2)
-    with pytest.raises(ExchangeAway, match="serl exchange start"):
+    with pytest.raises(ExchangeUnreachable, match="serl exchange start"):
         connect(free_endpoint(), "lonely")
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from serl.clients.errors import ExchangeAway, FeedGap, Rejected, UnknownSymbol
+from serl.clients.errors import ExchangeUnreachable, FeedGap, Rejected, UnknownSymbol
 from serl.clients.record import ROWS, TIME, Recorder
 from serl.clients.replay import Replayer
 from serl.clients.session import Order
@@ -152,7 +152,7 @@ def test_ctrl_c_completes_the_file(tmp_path: Path) -> None:
 
 def test_no_exchange_and_unknown_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serl.clients.record.SILENCE_S", 0.3)
-    with pytest.raises(ExchangeAway, match="no reply"), day_writer(tmp_path / "a") as writer:
+    with pytest.raises(ExchangeUnreachable, match="no reply"), day_writer(tmp_path / "a") as writer:
         Recorder(free_endpoint(), writer)
     monkeypatch.setattr("serl.clients.record.SILENCE_S", 10.0)
     unknown = pytest.raises(UnknownSymbol, match=r"expected symbols of .* \(AMZN, GOOG\), got MSFT")

@@ -7,7 +7,7 @@ import pytest
 from serl.exchange import compiling
 
 
-def test_who_comes_second_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_caller_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "FOLDER", tmp_path)
     with pytest.raises(BlockingIOError), compiling.alone("book"), compiling.alone("book", _refuse):
         pass

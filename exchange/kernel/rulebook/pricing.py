@@ -17,8 +17,9 @@ def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
     collar, last = state.accounts[participant, k.SETTING_COLLAR_TICKS], state.symbols[symbol].last_ticks
     if collar == 0 or last == 0:
         return 0
-    away, most = min(collar, state.counters.price_ticks_max), state.counters.price_ticks_max
-    return min(last + away, most) if side == BID else max(last - away, 1)
+    highest = state.counters.price_ticks_max
+    distance = min(collar, highest)
+    return min(last + distance, highest) if side == BID else max(last - distance, 1)
 
 
 @inner

@@ -128,8 +128,8 @@ def test_a_shared_order_is_divided_and_rewarded_as_one(day: Day, sampler: Random
     env = ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler)
     env.reset(seed=4)
     episodes = env.vector.accounts.episodes
-    whole = int(sampler.sample(np.random.Generator(np.random.PCG64(4)), 1)["qty_lots"][0])
-    assert int(episodes["qty_lots"].sum()) == whole
+    parent_lots = int(sampler.sample(np.random.Generator(np.random.PCG64(4)), 1)["qty_lots"][0])
+    assert int(episodes["qty_lots"].sum()) == parent_lots
     assert np.ptp(episodes["qty_lots"]) <= 1
     total = 0.0
     infos: dict[str, Any] = {}

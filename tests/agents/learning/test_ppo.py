@@ -30,7 +30,7 @@ def learner(env: ToyExecution, network: NetworkConfig, **changes: Any) -> PPO:
 
 def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
     """Mean return of one episode in each environment, with deterministic actions."""
-    policy = Policy(made.network, Interface.of(env), {})
+    policy = Policy(made.network, Interface.from_env(env), {})
     policy.reset(env.num_envs)
     observations, _ = env.reset(seed=99)
     total = np.zeros(env.num_envs)
