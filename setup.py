@@ -6,5 +6,7 @@ from setuptools import setup
 
 for package in ("exchange", "history", "clients", "agents", "researcher", "demo", "configs"):
     if not (Path(__file__).parent / "src" / "serl" / package).is_dir():
-        raise SystemExit(f"src/serl/{package} is not a link to a folder: check out with core.symlinks=true and try again")
+        raise SystemExit(
+            f"src/serl/{package} is not a link to a folder: check out with core.symlinks=true and try again"
+        )
 setup()

@@ -125,7 +125,7 @@ class Replayer:
             raise ReplayError("the day has no commands in this window; choose another --from and --to")
         if not session.operator:
             raise ReplayError(
-                f"a replay halts symbols and prints trades, which takes an operator; add {NAME!r} to login.operators"
+                f"a replay halts symbols and prints trades, which needs an operator; add {NAME!r} to login.operators"
             )
         if self.clock_kind == "scaled" and self.speed is not None and self.speed != session.clock[1]:
             raise ReplayError(

@@ -54,7 +54,7 @@ class Baseline(Protocol):
 
 
 class BaselinePolicy:
-    """A deterministic learnt policy with the interface of `serl.agents.learning.policy.Policy`."""
+    """A deterministic trained policy with the interface of `serl.agents.learning.policy.Policy`."""
 
     kind: ClassVar[str]
     """Kind of its files."""

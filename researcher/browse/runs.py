@@ -27,7 +27,9 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
             database.row_factory = sqlite3.Row
             yield database
     except sqlite3.Error as error:
-        raise RunError(f"{path}: cannot be read as the database of a run ({error})") from None
+        raise RunError(
+            f"{path}: cannot be read as the database of a run ({error}); give the folder of a run of `serl researcher start`"
+        ) from None
 
 
 def state(folder: Path) -> str:
