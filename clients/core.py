@@ -21,12 +21,11 @@ from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, Reason, Rows
 from serl.exchange.terms import Terms
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
-TIME = 117
 REPLY_TIMEOUT_S = 5.0
 """An exchange that does not reply for this long counts as unreachable."""
 
@@ -129,7 +128,7 @@ class ClientCore:
             self.send(msgpack.packb([Kind.PING, 0]))
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
-        if message[0] == TIME:
+        if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
             return
         book = self.books.get(topic)

@@ -12,14 +12,13 @@ import numpy as np
 from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol
 from serl.clients.sockets import Sockets
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 from serl.history import stream_book
 from serl.history.day import DayWriter, Reference, SymbolReference
 from serl.history.source import flush, make_room
 from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
 from serl.history.tape import HASH, Tape, public_view, tape_actions, write_public_commands
 
-ROWS, TIME = 118, 117
 SILENCE_S = 10.0
 """An exchange without a reply, or whose feed sends no time, for this long counts as unreachable."""
 POLL_MS = 100
@@ -137,7 +136,7 @@ class Recorder:
             raise FeedGap(
                 f"the exchange at {self.endpoint} was restarted (epoch {epoch} after {self.epoch}); the recording ends before the restart"
             )
-        if kind == TIME:
+        if kind == FeedKind.TIME:
             self._feed_time_s = time.monotonic()
             self._complete_until = sequence
             self._write_complete()
