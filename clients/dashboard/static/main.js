@@ -146,7 +146,7 @@ function drawState(selected = lookBack.column) {
   const notice = element("notice");
   const { failed } = store.sections;
   notice.hidden = !failed && (name !== "offline" || !exchange);
-  notice.textContent = failed ? failed : connection.open ? `No exchange replies at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
+  notice.textContent = failed ? failed : connection.open ? `No reply from the exchange at ${exchange?.endpoint}. ${exchange?.clock ? "The page shows its last state and" : "The page"} continues when the exchange is ${exchange?.clock ? "back" : "running"}.` : "The dashboard does not reply. The page continues when it is back.";
   if (selected) element("clock").textContent = timeOfDay(selected.t);
   else if (exchange?.clock) element("clock").textContent = timeOfDay(Number(BigInt(exchange.clock.time_ns) % DAY_NS) / 1e9);
   document.body.classList.toggle("stale", name === "offline");
