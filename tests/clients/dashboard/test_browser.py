@@ -199,7 +199,7 @@ def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path
             trader.send(67, 3_600_000_000_000)
             pause = looked.page.get_by_role("button", name="Pause")
             if not has_controls:
-                looked.page.wait_for_selector(":text('it advances as the participants promise')")
+                looked.page.wait_for_selector(":text('it advances with the promises of the participants')")
                 assert not pause.is_visible()
                 continue
             looked.page.wait_for_selector("#state:text('lockstep')")
