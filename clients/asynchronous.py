@@ -1,4 +1,4 @@
-"""The asyncio client: the same API as the blocking client, awaited."""
+"""The asyncio client: the same API as the blocking client, as coroutines."""
 
 from pathlib import Path
 from types import TracebackType

@@ -291,7 +291,9 @@ class Feed:
     def publish_time(self, sequence: int, time_ns: int) -> None:
         """Publishes on `time/` that the feed is complete up to event `sequence`."""
         if self.has_subscribers:
-            self._socket.send_multipart([b"time/", msgpack.packb([FeedKind.TIME, self._epoch, sequence, sequence, time_ns, []])])
+            self._socket.send_multipart(
+                [b"time/", msgpack.packb([FeedKind.TIME, self._epoch, sequence, sequence, time_ns, []])]
+            )
 
 
 def symbol_status(state: Any, symbol: int) -> list[int]:

@@ -60,10 +60,9 @@ def execute(
     from serl.agents.execution import report as reports
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
-    from serl.agents.execution.order_flow_log import OrderFlowLog
     from serl.agents.execution.policies.choose import make_policy
     from serl.agents.execution.policies.policy import require_mode
-    from serl.agents.execution.progress import ProgressFile
+    from serl.agents.execution.progress import OrderFlowLog, ProgressFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
