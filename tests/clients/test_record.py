@@ -14,10 +14,11 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import ExchangeUnreachable, FeedGap, Rejected, UnknownSymbol
-from serl.clients.record import ROWS, TIME, Recorder
+from serl.clients.record import Recorder
 from serl.clients.replay import Replayer
 from serl.clients.session import Order
 from serl.exchange.records import TimeInForce
+from serl.exchange.wire import FeedKind
 from serl.history.day import Day, day_writer, read_day
 from serl.history.tape import HASH
 from serl.history.verify import market_of, verify_tape
@@ -168,9 +169,9 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
             recorder = Recorder(exchange.endpoint, writer)
             epoch, sequence = recorder.epoch, recorder.sequences[0]
             with pytest.raises(FeedGap, match="has a gap"):
-                recorder.process(b"rows/AMZN/", [ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
+                recorder.process(b"rows/AMZN/", [FeedKind.ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
             with pytest.raises(FeedGap, match="was restarted"):
-                recorder.process(b"time/", [TIME, epoch + 1, 0, 0, 0, []])
+                recorder.process(b"time/", [FeedKind.TIME, epoch + 1, 0, 0, 0, []])
             recorder.close()
             recorder.finish()
     assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == [3]
