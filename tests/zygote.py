@@ -18,7 +18,13 @@ from typing import Any
 
 REQUEST_BYTES_MAX = 1 << 20
 ADOPTION_MS_MAX = 5000
-PRELOADED = ("serl.exchange.cli", "serl.exchange.server", "serl.clients.blocking", "serl.agents.execution.served", "serl.agents.traders.host")
+PRELOADED = (
+    "serl.exchange.cli",
+    "serl.exchange.server",
+    "serl.clients.blocking",
+    "serl.agents.execution.served",
+    "serl.agents.traders.host",
+)
 """Imported before the first request."""
 
 
@@ -79,8 +85,8 @@ def become(request: dict[str, Any]) -> None:
         time.sleep(0.001)
     else:
         sys.exit("the process that asked for this one has ended")
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
     if request["unbuffered"]:
         sys.stdout.reconfigure(write_through=True)
     module, *arguments = request["words"]
