@@ -5,6 +5,7 @@ RUN := $(VENV)/installed
 FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
+BENCH := $(VENV)/installed-bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: test test-long lint prepared demo bench docs clean
@@ -34,7 +35,7 @@ prepared: $(DEV)
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
 
-bench: $(DEV)
+bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
 docs: $(DOCS)
@@ -54,6 +55,10 @@ $(FULL): $(RUN)
 $(DEV): $(RUN)
 	$(INSTALL) -e '.[dev,docs,ray]'
 	touch $(DEV)
+
+$(BENCH): $(DEV)
+	$(INSTALL) -e '.[bench]'
+	touch $(BENCH)
 
 $(DOCS): $(RUN)
 	$(INSTALL) -e '.[docs]'
