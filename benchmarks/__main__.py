@@ -8,7 +8,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("kernel", "rulebook", "library", "start", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
+NAMES = (
+    "kernel",
+    "rulebook",
+    "library",
+    "start",
+    "served",
+    "replay",
+    "history",
+    "traders",
+    "environments",
+    "ppo",
+    "researcher",
+)
 APART = ("llm",)
 """Benchmarks that need fetched models; `all` skips them."""
 

@@ -39,7 +39,10 @@ class AutogradPPO(PPO):
         advantages = (batch.advantages - mean) / (deviation + 1e-8)
         ratios = log_ratios.exp()
         clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
-        loss = config.value_weight * errors.square().mean() - torch.minimum(advantages * ratios, advantages * clipped).mean()
+        loss = (
+            config.value_weight * errors.square().mean()
+            - torch.minimum(advantages * ratios, advantages * clipped).mean()
+        )
         if config.entropy:
             loss = loss - config.entropy * network.distribution.entropy(outputs, network.log_std).mean()
         (weight * loss).backward()

@@ -43,7 +43,9 @@ def _load(state: str) -> Iterator[None]:
     """Idle, or loaded by a busy process for each core."""
     context = multiprocessing.get_context("spawn")
     ready, count = context.Semaphore(0), os.cpu_count() or 1
-    workers = [context.Process(target=_spin, args=(ready,), daemon=True) for _ in range(count if state == "loaded" else 0)]
+    workers = [
+        context.Process(target=_spin, args=(ready,), daemon=True) for _ in range(count if state == "loaded" else 0)
+    ]
     for worker in workers:
         worker.start()
     for _ in workers:
@@ -93,7 +95,9 @@ class _Trader:
     def resting(self, index: int) -> Any:
         """A limit order behind the mid."""
         side = self._sides[index]
-        return self._send(index, side, MID_TICKS + (self._away[index] if side == Side.SELL else -self._away[index]), GTC, 0)
+        return self._send(
+            index, side, MID_TICKS + (self._away[index] if side == Side.SELL else -self._away[index]), GTC, 0
+        )
 
     def marketable(self, index: int) -> Any:
         """A market order."""
@@ -101,7 +105,9 @@ class _Trader:
 
     def _send(self, index: int, side: int, price: int, time_in_force: int, flags: int) -> Any:
         self._socket.send(
-            msgpack.packb([NEW, next(self._ids), index % SYMBOLS, side, self._lots[index], price, time_in_force, flags, 0])
+            msgpack.packb(
+                [NEW, next(self._ids), index % SYMBOLS, side, self._lots[index], price, time_in_force, flags, 0]
+            )
         )
         return client.answer(self._socket)
 

@@ -37,7 +37,9 @@ def _learn(ppo: PPO, updates: int) -> None:
         ppo.update()
 
 
-def _learners(scenario: Scenario, config: PPOConfig, network: NetworkConfig, updates: int) -> dict[str, Callable[[], object]]:
+def _learners(
+    scenario: Scenario, config: PPOConfig, network: NetworkConfig, updates: int
+) -> dict[str, Callable[[], object]]:
     """By name, what trains in a turn. Each begins with new episodes, because the market is shared."""
     scales, gaussian = scenario.fit_scales(), network.model_copy(update={"actions": "gaussian"})
     sb3 = learner(scenario.env(scales), config, network.hidden)

@@ -48,9 +48,7 @@ def _start(cache: Path) -> dict[str, float]:
     try:
         socket = client.login(exchange.endpoint, "first")
         for number, (name, flag) in enumerate({"": 0, "hidden_order_": int(CommandFlag.HIDDEN)}.items(), 1):
-            socket.send(
-                msgpack.packb([CommandKind.NEW, number, 0, Side.BUY, 1, 100, TimeInForce.GTC, flag, 0])
-            )
+            socket.send(msgpack.packb([CommandKind.NEW, number, 0, Side.BUY, 1, 100, TimeInForce.GTC, flag, 0]))
             reports = client.answer(socket)[2]
             assert reports[0][0] == EventKind.ACCEPTED, reports
             found[f"{name}s"] = time.perf_counter() - began

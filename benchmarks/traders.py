@@ -91,7 +91,8 @@ def run() -> dict[str, Any]:
     return {
         "rmsc04_hour_ms": hour_s * 1e3,
         "rmsc04_events": hours[0][1].count,
-        "abides_rmsc04_hour_s_cited": ABIDES_HOUR_S_CITED, "ratio_to_abides_cited": ABIDES_HOUR_S_CITED / hour_s,
+        "abides_rmsc04_hour_s_cited": ABIDES_HOUR_S_CITED,
+        "ratio_to_abides_cited": ABIDES_HOUR_S_CITED / hour_s,
         "agents_100k_hour_s": large_s,
         "agents_100k_commands": large.count,
         "bytes_per_agent": large.crowd.bytes_used / large.population.traders,
