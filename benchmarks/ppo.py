@@ -5,8 +5,8 @@ LOBSTER, or else of a generated day) and dynamic (32, simulated traders who reac
 All learn on one thread; the dynamic market uses all cores, whoever learns in it. The learners alternate in the same run, five rounds after one that is not
 counted; figures are medians over the rounds, ratio_min and ratio_max the smallest and the largest of a round.
 
-sb3: relative to Stable-Baselines3's PPO with equal networks, rollouts, minibatches, epochs and steps, both with plain Gaussian actions. autograd: serl's
-gradients, written by hand, relative to the same update by PyTorch's autograd (benchmarks/autograd.py), both with the Beta actions of the settings.
+sb3: relative to Stable-Baselines3's PPO with equal networks, rollouts, minibatches, epochs and steps, both with plain Gaussian actions.
+serl_beta: with the Beta actions of the settings.
 """
 
 import time
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.autograd import AutogradPPO
 from benchmarks.sb3 import learner
 from benchmarks.training_markets import NAMES, open_market
 from serl.agents.learning.environments import Scenario
@@ -45,10 +44,9 @@ def _learners(
     sb3 = learner(scenario.env(scales), config, network.hidden)
     steps = updates * config.rollout_steps * scenario.config.environments
     return {
-        "serl_gaussian": partial(_learn, PPO([scenario.env(scales)], config, gaussian), updates),
+        "serl": partial(_learn, PPO([scenario.env(scales)], config, gaussian), updates),
         "sb3": partial(sb3.learn, steps),
-        "serl": partial(_learn, PPO([scenario.env(scales)], config, network), updates),
-        "autograd": partial(_learn, AutogradPPO([scenario.env(scales)], config, network), updates),
+        "serl_beta": partial(_learn, PPO([scenario.env(scales)], config, network), updates),
     }
 
 
@@ -76,8 +74,7 @@ def figures(name: str) -> dict[str, Any]:
     return {
         "steps": steps,
         "steps_per_s": {learner: steps / float(np.median(took)) for learner, took in seconds.items()},
-        "sb3": _beside(seconds["sb3"], seconds["serl_gaussian"]),
-        "autograd": _beside(seconds["autograd"], seconds["serl"]),
+        "sb3": _beside(seconds["sb3"], seconds["serl"]),
     }
 
 
