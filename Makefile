@@ -5,6 +5,7 @@ RUN := $(VENV)/installed
 FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
+BENCH := $(VENV)/installed-bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --no-loadscope-reorder
 
@@ -35,7 +36,7 @@ prepared: $(DEV)
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
 
-bench: $(DEV)
+bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
 docs: $(DOCS)
@@ -58,6 +59,10 @@ $(DEV): pyproject.toml constraints.txt setup.py
 	$(INSTALL) --no-compile uv torch
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,docs,ray]'
 	touch $(RUN) $(DEV)
+
+$(BENCH): $(DEV)
+	$(INSTALL) -e '.[bench]'
+	touch $(BENCH)
 
 $(DOCS): $(RUN)
 	$(INSTALL) -e '.[docs]'
