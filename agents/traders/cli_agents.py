@@ -127,6 +127,9 @@ def _run_host(
     """The main function of a host process."""
     import sys
 
+    from serl.garbage import collect_rarely
+
+    collect_rarely()
     from serl.agents.traders.host import Host
     from serl.agents.traders.population import check_population
     from serl.exchange.errors import SerlError

@@ -1,5 +1,6 @@
 """Limits of a served exchange over real sockets: slow consumers, message rates, silence; and permissions of operators."""
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -257,6 +258,21 @@ def test_silence_ends_a_session_and_ping_keeps_it(tmp_path: Path) -> None:
         assert silent.receive(100)[1] == "silence"
         silent.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
         assert silent.receive(97)[1] == "not_logged_in"
+
+
+def test_a_pause_of_the_exchange_is_not_the_silence_of_a_client(tmp_path: Path) -> None:
+    with (
+        limited(tmp_path, intervals={"silence_s": 0.6, "heartbeat_s": 0.1}) as served,
+        RawClient(served.endpoint) as raw,
+    ):
+        raw.login("patient")
+        served.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)
+        served.process.send_signal(signal.SIGCONT)
+        time.sleep(0.3)
+        raw.send(66, 5)
+        answer = raw.receive(98, 100)
+        assert answer[0] == 98, answer
 
 
 def test_lockstep_rejects_commands_beyond_staged_rows_max(tmp_path: Path) -> None:
