@@ -266,13 +266,11 @@ def test_a_pause_of_the_exchange_is_not_the_silence_of_a_client(tmp_path: Path) 
         RawClient(served.endpoint) as raw,
     ):
         raw.login("patient")
-        served.process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
-        served.process.send_signal(signal.SIGCONT)
-        time.sleep(0.3)
+        for number, pause_s in ((signal.SIGSTOP, 1.5), (signal.SIGCONT, 0.3)):
+            served.process.send_signal(number)
+            time.sleep(pause_s)
         raw.send(66, 5)
-        answer = raw.receive(98, 100)
-        assert answer[0] == 98, answer
+        assert raw.receive(98, 100)[0] == 98
 
 
 def test_lockstep_rejects_commands_beyond_staged_rows_max(tmp_path: Path) -> None:
