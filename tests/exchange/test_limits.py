@@ -250,8 +250,7 @@ def test_silence_ends_a_session_and_ping_keeps_it(tmp_path: Path) -> None:
     ):
         silent.login("silent")
         pinging.login("pinging")
-        began = time.perf_counter()
-        while time.perf_counter() - began < 1.5:
+        for _ in range(15):
             pinging.send(66, 5)
             assert pinging.receive(98, 100)[0] == 98
             time.sleep(0.1)
