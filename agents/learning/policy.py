@@ -13,12 +13,13 @@ from torch import Tensor
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
-from serl.agents.learning import files
+from serl.agents.learning import files, rule_policy
 from serl.agents.learning.custom_network import CustomNetwork, load_custom_network
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.messages import messages_from_json, messages_to_json
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
+from serl.agents.learning.rule_policy import RulePolicy
 from serl.agents.learning.team import Messages, received_messages, received_size
 
 if TYPE_CHECKING:
@@ -102,9 +103,11 @@ class Policy:
         files.write(path, KIND, self.network.state_dict(), metadata)
 
 
-def load_policy(path: Path) -> "Policy | BaselinePolicy":
+def load_policy(path: Path) -> "Policy | RulePolicy | BaselinePolicy":
     """The policy of a file. PolicyFileError if the file is not a policy."""
-    tensors, metadata = files.read(path, KIND, *BASELINES)
+    tensors, metadata = files.read(path, KIND, rule_policy.KIND, *BASELINES)
+    if metadata["kind"] == rule_policy.KIND:
+        return RulePolicy.from_file(metadata, _display_name(path))
     if metadata["kind"] in BASELINES:
         module = importlib.import_module(f"serl.agents.learning.{metadata['kind']}")
         baseline: BaselinePolicy = module.POLICY.from_file(tensors, metadata)

@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from serl.agents.learning.policy import Policy
+from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result
-from serl.researcher.inner import results, training
+from serl.researcher.inner import results, rules, training
 from serl.researcher.inner.errors import ScoreError
 from serl.researcher.inner.executors import ExecutorName, Train, trainer
 from serl.researcher.inner.score import score
@@ -126,12 +129,8 @@ class _Evaluation:
     def _train_and_score(self, share: float) -> None:
         self._report_stage("training")
         began = time.monotonic()
-        job = self.folder / JOB
-        job_result = self._train(self.candidate, self.settings, self.budget, share, job)
         try:
-            if not job_result.ok:
-                raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
-            policy = training.policy_of(job_result, self.candidate, self.settings, self.budget, job)
+            policy, claims = self._make_policy(share)
         except training.UnusableError as error:
             self._fail("training", str(error), time.monotonic() - began)
             return
@@ -149,9 +148,20 @@ class _Evaluation:
         facts = {
             "validation_s": before.get("validation_s", 0.0), "training_s": before.get("training_s", 0.0) + trained - began,
             "scoring_s": before.get("scoring_s", 0.0) + time.monotonic() - trained, "share": share,
-            "steps": policy.metadata["steps"], "claims": {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")},
+            "steps": policy.metadata["steps"], "claims": claims,
         }  # fmt: skip
         self.result = Result("done", "", found, str(self.folder / POLICY), facts)
+
+    def _make_policy(self, share: float) -> tuple[Policy | RulePolicy, dict[str, Any]]:
+        """The candidate's policy after a share of its training, and what the job claims about it. UnusableError if there is none."""
+        job = self.folder / JOB
+        if rules.is_rule(self.candidate):
+            return rules.rule_policy(self.candidate, self.settings, job), {}
+        job_result = self._train(self.candidate, self.settings, self.budget, share, job)
+        if not job_result.ok:
+            raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
+        policy = training.policy_of(job_result, self.candidate, self.settings, self.budget, job)
+        return policy, {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")}
 
     def stop_early(self) -> None:
         """Stop the candidate early; it keeps the score of its last rung."""

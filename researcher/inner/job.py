@@ -23,6 +23,7 @@ from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.ppo import PPO
+from serl.agents.learning.rule import input_names
 from serl.agents.learning.sources import Books
 from serl.agents.learning.team import TeamVectorEnv
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
@@ -81,6 +82,8 @@ def _code_function(kind: Kind, source: str, settings: Settings) -> Any:
     torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
     names = Layout(settings.market.levels).names
+    if kind is Kind.POLICY:
+        return function.exported()
     return function.exported(settings.agents, len(names)) if kind is Kind.COMMUNICATE else function
 
 
@@ -88,7 +91,15 @@ def spec_function(kind: Kind, text: str, settings: Settings) -> Any:
     """The function of a specification, for the observations of these settings."""
     spec: Any = specs.parse(kind, text)
     names = Layout(settings.market.levels).names
+    if kind is Kind.POLICY:
+        return build.policy(spec, input_names(names))
     return build.communicate(spec, names) if kind is Kind.COMMUNICATE else build.build(spec)
+
+
+def trace_policy(source: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The rule that a code module defines, as data."""
+    rule: dict[str, Any] = _code_function(Kind.POLICY, source, Settings(**settings)).to_json()
+    return rule
 
 
 def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:

@@ -5,7 +5,6 @@ our orders, and impact against their mids. Both come from the replay market in p
 exchange (tests/researcher/inner). Bars contain no orders to serve on an exchange, so they are scored in process, in the static market.
 """
 
-import dataclasses
 import threading
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -31,7 +30,8 @@ from serl.agents.learning.evaluation import (
     execute_orders,
 )
 from serl.agents.learning.policy import Policy as TrainedPolicy
-from serl.agents.learning.sources import Bars, Books
+from serl.agents.learning.rule_policy import RulePolicy
+from serl.agents.learning.sources import Books
 from serl.agents.learning.team import split_orders
 from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import simulate
@@ -46,6 +46,8 @@ SIMULATED_DAYS = 4
 """Simulated validation days, if no day is given."""
 LOCK = threading.Lock()
 """Lets one thread make the scoring set while others wait."""
+MARKET = threading.Lock()
+"""Only one environment of a scenario may run at a time."""
 
 
 class ScoringSet(NamedTuple):
@@ -62,14 +64,15 @@ class ScoringSet(NamedTuple):
     no_orders: Outcome
     """The outcome of the same windows without our orders."""
     twap: Outcome
-    bars: Bars | None = None
+    scenario: Scenario | None = None
+    """The market in this process, for `scored_in: market` and `bars`."""
 
 
 @lru_cache(maxsize=4)
 def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     settings = Settings.model_validate_json(text)
-    if settings.scored_in == "bars":
-        return _bar_scoring_set(settings, part)
+    if settings.scored_in != "exchange":
+        return _market_scoring_set(settings, part)
     days, episodes = _exchange_orders(settings, part)
     clusters = bootstrap_clusters(episodes, episodes["day"])[0]
     replayed_day = aligned_day(days, episodes)
@@ -78,13 +81,13 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     return ScoringSet(days, episodes, clusters, replayed_day, no_orders, twap)
 
 
-def _bar_scoring_set(settings: Settings, part: str) -> ScoringSet:
-    scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": 1}))
-    bars, episodes = scenario.source, _sample_orders(scenario, settings)
-    assert isinstance(bars, Bars)
-    clusters = bootstrap_clusters(episodes, bars.dates(episodes["day"]))[0]
-    no_orders, twap = (in_bars(bars, episodes, policy, "market") for policy in (Hold(), Twap()))
-    return ScoringSet([], episodes, clusters, None, no_orders, twap, bars)
+def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
+    """All orders at once. Simulated days keep their states for all candidates."""
+    scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": settings.orders}))
+    episodes = _sample_orders(scenario, settings)
+    clusters = bootstrap_clusters(episodes, scenario.source.dates(episodes["day"]))[0]
+    no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
+    return ScoringSet([], episodes, clusters, None, no_orders, twap, scenario)
 
 
 def _sample_orders(scenario: Scenario, settings: Settings) -> Rows:
@@ -144,31 +147,27 @@ def on_exchange(replayed_day: Day, episodes: Rows, policy: Policy, mode: str, ag
         return _play(market, aligned_episodes(episodes), policy, mode, agents)
 
 
-def in_bars(bars: Bars, episodes: Rows, policy: Policy, mode: str) -> Outcome:
-    """Execute the orders in the static market of bars."""
-    config = bars.config.model_copy(update={"environments": len(episodes)})
-    return _play(dataclasses.replace(bars, config=config).market(), episodes, policy, mode, 1)
-
-
 def _execute(scoring: ScoringSet, policy: Policy, mode: str, agents: int) -> Outcome:
-    if scoring.bars and agents > 1:
+    if scoring.scenario and agents > 1:
         raise ConfigError(
-            f"scored_in: bars: expected one agent, got a team of {agents}: each would trade in its own copy of the bars, at a fraction of "
-            "the impact; score teams with scored_in: exchange"
+            f"scored_in: expected one agent in a market in process, got a team of {agents}: each would trade in its own copy of the market, at a "
+            "fraction of the impact; score teams with scored_in: exchange"
         )
-    if scoring.bars:
-        return in_bars(scoring.bars, scoring.episodes, policy, mode)
+    if scoring.scenario:
+        with MARKET:
+            return _play(scoring.scenario.market, scoring.episodes, policy, mode, 1)
     assert scoring.replayed_day is not None
     return on_exchange(scoring.replayed_day, scoring.episodes, policy, mode, agents)
 
 
-def score(policy: TrainedPolicy, settings: Settings, part: str = VALIDATION) -> Score:
+def score(policy: TrainedPolicy | RulePolicy, settings: Settings, part: str = VALIDATION) -> Score:
     """Score a policy. Candidates are compared on the validation part; the test part is for the final report only.
 
     ScoreError if the score cannot be measured, ConfigError for a team in bars.
     """
     scoring = scoring_set(settings, part)
-    agents = policy.team[0] if policy.team else 1
+    team = None if isinstance(policy, RulePolicy) else policy.team
+    agents = team[0] if team else 1
     outcome = _execute(scoring, policy, policy.modes[0], agents)
     columns = costs(scoring.episodes, outcome, scoring.no_orders, scoring.twap)
     advantages = columns["pa"]

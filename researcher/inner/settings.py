@@ -42,8 +42,8 @@ class Settings(BaseModel):
     day: Path | None = Field(
         None, description="a day with a book, whose validation hours are replayed for scoring; null: simulated days"
     )
-    scored_in: Literal["exchange", "bars"] = Field(
-        "exchange", description="bars: in the static market of bars, in process; an exchange cannot serve bars"
+    scored_in: Literal["exchange", "bars", "market"] = Field(
+        "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"
     )
     orders: int = Field(24, ge=2, description="number of parent orders in a score")
     rungs: tuple[float, ...] = Field(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from serl.agents.execution.environment.observation import Layout
+from serl.agents.learning.rule import Rule, Term, Terms, input_names
 from serl.agents.learning.team import Channels
 from serl.researcher.modules.contracts import (
     AgentModule,
@@ -18,7 +19,15 @@ from serl.researcher.modules.contracts import (
     RewardModule,
 )  # fmt: skip
 from serl.researcher.modules.errors import ModuleError
-from serl.researcher.modules.specs import AgentSpec, CommunicateSpec, GroupSpec, ImagineSpec, ProfilesSpec, RewardSpec
+from serl.researcher.modules.specs import (
+    AgentSpec,
+    CommunicateSpec,
+    GroupSpec,
+    ImagineSpec,
+    PolicySpec,
+    ProfilesSpec,
+    RewardSpec,
+)
 
 SHAPES: dict[str, Callable[[Floats], Floats]] = {
     "linear": lambda values: values,
@@ -34,6 +43,7 @@ BASES: dict[str, Callable[[RewardInputs], Floats]] = {
     "none": lambda step: np.zeros_like(step.gain_bps),
 }
 NAMES = Layout().names
+RULE_NAMES = input_names(NAMES)
 PACES = {"slow": 4.0, "normal": 1.0, "fast": 0.25}
 """Factors on the mean time between a trader's wake-ups."""
 
@@ -128,12 +138,24 @@ def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> Commun
     )  # fmt: skip
 
 
+def policy(spec: PolicySpec, names: tuple[str, ...] = RULE_NAMES) -> Rule:
+    """A rule over inputs named `names`."""
+    terms = tuple(
+        Term(term.output, names.index(term.observed), term.shape, term.weight_percent / 100) for term in spec.terms
+    )
+    return Terms(
+        names, take=spec.take_percent / 100, rest=spec.rest_percent / 100, offset=spec.offset_percent / 100,
+        late_share=spec.late_percent / 100, finish_share=spec.finish_percent / 100, terms=terms,
+    )  # fmt: skip
+
+
 BUILDERS: dict[type[Any], Callable[[Any], Any]] = {
     RewardSpec: reward,
     AgentSpec: agent,
     ImagineSpec: imagine,
     ProfilesSpec: profiles,
     CommunicateSpec: communicate,
+    PolicySpec: policy,
 }
 
 

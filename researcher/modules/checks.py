@@ -60,6 +60,11 @@ def messages(values: Any, count: int) -> Floats:
     return array
 
 
+def decisions(values: Any, count: int) -> Floats:
+    """(count, 3) decisions of a policy."""
+    return numbers(values, (count, 3), "the policy")
+
+
 def population(values: Any) -> dict[str, Any]:
     """A valid population: one symbol, no imports, a bounded number of traders and bounded rates."""
     from serl.agents.traders.errors import PopulationError

@@ -1,4 +1,4 @@
-"""The five contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
+"""The six contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
 
 All inputs and outputs are batches, for speed. `VERSION` increases when existing modules would no longer fit.
 """
@@ -26,6 +26,7 @@ class Kind(StrEnum):
     IMAGINE = "imagine"
     PROFILES = "profiles"
     COMMUNICATE = "communicate"
+    POLICY = "policy"
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,17 @@ CommunicateModule = Callable[[Floats], Floats]
 them at their next decision. In code both are float32 torch tensors and all is done by operations on them, without conditions or loops over
 numbers: messages are part of a policy, which is data, so the operations are read off."""
 
+PolicyModule = Callable[[Any], Any]
+"""decide(now) -> (n_envs, 3): what to cross now and what to rest, both in even slices (remaining quantity over remaining decisions), and the
+offset of what rests, -1 (towards the market) to 1 (away). `now` has a field for each observation and `steps_left`, each (n_envs,). In code all are
+float32 torch tensors and everything is done by operations on them, as for messages."""
+
 SIGNATURES = {
     Kind.REWARD: ("reward", ("step",)),
     Kind.AGENT: ("build", ("observation_dim", "action_dim")),
     Kind.IMAGINE: ("imagine", ("history", "rng", "n", "horizon")),
     Kind.PROFILES: ("profiles", ("statistics", "rng")),
     Kind.COMMUNICATE: ("communicate", ("observations",)),
+    Kind.POLICY: ("decide", ("now",)),
 }
 """The function that each module defines, and its parameters."""

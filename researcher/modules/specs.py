@@ -104,12 +104,37 @@ class CommunicateSpec(_Spec):
     channels: Annotated[list[Channel], Field(min_length=1, max_length=CHANNELS_MAX)]
 
 
+class PolicyTerm(_Spec):
+    """weight_percent / 100 x shape(observed), in even slices or in offsets; what is signed like a price is positive in the order's favour."""
+
+    output: Literal["take", "rest", "offset"]
+    observed: Literal[
+        "behind_schedule", "time_left", "resting", "ahead", "drift", "spread", "imbalance", "return_0", "return_1", "volume_0",
+        "signed_0", "gap_0",
+    ]  # fmt: skip
+    shape: Literal["linear", "positive", "negative", "tanh", "square"]
+    weight_percent: Percent
+
+
+class PolicySpec(_Spec):
+    """What crosses the book and what rests at each decision, in percent of an even slice; what is late by more than late_percent of the order
+    crosses too, and in the last finish_percent of the window even slices cross."""
+
+    take_percent: Literal[0, 10, 25, 50, 75, 100, 150]
+    rest_percent: Literal[0, 50, 100, 200, 400, 800, 3000]
+    offset_percent: Literal[-100, -50, -20, 0, 20, 50, 100]
+    late_percent: Literal[0, 2, 5, 10, 20, 50, 100]
+    finish_percent: Literal[0, 2, 5, 10, 20, 30, 50]
+    terms: Annotated[list[PolicyTerm], Field(max_length=TERMS_MAX)]
+
+
 SPECS: dict[Kind, type[_Spec]] = {
     Kind.REWARD: RewardSpec,
     Kind.AGENT: AgentSpec,
     Kind.IMAGINE: ImagineSpec,
     Kind.PROFILES: ProfilesSpec,
     Kind.COMMUNICATE: CommunicateSpec,
+    Kind.POLICY: PolicySpec,
 }
 
 

@@ -106,9 +106,9 @@ class OuterConfig(_Part):
             raise ValueError(f"kinds: expected each once, got {', '.join(self.kinds)}")
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
             raise ValueError("kinds: communicate needs agents that share an order; set scenario: multi")
-        if Kind.COMMUNICATE in self.module_kinds and self.inner.scored_in == "bars":
+        if Kind.COMMUNICATE in self.module_kinds and self.inner.scored_in != "exchange":
             raise ValueError(
-                "scenario: multi cannot be scored in bars: each agent would trade in its own copy of the bars, so splitting the "
+                "scenario: multi cannot be scored in process: each agent would trade in its own copy of the market, so splitting the "
                 "order would divide its impact; set inner.scored_in: exchange"
             )
         if self.budget.dynamic_steps and self.inner.layout_mismatch:

@@ -23,6 +23,7 @@ GOALS = {
     Kind.IMAGINE: "imagined market scenarios, half of every training batch in the static market",
     Kind.PROFILES: "the population of traders in the dynamic training market",
     Kind.COMMUNICATE: "the messages that execution agents who share an order send each other",
+    Kind.POLICY: "the rule by which an order is executed: what crosses the book now, what rests, and where",
 }
 INITIAL = {
     Kind.REWARD: (
@@ -44,6 +45,10 @@ INITIAL = {
     Kind.COMMUNICATE: (
         "Tell the others how much is left and how far behind schedule you are.",
         "Send few, strong signals, so that agents do not compete for the same liquidity.",
+    ),
+    Kind.POLICY: (
+        "Rest most of the order and cross the book only with what is late.",
+        "Cross more when the price moves against the order, and wait when it moves in its favour.",
     ),
 }
 """The initial instructions of a run."""

@@ -15,7 +15,14 @@ from serl.researcher.validation import recorded
 from serl.researcher.validation.findings import Finding, Reason
 
 SEED, OTHER_SEED = 1, 2
-CALL_MS_MAX = {Kind.REWARD: 20, Kind.AGENT: 100, Kind.IMAGINE: 200, Kind.PROFILES: 1000, Kind.COMMUNICATE: 20}
+CALL_MS_MAX = {
+    Kind.REWARD: 20,
+    Kind.AGENT: 100,
+    Kind.IMAGINE: 200,
+    Kind.PROFILES: 1000,
+    Kind.COMMUNICATE: 20,
+    Kind.POLICY: 20,
+}
 """Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
 SCENARIOS, HORIZON = 32, 30
 CLOSE = 1e-4
@@ -120,10 +127,28 @@ def _communicate(calls: _TimedModule) -> list[Finding]:
     findings = [*_same("the messages", once, again), *_signal("the messages", once, "is observed")]
     if findings or not hasattr(calls.module, "exported"):  # a specification is data already
         return findings
-    exported = calls.module.exported(*observations.shape)(observations)
+    return _same_as_exported(calls.module.exported(*observations.shape)(observations), once, "messages")
+
+
+def _policy(calls: _TimedModule) -> list[Finding]:
+    """A constant decision is a policy too, an even schedule, so the outputs need not depend on the inputs."""
+    observations = recorded.load().observations
+    inputs = np.concatenate((observations, np.linspace(1, 60, len(observations))[:, None]), axis=1)
+    once, again = (checks.decisions(calls(inputs), len(inputs)) for _ in range(2))
+    findings = _same("the decisions", once, again)
+    if (once[:, :2] <= 0).all():
+        findings.append(
+            Finding(Reason.NO_SIGNAL, "the policy never trades: neither what crosses nor what rests is above 0; trade")
+        )
+    if findings or not hasattr(calls.module, "exported"):  # a specification is data already
+        return findings
+    return _same_as_exported(calls.module.exported()(inputs), once, "decisions")
+
+
+def _same_as_exported(exported: Any, once: Any, what: str) -> list[Finding]:
     if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
         return []
-    text = "the traced operations give other messages than the function; depend on nothing but the observations"
+    text = f"the traced operations give other {what} than the function; depend on nothing but the inputs"
     return [Finding(Reason.NOT_EXPORTABLE, text)]
 
 
@@ -139,4 +164,5 @@ DRY_RUNS: dict[Kind, Callable[[_TimedModule], list[Finding]]] = {
     Kind.IMAGINE: _imagine,
     Kind.PROFILES: _profiles,
     Kind.COMMUNICATE: _communicate,
+    Kind.POLICY: _policy,
 }

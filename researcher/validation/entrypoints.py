@@ -18,6 +18,10 @@ def load(kind: Kind, source: str) -> Any:
         from serl.researcher.modules.code_messages import CodeMessages  # importing PyTorch takes a second
 
         return CodeMessages(names[name])
+    if kind is Kind.POLICY:
+        from serl.researcher.modules.code_rule import CodeRule
+
+        return CodeRule(names[name])
     return names[name]
 
 

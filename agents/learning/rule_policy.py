@@ -1,0 +1,118 @@
+"""Policies that follow a rule (rule.py), saved as files."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import Floats
+from serl.agents.learning import files
+from serl.agents.learning.errors import LearningError, NotExportableError
+from serl.agents.learning.graphs import Graph
+from serl.agents.learning.rule import OUTPUTS, SHAPES, Rule, Term, Terms, input_names
+
+KIND = "rule"
+ROWS, CONSTANTS_MAX = 3, 2**14
+"""Rows of the trial run of a graph, and constants that its file stores as text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphRule:
+    """A rule computed by a graph."""
+
+    graph: Graph
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """See Rule."""
+        with torch.inference_mode():
+            outputs = self.graph(torch.as_tensor(np.asarray(inputs, np.float32)))[0]
+        return np.asarray(outputs.numpy(), np.float64)
+
+    def to_json(self) -> dict[str, Any]:
+        """See Rule."""
+        return {
+            "graph": self.graph.graph,
+            "numbers": {name: values.tolist() for name, values in self.graph.state_dict().items()},
+        }
+
+
+def graph_rule(graph: Graph, inputs: int) -> GraphRule:
+    """The rule of a graph. NotExportableError unless it gives (N, 3) finite numbers for N rows of so many inputs."""
+    if (count := sum(values.numel() for values in graph.state_dict().values())) > CONSTANTS_MAX:
+        raise NotExportableError(f"rule: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
+    graph.check(ROWS, inputs, (ROWS, len(OUTPUTS)))
+    return GraphRule(graph)
+
+
+def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
+    """The rule of `Rule.to_json` for inputs of these names. LearningError or NotExportableError if it does not fit."""
+    if "graph" in values:
+        numbers = {name: torch.tensor(each) for name, each in values["numbers"].items()}
+        return graph_rule(Graph(values["graph"], numbers), len(names))
+    try:
+        terms = Terms(
+            **{**values, "names": tuple(values["names"]), "terms": tuple(Term(**term) for term in values["terms"])}
+        )
+        known = all(
+            term.output in OUTPUTS and term.shape in SHAPES and 0 <= term.column < len(names) for term in terms.terms
+        )
+    except (TypeError, KeyError) as error:
+        raise LearningError(f"rule: expected constants and terms, got {values} ({error})") from None
+    if terms.names != tuple(names) or not known:
+        raise LearningError(f"rule: expected terms of the inputs {', '.join(names)}, got {values}")
+    return terms
+
+
+def rule_inputs(env: ExecutionVectorEnv) -> Floats:
+    """(N, d) inputs of a rule for the present decision of an environment."""
+    steps_left = env.accounts.episodes["steps"] - env.accounts.parents["step"]
+    return np.concatenate((env.observe(), steps_left[:, None]), axis=1, dtype=np.float64)
+
+
+def shares_of(env: ExecutionVectorEnv, outputs: Floats) -> Floats:
+    """(N, 3) actions of mode `hybrid` for the outputs of a rule: shares of the remaining quantity, and the offset."""
+    steps_left = np.maximum(env.accounts.episodes["steps"] - env.accounts.parents["step"], 1)
+    take = np.clip(outputs[:, 0] / steps_left, 0.0, 1.0)
+    rest = np.clip(outputs[:, 1] / steps_left, 0.0, 1.0)
+    return np.stack((take, rest, np.clip(outputs[:, 2], -1.0, 1.0)), axis=1)
+
+
+@dataclasses.dataclass
+class RulePolicy:
+    """A policy that follows a rule. See the Policy of execution."""
+
+    rule: Rule
+    interface: Interface
+    metadata: dict[str, Any]
+    name: str = KIND
+
+    def __post_init__(self) -> None:
+        self.modes = (self.interface.actions,)
+
+    def actions(self, env: ExecutionVectorEnv) -> Floats:
+        """See Policy of execution. LayoutMismatchError for other observations or actions, LearningError for outputs that are not finite."""
+        self.interface.require(Interface.from_env(env))
+        outputs = self.rule(rule_inputs(env))
+        if outputs.shape != (env.num_envs, len(OUTPUTS)) or not np.isfinite(outputs).all():
+            raise LearningError(f"{self.name}: expected finite outputs ({env.num_envs}, 3), got shape {outputs.shape}")
+        return shares_of(env, outputs)
+
+    def save(self, path: Path) -> None:
+        """Writes the whole policy to a file."""
+        files.write(
+            path,
+            KIND,
+            {},
+            {"rule": self.rule.to_json(), "interface": dataclasses.asdict(self.interface), **self.metadata},
+        )
+
+    @classmethod
+    def from_file(cls, metadata: dict[str, Any], name: str) -> "RulePolicy":
+        """The policy of a file's metadata."""
+        interface = Interface.from_json(metadata["interface"])
+        return cls(rule_from_json(metadata["rule"], input_names(interface.names)), interface, metadata, name)

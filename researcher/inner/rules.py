@@ -1,0 +1,69 @@
+"""Candidates that need no training: a `policy` module alone is a policy."""
+
+import dataclasses
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from serl.agents.execution.data import TRAIN
+from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.rule import Rule, input_names
+from serl.agents.learning.rule_policy import RulePolicy, rule_from_json
+from serl.exchange.errors import SerlError
+from serl.researcher.candidates import Candidate, Module
+from serl.researcher.inner import job
+from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.training import UnusableError
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.sandbox.limits import Limits
+from serl.researcher.sandbox.run import Job, run
+
+ENTRY = "serl.researcher.inner.job:trace_policy"
+LIMITS = Limits(wall_s=20.0, cpu_s=20)
+MODE = "hybrid"
+
+
+def is_rule(candidate: Candidate) -> bool:
+    """Whether a candidate is a policy as it stands."""
+    return set(candidate.modules) == {Kind.POLICY}
+
+
+def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RulePolicy:
+    """The policy of a candidate; its files stay in `folder`, which is created. UnusableError if its module cannot be used; SandboxUnavailableError if code
+    cannot be sandboxed here."""
+    market = settings.market
+    names = Layout(market.levels).names
+    interface = Interface(
+        names, dataclasses.asdict(_scales(market.model_dump_json())), MODE, (0.0, 0.0, -1.0), (1.0, 1.0, 1.0),
+        offset_ticks=market.offset_ticks, offset_bps=market.offset_bps, levels=market.levels,
+    )  # fmt: skip
+    facts = {"name": candidate.key, "market": market.model_dump(mode="json"), "steps": 0}
+    return RulePolicy(_rule(candidate.modules[Kind.POLICY], settings, folder), interface, facts, candidate.key)
+
+
+def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
+    names = input_names(Layout(settings.market.levels).names)
+    try:
+        if module.form == "spec":
+            rule: Rule = job.spec_function(Kind.POLICY, module.text, settings)
+            return rule
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        arguments: dict[str, Any] = {"source": module.text, "settings": settings.model_dump(mode="json")}
+        result = run(Job(ENTRY, arguments), folder, LIMITS)
+        if not result.ok:
+            raise UnusableError(f"policy {result.outcome.value}: {result.text}")
+        return rule_from_json(result.value, names)
+    except UnusableError:
+        raise
+    except (SerlError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise UnusableError(f"the policy is not a rule: {str(error)[:300]}") from None
+
+
+@lru_cache(maxsize=8)
+def _scales(text: str) -> Scales:
+    """Units of observations, fitted on the training part of a market."""
+    config = MarketConfig.model_validate_json(text)
+    return Scenario(config.model_copy(update={"part": TRAIN})).fit_scales()
