@@ -48,13 +48,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": torch.abs, "sign": torch.sign, "sqrt": torch.sqrt, "square": torch.square, "sin": torch.sin, "cos": torch.cos,
     "clamp": torch.clamp, "minimum": torch.minimum, "maximum": torch.maximum, "cat": torch.cat, "stack": torch.stack, "chunk": torch.chunk, "sum": torch.sum,
     "mean": torch.mean, "squeeze": torch.squeeze, "unsqueeze": torch.unsqueeze, "flatten": torch.flatten, "reshape": torch.reshape,
-    "transpose": torch.transpose, "size": Tensor.size,
+    "transpose": torch.transpose, "size": Tensor.size, "zeros_like": torch.zeros_like, "ones_like": torch.ones_like,
+    "where": torch.where, "gt": torch.gt, "ge": torch.ge, "lt": torch.lt, "le": torch.le,
 }  # fmt: skip
 ARITHMETIC = {"add", "sub", "mul", "truediv", "neg", "pow"}
 """Operations that are also allowed on Python numbers."""
 ALIASES = {"view": "reshape", "div": "truediv", "true_divide": "truediv", "clip": "clamp", "concat": "cat"}
 NAMES = {function: name for name, function in FUNCTIONS.items()} | {
-    getattr(operator, name): name for name in (*ARITHMETIC, "matmul")
+    getattr(operator, name): name for name in (*ARITHMETIC, "matmul", "gt", "ge", "lt", "le")
 } | {getattr(torch, name): name for name in ("relu", "softmax", "log_softmax")} | {
     torch.clip: "clamp", torch.div: "truediv", torch.concat: "cat", functional.tanh: "tanh", functional.sigmoid: "sigmoid",
 }  # fmt: skip

@@ -34,4 +34,4 @@ class CodeRule:
 
     def exported(self) -> GraphRule:
         """The same rule as data. NotExportableError if tracing fails."""
-        return graph_rule(trace_graph(self._decide), len(self._names))
+        return graph_rule(trace_graph(lambda inputs: self._decide(inputs)), len(self._names))

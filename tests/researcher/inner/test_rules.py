@@ -1,0 +1,69 @@
+"""Candidates that need no training: from a module to a score."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.policy import load_policy
+from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.inner import score as scoring
+from serl.researcher.inner.evaluate import evaluate
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.example import example
+
+LIVING = MarketConfig(
+    kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60
+)
+SETTINGS = Settings(market=LIVING, scored_in="market", orders=6, rungs=(1.0,))
+BUDGET = Budget(static_steps=0, dynamic_steps=0)
+
+
+def policy(form: Form, text: str | None = None) -> Candidate:
+    return Candidate({Kind.POLICY: Module(form, text or example(Kind.POLICY, form))})
+
+
+@pytest.mark.parametrize("form", ["spec", "code"])
+def test_a_policy_is_scored_without_training(form: Form, tmp_path: Path) -> None:
+    found = evaluate(policy(form), SETTINGS, BUDGET, tmp_path)
+    assert found.stage == "done", found.reason
+    assert found.score is not None and found.policy is not None
+    assert len(found.score.advantages_bps) == 6
+    assert scoring.score(load_policy(Path(found.policy)), SETTINGS) == found.score, "the file holds all of it"
+
+
+def test_a_market_in_process_keeps_orders_and_days_apart_from_training() -> None:
+    validation, test = (scoring.scoring_set(SETTINGS, part).episodes for part in ("validation", "test"))
+    assert set(validation["day"]) <= set(range(1_000_000, 1_000_004))
+    assert set(test["day"]) <= set(range(2_000_000, 2_000_004))
+
+
+def test_an_even_rule_costs_what_a_twap_costs(tmp_path: Path) -> None:
+    even = '{"take_percent": 100, "rest_percent": 0, "offset_percent": 0, "late_percent": 100, "finish_percent": 0, "terms": []}'
+    found = evaluate(policy("spec", even), SETTINGS, BUDGET, tmp_path).score
+    assert found is not None
+    assert abs(found.pa_twap_bps) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "words"),
+    [
+        ("def decide(now):\n    return now.spread", "dry run", "expected shape (16, 3)"),
+        ("import torch\n\n\ndef decide(now):\n    return 0 * torch.stack((now.spread,) * 3, 1)", "dry run", "the policy never trades"),
+        ("import torch\n\n\ndef decide(now):\n    if now.spread.sum() > 0:\n        return torch.stack((now.spread,) * 3, 1)\n    return torch.stack((now.drift,) * 3, 1)", "dry run", "cannot be traced"),
+        ("def decide(now):\n    return now.profit", "dry run", "profit"),
+    ],
+)  # fmt: skip
+def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words: str, tmp_path: Path) -> None:
+    found: Any = evaluate(policy("code", text), SETTINGS, BUDGET, tmp_path)
+    assert found.stage == stage
+    assert words in found.reason
+
+
+def test_scores_of_the_same_orders_can_be_compared_in_pairs(tmp_path: Path) -> None:
+    scores = [evaluate(policy(form), SETTINGS, BUDGET, tmp_path / form).score for form in ("spec", "code")]
+    assert scores[0] is not None and scores[1] is not None
+    assert np.shape(scores[0].advantages_bps) == np.shape(scores[1].advantages_bps)
