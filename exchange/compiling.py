@@ -112,9 +112,15 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
     """
 
     _final_module: Any
+    inlining: str | None = None
+    """What LLVM is told of its function: `alwaysinline`, `noinline`, or nothing."""
 
     def finalize(self) -> None:
         """Links what it calls behind it; what is left to run is the environment that numba fills in for each function."""
+        if self.inlining:
+            for function in self._final_module.functions:
+                if not function.is_declaration:
+                    function.add_function_attribute(self.inlining)
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         code = self._final_module
@@ -132,14 +138,32 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 class _PartCompiler(Compiler):  # type: ignore[misc]
     """numba's own, into a Part."""
 
+    library = _Part
+
     def compile_extra(self, func: Any) -> Any:
         """Compiles a Python function."""
-        self.state.library = _Part(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
 
 
-def inner(function: Any, **options: Any) -> Any:
+class _InlinedPart(_Part):
+    inlining = "alwaysinline"
+
+
+class _InlinedPartCompiler(_PartCompiler):
+    library = _InlinedPart
+
+
+class _ApartPart(_Part):
+    inlining = "noinline"
+
+
+class _ApartCompiler(_PartCompiler):
+    library = _ApartPart
+
+
+def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
     """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
 
     Where Python calls it, it is compiled for that.
@@ -155,15 +179,19 @@ def inner(function: Any, **options: Any) -> Any:
 
     names = ", ".join(signature(function).parameters)
     implementation = eval(f"lambda {names}: function", {"function": function})
-    overload(for_python, jit_options={**_OPTIONS, "pipeline_class": _PartCompiler, **options}, strict=False)(
-        implementation
-    )
+    options = {**_OPTIONS, "pipeline_class": compiler, "no_cfunc_wrapper": True}
+    overload(for_python, jit_options=options, strict=False)(implementation)
     return for_python
 
 
 def inlined(function: Any) -> Any:
     """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
-    return inner(function, forceinline=True)
+    return inner(function, _InlinedPartCompiler)
+
+
+def apart(function: Any) -> Any:
+    """`inner`, and never inlined."""
+    return inner(function, _ApartCompiler)
 
 
 def merged(function: Any) -> Any:

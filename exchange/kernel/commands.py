@@ -32,7 +32,7 @@ ENTRY_AHEAD, ORDER_AHEAD, LINKS_AHEAD = 12, 7, 3
 """Commands between asking for a line of memory and needing it: about the time that memory takes."""
 
 
-@merged
+@inlined
 def _execute(state: State, commands: Rows, index: int, events: Rows, count: int) -> tuple[int, int]:
     """Executes COMMAND row `index`: (new count, DONE, EVENTS_FULL or GROW)."""
     command = commands[index]
@@ -86,7 +86,7 @@ def _is_plain(state: State, command: CommandRow) -> bool:
     return (state.needs_full_book[command.symbol] | state.has_limits[command.participant] | special) == 0
 
 
-@merged
+@inlined
 def _dispatch(state: State, commands: Rows, index: int, events: Rows, count: int) -> tuple[int, int]:
     command = commands[index]
     kind = int64(command.kind)
