@@ -1,22 +1,13 @@
-"""How functions are compiled, and where what was compiled is kept.
+"""How functions are compiled.
 
 Without numba's reference counting: nothing is allocated while matching, so there is nothing to count. Compile times follow from what LLVM
 is given: a function that others call is compiled once for itself and linked into each of them, so `merged` ones, which are not, save the most.
-
-What a function calls lives on in its cached code, and numba's cache looks only at the file of the function itself. So the cache's folder has a name
-made from all sources that have to do with compiled code: after an update it is another one.
 """
 
-import os
-import re
-import shutil
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -27,50 +18,7 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.extending import overload
 
-import serl
-
-CONSTANTS = ("records.py", "state.py", "constants.py")
-"""Files without compiled functions whose constants are part of them."""
-
-COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
-"""What a file with compiled functions has."""
-
-
-def _sources() -> int:
-    """A checksum over serl's source files that have to do with compiled code."""
-    checksum = 0
-    for folder, folders, names in os.walk(os.path.dirname(serl.__file__), followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    text = file.read()
-                if name in CONSTANTS or COMPILED.search(text):
-                    checksum = zlib.crc32(text, checksum)
-    return checksum
-
-
-def _folder() -> Path:
-    """Where compiled code is kept: in NUMBA_CACHE_DIR, else beside serl's sources, else (they are read-only) in the user's cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    beside = Path(serl.__file__).parent / "__pycache__"
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    name = f"serl-{_sources():08x}"
-    for base in [Path(given)] if given else [beside, home / "serl"]:
-        folder = base / name
-        if folder.is_dir():
-            return folder
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if base == beside:
-                for other in set(base.glob("serl-????????")) - {folder}:  # of sources that are no more
-                    shutil.rmtree(other, ignore_errors=True)
-            break
-    return folder
-
-
-FOLDER = _folder()
-"""Where compiled code of these sources is kept; no such folder: nowhere can be written to, and nothing is kept."""
+from serl.exchange.code_cache import FOLDER
 
 
 @contextmanager
@@ -197,33 +145,6 @@ def apart(function: Any) -> Any:
 def merged(function: Any) -> Any:
     """For functions of one caller, and of one line: numba makes them part of the caller, nothing is compiled for themselves."""
     return njit(inline="always", **_OPTIONS)(function)
-
-
-def is_kept(name: str) -> bool:
-    """Whether what `alone(name)` compiles is there."""
-    path = FOLDER / name
-    return path.exists() and path.stat().st_size > 0
-
-
-@contextmanager
-def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Compiles something that no other process compiles meanwhile: who comes second waits, after calling `wait`, and then loads it."""
-    if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
-        yield
-        return
-    with open(FOLDER / name, "ab") as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            wait()
-            flock(file, LOCK_EX)
-        try:
-            yield
-            if file.tell() == 0:
-                file.write(b"compiled")
-        finally:
-            file.flush()
-            flock(file, LOCK_UN)
 
 
 int64: Any = np.int64

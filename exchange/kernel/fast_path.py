@@ -1,6 +1,6 @@
 """The fast path: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
 
-from serl.exchange.compiling import inlined, inner, int64, merged
+from serl.exchange.compiling import apart, inlined, inner, int64, merged
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.book import crosses, has_available_lots, match_displayed, remove_order, rest_displayed
 from serl.exchange.kernel.events import begin_answer, begin_event, reject_command
@@ -172,7 +172,7 @@ def cancel_displayed(
     return count
 
 
-@inner
+@apart
 def cancel_apart(
     state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
 ) -> int:
@@ -204,7 +204,7 @@ def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int
     return count + 1
 
 
-@merged
+@inlined
 def reduce_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     """REDUCE: the new count."""
     if not 1 <= command.qty_lots <= state.counters.qty_lots_max:
@@ -214,7 +214,7 @@ def reduce_order(state: State, command: CommandRow, events: Rows, count: int, sl
     return _reduce_in_place(state, command, events, count, slot, command.qty_lots)
 
 
-@merged
+@inlined
 def replace_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
     """REPLACE: (new count, DONE, EVENTS_FULL or GROW)."""
     order = state.orders[slot]
@@ -262,7 +262,7 @@ def replace_order(state: State, command: CommandRow, events: Rows, count: int, s
     return match_and_finish(state, command, events, count)
 
 
-@inner
+@apart
 def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = command.kind == k.END_DAY
@@ -298,7 +298,7 @@ def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count
     return count, k.DONE
 
 
-@inner
+@apart
 def execute_operator_command(state: State, command: CommandRow, events: Rows, count: int) -> int:
     """HALT, RESUME and PRINT."""
     symbol, side = int64(command.symbol), int64(command.side)

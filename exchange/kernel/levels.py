@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined, inner, int64
+from serl.exchange.compiling import apart, compiled, inlined, inner, int64
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import Rows
@@ -167,7 +167,7 @@ def _unplace(state: State, book: int, side: int, price: int) -> None:
     state.far_use[book] += 1
 
 
-@inner
+@apart
 def _recentre(state: State, book: int) -> None:
     """Moves the window to the middle of the market. O(levels in the window + far levels), every FAR_PATIENCE far uses."""
     width = state.window.shape[2]
