@@ -1,7 +1,8 @@
 """How functions are compiled.
 
 Without numba's reference counting: nothing is allocated while matching, so there is nothing to count. Compile times follow from what LLVM
-is given: a function that others call is compiled once for itself and linked into each of them, so `merged` ones, which are not, save the most.
+is given: a function that others call is compiled once for itself and linked into each of them, which `merged` ones are not. numba copies a
+merged function with all that is merged into it, so long ones cost more than they save.
 """
 
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 
     _final_module: Any
     inlining: str | None = None
-    """What LLVM is told of its function: `alwaysinline`, `noinline`, or nothing."""
+    """What LLVM is told of its function: `alwaysinline`, `noinline`, or nothing. numba's own option for it, `forceinline`, is inherited by
+    all that the function calls, and what callers with other options call is compiled again for them."""
 
     def finalize(self) -> None:
         """Links what it calls behind it; what is left to run is the environment that numba fills in for each function."""
@@ -86,29 +88,22 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 class _PartCompiler(Compiler):  # type: ignore[misc]
     """numba's own, into a Part."""
 
-    library = _Part
+    inlining: str | None = None
 
     def compile_extra(self, func: Any) -> Any:
         """Compiles a Python function."""
-        self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library = _Part(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.inlining = self.inlining
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
 
 
-class _InlinedPart(_Part):
+class _InlinedCompiler(_PartCompiler):
     inlining = "alwaysinline"
 
 
-class _InlinedPartCompiler(_PartCompiler):
-    library = _InlinedPart
-
-
-class _ApartPart(_Part):
-    inlining = "noinline"
-
-
 class _ApartCompiler(_PartCompiler):
-    library = _ApartPart
+    inlining = "noinline"
 
 
 def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
@@ -134,11 +129,11 @@ def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
 
 def inlined(function: Any) -> Any:
     """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
-    return inner(function, _InlinedPartCompiler)
+    return inner(function, _InlinedCompiler)
 
 
 def apart(function: Any) -> Any:
-    """`inner`, and never inlined."""
+    """`inner`, and never inlined: for long functions that hot paths seldom call."""
     return inner(function, _ApartCompiler)
 
 
