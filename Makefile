@@ -5,19 +5,21 @@ RUN := $(VENV)/installed
 FULL := $(VENV)/installed-full
 DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
+BENCH := $(VENV)/installed-bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --no-loadscope-reorder
 
 .PHONY: test test-long lint prepared demo bench docs clean
 
 # what the tests' processes share is made once, beside the checks
 test: $(DEV)
 	$(MAKE) --no-print-directory -j2 lint prepared
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
 	$(MAKE) --no-print-directory -j2 lint prepared
-	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 $(BIN)/python -m pytest -m "long or not long" -n 2 --dist loadfile --no-loadscope-reorder
+	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 SERL_TEST_FORK=0 $(PYTEST) -m "long or not long"
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -34,7 +36,7 @@ prepared: $(DEV)
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
 
-bench: $(DEV)
+bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md
 
 docs: $(DOCS)
@@ -51,9 +53,16 @@ $(FULL): $(RUN)
 	$(INSTALL) -e '.[learning,researcher]'
 	touch $(FULL)
 
-$(DEV): $(RUN)
-	$(INSTALL) -e '.[dev,docs,ray]'
-	touch $(DEV)
+# pip takes four times as long for so many packages; it finds PyTorch where uv does not look
+$(DEV): pyproject.toml constraints.txt setup.py
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --no-compile uv torch
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev,docs,ray]'
+	touch $(RUN) $(DEV)
+
+$(BENCH): $(DEV)
+	$(INSTALL) -e '.[bench]'
+	touch $(BENCH)
 
 $(DOCS): $(RUN)
 	$(INSTALL) -e '.[docs]'

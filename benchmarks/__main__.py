@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, library, rulebook, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -8,9 +8,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-NAMES = ("kernel", "rulebook", "served", "replay", "history", "traders", "environments", "ppo", "researcher")
-APART = ("library", "llm")
-"""Benchmarks that need packages (bourse) or fetched models; `all` skips them."""
+NAMES = (
+    "kernel",
+    "rulebook",
+    "library",
+    "start",
+    "served",
+    "replay",
+    "history",
+    "traders",
+    "environments",
+    "ppo",
+    "researcher",
+)
+APART = ("llm",)
+"""Benchmarks that need fetched models; `all` skips them."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A compiled load generator: keeps a window of orders in flight and counts acknowledgements."""
+"""A compiled load generator: keeps a window of orders in flight until all are acknowledged."""
 
 from typing import Any
 
@@ -7,25 +7,27 @@ import numpy as np
 import zmq
 from numba import njit
 
-from benchmarks.stream import make
-from serl.exchange.gateway.codec import read_int, write_int
+from benchmarks.deep_stream import Messages
+from serl.exchange.gateway.codec import read_int
 from serl.exchange.libzmq import zmq_recv, zmq_send
+from serl.exchange.records import EVENT, Rows
 from serl.exchange.wire import Kind
 
-ACCEPTED = 1
-SEED = 1
+WINDOW, BULK_ROWS, BULK_WINDOW = 256, 1024, 32
+"""Unacknowledged single messages; rows of a bulk message; unacknowledged bulk messages."""
+REPORTS = int(Kind.REPORTS)
 
 
-def login(endpoint: str, name: str, rows: bool = False) -> tuple["zmq.Socket[bytes]", list[Any]]:
-    """A logged-in DEALER socket and its WELCOME."""
+def login(endpoint: str, name: str, rows: bool = False) -> "zmq.Socket[bytes]":
+    """A DEALER socket, logged in as a participant without commands so far."""
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     socket.linger = 0
     socket.sndhwm = socket.rcvhwm = 0
     socket.connect(endpoint)
     socket.send(msgpack.packb([64, 1, 1, name, "", -1, {"rows": rows}]))
     welcome = msgpack.unpackb(socket.recv())
-    assert welcome[0] == 96, welcome
-    return socket, welcome
+    assert welcome[0] == Kind.WELCOME and welcome[5] == 0, welcome
+    return socket
 
 
 def answer(socket: "zmq.Socket[bytes]") -> list[Any]:
@@ -36,25 +38,39 @@ def answer(socket: "zmq.Socket[bytes]") -> list[Any]:
             return message
 
 
-@njit(cache=True)
-def write_new(buffer: Any, command_id: int, symbol: int) -> int:
-    """Write a NEW of one lot, alternately buy and sell at one price, so every second order trades. Returns its size."""
-    buffer[0] = 0x99
-    buffer[1] = 1
-    at = write_int(buffer, 2, command_id)
-    at = write_int(buffer, at, symbol)
-    at = write_int(buffer, at, command_id & 1)
-    at = write_int(buffer, at, 1)
-    at = write_int(buffer, at, 10_000)
-    at = write_int(buffer, at, 1)
-    at = write_int(buffer, at, 0)
-    return write_int(buffer, at, 0)
+def acknowledged(message: list[Any]) -> int:
+    """The last command that a message of reports answers; 0: none."""
+    kind, _, reports = message
+    if kind == Kind.REPORT_ROWS:
+        return int(np.frombuffer(reports, EVENT)["command_id"].max())
+    assert kind == Kind.REPORTS, message
+    return max(report[2] for report in reports)
+
+
+def bulk_messages(rows: Rows) -> list[bytes]:
+    """The rows in messages of BULK_ROWS."""
+    return [msgpack.packb([32, rows[at : at + BULK_ROWS].tobytes()]) for at in range(0, len(rows), BULK_ROWS)]
+
+
+def send_bulk(socket: "zmq.Socket[bytes]", messages: list[bytes], first_id: int, count: int) -> None:
+    """Send bulk messages of `count` commands from first_id on, until all are acknowledged."""
+    sent = done = 0
+    while done < count:
+        while sent < len(messages) and sent * BULK_ROWS - done < BULK_WINDOW * BULK_ROWS:
+            socket.send(messages[sent], copy=False)
+            sent += 1
+        done = max(done, acknowledged(answer(socket)) - first_id + 1)
+
+
+def send_rows(socket: "zmq.Socket[bytes]", rows: Rows) -> None:
+    """The same with rows."""
+    send_bulk(socket, bulk_messages(rows), int(rows["command_id"][0]), len(rows))
 
 
 @njit(cache=True)
-def count_accepted(buffer: Any, size: int) -> int:
-    """Number of ACCEPTED events in a REPORTS message."""
-    if size < 4 or buffer[0] != 0x93 or buffer[1] != 80:
+def _last_command(buffer: Any, size: int) -> int:
+    """The last command that a REPORTS message answers; 0: none."""
+    if size < 4 or buffer[0] != 0x93 or buffer[1] != REPORTS:
         return 0
     _, at = read_int(buffer, 2, size)
     events = np.int64(buffer[at]) & 0x0F
@@ -62,41 +78,48 @@ def count_accepted(buffer: Any, size: int) -> int:
     if buffer[at - 1] == 0xDC:
         events = (np.int64(buffer[at]) << 8) | np.int64(buffer[at + 1])
         at += 2
-    accepted = 0
+    last = 0
     for _event in range(events):
-        accepted += buffer[at + 1] == ACCEPTED
         at += 1
-        for _field in range(14):
-            _value, at = read_int(buffer, at, size)
-    return accepted
+        for field in range(14):
+            value, at = read_int(buffer, at, size)
+            if field == 2:
+                last = max(last, value)
+    return last
 
 
 @njit(cache=True)
-def window_load(socket: int, out: Any, buffer: Any, first_id: int, symbol: int, count: int, window: int) -> int:
-    """Send `count` orders with up to `window` unacknowledged. Returns the number of messages received."""
-    sent = acknowledged = messages = 0
-    while acknowledged < count:
-        while sent < count and sent - acknowledged < window:
-            size = write_new(out, first_id + sent, symbol)
-            zmq_send(socket, out.ctypes.data, size, 0)
+def _window_load(socket: int, data: Any, ends: Any, first_id: int, buffer: Any) -> None:
+    sent = done = 0
+    count = ends.size - 1
+    while done < count:
+        while sent < count and sent - done < WINDOW:
+            zmq_send(socket, data.ctypes.data + ends[sent], ends[sent + 1] - ends[sent], 0)
             sent += 1
         size = zmq_recv(socket, buffer.ctypes.data, buffer.size, 0)
-        acknowledged += count_accepted(buffer, size)
-        messages += 1
-    return messages
+        done = max(done, _last_command(buffer, size) - first_id + 1)
+
+
+def window_load(socket: "zmq.Socket[bytes]", messages: Messages) -> None:
+    """Send the messages with up to WINDOW unacknowledged, until all are acknowledged."""
+    _window_load(socket.underlying, *messages, np.zeros(1 << 20, np.uint8))
 
 
 @njit(cache=True)
-def window_echo(socket: int, out: Any, buffer: Any, count: int, window: int) -> None:
-    """The same load against an echo server: the limit of the sockets alone."""
-    sent = answered = 0
-    while answered < count:
-        while sent < count and sent - answered < window:
-            size = write_new(out, 1_000_000 + sent, 0)
-            zmq_send(socket, out.ctypes.data, size, 0)
+def _window_echo(socket: int, data: Any, ends: Any, buffer: Any) -> None:
+    sent = done = 0
+    count = ends.size - 1
+    while done < count:
+        while sent < count and sent - done < WINDOW:
+            zmq_send(socket, data.ctypes.data + ends[sent], ends[sent + 1] - ends[sent], 0)
             sent += 1
         zmq_recv(socket, buffer.ctypes.data, buffer.size, 0)
-        answered += 1
+        done += 1
+
+
+def window_echo(socket: "zmq.Socket[bytes]", messages: Messages) -> None:
+    """The same load against an echo server: the limit of the sockets alone."""
+    _window_echo(socket.underlying, messages.data, messages.ends, np.zeros(4096, np.uint8))
 
 
 @njit(cache=True)
@@ -107,12 +130,3 @@ def echo(socket: int, identity: Any, message: Any, count: int) -> None:
         message_size = zmq_recv(socket, message.ctypes.data, message.size, 0)
         zmq_send(socket, identity.ctypes.data, identity_size, 2)
         zmq_send(socket, message.ctypes.data, message_size, 0)
-
-
-def bulk_messages(first_id: int, symbol: int, count: int, rows: int) -> list[bytes]:
-    """`count` commands of the kernel benchmark's stream in bulk messages of `rows`."""
-    _, commands = make(count, 0, SEED)
-    commands["order_id"] = np.where(commands["order_id"] > 0, commands["order_id"] + first_id - 1, 0)
-    commands["command_id"] += first_id - 1
-    commands["symbol"] = symbol
-    return [msgpack.packb([32, commands[at : at + rows].tobytes()]) for at in range(0, count, rows)]

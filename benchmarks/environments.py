@@ -70,14 +70,15 @@ def bare_numpy_steps_per_s(bars: BarDays, steps: int) -> float:
     return STATIC * steps / (time.perf_counter() - began)
 
 
-def _day() -> tuple[str, Day]:
+def recorded_day() -> tuple[str, Day]:
+    """The AMZN day of LOBSTER if it is there, else a generated one: (name, day)."""
     path = FOLDER / SAMPLES["amzn"]
     return (SAMPLES["amzn"], import_day(path)) if path.exists() else ("generated", generate_day(1))
 
 
 def run() -> dict[str, Any]:
     """All figures."""
-    bars, (name, history), population = random_bars(), _day(), load_population("rmsc04")
+    bars, (name, history), population = random_bars(), recorded_day(), load_population("rmsc04")
     minutes = RandomOrders([Hours(day, OPEN_NS, OPEN_NS + BARS * MINUTE_NS, 300.0) for day in range(DAYS)], 1800, 60)
     seconds = RandomOrders([Hours(0, 36_000 * SECOND_NS, 57_000 * SECOND_NS, 50.0)], 600, 10)
     first_ns = population.open_ns + 30 * MINUTE_NS

@@ -1,7 +1,8 @@
 """Importing historical data: a generated ITCH file with ten million messages of many stocks into a day file, and the samples of other formats.
 
 The generated file is a day of `serl day generate`, exported as ITCH and repeated for each stock, interleaved message by message. A separate
-process imports it, so its peak memory is that of the import. Samples are read if ../shared/data exists.
+process imports it, so its peak memory is that of the import. Samples are read if ../shared/data exists;
+their seconds include everything but compilation.
 """
 
 import json
@@ -29,7 +30,6 @@ SAMPLES = {
     "bitstamp": "bitstamp/bitstamp_btcusd_2015-05-01_orders.csv.xz",
     "binance": "binance/spot_btcusdt_20240808.gz",
     "databento": "databento/esh4-glbx-mdp3-20231225.mbo.dbn.zst",
-    "itch": "itch/first1000msgs_stockdirectory.itch",
 }
 LOCATE, ORDER, NEW_ORDER = offset("A", "locate"), offset("A", "order"), offset("U", "new_order")
 STOCK_ORDERS = 1 << 40

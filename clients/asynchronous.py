@@ -1,4 +1,4 @@
-"""The asyncio client: the same API as the blocking client, awaited."""
+"""The asyncio client: the same API as the blocking client, as coroutines."""
 
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ async def connect(
         rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders and positions are then not kept.
 
     Raises:
-        ExchangeAway: no exchange answers at the endpoint.
+        ExchangeUnreachable: no exchange answers at the endpoint.
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
@@ -81,7 +81,7 @@ class AsyncExchange(Client):
         Raises:
             Rejected: the exchange rejected the order; `reason` names the rule.
             UnknownSymbol: the exchange does not list the symbol.
-            ExchangeAway: the exchange does not reply.
+            ExchangeUnreachable: the exchange does not reply.
         """
         return await self._run(
             self.core.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms)
@@ -134,7 +134,7 @@ class AsyncExchange(Client):
         return await self._run(self.core.trades(symbol, count))
 
     async def ask(self, kind: int, *values: Any) -> list[Any]:
-        """Sends any query of docs/protocol.md and returns the whole reply. Raises `Refused`."""
+        """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""
         return await self._run(self.core.ask(kind, *values))
 
     async def wait(self, timeout_s: float = 1.0) -> InboxItem | None:

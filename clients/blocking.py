@@ -29,7 +29,7 @@ def connect(
         rows: `wait` returns reports as EVENT rows (numpy), for high rates; orders and positions are then not kept.
 
     Raises:
-        ExchangeAway: no exchange answers at the endpoint.
+        ExchangeUnreachable: no exchange answers at the endpoint.
         LoginRefused: the exchange refused the login: wrong token, or the participant is logged in already.
     """
     session = Session(name, token, cancel_on_disconnect=cancel_on_disconnect, replace=replace, rows=rows)
@@ -81,7 +81,7 @@ class Exchange(Client):
         Raises:
             Rejected: the exchange rejected the order; `reason` names the rule.
             UnknownSymbol: the exchange does not list the symbol.
-            ExchangeAway: the exchange does not reply.
+            ExchangeUnreachable: the exchange does not reply.
         """
         return self._run(self.core.order(symbol, Side.BUY, qty_lots, price_ticks, time_in_force, post_only, terms))
 
@@ -130,7 +130,7 @@ class Exchange(Client):
         return self._run(self.core.trades(symbol, count))
 
     def ask(self, kind: int, *values: Any) -> list[Any]:
-        """Sends any query of docs/protocol.md and returns the whole reply. Raises `Refused`."""
+        """Sends any query of docs/protocol.md and returns the whole reply. Raises `RequestRejected`."""
         return self._run(self.core.ask(kind, *values))
 
     def wait(self, timeout_s: float = 1.0) -> InboxItem | None:

@@ -10,7 +10,7 @@ from serl.clients.cli_record import stop_on_signals
 @click.command(epilog="Example: serl drop-copy --participant alice -o alice.csv")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--token", default="", help="Operator's token, if the exchange has tokens.")
-@click.option("--participant", default="", help="Whose events. [all]")
+@click.option("--participant", default="", help="Participant whose events to write. [all]")
 @click.option(
     "-o",
     "--output",
@@ -26,7 +26,7 @@ from serl.clients.cli_record import stop_on_signals
 def drop_copy(
     connect: str, token: str, participant: str, output: Path, every_s: float, once: bool, curve: Path | None
 ) -> None:
-    """Writes events to a file as the exchange journals them, until Ctrl-C. Started again, it continues where the file ends."""
+    """Write events to a file as the exchange journals them, until Ctrl-C. Started again, it continues where the file ends."""
     from serl.clients.drop_copy import drop_copy as open_drop_copy
     from serl.clients.event_file import EventFile
 

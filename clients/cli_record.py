@@ -47,14 +47,14 @@ def stop_on_signals() -> Iterator[threading.Event]:
 @click.option(
     "--accounts",
     is_flag=True,
-    help="Record the commands of all participants since the exchange started, as an operator: with auctions and all order types. "
+    help="Record every command of every participant since the exchange started, as an operator: auctions and all order types included. "
     "[the public feed, from now on, in continuous trading]",
 )
 @click.option("--token", default="", help="With --accounts: operator's token, if the exchange has tokens.")
 def record(
     connect: str, output: Path, symbols: str | None, seconds: float, curve: Path | None, accounts: bool, token: str
 ) -> None:
-    """Records a running exchange to a day file, until Ctrl-C or until the exchange stops."""
+    """Record a running exchange to a day file, until Ctrl-C or until the exchange stops."""
     if accounts and symbols:
         raise click.UsageError(
             "--accounts always records all symbols, because account limits span them; omit --symbols"

@@ -31,7 +31,7 @@ def parse_speed(text: str) -> float | None:
 @click.option("--wait-for", default=0, help="Wait until this many other participants are logged in.")
 @click.option("--token", default="", help="Login token of the participant 'history'.")
 def replay(day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, token: str) -> None:
-    """Replays the day file DAY (see `serl day`) into a running exchange."""
+    """Replay the day file DAY (see `serl day`) into a running exchange."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -15,20 +15,19 @@ import msgpack
 import zmq
 
 from serl.clients.book import L2Book, L3Book, Level
-from serl.clients.errors import ExchangeAway, Refused, Rejected
+from serl.clients.errors import ExchangeUnreachable, Rejected, RequestRejected
 from serl.clients.session import Grant, Instrument, Order, Report, Session
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, Reason, Rows
 from serl.exchange.terms import Terms
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
 """A call in progress: yields while it waits for messages, returns a `Result`."""
-TIME = 117
 REPLY_TIMEOUT_S = 5.0
-"""An exchange that does not reply for this long counts as away."""
+"""An exchange that does not reply for this long counts as unreachable."""
 
 
 class FeedMessage(NamedTuple):
@@ -102,7 +101,7 @@ class ClientCore:
         try:
             self.orders.send(message, zmq.DONTWAIT)
         except zmq.Again:
-            raise ExchangeAway(f"{self.endpoint} accepts no more messages; is the exchange running?") from None
+            raise ExchangeUnreachable(f"{self.endpoint} accepts no more messages; is the exchange running?") from None
 
     def receive(self) -> None:
         """Processes every message that has arrived; logs in again where needed and keeps the session alive."""
@@ -129,7 +128,7 @@ class ClientCore:
             self.send(msgpack.packb([Kind.PING, 0]))
 
     def _receive_feed(self, topic: str, message: list[Any]) -> None:
-        if message[0] == TIME:
+        if message[0] == FeedKind.TIME:
             self.feed_sequence = message[3]
             return
         book = self.books.get(topic)
@@ -139,9 +138,9 @@ class ClientCore:
             book.apply(message)
 
     def raise_if_silent(self) -> None:
-        """Raises `ExchangeAway` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""
+        """Raises `ExchangeUnreachable` if the exchange has been silent for `REPLY_TIMEOUT_S`; call it only while a reply is expected."""
         if time.monotonic() - max(self._received_s, self._sent_s, self._queried_s) > REPLY_TIMEOUT_S:
-            raise ExchangeAway(
+            raise ExchangeUnreachable(
                 f"no reply from {self.endpoint} for {REPLY_TIMEOUT_S:g} s; start an exchange with `serl exchange start`, or "
                 "check the address"
             )
@@ -201,7 +200,7 @@ class ClientCore:
             self.raise_if_silent()
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
-        """Sends a query; returns the whole reply. Raises `Refused`."""
+        """Sends a query; returns the whole reply. Raises `RequestRejected`."""
         self._request += 1
         request = self._request
         self._queried_s = time.monotonic()
@@ -211,7 +210,7 @@ class ClientCore:
             self.raise_if_silent()
         reply = self._replies.pop(request)
         if reply[0] == Kind.ERROR:
-            raise Refused(reply[1], reply[2])
+            raise RequestRejected(reply[1], reply[2])
         return reply
 
     def book(self, symbol: str, depth: int) -> Steps[tuple[list[Level], list[Level]]]:

@@ -23,7 +23,7 @@ class DropCopy:
     def next_batch(self) -> Rows:
         """EVENT rows from the next part of the journal, shape (n,). An empty batch does not mean the end (see `batches`).
 
-        Raises `ExchangeAway`, and `Refused` without an operator's token or if the journal no longer has these events.
+        Raises `ExchangeUnreachable`, and `RequestRejected` without an operator's token or if the journal no longer has these events.
         """
         self.sequence, data = self._ask(Kind.DROP_COPY, self._token, self._participant, self.sequence)[5]
         return np.frombuffer(data, EVENT)

@@ -1,8 +1,8 @@
 """Errors of clients."""
 
-from serl.exchange.errors import ExchangeAway as ExchangeAway
-from serl.exchange.errors import Refused as Refused
+from serl.exchange.errors import ExchangeUnreachable as ExchangeUnreachable
 from serl.exchange.errors import Rejected as Rejected
+from serl.exchange.errors import RequestRejected as RequestRejected
 from serl.exchange.errors import SerlError
 
 

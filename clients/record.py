@@ -9,19 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from serl.clients.errors import ExchangeAway, FeedGap, Refused, UnknownSymbol
+from serl.clients.errors import ExchangeUnreachable, FeedGap, RequestRejected, UnknownSymbol
 from serl.clients.sockets import Sockets
 from serl.exchange.records import EVENT, EventFlag, EventKind, Phase, Rows
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 from serl.history import stream_book
 from serl.history.day import DayWriter, Reference, SymbolReference
 from serl.history.source import flush, make_room
 from serl.history.stream_book import FIRST_NS, ROW, TIME_NS
 from serl.history.tape import HASH, Tape, public_view, tape_actions, write_public_commands
 
-ROWS, TIME = 118, 117
 SILENCE_S = 10.0
-"""An exchange without a reply, or whose feed sends no time, for this long counts as away."""
+"""An exchange without a reply, or whose feed sends no time, for this long counts as unreachable."""
 POLL_MS = 100
 ONLY_CONTINUOUS = "the public feed does not suffice to reproduce an auction, so it records only continuous trading (`--accounts` records everything)"
 MESSAGES_MAX = 10_000
@@ -63,11 +62,11 @@ class Recorder:
             self._sockets.wait(POLL_MS if sent else 1)
             self._sockets.process_replies()
             if time.monotonic() > deadline:
-                raise ExchangeAway(
+                raise ExchangeUnreachable(
                     f"no reply from {self.endpoint} for {SILENCE_S:g} s; start an exchange with `serl exchange start`"
                 )
         if replies[0][0] == Kind.ERROR:
-            raise Refused(replies[0][1], replies[0][2])
+            raise RequestRejected(replies[0][1], replies[0][2])
         return replies[0]
 
     def _select(self, names: tuple[str, ...]) -> list[tuple[int, SymbolReference]]:
@@ -88,7 +87,7 @@ class Recorder:
         early: list[tuple[bytes, list[Any]]] = []
         while not any(topic == b"time/" for topic, _ in early):
             if time.monotonic() - self._feed_time_s > SILENCE_S:
-                raise ExchangeAway(
+                raise ExchangeUnreachable(
                     f"nothing from the feed of {self.endpoint} for {SILENCE_S:g} s; check that no firewall blocks its port"
                 )
             self._sockets.wait(POLL_MS)
@@ -105,7 +104,7 @@ class Recorder:
             snapshots.append(reply)
             halted.append(after[5][0])
             if after[5][1] != Phase.CONTINUOUS:
-                raise Refused("phase", f"{ONLY_CONTINUOUS}; start during continuous trading")
+                raise RequestRejected("phase", f"{ONLY_CONTINUOUS}; start during continuous trading")
         self.epoch = snapshots[0][2]
         self.sequences = [reply[3] for reply in snapshots]
         first_ns = min(reply[4] for reply in snapshots) - self._midnight_ns
@@ -137,7 +136,7 @@ class Recorder:
             raise FeedGap(
                 f"the exchange at {self.endpoint} was restarted (epoch {epoch} after {self.epoch}); the recording ends before the restart"
             )
-        if kind == TIME:
+        if kind == FeedKind.TIME:
             self._feed_time_s = time.monotonic()
             self._complete_until = sequence
             self._write_complete()

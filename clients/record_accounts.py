@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from serl.clients.drop_copy import DropCopy
-from serl.clients.errors import ExchangeAway, Refused
+from serl.clients.errors import ExchangeUnreachable, RequestRejected
 from serl.exchange.records import COMMAND, EVENT, Rows
 from serl.exchange.request import Request, request_socket
 from serl.exchange.wire import Kind
@@ -44,7 +44,7 @@ class AccountsRecorder:
     def copy_batch(self) -> bool:
         """Writes the next batch of commands; False if there is none.
 
-        Raises `ExchangeAway`, and `Refused` without an operator's token or if the journal begins on an earlier day.
+        Raises `ExchangeUnreachable`, and `RequestRejected` without an operator's token or if the journal begins on an earlier day.
         """
         data, names = self._ask(Kind.COMMAND_COPY, self._token, self._sequence)[5]
         commands = np.frombuffer(data, COMMAND).copy()
@@ -52,7 +52,7 @@ class AccountsRecorder:
             return False
         self._names, self._sequence = names.split("\n"), int(commands[-1]["sequence"])
         if commands[0]["time_ns"] < self._midnight_ns:
-            raise Refused(
+            raise RequestRejected(
                 "journal",
                 "expected a journal of one day, got one that begins before the exchange's day; start the exchange with a new --journal folder",
             )
@@ -99,7 +99,7 @@ class AccountsRecorder:
             try:
                 while self.copy_batch():
                     report(self)
-            except ExchangeAway:
+            except ExchangeUnreachable:
                 return "the exchange stopped"
             report(self)
             if stopping:
@@ -129,7 +129,7 @@ class AccountsRecorder:
 def accounts_recorder(
     endpoint: str, writer: DayWriter, token: str = "", curve: Path | None = None
 ) -> Iterator[AccountsRecorder]:
-    """Opens an `AccountsRecorder`; `writer` is a day writer with accounts=True. Raises `ExchangeAway`."""
+    """Opens an `AccountsRecorder`; `writer` is a day writer with accounts=True. Raises `ExchangeUnreachable`."""
     with request_socket(endpoint, "queries", curve) as query:
         info = query(Kind.INFO)[5]
     with request_socket(endpoint, "admin", curve) as ask:

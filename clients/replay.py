@@ -125,7 +125,7 @@ class Replayer:
             raise ReplayError("the day has no commands in this window; choose another --from and --to")
         if not session.operator:
             raise ReplayError(
-                f"a replay halts symbols and prints trades, which takes an operator; add {NAME!r} to login.operators"
+                f"a replay halts symbols and prints trades, which needs an operator; add {NAME!r} to login.operators"
             )
         if self.clock_kind == "scaled" and self.speed is not None and self.speed != session.clock[1]:
             raise ReplayError(
@@ -243,7 +243,7 @@ class Replayer:
 
 
 def set_clock(endpoint: str, token: str, time_ns: int, run: bool) -> int:
-    """Sets a scaled clock, or a lockstep clock with a speed (SAME_TIME: leaves its time), and runs or pauses it; returns time_ns."""
+    """Sets a scaled clock, or a lockstep clock with a speed (CURRENT_TIME: keeps its time), and runs or pauses it; returns time_ns."""
     with request_socket(endpoint, "admin") as ask:
         ask(Kind.CLOCK, token, time_ns, int(run))
     return time_ns

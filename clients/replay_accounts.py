@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgpack
 import numpy as np
 
-from serl.clients.errors import Refused
+from serl.clients.errors import RequestRejected
 from serl.clients.replay import END_NS, NAME, Progress, Replayer, ReplayError, with_symbol_numbers
 from serl.clients.session import Grant
 from serl.exchange.records import Rows
@@ -47,8 +47,8 @@ class AccountsReplayer(Replayer):
     def _was_replayed(self) -> bool:
         try:
             self.client.ask(Kind.ACCOUNT, self.token, f"{NAME}/1")
-        except Refused as refused:
-            if refused.code != "login":
+        except RequestRejected as error:
+            if error.code != "login":
                 raise
             return False
         return True

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgpack
 import numpy as np
 
-from serl.clients.errors import LoginRefused, PriceOffTick, Refused, ReportGap, SessionEnded, UnknownSymbol
+from serl.clients.errors import LoginRefused, PriceOffTick, ReportGap, RequestRejected, SessionEnded, UnknownSymbol
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandFlag, CommandKind, EventKind, Rows, TimeInForce
 from serl.exchange.terms import NO_TERMS, Terms
 from serl.exchange.wire import EVENT_FIELDS, VERSION, Kind
@@ -216,7 +216,7 @@ class Session:
             raise ReportGap(text)
         if not self.live:
             raise LoginRefused(code, text)
-        raise Refused(code, text)
+        raise RequestRejected(code, text)
 
     def _welcome(self, message: list[Any]) -> None:
         _, _, _, participant, next_report, last_command_id, symbols, clock, limits, operator = message

@@ -34,7 +34,7 @@ def demo(
     day: Path | None, quick: bool, speed: str | None, population: str | None, seed: int | None, researcher: bool, dashboard: bool, port: int,
     output: Path,
 ) -> None:  # fmt: skip
-    """Run an exchange, a market, a dashboard, an executor and the researcher; ends with a report.
+    """Run an exchange, a market, a dashboard, an executor and the researcher; write a report at the end.
 
     Ctrl-C stops everything at any time.
     """

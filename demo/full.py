@@ -20,7 +20,7 @@ from serl.demo import research
 from serl.demo.market import SECOND_NS, Watcher
 from serl.demo.order import CLOSE, OPEN, DemoOrder
 from serl.demo.source import Source
-from serl.exchange.clock import SAME_TIME
+from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.config import time_of_day_ns, time_of_day_text
 from serl.exchange.ports import free_port
 
@@ -194,7 +194,7 @@ class Scene:
             yield line
             late = self.watcher.time_ns >= time_of_day_ns(HOLD_FROM)
             if late and not held and not self.children["researcher"].exited:
-                set_clock(self.endpoint, "", SAME_TIME, run=False)
+                set_clock(self.endpoint, "", CURRENT_TIME, run=False)
                 held = True
                 yield "the clock is held until the researcher has ended"
 
@@ -242,11 +242,11 @@ class Scene:
             yield f"researcher: it is too late in the market's day to execute what it found; the policy is {policy}"
             return
         window = f"{time_of_day_text(begin_ns)}-{time_of_day_text(end_ns)}"
-        set_clock(self.endpoint, "", SAME_TIME, run=False)
+        set_clock(self.endpoint, "", CURRENT_TIME, run=False)
         self._execute("learnt", str(policy), dataclasses.replace(order, window=window))
         yield f"the clock is held until the best policy has logged in to sell, {window}"
         yield from self._wait_for_sessions(sessions + 1)
-        set_clock(self.endpoint, "", SAME_TIME, run=True)
+        set_clock(self.endpoint, "", CURRENT_TIME, run=True)
         yield from self._wait_for_end("learnt")
         self.executed.append("learnt")
 

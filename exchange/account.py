@@ -14,8 +14,8 @@ class Account(NamedTuple):
     fees_microticks: int  # microticks x lots, not deducted from cash; below 0: rebates
 
     @classmethod
-    def of(cls, balances: Any) -> "Account":
-        """From a market's BALANCES integers."""
+    def from_balances(cls, balances: Any) -> "Account":
+        """The account of a market's BALANCES integers."""
         amounts = [int(amount) for amount in balances]
         return cls(amounts[POSITION], amounts[CASH], amounts[COST], amounts[FEE] * MICRO + amounts[FEE_MICRO])
 

@@ -53,8 +53,8 @@ class Calendar:
     def pop(self) -> ScheduledCommand:
         """Removes and returns the next command."""
         assert self._next is not None, "the calendar is empty"
-        due, self._next = self._next, next(self._scheduled, None)
-        return due
+        scheduled, self._next = self._next, next(self._scheduled, None)
+        return scheduled
 
     def pop_until(self, time_ns: int) -> Iterator[ScheduledCommand]:
         """Removes and yields every command due up to a time."""

@@ -67,7 +67,9 @@ def _overrides(**options: Any) -> dict[str, Any]:
 
 
 @exchange.command(epilog="Example: serl exchange start --symbols AMZN,GOOG --journal ./journal --clock lockstep")
-@click.option("--config", type=click.Path(path_type=Path), help="YAML settings that override configs/exchange.yaml.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="YAML file whose settings override configs/exchange.yaml."
+)
 @click.option("--symbols", help="Symbol names; add =TICK for a tick size other than 0.01: AMZN,BTC=0.5")
 @click.option(
     "--endpoint",
@@ -76,14 +78,14 @@ def _overrides(**options: Any) -> dict[str, Any]:
 @click.option(
     "--journal",
     type=click.Path(path_type=Path),
-    help="Folder for the journal. Without it nothing survives the process.",
+    help="Folder for the journal. Without it no state survives the process.",
 )
 @click.option(
     "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (at most K times real time)."
 )
 @click.option("--clock-start", help="Time of day at which a scaled or lockstep clock starts, like 09:30.")
 @click.option(
-    "--hold", is_flag=True, help="The clock (scaled:K, lockstep:K) waits until it is set, which serl replay does."
+    "--hold", is_flag=True, help="Hold the clock (scaled:K, lockstep:K) until it is set; `serl replay` sets it."
 )
 @click.option("--participants", type=int, help="Lockstep: wait until this many participants are connected and ready.")
 @click.option(
@@ -92,7 +94,7 @@ def _overrides(**options: Any) -> dict[str, Any]:
     help="Key folder of `serl keys new`: encrypts all sockets and permits any address.",
 )
 def start(config: Path | None, **options: Any) -> None:
-    """Starts an exchange and serves until Ctrl-C."""
+    """Start an exchange and serve it until Ctrl-C."""
     began = time.perf_counter()
     from serl.exchange.config import load_config
 
@@ -137,7 +139,7 @@ def start(config: Path | None, **options: Any) -> None:
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
 def compile_ahead() -> None:
-    """Precompiles everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
+    """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
     from serl.exchange.code_cache import compiled_beside
 
@@ -188,7 +190,7 @@ def _exchange_options(command: Callable[..., None]) -> Callable[..., None]:
 @exchange.command(epilog="Example: serl exchange status --connect tcp://127.0.0.1:5570")
 @_exchange_options
 def status(request: Request) -> None:
-    """Prints symbols, clock and statistics of a running exchange."""
+    """Print the symbols, clock and statistics of a running exchange."""
     info = request("queries", "INFO")
     counts = request("queries", "STATISTICS")[5]
     _, symbols, clock, _ = info[5]
@@ -202,7 +204,7 @@ def status(request: Request) -> None:
 @_exchange_options
 @click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
 def stop(request: Request, token: str) -> None:
-    """Stops a running exchange cleanly."""
+    """Stop a running exchange cleanly."""
     request("admin", "STOP", token)
     click.echo("stopping")
 
@@ -226,7 +228,7 @@ def _enum_value(enum: Any, name: str) -> int:
 @click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Reason of a halt, which is published.")
 def operate(operation: str, symbol: int, request: Request, token: str, reason: str | None) -> None:
-    """Ends the day (cancels DAY orders), halts or resumes a symbol, changes its phase, or holds an auction now."""
+    """End the day (cancel DAY orders), halt or resume a symbol, change its phase, or hold an auction now."""
     from serl.exchange.records import CommandKind, HaltReason, Phase
 
     if reason is not None and operation != "halt":
@@ -240,11 +242,11 @@ def operate(operation: str, symbol: int, request: Request, token: str, reason: s
 @exchange.command("purge", epilog="Example: serl exchange purge alice --side sell")
 @click.argument("participant")
 @click.option("--symbol", type=int, help="Symbol number. [all]")
-@click.option("--side", type=click.Choice(["buy", "sell"]), help="[both]")
+@click.option("--side", type=click.Choice(["buy", "sell"]), help="Side of the orders to cancel. [both]")
 @_exchange_options
 @click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
 def purge(participant: str, symbol: int | None, side: str | None, request: Request, token: str) -> None:
-    """Cancels the open orders of a participant."""
+    """Cancel the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
     number, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
@@ -253,11 +255,11 @@ def purge(participant: str, symbol: int | None, side: str | None, request: Reque
 
 @exchange.command("kill", epilog="Example: serl exchange kill alice")
 @click.argument("participant")
-@click.option("--off", is_flag=True, help="Lets the participant send orders again.")
+@click.option("--off", is_flag=True, help="Let the participant send orders again.")
 @_exchange_options
 @click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
 def kill(participant: str, off: bool, request: Request, token: str) -> None:
-    """Activates the kill switch of a participant: cancels its open orders and rejects new ones until --off. It survives restarts."""
+    """Activate the kill switch of a participant: cancel its open orders and reject new ones until --off. It survives restarts."""
     cancelled = request("admin", "KILL", token, participant, int(not off))[5]
     click.echo(
         f"{participant} may send orders again" if off else f"{participant} is killed: {cancelled} orders cancelled"
@@ -269,14 +271,14 @@ def kill(participant: str, off: bool, request: Request, token: str) -> None:
 @_exchange_options
 @click.option("--token", default="", help="The participant's token or an operator's, if the exchange has tokens.")
 def account(participant: str, request: Request, token: str) -> None:
-    """Prints the position and profit of a participant per symbol, in ticks x lots, with open positions valued at the last trade."""
+    """Print the position and profit of a participant per symbol, in ticks x lots, with open positions valued at the last trade."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
     names = {number: name for number, name, *_ in request("queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
     for symbol, last_ticks, *balances in request("queries", "ACCOUNT", token, participant)[5]:
-        balance = Account.of(balances)
+        balance = Account.from_balances(balances)
         fees = Decimal(balance.fees_microticks) / MICRO
         click.echo(
             f"{names[symbol]:12}{balance.position_lots:14,}{balance.cash_ticks:20,}{balance.realised_ticks:20,}"
@@ -294,7 +296,7 @@ def keys() -> None:
 )
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("keys"))
 def new(folder: Path) -> None:
-    """Creates a server and a client key pair in FOLDER. Give clients all files except server.key."""
+    """Create a server and a client key pair in FOLDER. Give clients all files except server.key."""
     from serl.exchange.keys import new_keys
 
     new_keys(folder)

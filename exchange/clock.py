@@ -30,7 +30,8 @@ KINDS = {"live": LIVE_CLOCK, "scaled": SCALED_CLOCK, "lockstep": LOCKSTEP_CLOCK}
 DAY_NS = 86_400_000_000_000
 TIME_MAX_NS = 1 << 62
 """The latest time that a clock can be set to. It leaves a century before 64 bits overflow."""
-SAME_TIME = -1
+CURRENT_TIME = -1
+"""For `Clock.set`: keeps the time."""
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 
 
@@ -67,10 +68,10 @@ class Clock:
         return math.inf if self._gateway.clock[CLOCK_HELD] and remaining_ns else remaining_ns / self.speed
 
     def set(self, time_ns: int, run: bool) -> None:
-        """Sets the time of a scaled or paced clock (SAME_TIME: unchanged), and runs or holds it. A paced clock advances to that time as
+        """Sets the time of a scaled or paced clock (CURRENT_TIME: unchanged), and runs or holds it. A paced clock advances to that time as
         fast as the participants allow. Raises ConfigError for another clock or a time in the past."""
         self._check_paced()
-        if time_ns == SAME_TIME:
+        if time_ns == CURRENT_TIME:
             time_ns = self.now_ns()
         earliest = int(self._gateway.counter[LAST_COMMAND_NS]) if self.pace is None else self.now_ns()
         if not earliest <= time_ns <= TIME_MAX_NS:

@@ -290,7 +290,7 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
         try:
             file_values = yaml.safe_load(path.read_text()) or {}
         except OSError as error:
-            raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+            raise ConfigError(f"{path}: cannot be read ({error.strerror}); check the path") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"{path}: expected YAML, got something else ({error})") from None
         if not isinstance(file_values, dict):

@@ -183,7 +183,8 @@ class Control:
             )
         if self._lockstep is None:
             raise RequestError(
-                "clock", f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}"
+                "clock",
+                f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}; start the exchange with --clock lockstep",
             )
         earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
         if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):

@@ -56,7 +56,7 @@ GTC = TimeInForce.GTC
 REASONS = {int(reason): reason.name for reason in Reason}
 KINDS = {int(kind): kind.name for kind in CommandKind}
 UNKNOWN_ORDER = -int(Reason.UNKNOWN_ORDER)
-NEXT_ID, SAME_TIME = 0, -1
+NEXT_ID, CURRENT_TIME = 0, -1
 """What the compiled code completes."""
 
 ROWS = struct.Struct("@q8xqqqqHHBBBB")
@@ -145,7 +145,7 @@ class Entry:
         elif type(command_id) is not int or command_id < 1:
             command_id = integer("command_id", command_id, least=1)
         if time_ns is None:
-            time_ns = SAME_TIME
+            time_ns = CURRENT_TIME
         elif type(time_ns) is not int or time_ns < 0:
             time_ns = integer("time_ns", time_ns, least=0)
         try:
@@ -239,7 +239,7 @@ class Entry:
         elif type(command_id) is not int or command_id < 1:
             command_id = integer("command_id", command_id, least=1)
         if time_ns is None:
-            time_ns = SAME_TIME
+            time_ns = CURRENT_TIME
         elif type(time_ns) is not int or time_ns < 0:
             time_ns = integer("time_ns", time_ns, least=0)
         try:
@@ -269,7 +269,7 @@ class Entry:
         elif type(command_id) is not int or command_id < 1:
             command_id = integer("command_id", command_id, least=1)
         if time_ns is None:
-            time_ns = SAME_TIME
+            time_ns = CURRENT_TIME
         elif type(time_ns) is not int or time_ns < 0:
             time_ns = integer("time_ns", time_ns, least=0)
         try:

@@ -17,11 +17,11 @@ class JournalError(SerlError, RuntimeError):
     """A journal that cannot be read or written."""
 
 
-class ExchangeAway(SerlError, ConnectionError):
+class ExchangeUnreachable(SerlError, ConnectionError):
     """No exchange answers at the endpoint."""
 
 
-class Refused(SerlError, RuntimeError):
+class RequestRejected(SerlError, RuntimeError):
     """The exchange rejected a message, which changed nothing. `code` is the protocol's error code."""
 
     def __init__(self, code: str, text: str) -> None:

@@ -15,10 +15,10 @@ from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
 from serl.exchange.outbound import DelayedFeed
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
+from serl.exchange.wire import FeedKind
 
-CHANNELS = {"l1": 112, "l2": 113, "l3": 114, "trade": 115, "status": 116, "rows": 118, "auction": 119}
-_KINDS = tuple(CHANNELS.values())
-TIME = 117
+_KINDS = tuple(int(kind) for kind in FeedKind if kind != FeedKind.TIME)
+CHANNELS = tuple(FeedKind(kind).name.lower() for kind in _KINDS)
 ITEM_BYTES_MAX = 64
 """The largest size of an encoded item (level, order, trade)."""
 L3_ITEMS_MAX = 4096
@@ -293,7 +293,9 @@ class Feed:
     def publish_time(self, sequence: int, time_ns: int) -> None:
         """Publishes on `time/` that the feed is complete up to event `sequence`."""
         if self.has_subscribers:
-            self._socket.send_multipart([b"time/", msgpack.packb([TIME, self._epoch, sequence, sequence, time_ns, []])])
+            self._socket.send_multipart(
+                [b"time/", msgpack.packb([FeedKind.TIME, self._epoch, sequence, sequence, time_ns, []])]
+            )
 
 
 def symbol_status(state: Any, symbol: int) -> list[int]:

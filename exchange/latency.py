@@ -144,7 +144,7 @@ def _read(path: Path) -> Floats:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: the file of delays cannot be read ({error})") from None
+        raise ConfigError(f"{path}: the file of delays cannot be read ({error}); check the path") from None
     if not lines:
         raise ConfigError(f"{path}: expected one delay in microseconds per line, got an empty file")
     return np.array([_delay_us(path, number, line) for number, line in enumerate(lines, 1)])

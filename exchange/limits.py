@@ -36,7 +36,7 @@ class MarketLimits:
         largest = self.qty_lots_max * self.price_ticks_max
         if largest > CASH_MAX:
             raise ConfigError(
-                f"qty_lots_max x price_ticks_max must be at most 2^53, so that cash in ticks x lots cannot overflow; got {largest}"
+                f"expected qty_lots_max x price_ticks_max of at most 2^53, so that cash in ticks x lots cannot overflow, got {largest}; lower one of them"
             )
 
 

@@ -113,7 +113,7 @@ class Market(Entry):
 
     def account(self, participant: Integer = 0, symbol: Symbol = 0) -> Account:
         """What a participant has made of its trades in a symbol: position, cash, profit, fees. ConfigError where there is no such one."""
-        return Account.of(self.state.balances[self._participant(participant), self._symbol(symbol)])
+        return Account.from_balances(self.state.balances[self._participant(participant), self._symbol(symbol)])
 
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""

@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 from serl.exchange.config import socket_endpoints
-from serl.exchange.errors import ExchangeAway, Refused
+from serl.exchange.errors import ExchangeUnreachable, RequestRejected
 from serl.exchange.keys import read_keys
 from serl.exchange.wire import Kind, pack, unpack
 
@@ -19,14 +19,14 @@ REPLY_TIMEOUT_S = 60.0
 """For an exchange that is connected: its first kill or purge waits for the full rule book to load."""
 
 Request = Callable[..., list[Any]]
-"""`request(kind, *arguments)` returns the whole reply. Raises ExchangeAway without a reply, Refused if the exchange rejects the request."""
+"""`request(kind, *arguments)` returns the whole reply. Raises ExchangeUnreachable without a reply, RequestRejected if the exchange rejects the request."""
 
 
 @contextmanager
 def request_socket(endpoint: str, socket: str, curve: Path | None = None) -> Iterator[Request]:
     """Opens the socket "queries" or "admin" of an exchange and yields a `Request`; `curve` is a key folder of `serl keys new`."""
     request_numbers = count(1)
-    away = ExchangeAway(
+    unreachable = ExchangeUnreachable(
         f"no exchange answers at {endpoint}; start one with `serl exchange start`"
         f"{'' if curve else ', or give --curve if it has keys'}"
     )
@@ -36,18 +36,18 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None) -> Ite
         try:
             dealer.send(pack(kind, number, *arguments))
         except zmq.Again:
-            raise away from None
+            raise unreachable from None
         while time.monotonic() < deadline:
             if not dealer.poll(CONNECT_TIMEOUT_MS):
                 if not dealer.poll(0, zmq.POLLOUT):  # it has disconnected
-                    raise away
+                    raise unreachable
                 continue
             reply: list[Any] = unpack(dealer.recv())
             if reply[0] == Kind.ERROR:
-                raise Refused(reply[1], reply[2])
+                raise RequestRejected(reply[1], reply[2])
             if reply[1] == number:
                 return reply
-        raise ExchangeAway(
+        raise ExchangeUnreachable(
             f"the exchange at {endpoint} has not replied for {REPLY_TIMEOUT_S:g} s: it may be compiling its full rule book; "
             "check it later with `serl exchange status`"
         )

@@ -50,11 +50,13 @@ class Schedule:
         accounts = {participant(name): account for name, account in config.accounts.items()}
         rows += account_rows(accounts, market.state.accounts)
         past = list(self._calendar.pop_until(now_ns))
-        ended = any(due.kind == CommandKind.END_DAY and due.time_ns >= self._stopped_ns for due in past)
+        ended = any(
+            scheduled.kind == CommandKind.END_DAY and scheduled.time_ns >= self._stopped_ns for scheduled in past
+        )
         if ended and market.state.counters["orders_open"][0]:
             # before any phase can hold an auction: that day's orders no longer trade
             rows.append(command(CommandKind.END_DAY))
-        phases = {due.symbol: due.phase for due in past if due.kind == CommandKind.PHASE}
+        phases = {scheduled.symbol: scheduled.phase for scheduled in past if scheduled.kind == CommandKind.PHASE}
         for number, phase in phases.items():
             self._calendar_phase[number] = phase
             if self._must_wait(number, phase):
@@ -76,7 +78,7 @@ class Schedule:
 
     @property
     def next_ns(self) -> int:
-        """When the next scheduled command is due."""
+        """When the next scheduled command is scheduled."""
         self._update_interruptions()
         if self._resumed_symbols():
             return self._now_ns
@@ -103,19 +105,19 @@ class Schedule:
             else:
                 self._send(self._end_interruptions(time_ns) or [command(CommandKind.TIME)], time_ns)
 
-    def _execute(self, due: ScheduledCommand) -> None:
-        if due.kind == CommandKind.PHASE:
-            self._calendar_phase[due.symbol] = due.phase
-            self._interruption_ends_ns.pop(due.symbol, None)
-            self._phase_after_halt.pop(due.symbol, None)
-            if self._must_wait(due.symbol, due.phase):
-                self._phase_after_halt[due.symbol] = due.phase
+    def _execute(self, scheduled: ScheduledCommand) -> None:
+        if scheduled.kind == CommandKind.PHASE:
+            self._calendar_phase[scheduled.symbol] = scheduled.phase
+            self._interruption_ends_ns.pop(scheduled.symbol, None)
+            self._phase_after_halt.pop(scheduled.symbol, None)
+            if self._must_wait(scheduled.symbol, scheduled.phase):
+                self._phase_after_halt[scheduled.symbol] = scheduled.phase
                 return
-        elif due.kind == CommandKind.UNCROSS:
+        elif scheduled.kind == CommandKind.UNCROSS:
             state = self._core.market.state
-            if state.symbols[due.symbol, PHASE] != Phase.INTRADAY or state.halted[due.symbol]:
+            if state.symbols[scheduled.symbol, PHASE] != Phase.INTRADAY or state.halted[scheduled.symbol]:
                 return
-        self._send([command(due.kind, symbol=due.symbol, flags=due.phase)], due.time_ns)
+        self._send([command(scheduled.kind, symbol=scheduled.symbol, flags=scheduled.phase)], scheduled.time_ns)
 
     def _must_wait(self, number: int, phase: int) -> bool:
         """Whether a phase must wait: it would begin with an auction of a halted symbol, which is rejected."""

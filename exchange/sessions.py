@@ -41,6 +41,7 @@ class Sessions:
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
 
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
+        self._checked_ns = time.monotonic_ns()
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
         self._refresh_operators()
 
@@ -297,6 +298,9 @@ class Sessions:
         gateway = self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
         heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
+        paused_ns, self._checked_ns = now - self._checked_ns - heartbeat_ns, now
+        if paused_ns > heartbeat_ns:  # the exchange itself did not run, or compiled its full rule book: it heard nobody
+            gateway.last_in_ns[:] += paused_ns
         silence_s = self._config.intervals.silence_s
         self._unsent_goodbyes = [
             (route, text) for route, text in self._unsent_goodbyes[-1000:] if not self._send_or_drop(route, text)

@@ -49,6 +49,19 @@ class Kind(IntEnum):
     COMMAND_COPY = 168
 
 
+class FeedKind(IntEnum):
+    """First element of a feed message. Every kind but TIME is a channel of its name in lower case."""
+
+    L1 = 112
+    L2 = 113
+    L3 = 114
+    TRADE = 115
+    STATUS = 116
+    TIME = 117
+    ROWS = 118
+    AUCTION = 119
+
+
 REPLY = 16
 """A reply's kind is its request's plus this."""
 

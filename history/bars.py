@@ -110,7 +110,9 @@ def _read(path: Path, start: bytes) -> pa.Table:
         try:
             return pq.read_table(path)
         except (pa.ArrowException, OSError) as error:
-            raise BarsError(f"{path}: cannot be read as a table of bars ({error})") from None
+            raise BarsError(
+                f"{path}: cannot be read as a table of bars ({error}); give a Parquet or CSV file"
+            ) from None
     text = {name: pa.string() for name in _columns(path, start) if name.strip().lower() in ALIASES["symbol"]}
     data = b"".join(read_blocks(path))
     try:

@@ -78,7 +78,7 @@ def _describe(reference: "Reference", commands: int) -> list[tuple[str, str]]:
 def import_(
     source: Path, output: Path | None, symbols: str | None, tick_size: str, lot_size: str, date: str, time_zone: str
 ) -> None:
-    """Converts SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Converts bars to the table
+    """Convert SOURCE to a day file: LOBSTER, NASDAQ ITCH 5.0, Databento MBO, an event CSV or depth diffs. Bars are converted to the table
     that `serl train` reads."""
     from serl.history.bars import import_bars
     from serl.history.importing import import_file, is_bars_source
@@ -120,7 +120,7 @@ def import_(
 )
 @click.option("--symbol", help="Symbol to export; LOBSTER has one only. [all]")
 def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
-    """Exports the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER."""
+    """Export the day FILE, or a recorded session, as ITCH 5.0 or LOBSTER."""
     from serl.history.day import read_day, select_symbol
 
     made = read_day(file, accounts=True)
@@ -147,7 +147,7 @@ def export(file: Path, output: Path, levels: int, symbol: str | None) -> None:
 @day.command(epilog="Example: serl day info amzn.parquet")
 @click.argument("file", type=FILE)
 def info(file: Path) -> None:
-    """Prints the reference data of a day file and how often each rule of its reader applied."""
+    """Print the reference data of a day file and how often each rule of its reader applied."""
     from serl.history.day import read_reference
 
     reference, commands = read_reference(file)
@@ -158,7 +158,7 @@ def info(file: Path) -> None:
 @click.argument("file", type=FILE)
 @click.option("-n", "count", type=click.IntRange(min=1), default=10, show_default=True, help="Commands to print.")
 def head(file: Path, count: int) -> None:
-    """Prints the first commands of a day file."""
+    """Print the first commands of a day file."""
     from serl.exchange.records import ALL_SYMBOLS, CommandKind, Side, TimeInForce
     from serl.history.day import read_day
 
@@ -181,7 +181,7 @@ def head(file: Path, count: int) -> None:
 @click.argument("file", type=FILE)
 @click.argument("source", type=SOURCE, required=False)
 def verify(file: Path, source: Path | None) -> None:
-    """Replays FILE through the market and compares: the book after every row with the LOBSTER or depth SOURCE that it was imported from,
+    """Replay FILE through the market and compare: the book after every row with the LOBSTER or depth SOURCE that it was imported from,
     or the tape of a recording (without SOURCE). Fails if they differ."""
     from serl.history.accounts import verify_accounts
     from serl.history.day import read_day
@@ -209,10 +209,10 @@ def verify(file: Path, source: Path | None) -> None:
 @click.option("--seed", type=click.IntRange(min=0), required=True, help="The same seed generates the same day.")
 @click.option("--symbol", default="DEMO", show_default=True)
 @click.option("--start", default="09:30", show_default=True, help="Time of the first command.")
-@click.option("--end", default="16:00", show_default=True, help="Time before which the last command arrives.")
-@click.option("--rate", default=8.0, show_default=True, help="Commands per second, mean of 09:30 to 16:00.")
+@click.option("--end", default="16:00", show_default=True, help="End of the day: every command arrives before it.")
+@click.option("--rate", default=8.0, show_default=True, help="Mean number of commands per second, 09:30 to 16:00.")
 def generate(output: Path, seed: int, symbol: str, start: str, end: str, rate: float) -> None:
-    """Generates a synthetic day from a seed."""
+    """Generate a synthetic day from a seed."""
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
     from serl.history.generate import generate_day

@@ -37,7 +37,7 @@ def read_blocks(path: Path, size: int = BLOCK_BYTES) -> Iterator[bytes]:
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, pa.ArrowInvalid) as error:
         raise SourceError(f"{path}: its compressed data is damaged or truncated ({error}); download it again") from None
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
 
 
 def read_head(path: Path, size: int = 1 << 16) -> bytes:

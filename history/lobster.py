@@ -68,7 +68,7 @@ def read_lobster(path: Path | str) -> Lobster:
         messages_bytes, book_bytes = _read(path, messages_name), _read(path, book_name)
         files = _files(path, {messages_name: messages_bytes, book_name: book_bytes})
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
     except zipfile.BadZipFile as error:
         raise SourceError(f"{path}: not a complete zip file ({error}); download it again") from None
     levels = int(match["levels"])

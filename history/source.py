@@ -123,7 +123,7 @@ def source_file(path: Path) -> SourceFile:
         with path.open("rb") as file:
             return SourceFile(path.name, hashlib.file_digest(file, "sha256").hexdigest())
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise SourceError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
 
 
 def units_of(name: str, text: str, unit: Decimal) -> int:

@@ -111,9 +111,9 @@ def _place_order(book: StreamBook, slot: int, lots: int) -> None:
     symbol, side, price_ticks = int64(order.symbol), int64(order.side), order.price_ticks
     order.command_id = write_command(book, NEW, 0, symbol, side, price_ticks, lots, GTC)
     book.counts[NEW_ORDERS] += 1
-    left = _match(book, symbol, side, price_ticks, lots)
-    book.counts[ORDERS_CROSSING] += left < lots
-    if left == 0:
+    rest = _match(book, symbol, side, price_ticks, lots)
+    book.counts[ORDERS_CROSSING] += rest < lots
+    if rest == 0:
         if order.source_id == 0:
             _free_order(book, slot)
         return
@@ -121,7 +121,7 @@ def _place_order(book: StreamBook, slot: int, lots: int) -> None:
     if at == 0:
         at = insert_level(book, symbol, side, price_ticks)
     level = book.levels[at]
-    order.open_lots, order.level = left, at
+    order.open_lots, order.level = rest, at
     order.previous, order.next = level.tail, 0
     if level.tail:
         book.orders[level.tail].next = slot
@@ -129,7 +129,7 @@ def _place_order(book: StreamBook, slot: int, lots: int) -> None:
         level.head = slot
     level.tail = slot
     level.orders += 1
-    level.lots += left
+    level.lots += rest
 
 
 @inlined
@@ -261,9 +261,11 @@ def cancel_lots(book: StreamBook, slot: int, lots: int) -> None:
     book.counts[CANCELS] += 1
     if order.is_held:
         return
-    left = lots - _reduce(book, slot, lots)
-    if left > 0:
-        book.counts[MISSING_LOTS] += reduce_level(book, int64(order.symbol), int64(order.side), order.price_ticks, left)
+    missing = lots - _reduce(book, slot, lots)
+    if missing > 0:
+        book.counts[MISSING_LOTS] += reduce_level(
+            book, int64(order.symbol), int64(order.side), order.price_ticks, missing
+        )
 
 
 @inlined

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from serl.garbage import collect_rarely
+from tests import forked
 from tests.clients.dashboard.server_fixture import browser
 
 FIRST = (
@@ -21,6 +23,9 @@ exchange (which `make test` compiles before); the tests beside it need none of t
 
 # A shell ignores SIGINT in background jobs, and every process that the tests start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+collect_rarely()
+forked.install()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

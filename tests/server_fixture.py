@@ -88,9 +88,9 @@ def launch(
     `prelude`: Python code that runs first in the process.
     """
     endpoint = endpoint or free_endpoint()
-    arguments = [sys.executable, "-c", f"{prelude}\nfrom serl.cli import main; main()", "exchange", "start"]
+    program = ["-c", f"{prelude}\nfrom serl.cli import main; main()"] if prelude else ["-m", "serl"]
     process = subprocess.Popen(
-        [*arguments, "--endpoint", endpoint, *options],
+        [sys.executable, *program, "exchange", "start", "--endpoint", endpoint, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

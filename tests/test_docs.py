@@ -30,7 +30,7 @@ def test_the_bot_tutorial_runs() -> None:
         run("tutorials/write-a-bot.md", ENDPOINT=served.endpoint)
 
 
-def test_the_library_is_used_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_library_tutorial_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
     told = run("tutorials/use-the-library.md")
     said = [line.split("  # ")[1] for block in blocks("tutorials/use-the-library.md", "python") for line in block.text.splitlines() if line.strip().startswith("print") and "  # " in line]  # fmt: skip
     printed = capsys.readouterr().out.splitlines()

@@ -63,7 +63,7 @@ PathFinder.find_spec = find_spec
 
 def modules_of_extras() -> list[str]:
     """The modules of all packages in the extras for users, installed or not."""
-    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"dev", "docs"}
+    extras = set(metadata.metadata("serl").get_all("Provides-Extra") or ()) - {"bench", "dev", "docs"}
     listed = [Requirement(text) for text in metadata.requires("serl") or ()]
     brought = {one.name for one in listed for extra in extras if one.marker and one.marker.evaluate({"extra": extra})}
     return sorted(name.replace("-", "_") for name in brought)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("exchange", "history", "clients", "agents", "researcher", "configs")
+PACKAGES = ("exchange", "history", "clients", "agents", "researcher", "configs")
 FILE_LINES_MAX, FUNCTION_LINES_MAX = 420, 80
 FORBIDDEN_WORDS = ("processor", "manager", "handler", "helper", "utils")
 UNFINISHED = re.compile("TO" + "DO|FIX" + "ME|NotImpl" + "emented|place" + "holder|for n" + "ow")
@@ -80,12 +80,12 @@ def test_files_are_small_documented_and_finished(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES_MAX, node.name
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_are_links_that_refuse_their_bare_name(room: str) -> None:
-    link = ROOT / "src" / "serl" / room
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_are_links_that_cannot_be_imported_without_serl(package: str) -> None:
+    link = ROOT / "src" / "serl" / package
     assert link.is_symlink()
-    assert link.resolve() == ROOT / room
-    assert f'if __name__ == "{room}":' in (ROOT / room / "__init__.py").read_text()
+    assert link.resolve() == ROOT / package
+    assert f'if __name__ == "{package}":' in (ROOT / package / "__init__.py").read_text()
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:

@@ -33,9 +33,9 @@ def calibrate(
     day: Path, output: Path, train: str, score: str, trials: int, seed: int, score_seeds: int, resume: bool,
     symbol: str | None, levels: int, baseline_output: Path | None,
 ) -> None:  # fmt: skip
-    """Fits a population to the training hours of DAY (a day file or a LOBSTER zip file) and scores it on held-out hours.
+    """Fit a population to the training hours of DAY (a day file or a LOBSTER zip file) and score it on held-out hours.
 
-    Writes OUTPUT, OUTPUT.json with all numbers, and OUTPUT.trials with every trial. Ctrl-C loses none; --resume continues.
+    Writes OUTPUT, OUTPUT.json with all numbers, and OUTPUT.trials with every trial. Ctrl-C loses no finished trial; --resume continues.
     """
     from rich.console import Console
     from rich.progress import Progress, TextColumn

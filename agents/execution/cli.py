@@ -52,18 +52,17 @@ def execute(
     rate: float, risk_aversion: float, volatility: float, impact: float, cross_share: float, connect: str,
     participant: str, token: str, day: Path | None, report: Path, progress: Path | None, flow: Path | None,
 ) -> None:  # fmt: skip
-    """Works a parent order on a running exchange and reports what it cost.
+    """Work a parent order on a running exchange and report what it cost.
 
-    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a learnt policy. What is left at the end of the
+    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a trained policy. What is unfilled at the end of the
     window crosses the book.
     """
     from serl.agents.execution import report as reports
     from serl.agents.execution.executor import Executor
     from serl.agents.execution.order import ParentOrder
-    from serl.agents.execution.order_flow_log import OrderFlowLog
     from serl.agents.execution.policies.choose import make_policy
     from serl.agents.execution.policies.policy import require_mode
-    from serl.agents.execution.progress import ProgressFile
+    from serl.agents.execution.progress import OrderFlowLog, ProgressFile
     from serl.clients.blocking import connect as log_in
     from serl.exchange.config import time_of_day_ns
     from serl.exchange.records import Side
@@ -120,7 +119,7 @@ def _show(title: str, rows: list[tuple[str, str]]) -> None:
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="JSON file to write.")
 @click.option("--width", default=300.0, show_default=True, help="Width of a bucket in seconds.")
 def volume_curve(days: tuple[Path, ...], output: Path, width: float) -> None:
-    """Fits the volume curve of VWAP on training DAYS: day files other than the one to execute on."""
+    """Fit the volume curve of VWAP to training DAYS: day files other than the one to execute on."""
     from serl.agents.execution.policies.volume import VolumeCurve
     from serl.history.day import read_day
 

@@ -17,7 +17,7 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
-    """Shows how FILES (bars in Parquet, day files, LOBSTER zips) are split, what is dropped, and their fingerprints."""
+    """Show how FILES (bars in Parquet, day files, LOBSTER zips) are split, what is dropped, and their fingerprints."""
     from rich.console import Console
     from rich.table import Table
 

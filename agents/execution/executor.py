@@ -7,9 +7,8 @@ import numpy as np
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.order import ParentOrder
-from serl.agents.execution.order_flow_log import OrderFlowLog
 from serl.agents.execution.policies.policy import Policy, environment_settings, require_mode
-from serl.agents.execution.progress import ProgressFile
+from serl.agents.execution.progress import OrderFlowLog, ProgressFile
 from serl.agents.execution.served import ServedMarket
 from serl.clients.blocking import Exchange
 from serl.exchange.records import Rows

@@ -1,13 +1,41 @@
-"""The progress of an execution as JSON lines that other processes can follow; clients/dashboard/progress.py documents the format."""
+"""What other processes follow of an execution while it runs, as JSON lines: its progress and its order flow.
 
+clients/dashboard/progress.py and clients/dashboard/flow.py document the formats.
+"""
+
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.json_lines import JsonLinesFile
+from serl.agents.execution.errors import ProgressError
 from serl.agents.execution.order import ParentOrder
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.schedules import Schedule, Twap
+from serl.agents.execution.served import SECOND_NS
+
+
+class JsonLinesFile:
+    """Each line appears in the file as soon as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        """ProgressError if the file cannot be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", buffering=1)
+        except OSError as error:
+            raise ProgressError(
+                f"{path}: expected a writable file, got {error.strerror}; choose another path"
+            ) from None
+
+    def write(self, **line: Any) -> None:
+        """Appends a JSON object as a line."""
+        self._file.write(json.dumps(line) + "\n")
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
 
 
 class ProgressFile(JsonLinesFile):
@@ -28,6 +56,21 @@ class ProgressFile(JsonLinesFile):
         """Appends the end of the window, with the quantity left to forced completion, and closes the file."""
         self.write(ended={"unfilled_lots": unfilled_lots})
         self.close()
+
+
+class OrderFlowLog(JsonLinesFile):
+    """The order flow of one execution, in the format of the traders' flow; the policy's name takes the place of a kind of trader."""
+
+    def __init__(self, folder: Path, participant: str, policy: str, symbol: str) -> None:
+        """ProgressError if the file cannot be written."""
+        super().__init__(folder / f"execution-{participant}.jsonl")
+        self._policy, self._symbol = policy, symbol
+
+    def record(self, time_ns: int, limit_orders: int, market_orders: int, cancels: int, lots: int) -> None:
+        """Appends what was sent at a time after midnight, if anything."""
+        counts = [limit_orders, market_orders, cancels, lots]
+        if any(counts):
+            self.write(second=time_ns // SECOND_NS, sent={self._symbol: {self._policy: counts}})
 
 
 def target_schedule(order: ParentOrder, policy: Policy) -> list[list[float]]:

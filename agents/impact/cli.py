@@ -17,7 +17,7 @@ REPLAY_SHARES, SIMULATED_SHARES = ".01,.03,.1", ".001,.003,.01,.03,.1"
 @click.option("--simulated", metavar="POPULATION", help="Measure in markets of this population instead of a DAY.")
 @click.option(
     "--qty-share",
-    help=f"Sizes, as shares of the volume: of the window's ({REPLAY_SHARES}), with --simulated of a day's ({SIMULATED_SHARES}).",
+    help=f"Sizes as shares of the window's volume [{REPLAY_SHARES}]; with --simulated, of the day's volume [{SIMULATED_SHARES}].",
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("impact.json"), show_default=True)
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="DAY: the metaorder's side.")
@@ -41,14 +41,14 @@ def impact(
     window: str | None, interval: float, grid: float, symbol: str | None, seeds: int, seed: int, participation: float,
     duration: float,
 ) -> None:  # fmt: skip
-    """Measures what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
+    """Measure what metaorders of several sizes do to the mid: the mid with the metaorder minus the mid without it.
 
-    With DAY, a TWAP is worked in a replay. Nobody in a replay reacts: the impact is mechanical.
+    With DAY, a TWAP is worked in a replay. Nobody reacts in a replay: the impact is mechanical.
 
     With --simulated, metaorders are worked in markets of POPULATION, whose traders react. I / sigma = Y (Q / V)^delta is
     fitted to their impact.
 
-    Writes .html, .json and .png of OUTPUT's name.
+    Writes an .html, .json and .png file with the name of OUTPUT.
     """
     if (day is None) == (simulated is None):
         got = "neither" if day is None else "both"

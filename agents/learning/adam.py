@@ -1,18 +1,45 @@
 """Adam (Kingma and Ba 2015, arXiv 1412.6980) on all parameters at once.
 
-The parameters are views of one vector and their gradients views of another, so that clipping and a step are one pass over a vector each.
+The parameters are views of one vector and their gradients views of another, so that clipping and a step are one pass of compiled code over a
+vector each.
 """
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from serl.agents.learning import kernels
+from serl.exchange.compiling import compiled
 
 BETA_FIRST, BETA_SECOND, EPSILON = np.float32(0.9), np.float32(0.999), np.float32(1e-5)
+
+
+_fast = compiled(fastmath={"contract", "nsz", "reassoc"})
+"""Sums may be reordered and fused with products; infinities and NaN are preserved."""
+
+
+@_fast
+def _norm(vector: Any) -> Any:
+    """Euclidean norm."""
+    total = np.float32(0)
+    for n in range(vector.size):
+        total += vector[n] * vector[n]
+    return np.sqrt(total)
+
+
+@_fast
+def _step(values: Any, gradient: Any, first: Any, second: Any, scale: Any, decay_first: Any, decay_second: Any, learning_rate: Any, root_scale: Any, epsilon: Any) -> None:  # fmt: skip
+    """values -= learning_rate m / (root_scale sqrt(v) + epsilon), where m and v are the decaying means of g = scale x gradient and of g².
+    Sets the gradient to 0. All numbers are float32."""
+    for n in range(values.size):
+        g = scale * gradient[n]
+        first[n] = decay_first * first[n] + (np.float32(1) - decay_first) * g
+        second[n] = decay_second * second[n] + (np.float32(1) - decay_second) * g * g
+        values[n] -= learning_rate * first[n] / (root_scale * np.sqrt(second[n]) + epsilon)
+        gradient[n] = 0
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> tuple[Tensor, Tensor]:
@@ -37,7 +64,7 @@ class Adam:
 
     def gradient_norm(self) -> float:
         """Euclidean norm of the gradient."""
-        return float(kernels.norm(self._vectors[1]))
+        return float(_norm(self._vectors[1]))
 
     def step(self, learning_rates: Sequence[float], scale: float = 1.0) -> None:
         """Updates the values by `scale` times the gradient and sets the gradient to 0; one learning rate per group."""
@@ -46,7 +73,7 @@ class Adam:
         for group, learning_rate in enumerate(learning_rates):
             part = slice(self._ends[group], self._ends[group + 1])
             unbiased = np.float32(learning_rate / (1 - float(BETA_FIRST) ** self._count))
-            kernels.adam(
+            _step(
                 *(vector[part] for vector in self._vectors), np.float32(scale),
                 BETA_FIRST, BETA_SECOND, unbiased, root_scale, EPSILON,
             )  # fmt: skip

@@ -54,7 +54,7 @@ class Baseline(Protocol):
 
 
 class BaselinePolicy:
-    """A deterministic learnt policy with the interface of `serl.agents.learning.policy.Policy`."""
+    """A deterministic trained policy with the interface of `serl.agents.learning.policy.Policy`."""
 
     kind: ClassVar[str]
     """Kind of its files."""
@@ -70,7 +70,7 @@ class BaselinePolicy:
 
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """See the Policy of execution; all orders must start together. LayoutMismatchError if the environment has another layout."""
-        self.interface.require(Interface.of(env))
+        self.interface.require(Interface.from_env(env))
         if np.all(env.accounts.parents["step"] == 0):
             self.reset(env.num_envs)
         return self.act(env, env.observe())

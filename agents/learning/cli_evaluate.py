@@ -42,9 +42,9 @@ def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
     part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
-    """Works the same parent orders with a TWAP and each of POLICIES; writes evaluation.md, .csv, .html and .json.
+    """Work the same parent orders with a TWAP and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
-    POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of learnt policies, or folders of runs. twap:limit is a TWAP in
+    POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of trained policies, or folders of runs. twap:limit is a TWAP in
     action mode limit (modes: market, limit, hybrid).
     """
     from rich.console import Console
@@ -101,7 +101,7 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
 
 
 def _policy_file(path: Path) -> Path:
-    """The file of a learnt policy, given the file or the folder of its run."""
+    """The file of a trained policy, given the file or the folder of its run."""
     if not path.is_dir():
         return path
     from serl.agents.learning.training import POLICY
@@ -125,15 +125,15 @@ def _evaluate_with_progress(
 
 
 def _provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
-    """The origin of orders and learnt policies."""
+    """The origin of orders and trained policies."""
     config, source = scenario.config, scenario.source.describe()
     where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
-    learnt: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
+    trained: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
     return " ".join(
         [
             f"{config.kind} market, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",
             f"{config.duration_s:g} s windows, decisions every {config.interval_s:g} s,",
             f"{config.share_min:.2%} to {config.share_max:.2%} of the expected volume.",
-            *(f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}." for one in learnt),
+            *(f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}." for one in trained),
         ]
     )

@@ -19,7 +19,7 @@ class ConcatVectorEnv(VectorEnv):  # type: ignore[misc]
 
     def __init__(self, envs: Sequence[VectorEnv]) -> None:
         for env in envs[1:]:
-            Interface.of(envs[0]).require(Interface.of(env), "another environment")
+            Interface.from_env(envs[0]).require(Interface.from_env(env), "another environment")
         self.envs = envs
         self.num_envs = sum(env.num_envs for env in envs)
         self._ends = np.cumsum([env.num_envs for env in envs])[:-1]

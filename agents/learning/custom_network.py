@@ -1,4 +1,4 @@
-"""PPO for custom networks: any module that returns policy outputs and values, with gradients by autograd."""
+"""PPO for custom networks: any module that returns policy outputs and values, like those that a researcher proposes."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,6 @@ from serl.agents.learning.graphs import Graph, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
-from serl.agents.learning.rollout import Batch
 
 CHECKED_ROWS = 3
 """Observations in the trial run of a network that was loaded from a file."""
@@ -44,15 +43,22 @@ class CustomNetwork(nn.Module):  # type: ignore[misc]
         """See ActorCritic."""
         return observations, state
 
+    def encode_sequence(self, observations: Tensor, state: Tensor, episode_starts: Tensor) -> Tensor:
+        """See ActorCritic."""
+        return observations
+
+    def outputs_and_values(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(.., size) to (.., outputs) and (..) values."""
+        outputs, values = self.module(features.flatten(0, -2))
+        return outputs.reshape(*features.shape[:-1], -1), values.reshape(features.shape[:-1])
+
     def actor(self, features: Tensor) -> Tensor:
         """(.., size) to (.., outputs)."""
-        outputs: Tensor = self.module(features.flatten(0, -2))[0]
-        return outputs.reshape(*features.shape[:-1], -1)
+        return self.outputs_and_values(features)[0]
 
     def values(self, features: Tensor) -> Tensor:
         """(..) values."""
-        values: Tensor = self.module(features.flatten(0, -2))[1]
-        return values.reshape(features.shape[:-1])
+        return self.outputs_and_values(features)[1]
 
     def export(self) -> "CustomNetwork":
         """The same network as plain data, see graphs.py. NotExportableError if that is not possible."""
@@ -97,16 +103,3 @@ class CustomPPO(PPO):
         torch.manual_seed(self.config.seed)
         module = self._build(observation_size, action_distribution(config, low, high).output_size)
         return CustomNetwork(module, config, low, high)
-
-    def accumulate_gradients(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
-        """See PPO: the same loss. Autograd backpropagates its gradients with respect to outputs and values through the module."""
-        scale = weight / batch.returns.numel()
-        outputs, values = self.network.module(batch.observations)
-        with torch.no_grad():
-            output_gradient, log_std_gradient, log_ratios, advantages = self._policy_loss_gradients(
-                outputs.detach(), batch, scale
-            )
-            errors = values.detach() - batch.returns
-            self.network.log_std.grad.add_(log_std_gradient)
-        torch.autograd.backward([outputs, values], [output_gradient, errors * (2 * scale * self.config.value_weight)])
-        return outputs.detach(), log_ratios, advantages, errors

@@ -2,8 +2,7 @@
 
 A sample is stored as its *latent* (before squashing, in the unit interval, or as a bin number), so that the log-probabilities of stored
 samples are exact; `actions` maps latents to the box. `outputs` are those of the network, (.., output_size). `log_std` are logarithms of
-standard deviations that do not depend on the observation; only Gaussians have them. Gradients are written by hand, as autograd would take
-longer for them than the networks take for theirs. All randomness comes from one numpy generator.
+standard deviations that do not depend on the observation; only Gaussians have them. All randomness comes from one numpy generator.
 """
 
 import math
@@ -17,8 +16,6 @@ from torch.nn import functional
 
 from serl.agents.learning.network_config import Kind
 
-Gradients = tuple[Tensor, Tensor]
-"""With respect to the outputs and to log_std."""
 EDGE = 1e-6
 """Beta samples stay this far from 0 and 1."""
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -46,11 +43,6 @@ class Distribution(Protocol):
 
     def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """(B,) entropies."""
-
-    def gradients(
-        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
-    ) -> Gradients:
-        """Gradients of a loss with respect to the outputs and log_std, given those with respect to log_prob (B,) and to each entropy."""
 
 
 class _Box:
@@ -90,16 +82,6 @@ class Gaussian(_Box):
     def entropy(self, outputs: Tensor, log_std: Tensor) -> Tensor:
         """See Distribution; before clipping."""
         return (log_std.sum() + len(log_std) * (0.5 + HALF_LOG_2PI)).expand(outputs.shape[:-1])
-
-    def gradients(
-        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
-    ) -> Gradients:
-        """See Distribution."""
-        inverse = (-log_std).exp()
-        scaled = (latents - outputs) * inverse
-        mean_gradient = log_prob.unsqueeze(-1) * scaled
-        log_std_gradient = (mean_gradient * scaled).flatten(0, -2).sum(0) - log_prob.sum() + entropy * log_prob.numel()
-        return mean_gradient * inverse, log_std_gradient
 
 
 class Squashed(Gaussian):
@@ -158,19 +140,6 @@ class Beta(_Box):
         own = (alpha - 1) * torch.digamma(alpha) + (beta - 1) * torch.digamma(beta)
         return (log_norm - own + (both - 2) * torch.digamma(both)).sum(-1)
 
-    def gradients(
-        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
-    ) -> Gradients:
-        """See Distribution."""
-        shapes = torch.stack(self.shapes(outputs))
-        both = shapes.sum(0)
-        logs = torch.stack([latents.log(), torch.log1p(-latents)])
-        gradients = log_prob.unsqueeze(-1) * (logs - torch.digamma(shapes) + torch.digamma(both))
-        if entropy:
-            own, joint = torch.polygamma(1, shapes), torch.polygamma(1, both)
-            gradients += entropy * ((both - 2) * joint - (shapes - 1) * own)
-        return torch.cat(list(gradients), -1) * torch.sigmoid(outputs), torch.zeros_like(log_std)
-
 
 class Bins(_Box):
     """Each action is one of `count` evenly spaced values, edges included."""
@@ -207,17 +176,6 @@ class Bins(_Box):
         """See Distribution."""
         log_probs = self._log_probs(outputs)
         return -(log_probs.exp() * log_probs).sum((-1, -2))
-
-    def gradients(
-        self, outputs: Tensor, log_std: Tensor, latents: Tensor, log_prob: Tensor, entropy: float
-    ) -> Gradients:
-        """See Distribution."""
-        log_probs = self._log_probs(outputs)
-        probs = log_probs.exp()
-        drawn = functional.one_hot(latents.long(), self.count)
-        mean = (probs * log_probs).sum(-1, keepdim=True)
-        gradients = log_prob[..., None, None] * (drawn - probs) - entropy * probs * (log_probs - mean)
-        return gradients.flatten(-2), torch.zeros_like(log_std)
 
 
 def distribution(kind: Kind, low: Tensor, high: Tensor, bins: int = 5) -> Distribution:

@@ -8,8 +8,8 @@ from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
-from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
 from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
@@ -32,7 +32,7 @@ class Scenario:
         if agents > 1 and config.kind == "replay" and isinstance(self.source, Books):
             latency_ns = round(config.latency_us * 1000)
             books = config.environments // agents
-            self.market: ExecutionMarket = SharedReplayMarket(self.source.days, agents, books, latency_ns=latency_ns)
+            self.market: ExecutionMarket = ReplayMarket(self.source.days, books, agents, latency_ns=latency_ns)
         else:
             self.market = self.source.market()
 

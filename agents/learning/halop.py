@@ -4,7 +4,7 @@ Only the abstract and the introduction of the paper were available to us, not it
 
 At every decision an even slice of the remaining quantity rests at one price until the next decision; what is left at the end crosses the
 book. The price is found in two stages. A continuous actor (soft actor-critic, Haarnoja et al., arXiv 1801.01290: squashed Gaussian, twin
-critics, learnt temperature) proposes an offset from the same-side touch in bps, which selects the candidate ticks c - k .. c + k. A duelling
+critics, learned temperature) proposes an offset from the same-side touch in bps, which selects the candidate ticks c - k .. c + k. A duelling
 double DQN (arXiv 1511.06581, 1509.06461) picks one of the candidates; it observes the tick size in bps and the queue at each candidate. For
 the critics the choice of the DQN is part of the market. Both learn from one replay buffer.
 """
@@ -272,7 +272,7 @@ class HALOP:
 
     def policy(self, metadata: dict[str, Any]) -> HALOPPolicy:
         """The current policy."""
-        return HALOPPolicy(self.network, self.config, Interface.of(self.env), metadata)
+        return HALOPPolicy(self.network, self.config, Interface.from_env(self.env), metadata)
 
 
 POLICY = HALOPPolicy

@@ -277,7 +277,7 @@ class MacMic:
 
     def policy(self, metadata: dict[str, Any]) -> MacMicPolicy:
         """The current policy."""
-        return MacMicPolicy(self.network, self.config, Interface.of(self.env), metadata)
+        return MacMicPolicy(self.network, self.config, Interface.from_env(self.env), metadata)
 
 
 POLICY = MacMicPolicy

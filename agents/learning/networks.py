@@ -63,6 +63,10 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             features.append(state)
         return torch.stack(features)
 
+    def outputs_and_values(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """(.., outputs) of the actor and (..) values."""
+        return self.actor(features), self.values(features)
+
     def values(self, features: Tensor) -> Tensor:
         """(..) values."""
         return self.critic(features).squeeze(-1)

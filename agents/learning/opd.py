@@ -163,7 +163,7 @@ class OPD:
 
     def policy(self, metadata: dict[str, Any]) -> OPDPolicy:
         """The current student."""
-        return OPDPolicy(self.student, self.config, Interface.of(self.env), metadata)
+        return OPDPolicy(self.student, self.config, Interface.from_env(self.env), metadata)
 
 
 POLICY = OPDPolicy

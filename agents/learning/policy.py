@@ -58,7 +58,7 @@ class Policy:
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """See the Policy of execution. LayoutMismatchError if the environment has other observations or actions, DivergedError for actions
         that are not finite."""
-        self.interface.require(Interface.of(env))
+        self.interface.require(Interface.from_env(env))
         if len(self._state) != env.num_envs:
             self.reset(env.num_envs)
         self._state[torch.from_numpy(env.accounts.parents["step"] == 0)] = 0

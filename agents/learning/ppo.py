@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,11 @@ class PPO:
     """A learner in one or more vector environments with equal observations and actions. The seed determines everything."""
 
     def __init__(self, envs: Sequence[VectorEnv], config: PPOConfig, network: NetworkConfig) -> None:
-        torch.set_num_threads(1)
+        torch.set_num_threads(config.threads)
         self.config = config
         box, space = envs[0].single_action_space, envs[0].single_observation_space
         self.network = self._build_network(network, space.shape[0], box.low, box.high)
         self.optimiser = Adam(self.network.vector, self.network.gradient, self.network.group_sizes)
-        self._critic_thread = ThreadPoolExecutor(1)
         self.random = np.random.Generator(np.random.PCG64(config.seed))
         self.collectors = [Collector(env, self.network, config.reward_scale) for env in envs]
         self.steps = 0
@@ -84,79 +81,37 @@ class PPO:
             shuffled = [rollout.minibatches(self.random, count) for rollout in rollouts]
             for minibatches in zip(*shuffled, strict=True):
                 for minibatch, weight, own_losses in zip(minibatches, weights, losses, strict=True):
-                    terms = self.accumulate_gradients(minibatch, weight)
+                    found = self.accumulate_gradients(minibatch, weight)
                     if epoch == self.config.epochs - 1:
-                        own_losses.append(self._losses(*terms))
+                        own_losses.append(found)
                 self._optimiser_step()
         means = np.array([torch.stack(own_losses).mean(0).numpy() for own_losses in losses])
         names = ("policy_loss", "value_loss", "entropy", "kl")
         return {"losses": means[:, 0], **dict(zip(names, np.average(means[:, 1:], 0, weights).tolist(), strict=True))}
 
-    def accumulate_gradients(self, batch: Batch, weight: float = 1.0) -> tuple[Tensor, ...]:
-        """Adds the gradient of weight x loss to the gradients of the parameters:
+    def accumulate_gradients(self, batch: Batch, weight: float = 1.0) -> Tensor:
+        """Adds the gradient of weight x loss to the gradients of the parameters; returns the losses."""
+        losses = self._losses(batch)
+        (weight * losses[0]).backward()
+        return losses.detach()
+
+    def _losses(self, batch: Batch) -> Tensor:
+        """(total loss, policy loss, value loss, entropy, approximate KL divergence from the policy that collected the rollout). In total
 
         loss = mean(-min(r A, clip(r) A) + value_weight (V - R)^2 - entropy H), where r is the probability ratio and A are the advantages
         normalised to mean 0 and deviation 1. Actor and critic share no parameters except the memory in front of them.
-
-        Returns (actor outputs, log ratios, normalised advantages, value errors).
         """
-        network, recurrent = self.network, self.network.memory is not None
-        encoded = batch.observations
-        if recurrent:
-            encoded = network.encode_sequence(encoded, batch.initial_state, batch.episode_starts)
-        features, scale = encoded.detach(), weight / batch.returns.numel()
-        value_gradient = partial(self._value_gradient, features, batch.returns, scale, recurrent)
-        parallel = self._critic_thread.submit(value_gradient) if self.config.threads > 1 else None
-        outputs, log_ratios, advantages, from_actor = self._policy_gradient(features, batch, scale, recurrent)
-        errors, from_critic = parallel.result() if parallel else value_gradient()
-        if recurrent:
-            encoded.backward(from_actor + from_critic)
-        return outputs, log_ratios, advantages, errors
-
-    @torch.no_grad()
-    def _policy_gradient(
-        self, features: Tensor, batch: Batch, scale: float, needs_feature_gradient: bool
-    ) -> tuple[Tensor, Tensor, Tensor, Any]:
-        """Backpropagates the policy loss; (outputs, log ratios, advantages, gradient with respect to the features if needed)."""
-        outputs = self.network.actor(features)
-        output_gradient, log_std_gradient, log_ratios, advantages = self._policy_loss_gradients(outputs, batch, scale)
-        self.network.log_std.grad.add_(log_std_gradient)
-        feature_gradient = self.network.actor.backward(output_gradient, needs_feature_gradient)
-        return outputs, log_ratios, advantages, feature_gradient
-
-    def _policy_loss_gradients(
-        self, outputs: Tensor, batch: Batch, scale: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Gradients of scale x policy loss with respect to the actor's outputs and log_std; log ratios, normalised advantages."""
-        clip, distribution, log_std = self.config.clip, self.network.distribution, self.network.log_std
+        config, network = self.config, self.network
+        features = network.encode_sequence(batch.observations, batch.initial_state, batch.episode_starts)
+        outputs, values = network.outputs_and_values(features)
         deviation, mean = torch.std_mean(batch.advantages)
         advantages = (batch.advantages - mean) / (deviation + 1e-8)
-        log_ratios = distribution.log_prob(outputs, log_std, batch.latents) - batch.log_probs
+        log_ratios = network.distribution.log_prob(outputs, network.log_std, batch.latents) - batch.log_probs
         ratios = log_ratios.exp()
-        unclipped = torch.where(advantages > 0, ratios <= 1 + clip, ratios >= 1 - clip)
-        log_prob_gradient = advantages * ratios * unclipped * -scale
-        output_gradient, log_std_gradient = distribution.gradients(
-            outputs, log_std, batch.latents, log_prob_gradient, -scale * self.config.entropy
-        )
-        return output_gradient, log_std_gradient, log_ratios, advantages
-
-    @torch.no_grad()
-    def _value_gradient(
-        self, features: Tensor, returns: Tensor, scale: float, needs_feature_gradient: bool
-    ) -> tuple[Tensor, Any]:
-        """Backpropagates the value loss; (value errors, gradient with respect to the features if needed)."""
-        errors = self.network.values(features) - returns
-        output_gradient = errors * (2 * scale * self.config.value_weight)
-        return errors, self.network.critic.backward(output_gradient.unsqueeze(-1), needs_feature_gradient)
-
-    @torch.no_grad()
-    def _losses(self, outputs: Tensor, log_ratios: Tensor, advantages: Tensor, errors: Tensor) -> Tensor:
-        """(total loss, policy loss, value loss, entropy, approximate KL divergence from the policy that collected the rollout)."""
-        config, ratios = self.config, log_ratios.exp()
         clipped = ratios.clamp(1 - config.clip, 1 + config.clip)
         policy_loss = -torch.minimum(advantages * ratios, advantages * clipped).mean()
-        value_loss = errors.square().mean()
-        entropy = self.network.distribution.entropy(outputs, self.network.log_std).mean()
+        value_loss = (values - batch.returns).square().mean()
+        entropy = network.distribution.entropy(outputs, network.log_std).mean()
         total = policy_loss + config.value_weight * value_loss - config.entropy * entropy
         return torch.stack([total, policy_loss, value_loss, entropy, (ratios - 1 - log_ratios).mean()])
 

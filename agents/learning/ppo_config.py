@@ -27,6 +27,4 @@ class PPOConfig(LearningSettings):
     gradient_norm_max: float = Field(0.5, gt=0)
     reward_scale: float = Field(1.0, gt=0, description="factor applied to rewards before learning")
     seed: int = Field(0, ge=0)
-    threads: int = Field(
-        2, ge=1, le=2, description="2: the critic trains in parallel with the actor; results are equal"
-    )
+    threads: int = Field(1, gt=0, description="PyTorch threads")

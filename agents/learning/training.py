@@ -102,12 +102,12 @@ class Training:
         learner: PPO | None = None,
     ) -> None:  # fmt: skip
         for env in envs[1:]:
-            Interface.of(envs[0]).require(Interface.of(env), "the second environment")
+            Interface.from_env(envs[0]).require(Interface.from_env(env), "the second environment")
         self.config, self.folder = config, folder
         self.learner = learner or PPO(envs, config.ppo, config.network)
         self.weights = MarketWeights(config.hybrid) if len(envs) == 2 else None
         self.updates = 0
-        self._interface, self._metadata = Interface.of(envs[0]), metadata or {}
+        self._interface, self._metadata = Interface.from_env(envs[0]), metadata or {}
 
     def resume(self) -> None:
         """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings."""

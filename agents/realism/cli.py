@@ -33,7 +33,7 @@ def realism(
     real: Path, simulated: Path, output: Path, window_real: str | None, window_simulated: str | None, levels: int,
     symbol: str | None, symbol_real: str | None, baseline: Path | None, bootstraps: int, seed: int, predictive: bool,
 ) -> None:  # fmt: skip
-    """Compares a SIMULATED day with a REAL one: distributions, impact, stylised facts, predictive score.
+    """Compare a SIMULATED day with a REAL one: distributions, impact, stylised facts, predictive score.
 
     Days are day files or LOBSTER zip files.
     """

@@ -11,7 +11,7 @@ import click
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--until", default=None, help="Time of day to stop at; the population's close by default.")
 def simulate(population: str, output: Path, seed: int, until: str | None) -> None:
-    """Simulates a day of POPULATION (a YAML file, or rmsc04, small, ...) and writes it as a day file.
+    """Simulate a day of POPULATION (a YAML file, or rmsc04, small, ...) and write it as a day file.
 
     Ctrl-C stops early and writes the day so far.
     """

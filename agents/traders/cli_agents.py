@@ -42,7 +42,7 @@ def start(
     population: str, hosts: int, seed: int, connect: str, token: str, until: str | None, wait_for_open: bool, flow: Path | None,
     cancel_on_disconnect: bool,
 ) -> None:  # fmt: skip
-    """Starts the hosts; they stop at the population's close, at --until, or with Ctrl-C.
+    """Start the hosts; they stop at the population's close, at --until, or with Ctrl-C.
 
     On a live exchange the population's day starts at once. On a scaled clock within the day, the traders join at the exchange's time of
     day; outside it the day starts at once. In lockstep the day is the exchange's.
@@ -127,6 +127,9 @@ def _run_host(
     """The main function of a host process."""
     import sys
 
+    from serl.garbage import collect_rarely
+
+    collect_rarely()
     from serl.agents.traders.host import Host
     from serl.agents.traders.population import check_population
     from serl.exchange.errors import SerlError

@@ -39,12 +39,14 @@ def open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     middle = market.last_ticks if market.last_ticks > 0 else int(value_at(market, market.time_ns))
     half = max(1, int(0.5 * profile.spread_edges_ticks[2]))
     for _ in range(OPENING_ORDERS):
-        away = half + int(quantile(profile.distance_ticks, 2, uniform(agent)))
+        distance_ticks = half + int(quantile(profile.distance_ticks, 2, uniform(agent)))
         lots = draw_lots(agent, profile.limit_lots, 2)
         if market.bid_ticks == 0:
-            limit(requests, BUY, min(middle, market.ask_ticks if market.ask_ticks > 0 else middle) - away, lots)
+            limit(
+                requests, BUY, min(middle, market.ask_ticks if market.ask_ticks > 0 else middle) - distance_ticks, lots
+            )
         if market.ask_ticks == 0:
-            limit(requests, SELL, max(middle, market.bid_ticks) + away, lots)
+            limit(requests, SELL, max(middle, market.bid_ticks) + distance_ticks, lots)
 
 
 @inlined

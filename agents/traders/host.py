@@ -23,14 +23,12 @@ from serl.exchange.limits import MarketLimits
 from serl.exchange.lockstep import END_NS
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows, command
-from serl.exchange.wire import Kind
+from serl.exchange.wire import FeedKind, Kind
 
 BATCH_ROWS = 512
 SUBSCRIBE_TIMEOUT_S = 10.0
 SCRATCH_ROWS = 64
 POLL_S = 0.001
-ROWS_MESSAGE = 118
-"""Kind of a message of the feed's `rows` channel."""
 
 
 class Host:
@@ -136,7 +134,7 @@ class Host:
         while item is not None:
             if isinstance(item, tuple) and not isinstance(item, Grant):
                 topic, message = item
-                if message[0] == ROWS_MESSAGE:
+                if message[0] == FeedKind.ROWS:
                     self._buffer_public(topic.split("/")[1], message)
             elif isinstance(item, np.ndarray):
                 rows = item.copy()

@@ -7,7 +7,7 @@ from typing import Any
 
 from serl.clients.core import REPLY_TIMEOUT_S, ClientCore
 from serl.clients.dashboard.errors import ActionFailed
-from serl.clients.errors import ExchangeAway, LoginRefused, Refused, ReportGap, SessionEnded
+from serl.clients.errors import ExchangeUnreachable, LoginRefused, ReportGap, RequestRejected, SessionEnded
 from serl.clients.session import Report, Session
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, TimeInForce
@@ -54,7 +54,7 @@ class Account:
                 self._log_in()
             self._core.receive()
             if not self._session.live and now_s - self._login_s > REPLY_TIMEOUT_S:
-                raise ExchangeAway("the exchange does not reply")
+                raise ExchangeUnreachable("the exchange does not reply")
             while self._core.inbox:
                 self._process(self._core.inbox.popleft())
             if self._session.live:
@@ -62,9 +62,9 @@ class Account:
         except ReportGap:
             self._disconnect("")
             self._reset(from_start=False)
-        except Refused as error:
+        except RequestRejected as error:
             self.problem = str(error)
-        except (ExchangeAway, LoginRefused, SessionEnded) as error:
+        except (ExchangeUnreachable, LoginRefused, SessionEnded) as error:
             self._disconnect(str(error))
 
     def _log_in(self) -> None:

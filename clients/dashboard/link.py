@@ -15,8 +15,9 @@ from serl.clients.dashboard.flow import Flow
 from serl.clients.dashboard.progress import Progress
 from serl.clients.dashboard.symbol import CHANNELS, TRADES, SymbolView
 from serl.clients.dashboard.vitals import Vitals
-from serl.clients.errors import Refused
+from serl.clients.errors import RequestRejected
 from serl.clients.sockets import Sockets
+from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, HaltReason
@@ -26,8 +27,6 @@ FEED_BATCH = 500
 """Feed messages to process before pages can read the board again."""
 POLL_MS = 5
 COLUMN_S = 0.25
-SAME_TIME = -1
-"""In a CLOCK request: leaves the time as it is."""
 SNAPSHOT_RETRY_S = 1.0
 
 
@@ -87,7 +86,7 @@ class Link(threading.Thread):
         """Adds a column to each symbol and updates all other sections."""
         followed = set(self._topics.values())
         for view in followed:
-            if not self._vitals.away and not view.book.needs_snapshot:
+            if not self._vitals.offline and not view.book.needs_snapshot:
                 view.add_column(self._vitals.time_ns)
             if view.is_collecting:
                 self._request_indicative(view)
@@ -200,7 +199,7 @@ class Link(threading.Thread):
     def set_clock(self, time_ns: int | None, run: bool) -> "Future[str]":
         """Sets a scaled clock, or a lockstep clock with a speed (None: leaves its time), and runs or pauses it."""
         return self._enqueue(
-            lambda future: self._admin(future, Kind.CLOCK, SAME_TIME if time_ns is None else time_ns, int(run))
+            lambda future: self._admin(future, Kind.CLOCK, CURRENT_TIME if time_ns is None else time_ns, int(run))
         )
 
     def set_speed(self, speed: float) -> "Future[str]":
@@ -247,7 +246,7 @@ class Link(threading.Thread):
 
     def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:
         if kind != Kind.CLOCK or not 0 <= value < self._vitals.time_ns:
-            return Refused(reply[1], reply[2])
+            return RequestRejected(reply[1], reply[2])
         return ActionFailed(
             f"expected a time after {time_of_day_text(self._vitals.time_ns)}, got {time_of_day_text(value)}: an exchange's time never goes back; "
             f"restart the exchange (with another --journal folder, or none) and the replay with --from {time_of_day_text(value)}"

@@ -8,10 +8,10 @@ import numpy as np
 
 from serl.clients.book import L2Book
 from serl.exchange.records import COLLECTING, EVENT, EventFlag, EventKind, HaltReason, Phase
+from serl.exchange.wire import FeedKind
 
 CHANNELS = ("l2", "trade", "status", "rows")
 """Feed channels to subscribe to: l2 for the book, rows for the order flow."""
-L2, TRADE, STATUS, ROWS = 113, 115, 116, 118
 LADDER_LEVELS, COLUMN_LEVELS, IMBALANCE_LEVELS = 24, 40, 5
 COLUMNS, TRADES = 960, 200
 PRINTED, CROSSED = 1, 2
@@ -78,14 +78,14 @@ class SymbolView:
     def apply(self, message: list[Any]) -> None:
         """Applies a feed message [kind, epoch, previous, sequence, time_ns, items]."""
         kind, items = message[0], message[5]
-        if kind == L2:
+        if kind == FeedKind.L2:
             self.book.apply(message)
-        elif kind == ROWS:
+        elif kind == FeedKind.ROWS:
             self._rows.append(items)
-        elif kind == TRADE:
+        elif kind == FeedKind.TRADE:
             self.add_trades(items)
             self._traded.extend(items)
-        elif kind == STATUS:
+        elif kind == FeedKind.STATUS:
             self.set_status(items)
 
     def set_status(self, items: list[int]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-AWAY_S = 1.5
+OFFLINE_S = 1.5
 ROUND_TRIPS_KEPT = 240
 
 
@@ -47,13 +47,13 @@ class Vitals:
         self._round_trips_ms.clear()
 
     @property
-    def away(self) -> bool:
-        """Whether the exchange has not replied for AWAY_S."""
-        return self.last_reply_s is None or time.monotonic() - self.last_reply_s > AWAY_S
+    def offline(self) -> bool:
+        """Whether the exchange has not replied for OFFLINE_S."""
+        return self.last_reply_s is None or time.monotonic() - self.last_reply_s > OFFLINE_S
 
     def as_json(self) -> dict[str, Any]:
         """For the page."""
-        state = {"away": self.away, "endpoint": self.endpoint, "clock": self._clock()}
+        state = {"offline": self.offline, "endpoint": self.endpoint, "clock": self._clock()}
         if not self._counts:
             return state
         trips = np.array(self._round_trips_ms)

@@ -67,9 +67,9 @@ class SegmentAnswers:
 
     def finish(self, rows: Rows) -> None:
         """Indexes all rows of the segment, which gets no more."""
-        whole = len(self.extend(rows)) * CHUNK_ROWS
-        if whole < len(rows):
-            self._append(rows[whole:])
+        indexed = len(self.extend(rows)) * CHUNK_ROWS
+        if indexed < len(rows):
+            self._append(rows[indexed:])
         self.row_count = len(rows)
 
     def save(self) -> None:

@@ -11,29 +11,29 @@ EXACT_FLOAT = float(1 << 53)
 
 
 @apart
-def long_share(amount: int, part: int, whole: int) -> int:
-    """floor(amount x part / whole) for amount >= 0 and 0 <= part <= whole < 2^62, bit by bit: no product can overflow."""
-    share, rest = 0, 0  # of what is multiplied so far: share x whole + rest
-    remainder = amount % whole
+def long_share(amount: int, part: int, total: int) -> int:
+    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total < 2^62, bit by bit: no product can overflow."""
+    share, rest = 0, 0  # of what is multiplied so far: share x total + rest
+    remainder = amount % total
     for bit in range(62, -1, -1):
         share, rest = 2 * share, 2 * rest
         if part >> bit & 1:
             rest += remainder
-        while rest >= whole:
-            share, rest = share + 1, rest - whole
-    return amount // whole * part + share
+        while rest >= total:
+            share, rest = share + 1, rest - total
+    return amount // total * part + share
 
 
 @inlined
-def share_of(amount: int, part: int, whole: int) -> int:
-    """floor(amount x part / whole) for amount >= 0 and 0 <= part <= whole < 2^62.
+def share_of(amount: int, part: int, total: int) -> int:
+    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total < 2^62.
 
     Of integers below 2^53 the quotient of floats is never rounded up to a whole number, and takes a third of the time.
     """
     product = float(amount) * float(part)
     if product < EXACT_FLOAT:
-        return int64(product / float(whole))
-    return int64(long_share(amount, part, whole))
+        return int64(product / float(total))
+    return int64(long_share(amount, part, total))
 
 
 @inlined

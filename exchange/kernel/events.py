@@ -41,6 +41,45 @@ def begin_event(
 
 
 @inlined
+def append_order_event(
+    state: State, command: CommandRow, events: Rows, count: int, kind: int, slot: int, command_id: int,
+    qty_lots: int, leaves_lots: int, reason: int, flags: int,
+) -> int:  # fmt: skip
+    """Appends an event about an order in the displayed book; the new count."""
+    order = state.orders[slot]
+    order_id, order_number, price = order.order_id, order.order_number, order.price_ticks
+    event = begin_event(
+        state, command, events, count, kind, int64(order.participant), int64(order.symbol), int64(order.side)
+    )
+    event.command_id = command_id
+    event.order_id = order_id
+    event.order_number = order_number
+    event.price_ticks = price
+    event.qty_lots = qty_lots
+    event.leaves_lots = leaves_lots
+    event.reason = reason
+    event.flags = flags
+    return count + 1
+
+
+@inlined
+def append_active_event(
+    state: State, command: CommandRow, events: Rows, count: int, kind: int, qty_lots: int, leaves_lots: int, reason: int
+) -> int:
+    """Appends an event about the active order, which is not in the book; the new count."""
+    active = state.active_order
+    command_id, order_id, price = command.command_id, active.order_id, active.price_ticks
+    event = begin_event(state, command, events, count, kind, active.participant, active.symbol, active.side)
+    event.command_id = command_id
+    event.order_id = order_id
+    event.price_ticks = price
+    event.qty_lots = qty_lots
+    event.leaves_lots = leaves_lots
+    event.reason = reason
+    return count + 1
+
+
+@inlined
 def begin_active_event(state: State, command: CommandRow, events: Rows, count: int, kind: int) -> EventRow:
     """`begin_event` about the active order, which has no order_number yet."""
     active = state.active_order

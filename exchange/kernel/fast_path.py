@@ -3,7 +3,7 @@
 from serl.exchange.compiling import apart, inlined, inner, int64, merged
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.book import crosses, has_available_lots, match_displayed, remove_order, rest_displayed
-from serl.exchange.kernel.events import begin_answer, begin_event, reject_command
+from serl.exchange.kernel.events import append_active_event, append_order_event, begin_answer, reject_command
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.state import ASK, BID, State
@@ -78,19 +78,7 @@ def _finish_remainder(state: State, command: CommandRow, events: Rows, count: in
     reason = (
         k.REASON_FOK_UNFILLABLE if tif == k.FOK else (k.REASON_MARKET_REMAINDER if market else k.REASON_IOC_REMAINDER)
     )
-    participant, order_id, command_id, price = (
-        active.participant,
-        active.order_id,
-        command.command_id,
-        active.price_ticks,
-    )
-    event = begin_event(state, command, events, count, k.CANCELLED, participant, symbol, side)
-    event.command_id = command_id
-    event.order_id = order_id
-    event.price_ticks = price
-    event.qty_lots = leaves_lots
-    event.reason = reason
-    return count + 1
+    return int64(append_active_event(state, command, events, count, k.CANCELLED, leaves_lots, 0, reason))
 
 
 @inner
@@ -137,14 +125,7 @@ def place_order(state: State, command: CommandRow, events: Rows, count: int) -> 
     crossing = crosses(side, active.limit_ticks, state.best[command.symbol, 1 - side])
     if not crossing and not market and tif < k.IOC:
         return rest_displayed(state, command, events, count, k.ACCEPTED), k.DONE
-    command_id, price, qty = command.command_id, command.price_ticks, command.qty_lots
-    event = begin_event(state, command, events, count, k.ACCEPTED, active.participant, active.symbol, side)
-    event.command_id = command_id
-    event.order_id = command_id
-    event.price_ticks = price
-    event.qty_lots = qty
-    event.leaves_lots = qty
-    count += 1
+    count = append_active_event(state, command, events, count, k.ACCEPTED, command.qty_lots, command.qty_lots, 0)
     if tif == k.FOK and not has_available_lots(state, active.symbol, side, active.limit_ticks, command.qty_lots):
         active.limit_ticks = 0 if side == BID else state.counters.price_ticks_max + 1  # trades nowhere
     active.is_active = 1
@@ -156,18 +137,8 @@ def cancel_displayed(
     state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
 ) -> int:
     """Removes an order from the book and reports it."""
-    order = state.orders[slot]
-    order_id, order_number, price, qty = order.order_id, order.order_number, order.price_ticks, order.open_lots
-    participant, symbol, side = int64(order.participant), int64(order.symbol), int64(order.side)
-    event = begin_event(state, command, events, count, k.CANCELLED, participant, symbol, side)
-    event.command_id = command_id
-    event.order_id = order_id
-    event.order_number = order_number
-    event.price_ticks = price
-    event.qty_lots = qty
-    event.reason = reason
-    event.flags = k.RESTING
-    count += 1
+    qty = state.orders[slot].open_lots
+    count = append_order_event(state, command, events, count, k.CANCELLED, slot, command_id, qty, 0, reason, k.RESTING)
     remove_order(state, slot)
     return count
 
@@ -187,21 +158,9 @@ def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int
     order.open_lots -= qty
     order.total_lots -= qty
     state.levels[order.level].qty_lots -= qty
-    order_id, order_number, price, leaves_lots = order.order_id, order.order_number, order.price_ticks, order.open_lots
-    participant, symbol, side, command_id = (
-        int64(order.participant),
-        int64(order.symbol),
-        int64(order.side),
-        command.command_id,
+    return append_order_event(
+        state, command, events, count, k.REDUCED, slot, command.command_id, qty, order.open_lots, 0, 0
     )
-    event = begin_event(state, command, events, count, k.REDUCED, participant, symbol, side)
-    event.command_id = command_id
-    event.order_id = order_id
-    event.order_number = order_number
-    event.price_ticks = price
-    event.qty_lots = qty
-    event.leaves_lots = leaves_lots
-    return count + 1
 
 
 @inlined
@@ -245,16 +204,10 @@ def replace_order(state: State, command: CommandRow, events: Rows, count: int, s
     active.time_in_force = order.time_in_force
     active.flags = order.flags
     active.order_id = order.order_id
-    order_id, order_number, old_price, qty = order.order_id, order.order_number, order.price_ticks, order.open_lots
-    command_id = command.command_id
-    event = begin_event(state, command, events, count, k.REPLACED, int64(order.participant), symbol, side)
-    event.command_id = command_id
-    event.order_id = order_id
-    event.order_number = order_number
-    event.price_ticks = old_price
-    event.qty_lots = qty
-    event.leaves_lots = leaves_lots
-    count += 1
+    qty = order.open_lots
+    count = append_order_event(
+        state, command, events, count, k.REPLACED, slot, command.command_id, qty, leaves_lots, 0, 0
+    )
     remove_order(state, slot)
     _set_active_order(state, command, side, price, leaves_lots, total, False)
     active.symbol = symbol

@@ -27,7 +27,9 @@ def _open_read_only(folder: Path) -> Iterator[sqlite3.Connection]:
             database.row_factory = sqlite3.Row
             yield database
     except sqlite3.Error as error:
-        raise RunError(f"{path}: cannot be read as the database of a run ({error})") from None
+        raise RunError(
+            f"{path}: cannot be read as the database of a run ({error}); give the folder of a run of `serl researcher start`"
+        ) from None
 
 
 def state(folder: Path) -> str:
@@ -69,7 +71,7 @@ def _candidate(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _instructions(database: sqlite3.Connection) -> list[dict[str, Any]]:
-    """All instructions with the mean performance of the modules written under them."""
+    """All instructions with the mean performance of the modules written with them."""
     found = database.execute(
         "SELECT i.id, i.iteration, i.kind, i.origin, i.parents, i.text, avg(m.performance_bps) AS score_bps, count(m.id) AS uses "
         "FROM instructions i LEFT JOIN prompts p ON p.instruction = i.id LEFT JOIN modules m ON m.prompt = p.id "

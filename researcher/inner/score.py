@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from serl.agents.execution.data import VALIDATION
 from serl.agents.execution.environment.market import ExecutionMarket
-from serl.agents.execution.environment.shared import SharedReplayMarket
+from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.executor import FixedSampler
 from serl.agents.execution.policies.policy import Policy, environment_settings
@@ -134,7 +134,7 @@ def _merge_teams(outcome: Outcome, lots: Any) -> Outcome:
 
 def in_process(days: list[Day], episodes: Rows, policy: Policy, mode: str, agents: int = 1) -> Outcome:
     """Execute the orders in the replay market without latency."""
-    market = SharedReplayMarket(days, agents, len(episodes), latency_ns=0)
+    market = ReplayMarket(days, len(episodes), agents, latency_ns=0)
     return _play(market, episodes, policy, mode, agents)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.clients.parent_watch import exit_with_parent
+from serl.garbage import collect_rarely
 from serl.researcher.errors import ResearcherError
 from serl.researcher.sandbox.boot import ANSWER, run_request
 from serl.researcher.sandbox.job_result import JobResult, Outcome
@@ -106,6 +107,7 @@ def _serve(parent: int) -> None:
     """Run the requests on standard input, one per line, until it closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     exit_with_parent(parent)
+    collect_rarely()
     done = os.dup(1)
     for line in sys.stdin:
         request, folder = json.loads(line)

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 
 from serl.researcher.llm.answers import Answer, Token
-from serl.researcher.llm.errors import EndpointAwayError, EndpointRefusedError
+from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError
 from serl.researcher.llm.settings import Endpoint
 from serl.researcher.llm.usage import estimate_answer_tokens, estimate_prompt_tokens
 
@@ -45,7 +45,7 @@ def ask_with_retries(
 ) -> Reply:
     """The reply to a request. Appends a row to `attempts` for each failure: name, text, wait.
 
-    Waits start at `backoff_s` and double; Retry-After is respected up to `backoff_s_max`. Raises EndpointAwayError after `attempts_max`
+    Waits start at `backoff_s` and double; Retry-After is respected up to `backoff_s_max`. Raises EndpointUnreachableError after `attempts_max`
     attempts, and EndpointRefusedError at once if a retry cannot help.
     """
     for attempt in range(endpoint.attempts_max):
@@ -61,7 +61,7 @@ def ask_with_retries(
             if not last:
                 sleep(wait_s)
     names = ", ".join(row["failure"] for row in attempts)
-    raise EndpointAwayError(
+    raise EndpointUnreachableError(
         f"{endpoint.base_url} did not answer in {len(attempts)} attempts ({names}; last: {attempts[-1]['text']}); "
         "check that it is running; if it is only busy, raise attempts_max or backoff_s"
     )

@@ -58,7 +58,7 @@ class Client:
         """`n` answers to a conversation, constrained by a JSON schema or a grammar (GBNF, or llguidance if the endpoint supports it) if given.
 
         Answer i has seed + i and a call of its own, because not every endpoint returns several choices. `top_p` 1 samples the
-        full distribution, which the policy gradient needs. Raises EndpointAwayError, EndpointRefusedError, BudgetSpentError or OfflineMissError.
+        full distribution, which the policy gradient needs. Raises EndpointUnreachableError, EndpointRefusedError, BudgetSpentError or OfflineMissError.
         """
         sampling = Sampling(temperature, top_p, seed, max_tokens, logprobs)
         lines = []

@@ -9,7 +9,7 @@ class LlmError(ResearcherError):
     """A language model gives no answer."""
 
 
-class EndpointAwayError(LlmError):
+class EndpointUnreachableError(LlmError):
     """The endpoint did not answer within `attempts_max` attempts, or only with transient errors."""
 
 

@@ -59,7 +59,9 @@ class Record:
                     file.flush()
                     os.fsync(file.fileno())
             except OSError as error:
-                raise LlmError(f"{self._path}: cannot write the record of calls ({error})") from None
+                raise LlmError(
+                    f"{self._path}: cannot write the record of calls ({error}); free disk space, or give another file"
+                ) from None
 
     def _load(self, path: Path) -> None:
         data = path.read_bytes()

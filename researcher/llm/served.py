@@ -58,7 +58,7 @@ class ServedModel:
         """Block until the process exits, then raise ModelServerError."""
         if self._process is not None:
             self._process.wait()
-            raise ModelServerError(f"the server of {self._name} has exited: {self._last_log_lines()}")
+            raise ModelServerError(f"the server of {self._name} has exited: {self._last_log_lines()}; start it again")
 
     def restart(self, lora: Path | None = None, model: Path | None = None) -> Endpoint:
         """Restart the server on the same port, with the given adapter (GGUF) and weights.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
 
 from serl.researcher.outer.errors import RunError
 
@@ -12,9 +12,10 @@ Interval = tuple[float, float, float]
 
 
 class Ablation(BaseModel):
-    """Results of one proposal method, aggregated over seeds."""
+    """Results of one variant of the researcher, aggregated over seeds."""
 
-    way: str
+    variant: str = Field(validation_alias=AliasChoices("variant", "way"))
+    """Tables written by earlier versions say `way`."""
     seeds: int
     scored: int
     """Number of seeds that ended with a score."""
@@ -48,7 +49,7 @@ def read_ablations(folder: Path) -> list[Ablation]:
 def table_row(one: Ablation) -> dict[str, str]:
     """A row of the table as text, by column."""
     return {
-        "way": one.way, "seeds with a score": f"{one.scored} of {one.seeds}",
+        "variant": one.variant, "seeds with a score": f"{one.scored} of {one.seeds}",
         "best on validation, bps": _interval(one.validation), "its test, bps": _interval(one.test),
         "valid, untuned": _share(one.valid_first), "valid, last": _share(one.valid_last), "hours": f"{one.hours:.2f}",
     }  # fmt: skip

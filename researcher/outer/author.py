@@ -7,7 +7,7 @@ from typing import Any
 
 from serl.researcher.llm.answers import Answer, extract_code, extract_json
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import EndpointAwayError, EndpointRefusedError, UnusableAnswerError
+from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, UnusableAnswerError
 from serl.researcher.llm.requests import Message
 from serl.researcher.llm.settings import Endpoint
 from serl.researcher.modules.contracts import Form, Kind
@@ -63,7 +63,7 @@ class Author:
         for attempt in range(self.repairs_max + 1):
             try:
                 answer = self._ask(kind, conversation, seed + attempt)
-            except (EndpointAwayError, EndpointRefusedError) as error:
+            except (EndpointUnreachableError, EndpointRefusedError) as error:
                 verdicts.append(self._endpoint_verdict(kind, attempt, error))
                 break
             text, verdict = self._validate_answer(kind, answer, attempt)
@@ -90,7 +90,7 @@ class Author:
         return text, verdict_of(validate(kind, text, self.form), self.model, attempt)
 
     def _endpoint_verdict(self, kind: Kind | None, attempt: int, error: Exception) -> Verdict:
-        reason = "away" if isinstance(error, EndpointAwayError) else "refused"
+        reason = "unreachable" if isinstance(error, EndpointUnreachableError) else "refused"
         return Verdict(kind, self.model, attempt, "endpoint", reason, str(error))
 
     def generate_instruction(
@@ -101,7 +101,7 @@ class Author:
             answer = self.client.complete(
                 prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE
             ).answers[0]
-        except (EndpointAwayError, EndpointRefusedError) as error:
+        except (EndpointUnreachableError, EndpointRefusedError) as error:
             return None, self._endpoint_verdict(kind, 0, error)
         text = _instruction_of(answer)
         fault = (

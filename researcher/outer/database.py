@@ -47,7 +47,9 @@ class Database:
             self._connection.executescript(_SCHEMA)
             self._rename_former_stages()
         except (OSError, sqlite3.Error) as error:
-            raise RunError(f"{path}: cannot be opened as the database of a run ({error})") from None
+            raise RunError(
+                f"{path}: cannot be opened as the database of a run ({error}); give the folder of a run, or a new one"
+            ) from None
 
     def _rename_former_stages(self) -> None:
         for table in ("verdicts", "candidates"):

@@ -34,7 +34,7 @@ INITIAL = {
         "Choose a wider network with normalisation, so that learning stays stable.",
     ),
     Kind.IMAGINE: (
-        "Stay close to history, so that what is learnt holds on real days.",
+        "Stay close to history, so that what is learned holds on real days.",
         "Vary volatility and volume more than history did, so that the policy is robust.",
     ),
     Kind.PROFILES: (

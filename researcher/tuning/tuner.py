@@ -112,7 +112,9 @@ class Tuner:
         seen = np.mean([row for part in self._backward(rows, advantage) for row in part], axis=0)
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained().values(), self.config.gradient_norm_max))
         if not np.isfinite(norm):
-            raise TuningError(f"update {self.step + 1}: the gradient is not finite ({norm}); the weights are unchanged")
+            raise TuningError(
+                f"update {self.step + 1}: the gradient is not finite ({norm}); the weights are unchanged: use a smaller learning rate"
+            )
         self._optimizer.step()
         self.step, self.baseline_bps = self.step + 1, baseline_bps
         self.replay.add(fresh)

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import click
 
+from serl.garbage import collect_rarely
 from serl.signals import unwind_on_signals
 
 COMMANDS = {
@@ -112,6 +113,7 @@ def main() -> None:
     """Runs the command line. An error of serl, or a file that cannot be used, is one line on stderr and exit status 2; a signal is 128 + its
     number."""
     unwind_on_signals()
+    collect_rarely()
     try:
         _run()
     except (KeyboardInterrupt, click.Abort):

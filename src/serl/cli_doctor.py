@@ -20,7 +20,7 @@ COLOURS = {"ok": "green", "optional": "yellow", "broken": "bold red"}
 @click.command(epilog="Example: serl doctor --json")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
-    """Checks this machine and advises what to fix: `!!` is broken, `--` is optional or only slows the first start.
+    """Check this machine and advise what to fix: `!!` is broken, `--` is optional or only slows the first start.
 
     The exit status is 1 if anything is broken that commands without extras need.
     """

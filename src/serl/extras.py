@@ -10,7 +10,7 @@ from serl.exchange.errors import SerlError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-DEVELOPER_EXTRAS = ("dev", "docs")
+DEVELOPER_EXTRAS = ("bench", "dev", "docs")
 
 
 class MissingPackageError(SerlError, ImportError):

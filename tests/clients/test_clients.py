@@ -1,6 +1,7 @@
 """Both clients against a real exchange; the session and the books on their own."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
 import time
@@ -13,10 +14,10 @@ import numpy as np
 import pytest
 
 from serl.clients import asynchronous
-from serl.clients.blocking import connect
+from serl.clients.blocking import Exchange, connect
 from serl.clients.book import L2Book, L3Book
 from serl.clients.errors import (
-    ExchangeAway,
+    ExchangeUnreachable,
     LoginRefused,
     PriceOffTick,
     Rejected,
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def exchange() -> Iterator[Served]:
-    with start_exchange(symbols="DEMO,AMZN") as served:
+    with start_exchange(symbols="DEMO,AMZN,JS") as served:
         yield served
 
 
@@ -73,6 +74,18 @@ def test_errors_name_the_reason(exchange: Served) -> None:
             connect(exchange.endpoint, "carol")
 
 
+def api(client: type) -> dict[str, tuple[str, str | None]]:
+    """Signature and documentation of every public method."""
+    methods = {name: method for name, method in vars(client).items() if not name.startswith("_")}
+    return {name: (str(inspect.signature(method)), method.__doc__) for name, method in methods.items()}
+
+
+def test_both_clients_have_the_same_api() -> None:
+    assert len(api(Exchange)) > 10
+    assert api(Exchange) == api(asynchronous.AsyncExchange)
+    assert inspect.signature(connect).parameters == inspect.signature(asynchronous.connect).parameters
+
+
 def test_the_asyncio_client(exchange: Served) -> None:
     async def trade() -> None:
         async with await asynchronous.connect(exchange.endpoint, "dora") as dora:
@@ -89,7 +102,7 @@ def test_the_asyncio_client(exchange: Served) -> None:
 
 def test_no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serl.clients.core.REPLY_TIMEOUT_S", 0.2)
-    with pytest.raises(ExchangeAway, match="serl exchange start"):
+    with pytest.raises(ExchangeUnreachable, match="serl exchange start"):
         connect(free_endpoint(), "lonely")
 
 
@@ -195,7 +208,7 @@ def test_the_javascript_client(exchange: Served, tmp_path: Path) -> None:
     if install.returncode:
         pytest.skip(f"npm cannot install zeromq and @msgpack/msgpack here: {install.stderr[-200:]}")
     client = subprocess.run(
-        ["node", "client.js", exchange.endpoint, "DEMO"], cwd=tmp_path, capture_output=True, text=True
+        ["node", "client.js", exchange.endpoint, "JS"], cwd=tmp_path, capture_output=True, text=True
     )
     assert "trade on the feed: 5 lots at 4321 ticks" in client.stdout, client.stderr
     assert "goodbye" in client.stdout

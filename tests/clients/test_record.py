@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import Exchange, connect
-from serl.clients.errors import ExchangeAway, FeedGap, Rejected, UnknownSymbol
-from serl.clients.record import ROWS, TIME, Recorder
+from serl.clients.errors import ExchangeUnreachable, FeedGap, Rejected, UnknownSymbol
+from serl.clients.record import Recorder
 from serl.clients.replay import Replayer
 from serl.clients.session import Order
 from serl.exchange.records import TimeInForce
+from serl.exchange.wire import FeedKind
 from serl.history.day import Day, day_writer, read_day
 from serl.history.tape import HASH
 from serl.history.verify import market_of, verify_tape
@@ -152,7 +153,7 @@ def test_ctrl_c_completes_the_file(tmp_path: Path) -> None:
 
 def test_no_exchange_and_unknown_symbols(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serl.clients.record.SILENCE_S", 0.3)
-    with pytest.raises(ExchangeAway, match="no reply"), day_writer(tmp_path / "a") as writer:
+    with pytest.raises(ExchangeUnreachable, match="no reply"), day_writer(tmp_path / "a") as writer:
         Recorder(free_endpoint(), writer)
     monkeypatch.setattr("serl.clients.record.SILENCE_S", 10.0)
     unknown = pytest.raises(UnknownSymbol, match=r"expected symbols of .* \(AMZN, GOOG\), got MSFT")
@@ -168,9 +169,9 @@ def test_gaps_and_restarts_end_the_recording(tmp_path: Path) -> None:
             recorder = Recorder(exchange.endpoint, writer)
             epoch, sequence = recorder.epoch, recorder.sequences[0]
             with pytest.raises(FeedGap, match="has a gap"):
-                recorder.process(b"rows/AMZN/", [ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
+                recorder.process(b"rows/AMZN/", [FeedKind.ROWS, epoch, sequence + 5, sequence + 6, 0, b""])
             with pytest.raises(FeedGap, match="was restarted"):
-                recorder.process(b"time/", [TIME, epoch + 1, 0, 0, 0, []])
+                recorder.process(b"time/", [FeedKind.TIME, epoch + 1, 0, 0, 0, []])
             recorder.close()
             recorder.finish()
     assert read_day(tmp_path / "a.parquet").commands["qty_lots"].tolist() == [3]

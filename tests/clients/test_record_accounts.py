@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from serl.clients.blocking import connect
-from serl.clients.errors import Refused, Rejected
+from serl.clients.errors import Rejected, RequestRejected
 from serl.clients.record_accounts import accounts_recorder
 from serl.clients.replay import ReplayError
 from serl.clients.replay_accounts import create_replayer
@@ -325,7 +325,7 @@ def test_a_journal_that_begins_on_an_earlier_day_is_refused(tmp_path: Path) -> N
         raw.receive(Kind.REPORTS)
     with (
         start_exchange(journal=tmp_path / "journal") as exchange,
-        pytest.raises(Refused, match="begins before the exchange's day"),
+        pytest.raises(RequestRejected, match="begins before the exchange's day"),
     ):
         record(exchange.endpoint, tmp_path / "a.parquet", "")
     assert not (tmp_path / "a.parquet").exists()

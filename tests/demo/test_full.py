@@ -113,8 +113,8 @@ def test_the_market_waits_for_the_research_and_for_what_it_found(
         assert scene.watcher is not None
         held_ns = _time_after(scene.watcher, 2.5)  # the exchange tells the time once a second
         assert _time_after(scene.watcher, 1.0) == held_ns
-        said = [line for line in scene._execute_best() if line is not None]
-        assert said[0].startswith("the clock is held until the best policy has logged in")
+        lines = [line for line in scene._execute_best() if line is not None]
+        assert lines[0].startswith("the clock is held until the best policy has logged in")
         (report,) = (tmp_path / "learnt").glob("*.json")
         assert json.loads(report.read_text())["summary"]["filled_lots"] == 300
         monkeypatch.setattr("serl.demo.full.CLOSE", "09:34")

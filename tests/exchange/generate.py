@@ -91,16 +91,16 @@ class Generator:
         self.place: dict[tuple[int, int], int] = {}  # where each is in `live`
         self.price: dict[tuple[int, int], tuple[int, int]] = {}  # (price_ticks, open_lots) of each
         self.halted: set[int] = set()
-        self.due: list[Operation] = []  # takes back what operators did
-        self.left: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
+        self.follow_ups: list[Operation] = []  # takes back what operators did
+        self.overflow: list[tuple[int, ...]] = []  # rows that belong together and were too many for the last call
 
     def commands(self, count: int) -> Rows:
         """`count` COMMAND rows. The fewer at a time, the more of them find the order that they name."""
-        rows = self.left
+        rows = self.overflow
         while len(rows) < count:
             draw = self.random.random(RANDOMS).tolist()
             rows += self._operation(draw) or self._rows(draw)
-        self.left = rows[count:]
+        self.overflow = rows[count:]
         return np.array(rows[:count], COMMAND)
 
     def observe(self, events: Rows) -> None:
@@ -136,17 +136,17 @@ class Generator:
         """A row of an operator, if it is time for one."""
         symbol, profile = int(draw[2] * SYMBOLS), self.profile
         which = self.random.random()
-        if which >= profile.states * 3 or (which >= profile.states and not self.due):
+        if which >= profile.states * 3 or (which >= profile.states and not self.follow_ups):
             return []
         if which >= profile.states:  # two of three take something back
-            made = self.due.pop(0)
+            made = self.follow_ups.pop(0)
         else:
             mid, near = int(self.mid[symbol]), profile.depth_ticks
             if profile.bands and self.random.random() < profile.bands:
                 made, *later = band(self.random, symbol, mid, near)
             else:
                 made, *later = operation(self.random, symbol, PARTICIPANTS, mid, near)
-            self.due += later
+            self.follow_ups += later
         self.last_id[OPERATOR] += 1
         if made.kind == CommandKind.TIME:
             self.time_ns += 100_000
@@ -231,10 +231,10 @@ class Generator:
             top = self.profile.limits.price_ticks_max
             near, anywhere = 1 + int(distance * 29_999), max(1, int(top**distance))
             return (1, top, near, near, near, anywhere)[int(direction * 997) % 6]
-        away = -np.log1p(-distance) * self.profile.depth_ticks
+        distance_ticks = -np.log1p(-distance) * self.profile.depth_ticks
         if how > 1 - self.profile.marketable:
-            away = -away
-        return max(1, round(self.mid[symbol] + (away if side else -away)))
+            distance_ticks = -distance_ticks
+        return max(1, round(self.mid[symbol] + (distance_ticks if side else -distance_ticks)))
 
     def _terms(self, tif: float, flag: float) -> tuple[int, int]:
         """(time in force, flags): mostly DAY and GTC, and combinations that are allowed."""

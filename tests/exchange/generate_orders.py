@@ -61,8 +61,8 @@ def stand_across(wish: Wish, random: np.random.Generator) -> None:
     (_minimum, _all_or_none)[draw(0, 1)](wish, draw)
     if wish.time_in_force == TimeInForce.IOC or wish.time_in_force == TimeInForce.FOK:
         wish.time_in_force = int(TimeInForce.GTC)
-    away = draw(0, int(wish.near_ticks))
-    wish.price_ticks = max(1, wish.mid_ticks + (-away if wish.side else away))
+    distance = draw(0, int(wish.near_ticks))
+    wish.price_ticks = max(1, wish.mid_ticks + (-distance if wish.side else distance))
 
 
 def _iceberg(wish: Wish, draw: Draw) -> None:

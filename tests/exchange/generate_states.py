@@ -108,5 +108,5 @@ def _rule(symbol: int, rule: Rule, draw: Draw, mid_ticks: int, near_ticks: int) 
         return [made(draw(0, 1))]
     if rule == Rule.BAND_ACTION:
         return [made(draw(0, 1))]
-    away = draw(1, near_ticks)
-    return [made(max(1, mid_ticks - away if rule == Rule.BAND_LOW else mid_ticks + away)), made(0)]
+    distance = draw(1, near_ticks)
+    return [made(max(1, mid_ticks - distance if rule == Rule.BAND_LOW else mid_ticks + distance)), made(0)]

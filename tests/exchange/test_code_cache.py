@@ -9,7 +9,7 @@ import pytest
 from serl.exchange import code_cache
 
 
-def test_who_comes_second_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_caller_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_cache, "FOLDER", tmp_path)
     with pytest.raises(BlockingIOError), code_cache.alone("book"), code_cache.alone("book", _refuse):
         pass

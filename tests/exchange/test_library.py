@@ -27,32 +27,32 @@ NEEDS = {
 
 
 def bare(row: Any) -> None:
-    """Takes from a row what a method would not say."""
+    """Clears the fields of a row that its method has no argument for."""
     for field in NEEDS[CommandKind.NEW] | {"order_id"}:
         if row["kind"] in NEEDS and field not in NEEDS[row["kind"]]:
             row[field] = 0
 
 
 def named(market: Market, row: Any) -> Callable[[], object] | None:
-    """The call that says what a row says; None where there is none."""
-    said: dict[str, Any] = {field: int(row[field]) for field in COMMAND.names or ()}
-    sender = {field: said[field] for field in ("participant", "command_id", "time_ns")}
-    order_id, qty, price, flags = (said[field] for field in ("order_id", "qty_lots", "price_ticks", "flags"))
-    if said["command_id"] < 1 or said["kind"] not in NEEDS:
+    """The method call equivalent to a row; None if there is none."""
+    fields: dict[str, Any] = {field: int(row[field]) for field in COMMAND.names or ()}
+    sender = {field: fields[field] for field in ("participant", "command_id", "time_ns")}
+    order_id, qty, price, flags = (fields[field] for field in ("order_id", "qty_lots", "price_ticks", "flags"))
+    if fields["command_id"] < 1 or fields["kind"] not in NEEDS:
         return None
-    if said["kind"] == CommandKind.CANCEL:
+    if fields["kind"] == CommandKind.CANCEL:
         return lambda: market.cancel(order_id, **sender)
-    if said["kind"] == CommandKind.REDUCE:
+    if fields["kind"] == CommandKind.REDUCE:
         return lambda: market.reduce(order_id, qty, **sender)
-    if said["kind"] == CommandKind.REPLACE:
+    if fields["kind"] == CommandKind.REPLACE:
         return lambda: market.replace(order_id, qty, price, **sender)
-    if said["side"] > 1 or said["symbol"] >= SYMBOLS or said["time_in_force"] not in list(TimeInForce):
+    if fields["side"] > 1 or fields["symbol"] >= SYMBOLS or fields["time_in_force"] not in list(TimeInForce):
         return None
     if flags & ~PLAIN or (flags & CommandFlag.MARKET and price):
         return None
-    send, limit = market.sell if said["side"] else market.buy, None if flags & CommandFlag.MARKET else price
-    terms: dict[str, Any] = {"symbol": market.names[said["symbol"]], "post_only": bool(flags & CommandFlag.POST_ONLY)}
-    return lambda: send(qty, limit, time_in_force=TimeInForce(said["time_in_force"]), **terms, **sender)
+    send, limit = market.sell if fields["side"] else market.buy, None if flags & CommandFlag.MARKET else price
+    terms: dict[str, Any] = {"symbol": market.names[fields["symbol"]], "post_only": bool(flags & CommandFlag.POST_ONLY)}
+    return lambda: send(qty, limit, time_in_force=TimeInForce(fields["time_in_force"]), **terms, **sender)
 
 
 @pytest.mark.parametrize("profile", list(PROFILES))
@@ -233,7 +233,7 @@ def test_none_stands_for_nothing_but_what_may_be_left_out() -> None:
         (lambda market: market.submit(command(CommandKind.NEW, participant=4)), "participant: expected .* got 4"),
     ],
 )
-def test_what_there_is_not(send: Callable[[Market], object], message: str) -> None:
+def test_arguments_out_of_range_change_nothing(send: Callable[[Market], object], message: str) -> None:
     market = Market(["A", "B"], limits=MarketLimits(participants_max=4))
     market.buy(3, 5)
     before = market.state_hash()

@@ -14,7 +14,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.drop_copy import drop_copy
-from serl.clients.errors import NotAnEventFile, Refused, Rejected
+from serl.clients.errors import NotAnEventFile, Rejected, RequestRejected
 from serl.clients.event_file import FIELDS, EventFile
 from serl.exchange.account import Account
 from serl.exchange.admin import DROP_COPY_ROWS
@@ -80,9 +80,9 @@ def serl(served: Served, *words: str) -> str:
 def test_an_account_has_its_fees(served: Served) -> None:
     ((symbol, last_ticks, *balances),) = ask(served, "queries", Kind.ACCOUNT, "secret", "alice")[5]
     assert (symbol, last_ticks) == (0, 100)
-    assert Account.of(balances) == Account(5, -500, 500, 500 * 50 + 5 * 3)
+    assert Account.from_balances(balances) == Account(5, -500, 500, 500 * 50 + 5 * 3)
     ((_, _, *balances),) = ask(served, "queries", Kind.ACCOUNT, "key", "bob")[5]
-    assert Account.of(balances) == Account(-5, 500, -500, -500 * 20)
+    assert Account.from_balances(balances) == Account(-5, 500, -500, -500 * 20)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> N
         after = full_drop_copy(exchange.endpoint, after=100)
         assert (after[: len(before) - 100] == before[100:]).all()
         sorted(journal.glob("events-*.rows"))[0].unlink()
-        with pytest.raises(Refused, match="no longer stored"):
+        with pytest.raises(RequestRejected, match="no longer stored"):
             full_drop_copy(exchange.endpoint)
 
 
@@ -315,11 +315,11 @@ def test_a_drop_copy_continues_across_segments_and_restarts(tmp_path: Path) -> N
 def test_the_command_line_appends_to_its_file(served: Served, alice: Exchange, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     assert "events added" in serl(served, "drop-copy", "--once", "-o", str(path))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-7])  # as if killed while writing a line
+    complete = path.read_bytes()
+    path.write_bytes(complete[:-7])  # as if killed while writing a line
     alice.buy("GOOG", 1, 41)
     serl(served, "drop-copy", "--once", "-o", str(path))
-    assert path.read_bytes().startswith(whole)
+    assert path.read_bytes().startswith(complete)
     rows = full_drop_copy(served.endpoint)
     assert sequences(path) == rows["sequence"].tolist()
     assert len(path.read_text().splitlines()) == len(rows) + (path.suffix == ".csv")
@@ -340,15 +340,15 @@ def test_a_drop_copy_follows_until_it_is_stopped(served: Served, alice: Exchange
         [sys.executable, "-m", "serl", *words, "--token", "key"], stdout=subprocess.PIPE, text=True
     )
     alice.buy("GOOG", 1, 42)
-    due = full_drop_copy(served.endpoint, participant="alice")["sequence"].tolist()
+    expected = full_drop_copy(served.endpoint, participant="alice")["sequence"].tolist()
     deadline = time.monotonic() + 30
-    while not path.exists() or sequences(path)[-1:] != due[-1:]:
+    while not path.exists() or sequences(path)[-1:] != expected[-1:]:
         assert time.monotonic() < deadline, "the drop copy does not follow"
         time.sleep(0.05)
     following.send_signal(signal.SIGINT)
-    assert f"{len(due)} events added, up to {due[-1]}" in following.communicate(timeout=20)[0]
+    assert f"{len(expected)} events added, up to {expected[-1]}" in following.communicate(timeout=20)[0]
     assert following.returncode == 0
-    assert sequences(path) == due
+    assert sequences(path) == expected
 
 
 @pytest.mark.parametrize("text", ["an essay\n", "an essay", "{}\n", "a,b\n1,2\n", "[1]\n", "1\n"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from serl.clients.replay import set_clock
-from serl.exchange.clock import SAME_TIME
+from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.config import load_config, time_of_day_ns
 from serl.exchange.errors import ConfigError, SerlError
 from serl.exchange.journal.segment import read_rows
@@ -134,9 +134,9 @@ def test_a_paced_clock_is_held_resumed_sped_up_and_set(tmp_path: Path) -> None:
             one.send(67, OPEN_NS + 3600 * SECOND_NS)
         time.sleep(0.3)
         assert market_ns(served) == OPEN_NS
-        set_clock(served.endpoint, "", SAME_TIME, run=True)
+        set_clock(served.endpoint, "", CURRENT_TIME, run=True)
         time.sleep(0.3)
-        set_clock(served.endpoint, "", SAME_TIME, run=False)
+        set_clock(served.endpoint, "", CURRENT_TIME, run=False)
         held_ns = market_ns(served)
         assert held_ns > OPEN_NS + SECOND_NS
         time.sleep(0.3)
@@ -147,7 +147,7 @@ def test_a_paced_clock_is_held_resumed_sped_up_and_set(tmp_path: Path) -> None:
         assert market_ns(served) == target_ns
         with request_socket(served.endpoint, "admin") as ask:
             ask(Kind.SPEED, "", 100_000 * 1_000_000)
-        set_clock(served.endpoint, "", SAME_TIME, run=True)
+        set_clock(served.endpoint, "", CURRENT_TIME, run=True)
         assert a.receive(101)[1] == OPEN_NS + 3600 * SECOND_NS
         with pytest.raises(SerlError, match="time cannot go back"):
             set_clock(served.endpoint, "", OPEN_NS, run=True)
@@ -155,6 +155,6 @@ def test_a_paced_clock_is_held_resumed_sped_up_and_set(tmp_path: Path) -> None:
 
 def test_a_lockstep_clock_without_a_pace_can_be_neither_held_nor_set(tmp_path: Path) -> None:
     with paced(tmp_path, "lockstep") as served, pytest.raises(SerlError, match="a lockstep clock with a speed"):
-        set_clock(served.endpoint, "", SAME_TIME, run=False)
+        set_clock(served.endpoint, "", CURRENT_TIME, run=False)
     with pytest.raises(ConfigError, match="lockstep:30"):
         load_config(None, {"clock": {"kind": "lockstep", "held": True}})

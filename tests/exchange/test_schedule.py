@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from serl.clients.blocking import Exchange, connect
 from serl.clients.errors import Rejected
 from serl.clients.replay import set_clock
-from serl.exchange.clock import SAME_TIME
+from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.config import AccountConfig, ExchangeConfig, SymbolConfig
 from serl.exchange.records import CommandKind, Phase, SelfTrade, TimeInForce
 from serl.exchange.terms import Terms
@@ -48,7 +48,7 @@ def until(what: Callable[[], bool], client: Exchange) -> None:
 
 def run(client: Exchange) -> None:
     """Starts the held clock."""
-    set_clock(client.core.endpoint, "", SAME_TIME, run=True)
+    set_clock(client.core.endpoint, "", CURRENT_TIME, run=True)
 
 
 def phase(client: Exchange) -> int:

@@ -177,7 +177,7 @@ def test_an_exported_day_ends_with_the_same_displayed_book(seed: int, tmp_path: 
     for symbol, name in enumerate("AB"):
         write_itch_of_accounts(day, tmp_path / "one.itch.gz", name)
         write_lobster(day, tmp_path / "one.zip", 30, name)
-        due = [side.tolist() for side in script.market.book(symbol)]
+        expected = [side.tolist() for side in script.market.book(symbol)]
         for again in (
             import_day(tmp_path / "a.itch.gz"),
             import_day(tmp_path / "one.itch.gz"),
@@ -187,7 +187,7 @@ def test_an_exported_day_ends_with_the_same_displayed_book(seed: int, tmp_path: 
             market.submit(commands)
             number = [each.name for each in again.reference.symbols].index(name)
             found = [[(row["price_ticks"], row["qty_lots"]) for row in side] for side in market.book(number)]
-            assert found == [[(price, lots) for price, lots, _ in side] for side in due]
+            assert found == [[(price, lots) for price, lots, _ in side] for side in expected]
 
 
 def test_crosses_report_the_full_auction_volume(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ FILL_4, TRADE_4 = ("F", "B", 5, 100, 4), ("NEW", 0, 1, 4, 100)
 
 
 @pytest.mark.parametrize(
-    ("records", "commands", "left"),
+    ("records", "commands", "remaining"),
     [
         ([FILL_4, ("C", "B", 5, 100, 4)], [[TRADE_4], []], 6),
         ([FILL_4, ("M", "B", 5, 100, 6)], [[TRADE_4], []], 6),
@@ -134,14 +134,14 @@ FILL_4, TRADE_4 = ("F", "B", 5, 100, 4), ("NEW", 0, 1, 4, 100)
         ([("F", "B", 5, 100, 13), ("C", "B", 5, 100, 10)], [[("NEW", 0, 1, 10, 100), ("PRINT", 0, 0, 3, 100)], []], 0),
     ],
 )  # fmt: skip
-def test_a_fill_is_removed_once(records: list[Record], commands: list[Any], left: int, tmp_path: Path) -> None:
+def test_a_fill_is_removed_once(records: list[Record], commands: list[Any], remaining: int, tmp_path: Path) -> None:
     """Only C and M change the source's book; our trade has removed the lots already. In one event or in several."""
     for last in (LAST, 0):
         flags = dict.fromkeys(range(1, len(records)), last)
         day = imported(tmp_path, FIRST, *records, flags=flags)
         assert [commands_of_row(day, row) for row in range(1, 1 + len(records))] == commands
         (market,) = replay_to_rows(day, [len(records)])
-        assert sum(top(market, 9)[0].values()) == left
+        assert sum(top(market, 9)[0].values()) == remaining
         counts = day.reference.counts
         assert counts["cancels_unknown"] == counts["missing_lots"] == counts["executions_unfilled"] == 0
 

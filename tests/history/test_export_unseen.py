@@ -36,9 +36,9 @@ def day(*more: Rows) -> Day:
 
 def tape(one: Day) -> str:
     market, commands = market_of(one)
-    told = Tape()
-    told.update(market.submit(commands))
-    return told.hexdigest()
+    hashed = Tape()
+    hashed.update(market.submit(commands))
+    return hashed.hexdigest()
 
 
 def test_itch_has_the_same_tape(tmp_path: Path) -> None:

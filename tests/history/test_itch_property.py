@@ -35,7 +35,7 @@ class _Stream:
         if not self.open:
             return
         order = list(self.open)[pick % len(self.open)]
-        side, left = self.open.pop(order)
+        side, open_shares = self.open.pop(order)
         if kind == "D":
             self.messages.append(order_message("D", order))
         elif kind == "U":
@@ -43,11 +43,11 @@ class _Stream:
             self.open[self.last] = (side, shares)
             self.messages.append(order_message("U", order, shares, new_order=self.last, price=self._price(side, level)))
         else:
-            taken = min(shares, left)
+            taken = min(shares, open_shares)
             more: dict[str, Any] = {"printable": "Y", "price": 10_000} if kind == "C" else {}
             self.messages.append(order_message(kind, order, taken, **more))
-            if left > taken:
-                self.open[order] = (side, left - taken)
+            if open_shares > taken:
+                self.open[order] = (side, open_shares - taken)
 
     @staticmethod
     def _price(side: str, level: int) -> int:

@@ -18,9 +18,10 @@ from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
     EVENT_ROWS,
+    IDLE,
     NOW,
     PHASE,
-    begin_step,
+    clear_traded,
     command_executed,
     end_step,
     next_command,
@@ -57,7 +58,7 @@ TRADED_FIELDS = "traded_lots", "traded_notional", "signed_lots", "trades"
 
 
 @inlined
-def _submit(traders: Any, state: Any, rows: Any, row_index: int, events: Any, frame: Any, fill: Any) -> int:
+def _submit(traders: Any, state: Any, rows: Any, row_index: int, events: Any, frame: Any, fills: Any) -> int:
     """Executes a command, the traders' or ours, and shows the traders its events. DONE or GROW."""
     rows[row_index].sequence = state.counters.command_sequence + 1
     status = EVENTS_FULL
@@ -66,12 +67,12 @@ def _submit(traders: Any, state: Any, rows: Any, row_index: int, events: Any, fr
         for index in range(event_count):
             observe_public(traders, events[index])
             apply_report(traders, events[index])
-        record_fills(events, event_count, OUR_PARTICIPANT, frame, fill)
+        record_fills(events, event_count, OUR_PARTICIPANT, frame, fills)
     return status
 
 
 @inlined
-def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill: Any) -> int:
+def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fills: Any) -> int:
     """Runs the traders until `until_ns`; returns why it stopped."""
     while True:
         arrival_ns, wake_ns = next_arrival_ns(traders), next_wake_ns(traders)
@@ -82,7 +83,7 @@ def _run(traders: Any, state: Any, until_ns: int, events: Any, frame: Any, fill:
                 return TRADERS_FULL
             wake_next(traders, state)
             continue
-        if _submit(traders, state, traders.in_flight, traders.in_flight_item[1], events, frame, fill) != DONE:
+        if _submit(traders, state, traders.in_flight, traders.in_flight_item[1], events, frame, fills) != DONE:
             return MARKET_FULL
         remove_arrived(traders)
 
@@ -93,19 +94,23 @@ def _advance(
     latency_ns: int, events: Any, frames: Any, fills: Any,
 ) -> int:  # fmt: skip
     """Steps one environment: FINISHED, or what must grow before the call is repeated."""
-    env_state, frame, fill, child = env_states[env], frames[env], fills[env], children[index]
-    begin_step(env_state, fill, frame)
+    env_state, frame, child = env_states[env], frames[env], children[index]
+    own_fills, fill = fills[env : env + 1], fills[env]
+    if env_state[PHASE] == IDLE:
+        clear_traded(frame)
+        fill.lots = fill.notional = 0
+        env_state[PHASE] = ARRIVING
     arrival_ns = min(env_state[NOW] + latency_ns, until_ns)
     if env_state[PHASE] == ARRIVING:
-        status = _run(traders, state, arrival_ns, events, frame, fill)
+        status = _run(traders, state, arrival_ns, events, frame, own_fills)
         if status != FINISHED:
             return status
         env_state[PHASE] = CANCELLING
     while next_command(env_state, row, 0, OUR_PARTICIPANT, ASK if sign > 0 else BID, child, arrival_ns):
-        if _submit(traders, state, row, 0, events, frame, fill) != DONE:
+        if _submit(traders, state, row, 0, events, frame, own_fills) != DONE:
             return MARKET_FULL
         command_executed(env_state, child, fill)
-    status = _run(traders, state, until_ns, events, frame, fill)
+    status = _run(traders, state, until_ns, events, frame, own_fills)
     if status == FINISHED:
         end_step(state, 0, env_state, OUR_PARTICIPANT, until_ns, frame, fill)
     return status

@@ -30,7 +30,7 @@ class Interface:
     """Observed price levels per side."""
 
     @classmethod
-    def of(cls, env: VectorEnv) -> "Interface":
+    def from_env(cls, env: VectorEnv) -> "Interface":
         """The interface of an environment. In environments other than execution, observations are named by their index."""
         env = env.unwrapped
         box = env.single_action_space

@@ -24,18 +24,9 @@ IDLE, ARRIVING, CANCELLING, SENDING_MARKET, SENDING_LIMIT, WAITING = range(6)
 
 
 @inlined
-def begin_step(env_state: Any, fill: Any, frame: Any) -> None:
-    """Clears the results of the last step, unless the same step is resumed."""
-    if env_state[PHASE] == IDLE:
-        fill.lots = fill.notional = 0
-        frame.traded_lots = frame.traded_notional = frame.signed_lots = frame.trades = 0
-        env_state[PHASE] = ARRIVING
-
-
-@inlined
-def has_orders(env_state: Any, child: Any) -> bool:
-    """Whether we cancel or send anything."""
-    return env_state[RESTING] != 0 or child.market_lots > 0 or (child.limit_lots > 0 and child.limit_ticks > 0)
+def clear_traded(frame: Any) -> None:
+    """Clears what others traded in the last step."""
+    frame.traded_lots = frame.traded_notional = frame.signed_lots = frame.trades = 0
 
 
 @inlined
@@ -80,22 +71,24 @@ def command_executed(env_state: Any, child: Any, fill: Any) -> None:
 
 
 @inlined
-def record_fills(events: Any, count: int, own: int, frame: Any, fill: Any) -> None:
-    """Adds the fills among the first `count` events: ours to `fill`, trades between others to `frame`."""
+def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any) -> None:
+    """Adds the fills among the first `count` events: ours to the rows of `fills`, trades between others to `frame`.
+
+    Participants from `first_own` on are ours, in the order of the rows.
+    """
     for index in range(count):
         event = events[index]
         if event.kind != FILLED:
             continue
-        if event.participant == own:
+        if event.participant >= first_own:
+            fill = fills[event.participant - first_own]
             fill.lots += event.qty_lots
             fill.notional += event.qty_lots * event.price_ticks
-        if event.flags & MAKER:
-            taker = events[index + 1]  # the other side of the same match
-            if event.participant != own and taker.participant != own:
-                frame.traded_lots += event.qty_lots
-                frame.traded_notional += event.qty_lots * event.price_ticks
-                frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
-                frame.trades += 1
+        elif event.flags & MAKER and events[index + 1].participant < first_own:  # the taker's fill of the same match
+            frame.traded_lots += event.qty_lots
+            frame.traded_notional += event.qty_lots * event.price_ticks
+            frame.signed_lots += event.qty_lots if event.side == ASK else -event.qty_lots
+            frame.trades += 1
 
 
 @compiled

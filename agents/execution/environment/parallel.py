@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from pettingzoo import ParallelEnv
 
-from serl.agents.execution.environment.shared import SharedReplayMarket
+from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv, Reward, Sampler
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -19,7 +19,7 @@ WINDOW = ("day", "start_ns", "interval_ns", "steps")
 
 
 class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
-    """K agents, named agent_0 and so on, in a shared replay market with one book.
+    """K agents, named agent_0 and so on, in a replay market with one book.
 
     shared: one parent order is split as evenly as whole lots allow (at least one lot each), and every agent gets the reward of the whole
     order. Otherwise each agent has its own order, in the same window, and its own reward. All finish together. `options` are those of
@@ -29,13 +29,11 @@ class ExecutionParallelEnv(ParallelEnv[str, Any, Any]):  # type: ignore[misc]
     metadata = {"name": "serl_execution_v0", "render_modes": [], "is_parallelizable": True}  # noqa: RUF012
 
     def __init__(
-        self, market: SharedReplayMarket, sampler: Sampler, *, shared: bool = True, message_size: int = 2,
+        self, market: ReplayMarket, sampler: Sampler, *, shared: bool = True, message_size: int = 2,
         reward: Reward = PRICE_ADVANTAGE, **options: Any,
     ) -> None:  # fmt: skip
         if market.agents != market.count:
-            raise ConfigError(
-                f"expected a shared replay market with one book, got {market.count // market.agents} books"
-            )
+            raise ConfigError(f"expected a replay market with one book, got {market.count // market.agents} books")
         if message_size < 0:
             raise ConfigError(f"message_size: expected 0 or more, got {message_size}")
         self.vector = ExecutionVectorEnv(market, sampler, **options)

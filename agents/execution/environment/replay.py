@@ -1,7 +1,7 @@
-"""The replay market: our orders in the real order book, among the orders of history.
+"""The replay market: our orders in the real order book, among the orders of history and of each other.
 
-The N environments are N symbols of one market, so that one compiled call steps them all. Each day has checkpoints of its book every
-CHECKPOINT_NS; an episode starts from the last checkpoint before its start.
+The books are symbols of one market, so that one compiled call steps them all. Each day has checkpoints of its book every CHECKPOINT_NS; an
+episode starts from the last checkpoint before its start.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from serl.agents.execution.environment import windows
 from serl.agents.execution.environment.own_orders import (
     ARRIVING,
     CANCELLING,
+    COMMAND_ID,
     CURSOR,
     EVENT_ROWS,
     FILLED,
@@ -22,10 +23,9 @@ from serl.agents.execution.environment.own_orders import (
     PHASE,
     STOP,
     WAITING,
-    begin_step,
+    clear_traded,
     command_executed,
     end_step,
-    has_orders,
     next_command,
     record_fills,
 )
@@ -44,91 +44,126 @@ from serl.history.day import Day
 
 CHECKPOINT_NS = 120_000_000_000
 TRADED = ("traded_lots", "traded_notional", "signed_lots", "trades")
+# Rows of `books` have the columns of `env_states`, except that while PHASE is SENDING_ORDERS, AGENT is the agent whose turn it is.
+AGENT, SENDING_ORDERS = COMMAND_ID, CANCELLING
 
 
 @inlined
-def _submit(state: Any, row: Any, events: Any, own: int, frame: Any, fill: Any) -> int:
+def _submit(state: Any, row: Any, events: Any, first_own: int, frame: Any, fills: Any) -> int:
     """Executes the first COMMAND row. DONE or GROW."""
     status = EVENTS_FULL
     while status == EVENTS_FULL:
         count, status = execute(state, row, 0, events, 0)
-        record_fills(events, count, own, frame, fill)
+        record_fills(events, count, first_own, frame, fills)
     return status
 
 
 @inlined
-def _replay(state: Any, history: Any, row: Any, env_state: Any, env: int, own: int, until_ns: int, events: Any, frame: Any, fill: Any) -> int:  # fmt: skip
+def _replay(state: Any, history: Any, row: Any, book: Any, symbol: int, first_own: int, until_ns: int, events: Any, frame: Any, fills: Any) -> int:  # fmt: skip
     """Executes history's commands before `until_ns`. DONE, or GROW with the cursor at the command that did not fit."""
-    while env_state[CURSOR] < env_state[STOP] and history[env_state[CURSOR]].time_ns < until_ns:
-        row[0] = history[env_state[CURSOR]]
-        row[0].symbol = env
-        row[0].participant = env
-        if _submit(state, row, events, own, frame, fill) == GROW:
+    while book[CURSOR] < book[STOP] and history[book[CURSOR]].time_ns < until_ns:
+        row[0] = history[book[CURSOR]]
+        row[0].symbol = symbol
+        row[0].participant = symbol
+        if _submit(state, row, events, first_own, frame, fills) == GROW:
             return GROW
-        env_state[CURSOR] += 1
+        book[CURSOR] += 1
     return DONE
 
 
 @inlined
-def _clear(state: Any, env: int) -> None:
+def _send_orders(
+    state: Any, row: Any, book: Any, agents: Any, signs: Any, children: Any, symbol: int, first_own: int, number: int,
+    time_ns: int, events: Any, frame: Any, fills: Any,
+) -> int:  # fmt: skip
+    """Executes the commands of the agents of one book, in their order; `number` is the row of the first. DONE or GROW."""
+    while book[AGENT] < agents.shape[0]:
+        agent = book[AGENT]
+        side, own = ASK if signs[agent] > 0 else BID, first_own + number + agent
+        while next_command(agents[agent], row, symbol, own, side, children[agent], time_ns):
+            if _submit(state, row, events, first_own, frame, fills) == GROW:
+                return GROW
+            command_executed(agents[agent], children[agent], fills[number + agent])
+        book[AGENT] += 1
+    return DONE
+
+
+@inlined
+def _clear(state: Any, symbol: int) -> None:
     """Removes every order of one symbol from the book."""
     for side in range(2):
-        while state.best[env, side] != 0:
-            slot = state.levels[find_level(state, env, side, state.best[env, side])].first
+        while state.best[symbol, side] != 0:
+            slot = state.levels[find_level(state, symbol, side, state.best[symbol, side])].first
             remove_order(state, int64(slot))
 
 
 @compiled
 def _advance(
-    state: Any, history: Any, row: Any, env_states: Any, signs: Any, which: Any, children: Any, until_ns: Any,
+    state: Any, history: Any, row: Any, books: Any, env_states: Any, signs: Any, which: Any, children: Any, until_ns: Any,
     latency_ns: int, events: Any, frames: Any, fills: Any, first: int,
 ) -> int:  # fmt: skip
-    """Steps environments which[first], which[first + 1] ...; returns the index in `which` that needs a larger market, or its size when finished."""
-    count = env_states.shape[0]
+    """Steps books which[first], which[first + 1] ...; returns the index in `which` that needs a larger market, or its size when finished."""
+    first_own, each = books.shape[0], env_states.shape[0] // books.shape[0]
     for index in range(first, which.size):
-        env = which[index]
-        env_state, own, frame, fill, child = env_states[env], count + env, frames[env], fills[env], children[index]
-        begin_step(env_state, fill, frame)
-        arrival_ns = min(env_state[NOW] + latency_ns, until_ns[index])
-        if env_state[PHASE] == ARRIVING:
-            env_state[PHASE] = WAITING
-            if has_orders(env_state, child):
-                env_state[PHASE] = ARRIVING
-                if _replay(state, history, row, env_state, env, own, arrival_ns, events, frame, fill) == GROW:
-                    return index
-                env_state[PHASE] = CANCELLING
-        while next_command(env_state, row, env, own, ASK if signs[env] > 0 else BID, child, arrival_ns):
-            if _submit(state, row, events, own, frame, fill) == GROW:
+        symbol, end_ns = which[index], until_ns[index]
+        book, start, stop = books[symbol], symbol * each, (symbol + 1) * each
+        frame, agents = frames[start], env_states[start:stop]
+        if book[PHASE] == IDLE:
+            clear_traded(frame)
+            for number in range(start, stop):
+                fills[number].lots = fills[number].notional = 0
+                env_states[number, PHASE] = CANCELLING
+            book[PHASE] = ARRIVING
+        arrival_ns = min(book[NOW] + latency_ns, end_ns)
+        if book[PHASE] == ARRIVING:
+            if _replay(state, history, row, book, symbol, first_own, arrival_ns, events, frame, fills) == GROW:
                 return index
-            command_executed(env_state, child, fill)
-        if _replay(state, history, row, env_state, env, own, until_ns[index], events, frame, fill) == GROW:
+            book[PHASE], book[AGENT] = SENDING_ORDERS, 0
+        if book[PHASE] == SENDING_ORDERS:
+            own_children = children[index * each : (index + 1) * each]
+            if _send_orders(
+                state, row, book, agents, signs[start:stop], own_children, symbol, first_own, start, arrival_ns, events, frame, fills,
+            ) == GROW:  # fmt: skip
+                return index
+            book[PHASE] = WAITING
+        if _replay(state, history, row, book, symbol, first_own, end_ns, events, frame, fills) == GROW:
             return index
-        end_step(state, env, env_state, own, until_ns[index], frame, fill)
+        book[PHASE] = IDLE
+        book[NOW] = end_ns
+        for number in range(start, stop):
+            frames[number] = frame
+            end_step(state, symbol, env_states[number], first_own + number, end_ns, frames[number], fills[number])
     return which.size
 
 
 @compiled
-def _begin(state: Any, rows: Any, env: int) -> int:
+def _begin(state: Any, rows: Any, symbol: int) -> int:
     """Replaces a symbol's book by ORDER rows (of this symbol and its history's participant); the number of rows that fitted."""
-    _clear(state, env)
-    state.last_command_id[env] = 0
-    state.last_command_id[state.last_command_id.size // 2 + env] = 0
-    state.halted[env] = 0
+    _clear(state, symbol)
+    state.last_command_id[symbol] = 0
+    state.halted[symbol] = 0
     return restore_orders(state, rows, 0)
 
 
 class ReplayMarket:
-    """N environments over historical days of one symbol each. See the module and `ExecutionMarket`."""
+    """`books` books over historical days of one symbol each, with `agents` parent orders in each: row b * agents + a is agent a of book b.
+    See the module and `ExecutionMarket`.
 
-    def __init__(self, days: Sequence[Day], count: int, *, latency_ns: int = 1_000_000) -> None:
+    The orders of one decision arrive in the order of the agents. The trades of others (FRAME) exclude every agent of the book.
+    """
+
+    def __init__(self, days: Sequence[Day], books: int, agents: int = 1, *, latency_ns: int = 1_000_000) -> None:
         if not days or any(len(day.reference.symbols) != 1 for day in days):
             raise ConfigError("replay: expected at least one day, each with one symbol")
-        self.count = count
-        self.latency_ns = latency_ns
+        if agents < 1 or books < 1:
+            raise ConfigError(f"replay: expected at least one book and one agent, got {books} and {agents}")
+        count = books * agents
+        self.count, self.agents, self.latency_ns = count, agents, latency_ns
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
-        self._market = Market(count, limits=MarketLimits(participants_max=2 * count))
-        for env in range(count):
-            self._market.grant_operator(env)
+        # participants: the history of each book, then the agents
+        self._market = Market(books, limits=MarketLimits(participants_max=books + count))
+        for book in range(books):
+            self._market.grant_operator(book)
         self._spans = [(day.reference.first_time_ns, day.reference.last_time_ns) for day in days]
         self._history = np.concatenate([day.commands for day in days])
         ends = np.cumsum([len(day) for day in days])
@@ -138,48 +173,63 @@ class ReplayMarket:
             *kept, volume = checkpoints(self._history[start:stop])
             self._checkpoints.append(kept)
             self._most_lots.append(min(volume, self._market.limits.qty_lots_max))
-        self._env_states = np.zeros((count, 6), np.int64)
+        self._books, self._env_states = np.zeros((books, 6), np.int64), np.zeros((count, 6), np.int64)
         self._signs = np.ones(count, np.int64)
         self._row, self._events = np.zeros(1, COMMAND), np.zeros(EVENT_ROWS, EVENT)
 
     def reset(self, which: Any, episodes: Rows) -> None:
-        """See ExecutionMarket."""
+        """See ExecutionMarket. ConfigError unless all agents of each book start, with the same day and window."""
+        books = self._books_of(which)
         windows.check(episodes, self._spans, self._most_lots)
-        for env, episode in zip(which.tolist(), episodes, strict=True):
-            self._env_states[env] = self._open(env, episode)
-            self._signs[env] = int(episode["sign"])
-        self._run(which, np.zeros(len(which), CHILD), episodes["start_ns"].copy())
+        shared = episodes[["day", "start_ns", "interval_ns", "steps"]].reshape(-1, self.agents)
+        if np.any(shared != shared[:, :1]):
+            raise ConfigError(
+                "replay: expected the same day and window for all parent orders of a book, got different ones"
+            )
+        for book, episode in zip(books.tolist(), episodes[:: self.agents], strict=True):
+            self._books[book] = self._open(book, episode)
+        self._market.state.last_command_id[len(self._books) + which] = 0
+        self._env_states[which] = 0
+        self._signs[which] = episodes["sign"]
+        self._run(books, np.zeros(len(which), CHILD), episodes["start_ns"][:: self.agents].copy())
         for name in TRADED:  # what traded since the checkpoint is not part of the episode
             self.frames[name][which] = 0
 
-    def _open(self, env: int, episode: Any) -> tuple[int, ...]:
-        """Restores the last checkpoint before an episode's start as the book of symbol env; its row of `env_states`."""
+    def _open(self, book: int, episode: Any) -> tuple[int, ...]:
+        """Restores the last checkpoint before an episode's start; the row of `books`."""
         day = int(episode["day"])
-        times, cursors, books = self._checkpoints[day]
+        times, cursors, snapshots = self._checkpoints[day]
         index = int(np.searchsorted(times, int(episode["start_ns"]), side="right")) - 1
-        rows = books[index].copy()
-        rows["symbol"] = rows["participant"] = env
-        while _begin(self._market.state, rows, env) < len(rows):
+        rows = snapshots[index].copy()
+        rows["symbol"] = rows["participant"] = book
+        while _begin(self._market.state, rows, book) < len(rows):
             self._market.grow()
         offset, stop = self._bounds[day]
         return int(times[index]), 0, 0, IDLE, offset + int(cursors[index]), stop
 
     def step(self, children: Rows, until_ns: Any) -> None:
         """See ExecutionMarket."""
-        self._run(np.arange(self.count), children, until_ns)
+        self._run(np.arange(len(self._books)), children, until_ns[:: self.agents].copy())
 
     def force(self, which: Any, children: Rows) -> None:
-        """See ExecutionMarket."""
-        self._run(which, children, self.frames["time_ns"][which] + self.latency_ns)
+        """See ExecutionMarket; `which` has all agents of each book."""
+        self._run(self._books_of(which), children, self.frames["time_ns"][which[:: self.agents]] + self.latency_ns)
 
-    def _run(self, which: Any, children: Rows, until_ns: Any) -> None:
+    def _books_of(self, which: Any) -> Any:
+        """The books of these rows. ConfigError unless they are all the rows of some books, in order."""
+        books = which[:: self.agents] // self.agents
+        if not np.array_equal(which, (books[:, None] * self.agents + np.arange(self.agents)).ravel()):
+            raise ConfigError(f"replay: expected all {self.agents} agents of each book, got rows {which}")
+        return books
+
+    def _run(self, books: Any, children: Rows, until_ns: Any) -> None:
         finished = 0
         while True:
             finished = _advance(
-                self._market.state, self._history, self._row, self._env_states, self._signs, which, children, until_ns,
-                self.latency_ns, self._events, self.frames, self.fills, finished,
+                self._market.state, self._history, self._row, self._books, self._env_states, self._signs, books, children,
+                until_ns, self.latency_ns, self._events, self.frames, self.fills, finished,
             )  # fmt: skip
-            if finished == len(which):
+            if finished == len(books):
                 return
             self._market.grow()
 

@@ -56,18 +56,18 @@ def _lower_bound(rows: Any, low: int, high: int, time_ns: int) -> int:
 @inlined
 def _take_levels(ticks: Any, lots: Any, sign: int, limit_ticks: int, skip: int, qty_lots: int, fill: Any) -> int:
     """Takes lots from the opposite levels up to a limit price (0: none), after skipping `skip` lots; the lots filled."""
-    left = qty_lots
+    remaining_lots = qty_lots
     for level in range(ticks.size):
         price, available = ticks[level], lots[level]
-        if left == 0 or price == 0 or (limit_ticks > 0 and sign * (price - limit_ticks) < 0):
+        if remaining_lots == 0 or price == 0 or (limit_ticks > 0 and sign * (price - limit_ticks) < 0):
             break
         skipped = min(skip, available)
         skip -= skipped
-        taken = min(left, available - skipped)
-        left -= taken
+        taken = min(remaining_lots, available - skipped)
+        remaining_lots -= taken
         fill.lots += taken
         fill.notional += taken * price
-    return qty_lots - left
+    return qty_lots - remaining_lots
 
 
 @inlined
@@ -80,13 +80,13 @@ def _lots_at(ticks: Any, lots: Any, price_ticks: int) -> int:
 
 
 @inlined
-def _fill_resting(books: Any, trades: Any, bound: Any, sign: int, child: Any, left: int, arrival_ns: int, until_ns: int, fill: Any) -> None:  # fmt: skip
+def _fill_resting(books: Any, trades: Any, bound: Any, sign: int, child: Any, remaining_lots: int, arrival_ns: int, until_ns: int, fill: Any) -> None:  # fmt: skip
     """Fills a resting limit order from the recorded trades, and writes its remaining quantity and queue position."""
     side, price = ASK if sign > 0 else BID, child.limit_ticks
     book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], arrival_ns) - 1]
     ahead = _lots_at(book.ticks[side], book.lots[side], price)
     trade_index = _lower_bound(trades, bound[TRADES], bound[TRADES_END], arrival_ns)
-    while trade_index < bound[TRADES_END] and trades[trade_index].time_ns < until_ns and left > 0:
+    while trade_index < bound[TRADES_END] and trades[trade_index].time_ns < until_ns and remaining_lots > 0:
         trade = trades[trade_index]
         trade_index += 1
         beyond = sign * (trade.price_ticks - price)
@@ -94,13 +94,13 @@ def _fill_resting(books: Any, trades: Any, bound: Any, sign: int, child: Any, le
             continue
         book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], trade.time_ns) - 1]
         ahead = min(ahead, _lots_at(book.ticks[side], book.lots[side], price)) if beyond == 0 else 0
-        lots = min(left, max(0, trade.lots - ahead))
+        lots = min(remaining_lots, max(0, trade.lots - ahead))
         ahead = max(0, ahead - trade.lots)
-        left -= lots
+        remaining_lots -= lots
         fill.lots += lots
         fill.notional += lots * price
-    fill.resting_lots = left
-    if left > 0:
+    fill.resting_lots = remaining_lots
+    if remaining_lots > 0:
         book = books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], until_ns) - 1]
         fill.ahead_lots = min(ahead, _lots_at(book.ticks[side], book.lots[side], price))
 

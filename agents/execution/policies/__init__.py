@@ -1,1 +1,1 @@
-"""Schedules and learnt policies for parent orders, all with one interface."""
+"""Schedules and trained policies for parent orders, all with one interface."""

@@ -16,7 +16,7 @@ def make_policy(
     name: str, *, curve: Path | None = None, rate: float = 0.1, risk_aversion: float = 1e-6, volatility: float = 2.0,
     impact: float = 1.0, cross_share: float = 0.2,
 ) -> Policy:  # fmt: skip
-    """A schedule of NAMES, or the learnt policy of a file. ConfigError for any other name or a missing setting."""
+    """A schedule of NAMES, or the trained policy of a file. ConfigError for any other name or a missing setting."""
     if name == "twap":
         return Twap()
     if name == "vwap":
@@ -34,11 +34,11 @@ def make_policy(
     if name == "passive":
         return Passive(cross_share)
     if not Path(name).exists():
-        raise ConfigError(f"policy: expected one of {', '.join(NAMES)}, or the file of a learnt policy, got {name!r}")
+        raise ConfigError(f"policy: expected one of {', '.join(NAMES)}, or the file of a trained policy, got {name!r}")
     return _load(Path(name))
 
 
 def _load(path: Path) -> Policy:
-    """The learnt policy of a file."""
+    """The trained policy of a file."""
     policy: Policy = importlib.import_module("serl.agents.learning.policy").load_policy(path)
     return policy

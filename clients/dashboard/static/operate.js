@@ -39,7 +39,7 @@ export class Operator {
     });
     this.replayControls.append(this.pause, field("speed", this.speed), jump);
     replay.append(this.replayControls, this.replayNote);
-    this.operateNote = make("p", "note", "To halt or to order, open the operator address that `serl dashboard` printed.");
+    this.operateNote = make("p", "note", "To halt or enter orders, open the operator address that `serl dashboard` printed.");
     operate.append(connection.token ? this.orderForm() : this.operateNote);
   }
 
@@ -112,7 +112,7 @@ export class Operator {
         this.speed.replaceChildren(...speeds.map((value) => new Option(`${value} ×`, value, false, value === speed)));
       }
     }
-    const notes = { live: "The clock is live: it cannot be paused.", lockstep: "The clock is lockstep, without a speed: it advances as the participants promise." };
+    const notes = { live: "The clock is live: it cannot be paused.", lockstep: "The lockstep clock has no speed: it advances with the promises of the participants." };
     this.replayNote.textContent = settable ? (this.connection.token ? "" : "Only the operator can set the clock.") : (notes[kind] ?? "");
     this.replayNote.hidden = !this.replayNote.textContent;
   }

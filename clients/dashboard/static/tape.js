@@ -29,7 +29,7 @@ export class Tape {
 
   drawUntil({ match }, trades, grid) {
     const rows = trades.filter((trade) => trade[0] <= match).slice(-ROWS);
-    this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The page no longer keeps the trades up to then.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
+    this.element.replaceChildren(...(rows.length || !match ? [] : [make("p", "note", "The trades up to then are no longer stored.")]), ...rows.toReversed().map((trade) => row(trade, grid)));
     this.symbol = null; // so that the next draw redraws everything
   }
 }

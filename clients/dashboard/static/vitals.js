@@ -33,7 +33,7 @@ export class Vitals {
       ["commands", compact(counts.commands ?? 0)],
       ["feed gaps", count.format(exchange.gaps), exchange.gaps ? "warn" : ""],
     ]);
-    if (exchange.away) return;
+    if (exchange.offline) return;
     this.history = [...this.history, [Date.now() / 1000, rates.commands, trip[2]]].slice(-KEPT);
     this.chart.set([0, 1, 2].map((column) => this.history.map((row) => row[column])));
   }

@@ -6,7 +6,6 @@ from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rows import CommandRow
-from serl.exchange.kernel.rulebook.band import in_band
 from serl.exchange.kernel.rulebook.capacity import has_far_room, has_room_for_pegs, is_full
 from serl.exchange.kernel.rulebook.matching import (
     counterparty,
@@ -26,7 +25,7 @@ from serl.exchange.kernel.rulebook.orders import (
     schedule_triggers,
     total_open_lots,
 )
-from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
+from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
 from serl.exchange.kernel.state import (
     BID,
     CLOSERS,

@@ -6,11 +6,10 @@ from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.auction import is_collecting
-from serl.exchange.kernel.rulebook.band import in_band
 from serl.exchange.kernel.rulebook.capacity import is_full
 from serl.exchange.kernel.rulebook.matching import reducing_lots
 from serl.exchange.kernel.rulebook.orders import total_open_lots
-from serl.exchange.kernel.rulebook.pricing import collar_limit
+from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import TICK_ENTRIES_MAX, CommandFlag, Term
 

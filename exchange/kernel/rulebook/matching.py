@@ -10,7 +10,6 @@ from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.rows import CommandRow, LevelRow
-from serl.exchange.kernel.rulebook.band import first_tradable_price, in_band, limit_within_band
 from serl.exchange.kernel.rulebook.order_events import (
     begin_order_event,
     cancel,
@@ -27,6 +26,7 @@ from serl.exchange.kernel.rulebook.orders import (
     schedule_triggers,
     total_open_lots,
 )
+from serl.exchange.kernel.rulebook.pricing import first_tradable_price, in_band, limit_within_band
 from serl.exchange.kernel.state import BID, State
 from serl.exchange.records import Rows
 

@@ -24,8 +24,10 @@ def test_every_free_parameter_is_searched_and_starts_within_its_range() -> None:
 
 
 def test_a_resumed_search_finds_the_same_best_trial(tmp_path: Path) -> None:
-    whole: list[Trial] = []
-    best = search(valley, tmp_path / "whole", trials=28, seed=5, resume=False, settings={}, on_trial=whole.append)
+    uninterrupted: list[Trial] = []
+    best = search(
+        valley, tmp_path / "whole", trials=28, seed=5, resume=False, settings={}, on_trial=uninterrupted.append
+    )
     calls = 0
 
     def interrupted(free: FreeParameters) -> tuple[float, float]:
@@ -40,9 +42,9 @@ def test_a_resumed_search_finds_the_same_best_trial(tmp_path: Path) -> None:
         search(interrupted, tmp_path / "parts", trials=28, seed=5, resume=False, settings={}, on_trial=parts.append)
     assert len(parts) == 22
     again = search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, settings={}, on_trial=parts.append)
-    assert parts == whole and again == best
-    assert best.loss == min(trial.loss for trial in whole) < valley(FreeParameters())[0]
-    assert best.mean_l1 == best.loss / 2 and whole[0].free == FreeParameters()
+    assert parts == uninterrupted and again == best
+    assert best.loss == min(trial.loss for trial in uninterrupted) < valley(FreeParameters())[0]
+    assert best.mean_l1 == best.loss / 2 and uninterrupted[0].free == FreeParameters()
     # With no trials left, the best is returned all the same.
     assert search(valley, tmp_path / "parts", trials=28, seed=5, resume=True, settings={}) == best
 

@@ -1,4 +1,4 @@
-"""Several agents in one book: against the single replay market, by hand, and under PettingZoo's tests."""
+"""Several agents in one book: against an agent alone, by hand, and under PettingZoo's tests."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from serl.agents.execution.environment.hours import trading_hours
 from serl.agents.execution.environment.parallel import ExecutionParallelEnv
 from serl.agents.execution.environment.records import EPISODE, FRAME
 from serl.agents.execution.environment.replay import ReplayMarket
-from serl.agents.execution.environment.shared import SharedReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
@@ -41,27 +40,27 @@ def orders(count: int, **fields: Any) -> Rows:
 
 
 @pytest.mark.parametrize("latency_ns", [0, 1_000_000, 2_000_000_000])
-def test_one_agent_a_market_is_the_replay_market(day: Day, latency_ns: int) -> None:
+def test_an_agent_that_does_not_trade_changes_nothing(day: Day, latency_ns: int) -> None:
     rows = orders(2, sign=[1, -1], start_ns=[36_000 * SECOND_NS, 40_003 * SECOND_NS])
     random = np.random.Generator(np.random.PCG64(2))
     alone = ExecutionVectorEnv(ReplayMarket([day], 2, latency_ns=latency_ns), RandomOrders([]), actions="hybrid")
-    shared = ExecutionVectorEnv(
-        SharedReplayMarket([day], 1, 2, latency_ns=latency_ns), RandomOrders([]), actions="hybrid"
-    )
-    for env in (alone, shared):
-        env.reset(options={"episodes": rows})
-    for _ in range(12):
-        np.testing.assert_array_equal(alone.observe(), shared.observe())
+    shared = ExecutionVectorEnv(ReplayMarket([day], 2, 2, latency_ns=latency_ns), RandomOrders([]), actions="hybrid")
+    alone.reset(options={"episodes": rows})
+    shared.reset(options={"episodes": rows.repeat(2)})
+    idle = np.zeros((2, 3))
+    for _ in range(11):  # in the last step the idle agents' orders are completed by force
+        np.testing.assert_array_equal(alone.observe(), shared.observe()[1::2])
         actions = random.uniform([0, 0, -1], [0.2, 0.9, 1], (2, 3))
-        ours, theirs = shared.step_without_reset(actions)[0], alone.step_without_reset(actions)[0]
+        theirs = alone.step_without_reset(actions)[0]
+        ours = shared.step_without_reset(np.stack([idle, actions], axis=1).reshape(4, 3))[0][1::2]
         for name in ("lots", "notional", "resting_lots", "ahead_lots"):
             np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
         for name in FRAME.names or ():
-            np.testing.assert_array_equal(shared.market.frames[name], alone.market.frames[name], err_msg=name)
+            np.testing.assert_array_equal(shared.market.frames[name][1::2], alone.market.frames[name], err_msg=name)
 
 
 def test_agents_queue_behind_each_other_and_see_one_book(day: Day) -> None:
-    env = ExecutionVectorEnv(SharedReplayMarket([day], 3), RandomOrders([]), actions="hybrid")
+    env = ExecutionVectorEnv(ReplayMarket([day], 1, 3), RandomOrders([]), actions="hybrid")
     env.reset(options={"episodes": orders(3)})
     frames, before = env.market.frames, int(env.market.frames["ask_lots"][0, 0])
     env.market.step(env.accounts.children(np.zeros(3), np.ones(3), np.zeros(3), frames), frames["time_ns"] + 2_000_000)
@@ -73,7 +72,7 @@ def test_agents_queue_behind_each_other_and_see_one_book(day: Day) -> None:
 
 
 def test_what_agents_trade_with_each_other_is_no_market_volume(day: Day) -> None:
-    market = SharedReplayMarket([day], 2)
+    market = ReplayMarket([day], 1, 2)
     env = ExecutionVectorEnv(market, RandomOrders([]), actions="hybrid")
     frames = market.frames
     for second in range(36_000, 37_000):  # to a moment with room inside the spread
@@ -96,7 +95,7 @@ def test_what_agents_trade_with_each_other_is_no_market_volume(day: Day) -> None
 
 
 def test_markets_reset_with_all_their_agents(day: Day) -> None:
-    env = ExecutionVectorEnv(SharedReplayMarket([day], 2, 2), RandomOrders([]))
+    env = ExecutionVectorEnv(ReplayMarket([day], 2, 2), RandomOrders([]))
     with pytest.raises(ConfigError, match="same day and window"):
         env.reset(options={"episodes": orders(4, steps=[12, 11, 12, 12])})
     with pytest.raises(ConfigError, match="all 2 agents"):
@@ -107,14 +106,14 @@ def test_markets_reset_with_all_their_agents(day: Day) -> None:
 @pytest.mark.parametrize("actions", ["market", "hybrid"])
 def test_pettingzoo_is_content(day: Day, sampler: RandomOrders, shared: bool, actions: str) -> None:
     def build() -> ExecutionParallelEnv:
-        return ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler, shared=shared, actions=actions)
+        return ExecutionParallelEnv(ReplayMarket([day], 1, 3), sampler, shared=shared, actions=actions)
 
     parallel_api_test(build(), num_cycles=40)
     parallel_seed_test(build)
 
 
 def test_messages_reach_the_others_in_the_next_observation(day: Day, sampler: RandomOrders) -> None:
-    env = ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler, message_size=2)
+    env = ExecutionParallelEnv(ReplayMarket([day], 1, 3), sampler, message_size=2)
     observations, _ = env.reset(seed=1)
     assert [observation[-4:].tolist() for observation in observations.values()] == [[0] * 4] * 3
     sent = {agent: np.array([0.01, 0.1 * place, -0.1 * place]) for place, agent in enumerate(env.agents)}
@@ -125,11 +124,11 @@ def test_messages_reach_the_others_in_the_next_observation(day: Day, sampler: Ra
 
 
 def test_a_shared_order_is_divided_and_rewarded_as_one(day: Day, sampler: RandomOrders) -> None:
-    env = ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler)
+    env = ExecutionParallelEnv(ReplayMarket([day], 1, 3), sampler)
     env.reset(seed=4)
     episodes = env.vector.accounts.episodes
-    whole = int(sampler.sample(np.random.Generator(np.random.PCG64(4)), 1)["qty_lots"][0])
-    assert int(episodes["qty_lots"].sum()) == whole
+    parent_lots = int(sampler.sample(np.random.Generator(np.random.PCG64(4)), 1)["qty_lots"][0])
+    assert int(episodes["qty_lots"].sum()) == parent_lots
     assert np.ptp(episodes["qty_lots"]) <= 1
     total = 0.0
     infos: dict[str, Any] = {}
@@ -144,7 +143,7 @@ def test_a_shared_order_is_divided_and_rewarded_as_one(day: Day, sampler: Random
 
 
 def test_own_orders_have_one_window_and_own_rewards(day: Day, sampler: RandomOrders) -> None:
-    env = ExecutionParallelEnv(SharedReplayMarket([day], 3), sampler, shared=False)
+    env = ExecutionParallelEnv(ReplayMarket([day], 1, 3), sampler, shared=False)
     env.reset(seed=4)
     episodes = env.vector.accounts.episodes
     assert len(set(episodes["start_ns"].tolist())) == 1
@@ -152,4 +151,4 @@ def test_own_orders_have_one_window_and_own_rewards(day: Day, sampler: RandomOrd
     rewards = env.step({agent: np.array([0.3, 0, 0]) for agent in env.agents})[1]
     assert len(set(rewards.values())) > 1
     with pytest.raises(ConfigError, match="one book, got 2 books"):
-        ExecutionParallelEnv(SharedReplayMarket([day], 2, 2), sampler)
+        ExecutionParallelEnv(ReplayMarket([day], 2, 2), sampler)

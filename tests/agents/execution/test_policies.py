@@ -72,22 +72,22 @@ def test_almgren_chriss_tends_to_twap(urgency: float, steps: int) -> None:
 
 @given(st.floats(0.01, 5), st.integers(2, 60))
 def test_almgren_chriss_shares_are_those_of_the_paper(urgency: float, steps: int) -> None:
-    left = remaining_share(urgency, steps, np.arange(steps + 1))
+    remaining = remaining_share(urgency, steps, np.arange(steps + 1))
     for k in range(steps):
         slice_share = (math.sinh(urgency * (steps - k)) - math.sinh(urgency * (steps - k - 1))) / math.sinh(
             urgency * steps
         )
-        assert left[k] - left[k + 1] == pytest.approx(slice_share, rel=1e-9, abs=1e-15)
+        assert remaining[k] - remaining[k + 1] == pytest.approx(slice_share, rel=1e-9, abs=1e-15)
 
 
 def test_almgren_chriss_solves_its_difference_equation() -> None:
     schedule = AlmgrenChriss(risk_aversion=2e-6, volatility=3.0, impact=0.5)
     rows, interval_s = episode(10**6, 40, 20), 20
-    left = 1 - np.array([float(schedule.target_share(rows, step)[0]) for step in range(41)])
-    curvature = (left[:-2] - 2 * left[1:-1] + left[2:]) / interval_s**2
-    np.testing.assert_allclose(curvature, 2e-6 * 3.0**2 / 0.5 * left[1:-1], rtol=1e-6)
-    assert left[0] == 1
-    assert left[-1] == 0
+    remaining = 1 - np.array([float(schedule.target_share(rows, step)[0]) for step in range(41)])
+    curvature = (remaining[:-2] - 2 * remaining[1:-1] + remaining[2:]) / interval_s**2
+    np.testing.assert_allclose(curvature, 2e-6 * 3.0**2 / 0.5 * remaining[1:-1], rtol=1e-6)
+    assert remaining[0] == 1
+    assert remaining[-1] == 0
 
 
 def test_almgren_chriss_with_extreme_urgency_does_not_overflow() -> None:

@@ -45,7 +45,7 @@ class ObservationPolicy:
 
     def actions(self, env: ExecutionVectorEnv) -> Any:
         """(N, 3)."""
-        self.interface.require(Interface.of(env))
+        self.interface.require(Interface.from_env(env))
         observations = env.observe()
         drift, ahead = observations[:, -1], observations[:, -3]
         return np.stack((np.clip(-drift, 0, 0.2), np.clip(0.3 + drift, 0, 1), np.clip(ahead - 1, -1, 1)), axis=1)

@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from stable_baselines3.common.env_checker import check_env as check_for_sb3
 
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.hours import trading_hours
@@ -43,6 +42,8 @@ def trajectory(env: ExecutionEnv, seed: int) -> list[Any]:
 @pytest.mark.parametrize("actions", ["market", "limit", "hybrid"])
 def test_the_checkers_are_content(path: Path, actions: str) -> None:
     env = gymnasium.make(ID, day=path, actions=actions, duration_s=100)
+    from stable_baselines3.common.env_checker import check_env as check_for_sb3  # takes two seconds
+
     check_env(env.unwrapped)
     check_for_sb3(env.unwrapped)
 

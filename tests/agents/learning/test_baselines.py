@@ -80,9 +80,9 @@ def test_halop_rests_at_the_last_price_that_fills(tmp_path: Path) -> None:
     made, env = run("halop", tmp_path, seed=1), wide_ranges(64)
     before, _, _ = evaluated(env, made.learner)
     made.run()
-    after, left, actions = evaluated(env, made.learner)
+    after, remaining, actions = evaluated(env, made.learner)
     assert before < 3.5 < after  # candidates by chance give about 2, the best one 5
-    assert left < 0.3
+    assert remaining < 0.3
     assert np.median(np.rint(actions[:, 1] * env.offset_ticks)) == 4
 
 
@@ -90,10 +90,10 @@ def test_macmic_waits_for_the_better_half_and_rests_at_the_last_price_that_fills
     made, env = run("macmic", tmp_path), hybrid(64)
     before, _, _ = evaluated(env, made.learner)
     made.run()
-    after, left, actions = evaluated(env, made.learner)
+    after, remaining, actions = evaluated(env, made.learner)
     assert before < 6  # even slices, and some of the price
     assert after > 13  # 10 from the half, up to 5 from the price
-    assert left == 0
+    assert remaining == 0
     resting = actions[actions[:, 1] > 0]
     assert np.median(np.rint(resting[:, 2] * env.offset_ticks)) == 4
 
@@ -222,11 +222,11 @@ def test_gains_on_twap_add_up() -> None:
     middle = 1e7 + random.normal(0, 10, steps + 1)
     lots = random.multinomial(qty, np.full(steps, 1 / steps))
     price = middle[:-1] + random.normal(0, 5, steps)
-    total, left = 0.0, qty
+    total, remaining = 0.0, qty
     for step in range(steps):
         fills = {"lots": lots[step], "notional": lots[step] * price[step]}
-        left -= lots[step]
-        ahead = left - qty * (1 - (step + 1) / steps)
+        remaining -= lots[step]
+        ahead = remaining - qty * (1 - (step + 1) / steps)
         total += float(gain_on_twap(1, qty, fills, ahead, middle[step], middle[step + 1]))  # type: ignore[arg-type]
     expected = ((lots * price).sum() - qty * middle[:-1].mean()) / (1e7 * qty) * 1e4
     assert total == pytest.approx(expected, rel=1e-4)

@@ -1,4 +1,4 @@
-"""Custom networks: the same gradients as those written by hand, and the same outputs as plain data."""
+"""Custom networks: the same gradients as PPO's own networks, and the same outputs as plain data."""
 
 import json
 from typing import Any

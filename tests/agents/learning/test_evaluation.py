@@ -85,7 +85,7 @@ def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(s
     assert held["afi"].tolist() == [1.0] * 20
 
 
-def test_a_twap_against_a_twap_is_nothing(scenario: Scenario) -> None:
+def test_a_twap_has_no_advantage_over_itself(scenario: Scenario) -> None:
     everyone = [Contender("again", Twap(), "market"), Contender("impatient", Aggressive(), "market")]
     evaluation = evaluate(scenario, everyone, 20, 7)
     for row in evaluation.rows[:2]:
@@ -153,7 +153,7 @@ def test_intervals_resample_whole_days() -> None:
 
 def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario, tmp_path: Path) -> None:
     hybrid = Scenario(MARKET.model_copy(update={"actions": "hybrid", "offset_bps": 2.0}), [day])
-    interface = Interface.of(hybrid.env(hybrid.fit_scales()))
+    interface = Interface.from_env(hybrid.env(hybrid.fit_scales()))
     network = ActorCritic(NetworkConfig(memory=8), len(interface.names), interface.low, interface.high, 0)
     policy = Policy(network, interface, {})
     evaluation = evaluate(scenario, [Contender("learnt", policy, "hybrid")], 12, 7)

@@ -19,7 +19,7 @@ SEEN = np.random.Generator(np.random.PCG64(1)).standard_normal((32, 8)).astype(n
 def policy(memory: int = 0) -> Policy:
     env = ToyExecution(32)
     network = ActorCritic(NetworkConfig(memory=memory), 8, [0.0], [1.0], 3)
-    made = Policy(network, Interface.of(env), {"steps": 7, "seed": 3})
+    made = Policy(network, Interface.from_env(env), {"steps": 7, "seed": 3})
     made.reset(32)
     return made
 
@@ -58,7 +58,7 @@ def test_stochastic_actions_spread_around_the_mode_and_follow_the_seed() -> None
 def test_another_layout_is_refused_with_both_named() -> None:
     made = policy()
     with pytest.raises(LayoutMismatchError) as caught:
-        made.interface.require(Interface.of(ToyExecution(4, size=9)))
+        made.interface.require(Interface.from_env(ToyExecution(4, size=9)))
     assert "names: expected ('observation_0'" in str(caught.value)
     assert "got ('observation_0'" in str(caught.value)
     assert "'observation_8'" in str(caught.value)

@@ -30,7 +30,7 @@ def learner(env: ToyExecution, network: NetworkConfig, **changes: Any) -> PPO:
 
 def mean_return(made: PPO, env: ToyExecution, steps: int) -> float:
     """Mean return of one episode in each environment, with deterministic actions."""
-    policy = Policy(made.network, Interface.of(env), {})
+    policy = Policy(made.network, Interface.from_env(env), {})
     policy.reset(env.num_envs)
     observations, _ = env.reset(seed=99)
     total = np.zeros(env.num_envs)
@@ -141,12 +141,3 @@ def test_an_infinite_gradient_stops_before_the_weights_change() -> None:
     with pytest.raises(DivergedError, match="gradient is not finite"):
         made.update()
     assert all(bool((old == new).all()) for old, new in zip(before, made.network.parameters(), strict=True))
-
-
-@pytest.mark.parametrize("memory", [0, 6])
-def test_the_results_are_the_same_whatever_the_threads(memory: int) -> None:
-    one, two = (learner(ToyExecution(16), NetworkConfig(memory=memory), threads=threads) for threads in (1, 2))
-    for _ in range(3):
-        one.update()
-        two.update()
-    assert torch.equal(one.network.vector, two.network.vector)

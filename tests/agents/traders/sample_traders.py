@@ -17,11 +17,11 @@ class FlooderProfile(Profile):
 def flooder(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     """Adds orders ever further from the mid, and never cancels."""
     for number in range(int(profile.orders)):
-        away = 1 + (market.orders_open + number) % int(profile.room_ticks)
+        distance = 1 + (market.orders_open + number) % int(profile.room_ticks)
         if number % 2 == 0:
-            limit(requests, BUY, 10_000 - away, 1)
+            limit(requests, BUY, 10_000 - distance, 1)
         else:
-            limit(requests, SELL, 10_000 + away, 1)
+            limit(requests, SELL, 10_000 + distance, 1)
     sleep(requests, market, 1e9)
 
 

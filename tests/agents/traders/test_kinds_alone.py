@@ -242,8 +242,8 @@ def test_spoofer_cancels_large_orders_near_the_touch() -> None:
         sign = 1 if side == BUY else -1
         mine, theirs = (999, 1001) if side == BUY else (1001, 999)
         assert small == OrderRequest(side, mine, 10, DAY, POST_ONLY)
-        away = [OrderRequest(other, theirs + sign * ticks, 900, DAY, POST_ONLY) for ticks in (5, 6)]
-        assert large == away
+        layers = [OrderRequest(other, theirs + sign * ticks, 900, DAY, POST_ONLY) for ticks in (5, 6)]
+        assert large == layers
         bench.set_open_orders((side, mine, 10), *((one.side, one.price_ticks, one.lots) for one in large))
         assert bench.wake(2) == [] and bench.cancelled == []
         moved = (999 + 4 * sign, 1001 + 4 * sign)

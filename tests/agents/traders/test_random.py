@@ -82,7 +82,7 @@ def test_uniform_is_uniform_and_without_memory() -> None:
     assert 270 < float(((cells - COUNT / 800) ** 2 / (COUNT / 800)).sum()) < 530  # 399 degrees of freedom
 
 
-def test_below_stays_below() -> None:
+def test_below_draws_integers_below_its_bound() -> None:
     assert np.unique(draws(_belows)).tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from serl.clients.blocking import Exchange, connect
 from serl.clients.replay import set_clock
-from serl.exchange.clock import SAME_TIME
+from serl.exchange.clock import CURRENT_TIME
 from serl.exchange.wire import Kind
 from tests.clients.dashboard.server_fixture import OpenPage, dashboard, wait_until
 from tests.server_fixture import start_exchange
@@ -68,7 +68,7 @@ def test_an_opening_auction(
         page.get_by_role("button", name="Resume").click()
         page.wait_for_selector("#state:text('paused · pre-open')")
         looked.page.screenshot(path=str(screenshots / f"auction-{width}-{scheme}.png"), full_page=True)
-        set_clock(served.endpoint, "", SAME_TIME, run=True)
+        set_clock(served.endpoint, "", CURRENT_TIME, run=True)
         page.wait_for_selector("#state:text('scaled')")
         wait_until(lambda: middle_of_ladder(looked) == ["spread 0.03 · 3 ticks"], "the auction is no longer shown")
         assert page.locator(".level.trades, #quote .phase").count() == 0

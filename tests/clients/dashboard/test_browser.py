@@ -199,7 +199,7 @@ def test_a_lockstep_clock_with_a_speed_can_be_paused(opened: Any, tmp_path: Path
             trader.send(67, 3_600_000_000_000)
             pause = looked.page.get_by_role("button", name="Pause")
             if not has_controls:
-                looked.page.wait_for_selector(":text('it advances as the participants promise')")
+                looked.page.wait_for_selector(":text('it advances with the promises of the participants')")
                 assert not pause.is_visible()
                 continue
             looked.page.wait_for_selector("#state:text('lockstep')")
@@ -341,9 +341,9 @@ def test_the_page_waits_for_a_restarted_exchange(opened: Any, screenshots: Path)
                 quote(client)
                 wait_until(lambda: looked.levels("bid")[:1] == [[999, 10]], "the book is shown")
             first.kill()
-            looked.page.wait_for_selector("#state:text('exchange away')")
+            looked.page.wait_for_selector("#state:text('exchange offline')")
             assert endpoint in looked.page.inner_text("#notice")
-            looked.page.screenshot(path=str(screenshots / "away.png"))
+            looked.page.screenshot(path=str(screenshots / "offline.png"))
             second = launch("--symbols", "DEMO", endpoint=endpoint)
             try:
                 wait_until(lambda: looked.levels("bid") == [], "the book of the new exchange is empty")

@@ -56,9 +56,9 @@ def page(shown: Dashboard, origin: str | None = None) -> ClientConnection:
 def receive(socket: ClientConnection, seconds: float, *, seen: bool = True) -> list[tuple[float, dict[str, Any]]]:
     """(time, frame) of every frame that arrives."""
     frames, until = [], time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    while (remaining_s := until - time.monotonic()) > 0:
         with contextlib.suppress(TimeoutError):
-            frame = json.loads(socket.recv(left))
+            frame = json.loads(socket.recv(remaining_s))
             frames.append((time.monotonic(), frame))
             if seen:
                 socket.send(json.dumps({"seen": frame["n"]}))
@@ -179,7 +179,7 @@ def test_invalid_actions_are_refused_without_harm(shown: Dashboard, action: dict
         socket.send(json.dumps({"id": 3, "token": shown.operator.partition("=")[2], **action}))
         reply = action_reply(socket, [], 10)
         assert reply["failed"] and text in reply["text"]
-        assert any("exchange" in frame and not frame["exchange"]["away"] for _, frame in receive(socket, 1)), (
+        assert any("exchange" in frame and not frame["exchange"]["offline"] for _, frame in receive(socket, 1)), (
             "frames continue"
         )
 
@@ -198,9 +198,9 @@ def test_an_action_without_a_reply_fails_and_the_page_continues() -> None:
         finally:
             os.kill(served.process.pid, signal.SIGCONT)
         assert failure["failed"] and "no reply" in failure["text"]
-        assert any(frame.get("exchange", {}).get("away") for frame in frames), "frames arrive meanwhile"
+        assert any(frame.get("exchange", {}).get("offline") for frame in frames), "frames arrive meanwhile"
         frames = [frame for _, frame in receive(socket, 3)]
-        assert [frame["exchange"]["away"] for frame in frames if "exchange" in frame][-1] is False
+        assert [frame["exchange"]["offline"] for frame in frames if "exchange" in frame][-1] is False
         socket.send(halt)
         assert action_reply(socket, frames, 10)["text"] == "done"
 
@@ -228,7 +228,7 @@ def test_a_foreign_host_is_refused_without_advice_on_ports(host: str) -> None:
 def test_a_dashboard_waits_for_its_exchange(tmp_path: Path) -> None:
     with dashboard(free_endpoint(), "--researcher", str(tmp_path)) as found, page(found) as socket:
         frames = [frame for _, frame in receive(socket, 1)]
-        assert frames[-1]["exchange"]["away"] is True
+        assert frames[-1]["exchange"]["offline"] is True
         status, body = found.get("researcher/overview")
         assert status == 404
         assert "serl researcher start" in json.loads(body)["problem"]

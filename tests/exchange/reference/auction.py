@@ -126,8 +126,8 @@ def _match(state: State, buy: Order, sell: Order, price_ticks: int) -> int:
 def _cancel_remainders(state: State, book: Book) -> None:
     """By queue, side (bids first), price from best, time."""
     ended = {TimeInForce.AT_OPEN, TimeInForce.AT_CLOSE} if book.phase == Phase.CLOSING else {TimeInForce.AT_OPEN}
-    left = [order for queue in AUCTION_QUEUES for side in book.queues[queue] for order in side.orders()]
-    for order in left:
+    remainders = [order for queue in AUCTION_QUEUES for side in book.queues[queue] for order in side.orders()]
+    for order in remainders:
         if order.key in state.open:  # not cancelled with the one that it was linked with
             if order.flags & MARKET:
                 state.cancel(order, Reason.MARKET_REMAINDER)

@@ -131,7 +131,7 @@ def restore_state(state: State, taken: Snapshot) -> None:
         rows = getattr(taken, name).tolist()
         getattr(state, name)[: len(rows)] = rows
     for participant, symbol in np.ndindex(taken.balances.shape[:2]):
-        state.balances[participant, symbol] = Balances(*Account.of(taken.balances[participant, symbol]))
+        state.balances[participant, symbol] = Balances(*Account.from_balances(taken.balances[participant, symbol]))
     for participant, row in enumerate(taken.terms.tolist()):
         state.terms[participant] = {
             term: row[term] if term < TERM_COLUMNS - 1 else 0 for term in range(TERM_COLUMNS) if row[-1] >> term & 1

@@ -133,9 +133,9 @@ class State:
         self.order_number += 1
         order.order_number, order.queue, order.queue_ticks = self.order_number, queue, queue_ticks
         if order.display_lots and queue == Queue.DISPLAYED:
-            left = order.leaves_lots
-            order.open_lots = min(order.display_lots, left)
-            order.reserve_lots = left - order.open_lots
+            leaves = order.leaves_lots
+            order.open_lots = min(order.display_lots, leaves)
+            order.reserve_lots = leaves - order.open_lots
         self.enqueue(order)
 
     def enqueue(self, order: Order) -> None:

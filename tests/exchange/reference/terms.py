@@ -94,5 +94,5 @@ def initial_stop_ticks(book: Book, c: Command, terms: dict[int, int], price_tick
         return terms[Term.STOP_TICKS]
     if Term.TRAIL_TICKS not in terms:
         return 0
-    away = terms[Term.TRAIL_TICKS] if c.side == Side.BUY else -terms[Term.TRAIL_TICKS]
-    return min(max(book.last_ticks + away, 1), price_ticks_max)
+    offset = terms[Term.TRAIL_TICKS] if c.side == Side.BUY else -terms[Term.TRAIL_TICKS]
+    return min(max(book.last_ticks + offset, 1), price_ticks_max)

@@ -94,5 +94,5 @@ def _validate_book(state: State, symbol: int, book: Book) -> None:
                 crossed = bool(bids.ranks) and asks.crosses(-bids.ranks[0])
                 assert not crossed, f"symbol {symbol}: the book is crossed"
         if not book.halted:
-            left = pending_trigger(state, book)
-            assert left is None, f"symbol {symbol}: {left} should have happened"
+            pending = pending_trigger(state, book)
+            assert pending is None, f"symbol {symbol}: {pending} should have happened"

@@ -14,7 +14,7 @@ from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.example import example
 
 
-def test_without_ray_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'serl\[ray\]'"):
         trainer("ray")

@@ -15,8 +15,8 @@ from serl.exchange.errors import ConfigError
 from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import (
     BudgetSpentError,
-    EndpointAwayError,
     EndpointRefusedError,
+    EndpointUnreachableError,
     LlmError,
     OfflineMissError,
 )
@@ -74,12 +74,12 @@ def test_transient_failures_are_named_and_retried(tmp_path: Path, reply: Any, na
 def test_waits_double_and_end(tmp_path: Path) -> None:
     with fake_endpoint((500, {}, "{}")) as fake:
         asked = client(fake, tmp_path / "calls.jsonl")
-        with pytest.raises(EndpointAwayError, match=r"3 attempts.*server_error"):
+        with pytest.raises(EndpointUnreachableError, match=r"3 attempts.*server_error"):
             asked.complete(ASK)
         assert len(fake.requests) == 3
     assert asked.waits == [0.5, 1.0]
     (line,) = lines(tmp_path / "calls.jsonl")
-    assert "EndpointAwayError" in line["error"]
+    assert "EndpointUnreachableError" in line["error"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_missing_server_is_unavailable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     endpoint = Endpoint(base_url=f"http://127.0.0.1:{port}/v1", model="none", attempts_max=2, backoff_s=0)
-    with pytest.raises(EndpointAwayError, match="check that it is running"):
+    with pytest.raises(EndpointUnreachableError, match="check that it is running"):
         Client(endpoint).complete(ASK)
 
 
@@ -110,7 +110,7 @@ def test_timeouts_are_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
         endpoint = Endpoint(base_url=url, model="none", attempts_max=2, backoff_s=0, timeout_s=0.1)
-        with pytest.raises(EndpointAwayError, match="timeout, timeout"):
+        with pytest.raises(EndpointUnreachableError, match="timeout, timeout"):
             Client(endpoint).complete(ASK)
 
 

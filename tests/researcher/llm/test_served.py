@@ -16,7 +16,7 @@ pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed
 
 from serl.researcher.llm.answers import extract_json
 from serl.researcher.llm.client import Client
-from serl.researcher.llm.errors import EndpointAwayError, ModelFileError, ModelServerError
+from serl.researcher.llm.errors import EndpointUnreachableError, ModelFileError, ModelServerError
 from serl.researcher.llm.models import MODELS
 from serl.researcher.llm.served import ServedModel, served_model
 from tests.researcher.processes import is_gone
@@ -80,7 +80,7 @@ def test_it_restarts_on_its_port_and_leaves_no_process() -> None:
         assert time.monotonic() - began < 5, "under a second where nothing else runs"
         assert is_gone(pid)
         os.kill(last := running.pid, signal.SIGKILL)
-        with pytest.raises(EndpointAwayError):
+        with pytest.raises(EndpointUnreachableError):
             Client(endpoint.model_copy(update={"attempts_max": 1})).complete(ASK)
         with pytest.raises(ModelServerError, match="has exited"):
             running.wait()

@@ -74,9 +74,9 @@ def test_three_repairs_and_no_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("reply", "reason"), [
-    (CLOSE, "away"), ((429, {"Retry-After": "0"}, "{}"), "away"), ((503, {}, "{}"), "away"),
+    (CLOSE, "unreachable"), ((429, {"Retry-After": "0"}, "{}"), "unreachable"), ((503, {}, "{}"), "unreachable"),
 ])  # fmt: skip
-def test_an_endpoint_that_is_away_is_counted(reply: Any, reason: str, tmp_path: Path) -> None:
+def test_an_unreachable_endpoint_is_counted(reply: Any, reason: str, tmp_path: Path) -> None:
     database, config, _, _ = ran(tmp_path, [reply], iterations=9, empty_iterations_max=2)
     assert counted(database) == {("endpoint", reason): 2}
     assert (
@@ -105,7 +105,7 @@ def test_what_is_refused_later_is_counted(tmp_path: Path) -> None:
 
 def test_it_comes_back(tmp_path: Path) -> None:
     database, _, evaluator, _ = ran(tmp_path, [CLOSE, CLOSE, completion(REWARD)], candidates=2)
-    assert counted(database) == {("endpoint", "away"): 1, ("dry run", "ok"): 1, ("done", "ok"): 1}
+    assert counted(database) == {("endpoint", "unreachable"): 1, ("dry run", "ok"): 1, ("done", "ok"): 1}
     assert len(evaluator.asked) == 1
 
 

@@ -1,12 +1,12 @@
 """`serl llm export` of a run's tuned model."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torch", reason="the extra `researcher` is not installed")
-pytest.importorskip("peft", reason="the extra `researcher` is not installed")
 
 import torch
 from click.testing import CliRunner, Result
@@ -22,7 +22,10 @@ from serl.researcher.tuning.tuner import Tuner
 from tests.researcher.outer.small import config_of
 from tests.researcher.tuning.small import small_base
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning"),
+    pytest.mark.skipif(find_spec("peft") is None, reason="the extra `researcher` is not installed"),
+]
 IDS = torch.tensor([[1, 2, 3, 4]])
 
 

@@ -18,7 +18,7 @@ from serl.researcher.browse import runs
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.settings import SHARED
 from serl.researcher.outer import report, run
-from serl.researcher.outer.ablations import Ablation
+from serl.researcher.outer.ablations import Ablation, read_ablations
 from serl.researcher.outer.config import OuterConfig, load_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.errors import RunError
@@ -168,7 +168,10 @@ def test_the_proof_is_shown_in_the_report(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "report.json").read_text())["ablations"] == found["ablations"] == kept
     text = (tmp_path / "report.html").read_text()
     assert "<h2>Ablations</h2>" in text and "+2.00 [+2.00, +2.00]" in text
-    (compared / "proof.json").write_text('[{"way": "random"}]')
+    former = [{"way": row["variant"]} | {name: row[name] for name in row if name != "variant"} for row in rows]
+    (compared / "proof.json").write_text(json.dumps(former))
+    assert [row.variant for row in read_ablations(compared)] == ["random", "default"]
+    (compared / "proof.json").write_text('[{"variant": "random"}]')
     with pytest.raises(RunError, match="Field required"):
         report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
     assert "Ablations" not in page_of(tmp_path)
@@ -180,13 +183,13 @@ def page_of(folder: Path) -> str:
     return (folder / "alone.html").read_text()
 
 
-def test_every_way_is_a_configuration() -> None:
+def test_every_ablation_is_a_valid_configuration() -> None:
     base = load_config(Path("default"))
     assert base.active_low_level is not None
-    ways = {way: proof.settings(base, way, 1) for way in proof.WAYS}
-    assert ways["full"].active_low_level and ways["no-high"].active_low_level
-    assert not any(ways[way].active_low_level for way in ("no-low", "neither", "eureka", "random", "default"))
-    assert {config.seed for config in ways.values()} == {config.budget.seed for config in ways.values()} == {1}
+    variants = {name: proof.settings(base, name, 1) for name in proof.VARIANTS}
+    assert variants["full"].active_low_level and variants["no-high"].active_low_level
+    assert not any(variants[name].active_low_level for name in ("no-low", "neither", "eureka", "random", "default"))
+    assert {config.seed for config in variants.values()} == {config.budget.seed for config in variants.values()} == {1}
 
 
 @pytest.mark.parametrize(("changes", "message"), [

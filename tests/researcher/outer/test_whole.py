@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torch", reason="the extra `researcher` is not installed")
-pytest.importorskip("peft", reason="the extra `researcher` is not installed")
 pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
 
 import torch

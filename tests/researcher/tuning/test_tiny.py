@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the extra `researcher` is not installed")
-pytest.importorskip("peft", reason="the extra `researcher` is not installed")
 pytest.importorskip("xllamacpp", reason="the extra `researcher` is not installed")
 
 import torch

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the extra `researcher` is not installed")
-pytest.importorskip("peft", reason="the extra `researcher` is not installed")
-pytest.importorskip("transformers", reason="the extra `researcher` is not installed")
 
 import torch
 
@@ -22,6 +21,8 @@ from serl.researcher.tuning.export import export_merged, export_peft
 from serl.researcher.tuning.scores import batch_of, chosen, divergence, entropy, log_softmax, straight_through
 from serl.researcher.tuning.tuner import Tuner
 from tests.researcher.tuning.small import VOCABULARY, small_base, small_tuner
+
+pytestmark = pytest.mark.skipif(find_spec("peft") is None, reason="the extra `researcher` is not installed")
 
 PROMPT = (3, 1, 4)
 

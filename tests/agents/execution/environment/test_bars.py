@@ -62,7 +62,7 @@ def test_a_limit_child_that_crosses_pays_half_the_spread() -> None:
         assert one.fills[0]["notional"] == 50 * 1000, "it does not reach the other side, so it rests"
 
 
-def test_what_is_seen() -> None:
+def test_frames_show_the_book_and_the_trades() -> None:
     one = market()
     one.reset(np.arange(1), episode(interval=60))
     frame = one.frames[0]
