@@ -44,7 +44,8 @@ def compiled(function: Any = None, **options: Any) -> Any:
         return njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
 
 
-allocating = compiled(_nrt=True, error_model="python")
+_ALLOCATING = {"_nrt": True, "error_model": "python"}
+allocating = compiled(**_ALLOCATING)
 """For functions that Python calls and that make arrays of their own."""
 
 
@@ -106,15 +107,15 @@ class _ApartCompiler(_PartCompiler):
     inlining = "noinline"
 
 
-def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
+def inner(function: Any, compiler: type[Compiler] = _PartCompiler, kind: Any = None) -> Any:
     """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
 
-    Where Python calls it, it is compiled for that.
+    Where Python calls it, it is compiled for that. kind: `allocating`, for those that `allocating` functions call.
     """
 
     @cache
     def whole() -> Any:
-        return compiled(function)
+        return (kind or compiled)(function)
 
     @wraps(function)
     def for_python(*arguments: Any) -> Any:
@@ -122,7 +123,11 @@ def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
 
     names = ", ".join(signature(function).parameters)
     implementation = eval(f"lambda {names}: function", {"function": function})
-    options = {**_OPTIONS, "pipeline_class": compiler, "no_cfunc_wrapper": True}
+    options = {
+        **(_ALLOCATING if kind is allocating else _OPTIONS),
+        "pipeline_class": compiler,
+        "no_cfunc_wrapper": True,
+    }
     overload(for_python, jit_options=options, strict=False)(implementation)
     return for_python
 
@@ -130,6 +135,11 @@ def inner(function: Any, compiler: type[Compiler] = _PartCompiler) -> Any:
 def inlined(function: Any) -> Any:
     """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
     return inner(function, _InlinedCompiler)
+
+
+def allocating_inner(function: Any) -> Any:
+    """`inner`, for functions that `allocating` ones call."""
+    return inner(function, kind=allocating)
 
 
 def apart(function: Any) -> Any:
