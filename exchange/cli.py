@@ -101,7 +101,7 @@ def start(config: Path | None, **options: Any) -> None:
     settings = load_config(config, _overrides(**options))
     from serl.exchange.code_cache import compiled_beside
 
-    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 15 s"], {"err": True})
+    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler makes much that lives long
