@@ -27,9 +27,10 @@ lint: $(DEV)
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
-# the compiled order book, and the tiny language model
+# what is compiled, and the tiny language model
 prepared: $(DEV)
 	$(BIN)/serl exchange compile
+	$(BIN)/python -m tests.prepare
 	$(BIN)/serl llm fetch tiny
 	$(BIN)/serl llm unpack tiny
 

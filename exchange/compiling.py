@@ -5,7 +5,7 @@ is given: a function that others call is compiled once for itself and linked int
 merged function with all that is merged into it, so long ones cost more than they save.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
@@ -17,9 +17,10 @@ from llvmlite import binding as llvm
 from numba import cfunc, njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload
 
-from serl.exchange.code_cache import FOLDER
+from serl.exchange.code_cache import FOLDER, alone
 
 
 @contextmanager
@@ -41,7 +42,19 @@ def compiled(function: Any = None, **options: Any) -> Any:
     if function is None:
         return lambda function: compiled(function, **options)
     with _kept_here():
-        return njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
+        dispatcher = njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
+    dispatcher.compile = _once(dispatcher.compile, f"{function.__module__}.{function.__qualname__}")
+    return dispatcher
+
+
+def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Processes that need the same function at the same time: one compiles it, and the others load it then."""
+
+    def compile_or_load(arguments: Any) -> Any:
+        with global_compiler_lock, alone(name):  # in this order, because numba takes its lock around the functions that this one calls
+            return compile_(arguments)
+
+    return compile_or_load
 
 
 _ALLOCATING = {"_nrt": True, "error_model": "python"}

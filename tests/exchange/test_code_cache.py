@@ -1,6 +1,8 @@
 """Where compiled code is kept, and that nothing is compiled twice at once."""
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,6 +23,35 @@ def test_the_second_caller_waits_and_says_so(tmp_path: Path, monkeypatch: pytest
 
 def _refuse() -> None:
     raise BlockingIOError
+
+
+DOUBLE = """
+from serl.exchange.compiling import compiled
+
+@compiled
+def double(number):
+    return 2 * number
+
+print("asks", flush=True)
+double(1)
+"""
+
+
+def test_a_function_that_another_process_compiles_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "double.py").write_text(DOUBLE)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(code_cache, "FOLDER", code_cache._folder())
+    command = [sys.executable, str(tmp_path / "double.py")]
+    with code_cache.alone("__main__.double"):
+        asking = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert asking.stdout is not None
+        with asking.stdout:
+            assert asking.stdout.readline() == b"asks\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            asking.wait(2)
+    assert asking.wait(60) == 0
 
 
 def test_the_folder_is_named_after_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
