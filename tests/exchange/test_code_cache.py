@@ -25,7 +25,7 @@ def _refuse() -> None:
     raise BlockingIOError
 
 
-DOUBLE = """
+SOURCE = """
 from serl.exchange.compiling import compiled
 
 @compiled
@@ -40,18 +40,18 @@ double(1)
 def test_a_function_that_another_process_compiles_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "double.py").write_text(DOUBLE)
+    (tmp_path / "double.py").write_text(SOURCE)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(code_cache, "FOLDER", code_cache._folder())
     command = [sys.executable, str(tmp_path / "double.py")]
     with code_cache.alone("__main__.double"):
-        asking = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert asking.stdout is not None
-        with asking.stdout:
-            assert asking.stdout.readline() == b"asks\n"
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        with process.stdout:
+            assert process.stdout.readline() == b"asks\n"
         with pytest.raises(subprocess.TimeoutExpired):
-            asking.wait(2)
-    assert asking.wait(60) == 0
+            process.wait(2)
+    assert process.wait(60) == 0
 
 
 def test_the_folder_is_named_after_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
