@@ -51,7 +51,8 @@ def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
     """Processes that need the same function at the same time: one compiles it, and the others load it then."""
 
     def compile_or_load(arguments: Any) -> Any:
-        with global_compiler_lock, alone(name):  # in this order, because numba takes its lock around the functions that this one calls
+        # in this order, because numba takes its lock around the functions that this one calls
+        with global_compiler_lock, alone(name):
             return compile_(arguments)
 
     return compile_or_load
