@@ -7,11 +7,11 @@ DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 BENCH := $(VENV)/installed-bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal --no-loadscope-reorder
 
 .PHONY: test test-long lint prepared demo bench docs clean
 
-# what the tests' processes share is made once, beside the checks
+# what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
 	$(MAKE) --no-print-directory -j2 lint prepared
 	$(PYTEST)
@@ -27,9 +27,10 @@ lint: $(DEV)
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
-# the compiled order book, and the tiny language model
+# what is compiled, and the tiny language model
 prepared: $(DEV)
 	$(BIN)/serl exchange compile
+	$(BIN)/python -m tests.prepare
 	$(BIN)/serl llm fetch tiny
 	$(BIN)/serl llm unpack tiny
 

@@ -116,7 +116,7 @@ class Scene:
             "exchange", "exchange", "start", "--symbols", plan.source.symbols, "--endpoint", self.endpoint, "--journal", journal,
             *self._clock_options(),
         )  # fmt: skip
-        yield "starting the exchange; the first start on a machine compiles the order book, about 15 s"
+        yield "starting the exchange; the first start on a machine compiles the order book, about 10 s"
         exchange.wait_for_line("  journal")
         self.watcher = Watcher(self.endpoint, plan.order.symbol)
         self.stack.callback(self.watcher.close)

@@ -99,15 +99,16 @@ def start(config: Path | None, **options: Any) -> None:
     from serl.exchange.config import load_config
 
     settings = load_config(config, _overrides(**options))
-    from serl.exchange.ahead import compiled_beside
-    from serl.exchange.server import Exchange
+    from serl.exchange.code_cache import compiled_beside
 
-    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 15 s"], {"err": True})
+    slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
     slow.daemon = True
     slow.start()
     gc.disable()  # a compiler makes much that lives long
     beside = contextlib.ExitStack()
     with compiled_beside("book"):
+        from serl.exchange.server import Exchange  # imports the compiler, which takes a while
+
         server = Exchange(settings)
     gc.enable()
 
@@ -140,15 +141,17 @@ def start(config: Path | None, **options: Any) -> None:
 def compile_ahead() -> None:
     """Precompile everything an exchange runs, including every order type, for example in an image. Later starts load it from the cache."""
     began = time.perf_counter()
-    from serl.exchange.ahead import compiled_beside, warm_loop
-    from serl.exchange.config import load_config
-    from serl.exchange.market import Market
-    from serl.exchange.ports import free_port
-    from serl.exchange.server import Exchange
+    from serl.exchange.code_cache import compiled_beside
 
     click.echo("compiling what is not in the cache yet; the first time takes about half a minute", err=True)
     gc.disable()  # the compiler creates many long-lived objects
     with compiled_beside("rulebook", "book") as processes:
+        from serl.exchange.config import load_config
+        from serl.exchange.market import Market
+        from serl.exchange.ports import free_port
+        from serl.exchange.server import Exchange
+        from serl.exchange.warm import warm_loop
+
         warm_loop()
         for process in processes:
             process.wait()

@@ -1,22 +1,14 @@
-"""How functions are compiled, and where what was compiled is kept.
+"""How functions are compiled.
 
 Without numba's reference counting: nothing is allocated while matching, so there is nothing to count. Compile times follow from what LLVM
-is given: a function that others call is compiled once for itself and linked into each of them, so `merged` ones, which are not, save the most.
-
-What a function calls lives on in its cached code, and numba's cache looks only at the file of the function itself. So the cache's folder has a name
-made from all sources that have to do with compiled code: after an update it is another one.
+is given: a function that others call is compiled once for itself and linked into each of them, which `merged` ones are not. numba copies a
+merged function with all that is merged into it, so long ones cost more than they save.
 """
 
-import os
-import re
-import shutil
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -25,52 +17,10 @@ from llvmlite import binding as llvm
 from numba import cfunc, njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import overload
 
-import serl
-
-CONSTANTS = ("records.py", "state.py", "constants.py")
-"""Files without compiled functions whose constants are part of them."""
-
-COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
-"""What a file with compiled functions has."""
-
-
-def _sources() -> int:
-    """A checksum over serl's source files that have to do with compiled code."""
-    checksum = 0
-    for folder, folders, names in os.walk(os.path.dirname(serl.__file__), followlinks=True):
-        folders.sort()
-        for name in sorted(names):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    text = file.read()
-                if name in CONSTANTS or COMPILED.search(text):
-                    checksum = zlib.crc32(text, checksum)
-    return checksum
-
-
-def _folder() -> Path:
-    """Where compiled code is kept: in NUMBA_CACHE_DIR, else beside serl's sources, else (they are read-only) in the user's cache."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    beside = Path(serl.__file__).parent / "__pycache__"
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    name = f"serl-{_sources():08x}"
-    for base in [Path(given)] if given else [beside, home / "serl"]:
-        folder = base / name
-        if folder.is_dir():
-            return folder
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            if base == beside:
-                for other in set(base.glob("serl-????????")) - {folder}:  # of sources that are no more
-                    shutil.rmtree(other, ignore_errors=True)
-            break
-    return folder
-
-
-FOLDER = _folder()
-"""Where compiled code of these sources is kept; no such folder: nowhere can be written to, and nothing is kept."""
+from serl.exchange.code_cache import FOLDER, alone
 
 
 @contextmanager
@@ -92,10 +42,24 @@ def compiled(function: Any = None, **options: Any) -> Any:
     if function is None:
         return lambda function: compiled(function, **options)
     with _kept_here():
-        return njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
+        dispatcher = njit(cache=FOLDER.is_dir(), **{**_OPTIONS, **options})(function)
+    dispatcher.compile = _once(dispatcher.compile, f"{function.__module__}.{function.__qualname__}")
+    return dispatcher
 
 
-allocating = compiled(_nrt=True, error_model="python")
+def _once(compile_: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Processes that need the same function at the same time: one compiles it, and the others load it then."""
+
+    def compile_or_load(arguments: Any) -> Any:
+        # in this order, because numba takes its lock around the functions that this one calls
+        with global_compiler_lock, alone(name):
+            return compile_(arguments)
+
+    return compile_or_load
+
+
+_ALLOCATING = {"_nrt": True, "error_model": "python"}
+allocating = compiled(**_ALLOCATING)
 """For functions that Python calls and that make arrays of their own."""
 
 
@@ -112,9 +76,16 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
     """
 
     _final_module: Any
+    inlining: str | None = None
+    """What LLVM is told of its function: `alwaysinline`, `noinline`, or nothing. numba's own option for it, `forceinline`, is inherited by
+    all that the function calls, and what callers with other options call is compiled again for them."""
 
     def finalize(self) -> None:
         """Links what it calls behind it; what is left to run is the environment that numba fills in for each function."""
+        if self.inlining:
+            for function in self._final_module.functions:
+                if not function.is_declaration:
+                    function.add_function_attribute(self.inlining)
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         code = self._final_module
@@ -132,22 +103,33 @@ class _Part(JITCodeLibrary):  # type: ignore[misc]
 class _PartCompiler(Compiler):  # type: ignore[misc]
     """numba's own, into a Part."""
 
+    inlining: str | None = None
+
     def compile_extra(self, func: Any) -> Any:
         """Compiles a Python function."""
         self.state.library = _Part(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.inlining = self.inlining
         self.state.library.enable_object_caching()
         return super().compile_extra(func)
 
 
-def inner(function: Any, **options: Any) -> Any:
+class _InlinedCompiler(_PartCompiler):
+    inlining = "alwaysinline"
+
+
+class _ApartCompiler(_PartCompiler):
+    inlining = "noinline"
+
+
+def inner(function: Any, compiler: type[Compiler] = _PartCompiler, kind: Any = None) -> Any:
     """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
 
-    Where Python calls it, it is compiled for that.
+    Where Python calls it, it is compiled for that. kind: `allocating`, for those that `allocating` functions call.
     """
 
     @cache
     def whole() -> Any:
-        return compiled(function)
+        return (kind or compiled)(function)
 
     @wraps(function)
     def for_python(*arguments: Any) -> Any:
@@ -155,47 +137,33 @@ def inner(function: Any, **options: Any) -> Any:
 
     names = ", ".join(signature(function).parameters)
     implementation = eval(f"lambda {names}: function", {"function": function})
-    overload(for_python, jit_options={**_OPTIONS, "pipeline_class": _PartCompiler, **options}, strict=False)(
-        implementation
-    )
+    options = {
+        **(_ALLOCATING if kind is allocating else _OPTIONS),
+        "pipeline_class": compiler,
+        "no_cfunc_wrapper": True,
+    }
+    overload(for_python, jit_options=options, strict=False)(implementation)
     return for_python
 
 
 def inlined(function: Any) -> Any:
     """`inner`, and inlined by LLVM wherever it is called: for short functions of hot paths."""
-    return inner(function, forceinline=True)
+    return inner(function, _InlinedCompiler)
+
+
+def allocating_inner(function: Any) -> Any:
+    """`inner`, for functions that `allocating` ones call."""
+    return inner(function, kind=allocating)
+
+
+def apart(function: Any) -> Any:
+    """`inner`, and never inlined: for long functions that hot paths seldom call."""
+    return inner(function, _ApartCompiler)
 
 
 def merged(function: Any) -> Any:
     """For functions of one caller, and of one line: numba makes them part of the caller, nothing is compiled for themselves."""
     return njit(inline="always", **_OPTIONS)(function)
-
-
-def is_kept(name: str) -> bool:
-    """Whether what `alone(name)` compiles is there."""
-    path = FOLDER / name
-    return path.exists() and path.stat().st_size > 0
-
-
-@contextmanager
-def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Compiles something that no other process compiles meanwhile: who comes second waits, after calling `wait`, and then loads it."""
-    if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
-        yield
-        return
-    with open(FOLDER / name, "ab") as file:
-        try:
-            flock(file, LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            wait()
-            flock(file, LOCK_EX)
-        try:
-            yield
-            if file.tell() == 0:
-                file.write(b"compiled")
-        finally:
-            file.flush()
-            flock(file, LOCK_UN)
 
 
 int64: Any = np.int64

@@ -8,7 +8,7 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import compiled, inner
 from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
@@ -33,7 +33,7 @@ _HIDDEN, _AUCTION, _PHASED = int(EventFlag.HIDDEN), int(EventFlag.AUCTION), int(
 _STATUS = (EventKind.HALTED, EventKind.RESUMED, EventKind.PHASED)
 
 
-@allocating
+@inner
 def book_action(event: Any) -> int:
     """What an event does to the book at its price and side: ADD, TRADED, REMOVED, or 0 for nothing."""
     kind = event.kind
@@ -48,7 +48,7 @@ def book_action(event: Any) -> int:
     return 0
 
 
-@allocating
+@compiled
 def group_by_symbol(events: Any, start: int, stop: int, starts: Any, order: Any) -> None:
     """Stable counting sort of event indices by symbol: those of symbol s are order[starts[s]:starts[s + 1]]. O(events + symbols)."""
     symbols = starts.size - 1
@@ -58,15 +58,17 @@ def group_by_symbol(events: Any, start: int, stop: int, starts: Any, order: Any)
             starts[events[index].symbol + 1] += 1
     for symbol in range(symbols):
         starts[symbol + 1] += starts[symbol]
-    cursor = starts.copy()
     for index in range(start, stop):
         symbol = events[index].symbol
         if symbol < symbols:
-            order[cursor[symbol]] = index
-            cursor[symbol] += 1
+            order[starts[symbol]] = index
+            starts[symbol] += 1  # becomes the start of the next one
+    for symbol in range(symbols - 1, 0, -1):
+        starts[symbol] = starts[symbol - 1]
+    starts[0] = 0
 
 
-@allocating
+@compiled
 def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
     """Encodes the items of an l3 message: (bytes, items)."""
     at = items = 0
@@ -84,7 +86,7 @@ def encode_l3(events: Any, order: Any, body: Any) -> tuple[int, int]:
     return at, items
 
 
-@allocating
+@compiled
 def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
     """Encodes the items of a trade message: (bytes, items). A trade is the fill of a resting order, or a PRINT."""
     at = items = 0
@@ -102,7 +104,7 @@ def encode_trades(events: Any, order: Any, body: Any) -> tuple[int, int]:
     return at, items
 
 
-@allocating
+@compiled
 def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body: Any) -> tuple[int, int]:
     """Encodes the current state of the levels that changed: (bytes, items). keys: int64 hash table, a power of two >= 2 events."""
     mask = keys.size - 1
@@ -129,7 +131,7 @@ def encode_l2(state: Any, symbol: int, events: Any, order: Any, keys: Any, body:
     return at, items
 
 
-@allocating
+@compiled
 def copy_public_rows(events: Any, order: Any, out: Any) -> int:
     """Copies the public fields of events that change a book, and of prints, halts and phases, to `out`. Returns the number of rows."""
     count = 0

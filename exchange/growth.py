@@ -5,7 +5,8 @@ from functools import cache
 
 import numpy as np
 
-from serl.exchange.compiling import alone, entry
+from serl.exchange.code_cache import alone
+from serl.exchange.compiling import entry
 from serl.exchange.kernel.commands import execute_fast
 from serl.exchange.kernel.order_index import index_all
 from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues

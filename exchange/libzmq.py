@@ -14,7 +14,7 @@ import zmq
 from llvmlite import binding
 from numba import types
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import compiled
 
 EAGAIN = 11
 EINTR = 4
@@ -82,7 +82,7 @@ zmq_msg_data = _external("zmq_msg_data", types.intp, types.intp)
 zmq_msg_more = _external("zmq_msg_more", types.int32, types.intp)
 
 
-@allocating
+@compiled
 def zmq_msg_init_at(address: int) -> int:
     """Initialises the 64 bytes at `address` as an empty zmq_msg_t."""
     return zmq_msg_init(address)

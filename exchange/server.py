@@ -10,7 +10,7 @@ from types import FrameType
 import zmq
 
 from serl.exchange.admin import Admin
-from serl.exchange.ahead import warm_loop, warm_rule_book
+from serl.exchange.ahead import warm_rule_book
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.control import Control
@@ -34,6 +34,7 @@ from serl.exchange.ports import free_port, listening_process
 from serl.exchange.queries import Queries
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
+from serl.exchange.warm import warm_loop
 
 
 class PortInUse(SerlError, RuntimeError):

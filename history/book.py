@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import allocating_inner
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 
 NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
@@ -69,7 +69,7 @@ def empty_book(price_ticks: NDArray[np.int64], commands_max: int) -> HistoryBook
     )
 
 
-@allocating
+@allocating_inner
 def write_command(
     book: HistoryBook, kind: int, order_id: int, side: int, price_ticks: int, qty_lots: int, time_in_force: int
 ) -> int:
@@ -89,7 +89,7 @@ def write_command(
     return int(index + 1)
 
 
-@allocating
+@allocating_inner
 def next_level(book: HistoryBook, side: int, rank: int) -> int:
     """Rank of the next worse level with orders; outside the array if there is none."""
     step = -1 if side == BUY else 1
@@ -99,7 +99,7 @@ def next_level(book: HistoryBook, side: int, rank: int) -> int:
     return rank
 
 
-@allocating
+@allocating_inner
 def _remove_lots(book: HistoryBook, order: int, qty_lots: int) -> None:
     """Removes lots from an order, and the order from its level once nothing is left."""
     side, rank = book.side[order], book.rank[order]
@@ -121,7 +121,7 @@ def _remove_lots(book: HistoryBook, order: int, qty_lots: int) -> None:
         book.best[side] = next_level(book, side, rank)
 
 
-@allocating
+@allocating_inner
 def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Matches an incoming order against the other side in price-time priority; returns the lots that are left."""
     other = 1 - side
@@ -136,7 +136,7 @@ def _match(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     return qty_lots
 
 
-@allocating
+@allocating_inner
 def add_order(book: HistoryBook, side: int, rank: int, qty_lots: int, named: bool) -> int:
     """Writes a GTC limit order and applies it; returns its command_id."""
     order = write_command(book, NEW, 0, side, book.price_ticks[rank], qty_lots, GTC)
@@ -160,14 +160,14 @@ def add_order(book: HistoryBook, side: int, rank: int, qty_lots: int, named: boo
     return int(order)
 
 
-@allocating
+@allocating_inner
 def send_ioc(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Writes an IOC limit order of `side` and applies it; returns the lots that did not trade."""
     write_command(book, NEW, 0, side, book.price_ticks[rank], qty_lots, IOC)
     return int(_match(book, side, rank, qty_lots))
 
 
-@allocating
+@allocating_inner
 def reduce_order(book: HistoryBook, order: int, qty_lots: int) -> int:
     """Reduces an order by up to qty_lots with a REDUCE, or a CANCEL if nothing is left; returns the lots removed."""
     lots = min(qty_lots, book.open_lots[order])
@@ -182,7 +182,7 @@ def reduce_order(book: HistoryBook, order: int, qty_lots: int) -> int:
     return int(lots)
 
 
-@allocating
+@allocating_inner
 def reduce_level(book: HistoryBook, side: int, rank: int, qty_lots: int) -> int:
     """Removes lots from a level: anonymous orders first, then named ones, each from the newest; returns how many are missing."""
     for named in range(2):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.extras import require
 from serl.history import stream_book
 from serl.history.day import Reference, SymbolReference
@@ -79,7 +79,7 @@ def _enter(book: StreamBook, name: int, symbol: int, side: int, ticks: int, lots
         enter_order(book, name, symbol, side, ticks, lots)
 
 
-@compiled
+@inner
 def _fill(book: StreamBook, slot: int, record: Any, symbol: int, ticks: int, counts: Any) -> None:
     """F: trades without a change of the source's book; the cancel or modify that follows removes only what exceeds these fills."""
     side = SELL if record[SIDE] == ASK else BUY
@@ -103,7 +103,7 @@ def _fill(book: StreamBook, slot: int, record: Any, symbol: int, ticks: int, cou
         print_trade(book, symbol, side, ticks, printed)
 
 
-@compiled
+@inner
 def _cancel(book: StreamBook, slot: int, lots: int) -> None:
     """C: removes only what exceeds the fills."""
     order = book.orders[slot]
@@ -116,7 +116,7 @@ def _cancel(book: StreamBook, slot: int, lots: int) -> None:
         forget_order(book, slot)
 
 
-@compiled
+@inner
 def _modify(book: StreamBook, slot: int, record: Any, symbol: int, side: int, ticks: int, counts: Any) -> None:
     """M: a smaller size at the same price keeps its queue position, any other change loses it."""
     counts[MODIFIES] += 1
@@ -136,7 +136,7 @@ def _modify(book: StreamBook, slot: int, record: Any, symbol: int, side: int, ti
     _enter(book, name, symbol, side, ticks, lots, counts)
 
 
-@compiled
+@inner
 def _apply_record(book: StreamBook, record: Any, symbol: int, units: int, counts: Any) -> int:
     """Applies a record; returns APPLIED, NEEDS_ROOM or why it is invalid."""
     action = record[ACTION]

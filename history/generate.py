@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.errors import ConfigError
 from serl.history.book import BUY, HistoryBook, add_order, empty_book, reduce_order, send_ioc
 from serl.history.day import Day, Reference, SymbolReference
@@ -35,7 +35,7 @@ GRID_TICKS = 2000
 """Half the width of the price range."""
 
 
-@allocating
+@allocating_inner
 def _lots(random: np.random.Generator) -> int:
     """Order size: mostly one round lot of 100, some larger, some odd."""
     draw = random.random()
@@ -46,19 +46,19 @@ def _lots(random: np.random.Generator) -> int:
     return 1 + int(random.random() * 99)
 
 
-@allocating
+@allocating_inner
 def _intensity(time_ns: int) -> float:
     """Relative arrival rate by time of day: mean 1 over 09:30 to 16:00, 2.2 at both ends, 0.4 in the middle."""
     place = 2.0 * (time_ns - OPEN_NS) / (CLOSE_NS - OPEN_NS) - 1.0
     return 0.4 + 1.8 * min(1.0, place * place)
 
 
-@allocating
+@allocating_inner
 def _distance(random: np.random.Generator) -> int:
     return min(DISTANCE_MAX, int(math.log(1.0 - random.random()) / math.log(1.0 - DISTANCE_P)))
 
 
-@allocating
+@allocating_inner
 def _limit_order(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> int:
     """A limit order that does not cross; returns its command_id."""
     side = int(random.random() * 2.0)
@@ -73,7 +73,7 @@ def _limit_order(book: HistoryBook, random: np.random.Generator, value: float, o
     return int(add_order(book, side, rank, _lots(random), True))
 
 
-@allocating
+@allocating_inner
 def _cancel(
     book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64], count: int, occupied: NDArray[np.int64]
 ) -> int:
@@ -96,7 +96,7 @@ def _cancel(
     return count
 
 
-@allocating
+@allocating_inner
 def _market_order(book: HistoryBook, random: np.random.Generator, value: float, occupied: NDArray[np.int64]) -> None:
     """An IOC order of at most the quantity at the touch."""
     mid = 0.5 * (book.best[0] + book.best[1])
@@ -113,7 +113,7 @@ def _market_order(book: HistoryBook, random: np.random.Generator, value: float, 
     send_ioc(book, side, touch, lots)
 
 
-@allocating
+@allocating_inner
 def _open(book: HistoryBook, random: np.random.Generator, live: NDArray[np.int64], occupied: NDArray[np.int64]) -> int:
     count, middle = 0, book.price_ticks.shape[0] // 2
     for level in range(OPENING_LEVELS):

@@ -6,7 +6,7 @@ docs/history.md has the rules. Sides and ranks are as in `serl.history.book`.
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.records import CommandKind
 from serl.history.book import (
     BUY,
@@ -51,7 +51,7 @@ COUNT_NAMES = (
 ) = range(len(COUNT_NAMES))  # fmt: skip
 
 
-@allocating
+@allocating_inner
 def _opening_book(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], counts: NDArray[np.int64],
@@ -73,7 +73,7 @@ def _opening_book(
         counts[NEW_ORDERS] += 1
 
 
-@allocating
+@allocating_inner
 def _add_order(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], counts: NDArray[np.int64],
@@ -91,7 +91,7 @@ def _add_order(
     counts[NEW_ORDERS] += 1
 
 
-@allocating
+@allocating_inner
 def _cancel(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
@@ -108,7 +108,7 @@ def _cancel(
     counts[MISSING_LOTS] += reduce_level(book, side, rank, missing)
 
 
-@allocating
+@allocating_inner
 def _execute(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> None:
@@ -125,7 +125,7 @@ def _execute(
         book.source_lots[order] = max(0, book.source_lots[order] - lots)
 
 
-@allocating
+@allocating_inner
 def _print_trade(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
     """Types 5 and 6; their price is in ticks already."""
     if message[3] == 0:
@@ -136,7 +136,7 @@ def _print_trade(book: HistoryBook, message: NDArray[np.int64], counts: NDArray[
     counts[PRINTS_ROUNDED] += message[6]
 
 
-@allocating
+@allocating_inner
 def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]) -> bool:
     """Type 7: -1 halts; the first 0 (quoting) or 1 (trading) resumes. Returns whether the symbol is halted."""
     if price < 0:
@@ -150,7 +150,7 @@ def _halt(book: HistoryBook, price: int, halted: bool, counts: NDArray[np.int64]
     return False
 
 
-@allocating
+@allocating_inner
 def _remove_excess(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
@@ -172,7 +172,7 @@ def _remove_excess(
         rank = worse
 
 
-@allocating
+@allocating_inner
 def _add_missing(
     book: HistoryBook, side: int, view_rank: NDArray[np.int64], view_lots: NDArray[np.int64], edge: int,
     counts: NDArray[np.int64],
@@ -189,7 +189,7 @@ def _add_missing(
             add_order(book, side, rank, missing, False)
 
 
-@allocating
+@allocating_inner
 def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64]) -> None:
     """Sets the worst price in view of each side: every price is in view if the row has empty levels."""
     last = view_rank.shape[1] - 1
@@ -197,7 +197,7 @@ def _set_edge(view_rank: NDArray[np.int64], ranks: int, edge: NDArray[np.int64])
     edge[SELL] = view_rank[SELL, last] if view_rank[SELL, last] >= 0 else ranks - 1
 
 
-@allocating
+@allocating_inner
 def _apply(
     book: HistoryBook, message: NDArray[np.int64], order_of: NDArray[np.int64], view_rank: NDArray[np.int64],
     view_lots: NDArray[np.int64], edge: NDArray[np.int64], halted: bool, counts: NDArray[np.int64],

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.exchange.records import COMMAND, CommandKind, Rows, TimeInForce
 
 NEW, CANCEL, REDUCE = int(CommandKind.NEW), int(CommandKind.CANCEL), int(CommandKind.REDUCE)
@@ -256,7 +256,7 @@ def find_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> in
         place = (place + 1) & (size - 1)
 
 
-@compiled
+@inner
 def insert_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> int:
     """Inserts an empty level between the better and the worse ones; returns its slot."""
     levels, size = book.levels, book.level_table.size
@@ -285,7 +285,7 @@ def insert_level(book: StreamBook, symbol: int, side: int, price_ticks: int) -> 
     return slot
 
 
-@compiled
+@inner
 def remove_level(book: StreamBook, slot: int) -> None:
     """Removes an empty level."""
     levels, table = book.levels, book.level_table

@@ -1,6 +1,6 @@
 """Changes of a `StreamBook`: orders enter, are cancelled, trade; symbols halt and resume. Each change writes its commands."""
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.history.stream_book import (
     BUY,
     CANCEL,
@@ -104,7 +104,7 @@ def _match(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int
     return lots
 
 
-@compiled
+@inner
 def _place_order(book: StreamBook, slot: int, lots: int) -> None:
     """Writes the NEW of an order and applies it: the order trades, and the rest joins the tail of its level."""
     order = book.orders[slot]
@@ -151,7 +151,7 @@ def _allocate_order(book: StreamBook, source_id: int, symbol: int, side: int, pr
     return slot
 
 
-@compiled
+@inner
 def enter_order(book: StreamBook, source_id: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
     """A new order; it is held while its symbol is halted. source_id 0: the source has no id for it."""
     if book.halted[symbol]:
@@ -160,7 +160,7 @@ def enter_order(book: StreamBook, source_id: int, symbol: int, side: int, price_
         _place_order(book, _allocate_order(book, source_id, symbol, side, price_ticks, lots), lots)
 
 
-@compiled
+@inner
 def hold_order(book: StreamBook, source_id: int, symbol: int, side: int, price_ticks: int, lots: int) -> None:
     """A new order of the source that is held: it does not enter the exchange yet."""
     slot = _allocate_order(book, source_id, symbol, side, price_ticks, lots)
@@ -186,7 +186,7 @@ def crosses(book: StreamBook, symbol: int, side: int, price_ticks: int) -> bool:
     return other <= price_ticks if side == BUY else other >= price_ticks
 
 
-@compiled
+@inner
 def _remove_held_order(book: StreamBook, slot: int) -> None:
     order = book.orders[slot]
     held_orders = book.held_orders[order.symbol]
@@ -218,7 +218,7 @@ def _reduce(book: StreamBook, slot: int, lots: int) -> int:
     return lots
 
 
-@compiled
+@inner
 def reduce_level(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
     """Removes lots from a level: first those unknown to the source, then others, each from the newest; returns how many are missing."""
     for known in range(2):
@@ -294,21 +294,21 @@ def trade(book: StreamBook, slot: int, lots: int) -> None:
         print_trade(book, int64(order.symbol), int64(order.side), order.price_ticks, lots)
 
 
-@compiled
+@inner
 def send_ioc(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int) -> int:
     """Sends an IOC order of `side`; returns the lots that did not trade."""
     write_command(book, NEW, 0, symbol, side, price_ticks, lots, IOC)
     return _match(book, symbol, side, price_ticks, lots)
 
 
-@compiled
+@inner
 def print_trade(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int) -> None:
     """Prints a trade outside the displayed book; side: that of the resting order."""
     write_command(book, PRINT, 0, symbol, side, price_ticks, lots, 0)
     book.counts[PRINTS] += 1
 
 
-@compiled
+@inner
 def halt(book: StreamBook, symbol: int) -> None:
     """Halts a symbol, unless it is halted already."""
     if not book.halted[symbol]:
@@ -317,7 +317,7 @@ def halt(book: StreamBook, symbol: int) -> None:
         book.counts[HALTS] += 1
 
 
-@compiled
+@inner
 def resume(book: StreamBook, symbol: int) -> None:
     """Resumes a halted symbol; the held orders enter in their order of arrival."""
     if not book.halted[symbol]:
@@ -342,7 +342,7 @@ def _place_held_order(book: StreamBook, slot: int) -> None:
     _place_order(book, slot, lots)
 
 
-@compiled
+@inner
 def enter_held(book: StreamBook, symbol: int) -> None:
     """Enters the held orders that would not trade, in their order of arrival."""
     slot = int64(book.held_orders[symbol, 0])
@@ -364,7 +364,7 @@ def set_open_lots(book: StreamBook, slot: int, lots: int) -> None:
         book.counts[CANCELS] += _reduce(book, slot, order.open_lots - lots) > 0
 
 
-@compiled
+@inner
 def set_level_lots(book: StreamBook, symbol: int, side: int, price_ticks: int, lots: int, adding: bool) -> None:
     """The source reports the lots at a price: removes the excess, or (adding) enters what is missing."""
     at = find_level(book, symbol, side, price_ticks)
@@ -376,7 +376,7 @@ def set_level_lots(book: StreamBook, symbol: int, side: int, price_ticks: int, l
         reduce_level(book, symbol, side, price_ticks, current - lots)
 
 
-@compiled
+@inner
 def cancel_all(book: StreamBook, symbol: int, first: int) -> int:
     """Cancels all orders of a symbol from slot `first` on; returns the slot where it needs room, or the number of slots."""
     for slot in range(first, book.orders.size):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.limits import MarketLimits
@@ -84,7 +84,7 @@ def limits_for(day: Day) -> MarketLimits:
     return MarketLimits(qty_lots_max=largest, price_ticks_max=min(defaults.price_ticks_max, CASH_MAX // largest))
 
 
-@allocating
+@allocating_inner
 def _differs(
     state: Any, side: int, view_ticks: NDArray[np.int64], view_lots: NDArray[np.int64], out: Any
 ) -> bool:  # fmt: skip
@@ -99,7 +99,7 @@ def _differs(
     return False
 
 
-@allocating
+@allocating_inner
 def _rejections(events: Any, count: int) -> int:
     total = 0
     for index in range(count):

@@ -32,8 +32,9 @@ def preload() -> None:
     """Imports modules, and loads the compiled exchange."""
     for name in PRELOADED:
         importlib.import_module(name)
-    from serl.exchange.ahead import warm_loop, warm_rule_book
+    from serl.exchange.ahead import warm_rule_book
     from serl.exchange.growth import fast_path
+    from serl.exchange.warm import warm_loop
 
     warm_loop()
     fast_path()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.compiling import allocating
+from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.records import CommandKind, EventFlag, EventKind, Rows, Side, TimeInForce
@@ -108,18 +108,18 @@ def mark_messages(commands: Rows, rows: NDArray[np.int64], partial: bool) -> NDA
     return result
 
 
-@allocating
+@allocating_inner
 def _is_reduction(kind: int) -> bool:
     return kind == CANCEL_COMMAND or kind == REDUCE
 
 
-@allocating
+@allocating_inner
 def _same_level(commands: Rows, one: int, other: int) -> bool:
     a, b = commands[one], commands[other]
     return bool(a.side == b.side and a.price_ticks == b.price_ticks)
 
 
-@allocating
+@allocating_inner
 def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
     """The level of a price among those shown, -1 if it is not."""
     for level in range(shown):
@@ -128,7 +128,7 @@ def _level_of(ticks: NDArray[np.int64], price: int, shown: int) -> int:
     return -1
 
 
-@allocating
+@allocating_inner
 def _write_book(out: TapeArrays) -> None:
     """Writes the view as the book after the last message."""
     last, shown = out.position[1], out.book_ticks.shape[2]
@@ -136,7 +136,7 @@ def _write_book(out: TapeArrays) -> None:
     out.book_lots[last] = out.view_lots[:, :shown]
 
 
-@allocating
+@allocating_inner
 def _reduce_level(out: TapeArrays, side: int, price: int, lots: int) -> bool:
     """Removes lots from a level of the view; returns whether the level is shown."""
     ticks, quantities, shown = out.view_ticks[side], out.view_lots[side], out.book_ticks.shape[2]
@@ -168,7 +168,7 @@ def _write(
     _write_book(out)
 
 
-@allocating
+@allocating_inner
 def _write_cancel(out: TapeArrays, event: Any, row: int, partial: bool) -> None:
     """Writes a cancellation if its level is shown. In a partial source, several commands of a row are one message."""
     count, price, order = out.position[1], event.price_ticks, event.order_id
@@ -182,7 +182,7 @@ def _write_cancel(out: TapeArrays, event: Any, row: int, partial: bool) -> None:
     out.order_reduced[order] = True
 
 
-@allocating
+@allocating_inner
 def _write_trade(out: TapeArrays, time_ns: int, side: int, price: int, lots: int, row: int, after: Any) -> None:
     """Writes an execution; `after` is the view after the whole command, whose opposite side is final already."""
     other, count = 1 - side, out.position[1]
@@ -192,7 +192,7 @@ def _write_trade(out: TapeArrays, time_ns: int, side: int, price: int, lots: int
     _write(out, time_ns, MARKET, side, price, lots, row, merge)
 
 
-@allocating
+@allocating_inner
 def _write_messages(out: TapeArrays, events: Any, count: int, row: int, partial: bool, after: Any) -> None:
     """Writes the messages of one command's events."""
     shown = out.book_ticks.shape[2]
@@ -217,7 +217,7 @@ def _write_messages(out: TapeArrays, events: Any, count: int, row: int, partial:
         _write_trade(out, events[0].time_ns, side, price, traded, row, after)
 
 
-@allocating
+@allocating_inner
 def _read_book(state: Any, best_levels: Any, ticks: NDArray[np.int64], lots: NDArray[np.int64]) -> None:
     """Reads the book's best levels."""
     for side in range(2):

@@ -6,6 +6,7 @@ It reads integers in every msgpack form and writes them in the shortest one, as 
 from typing import Any
 
 from serl.exchange.compiling import inlined, int64
+from serl.exchange.kernel.intrinsics import store_big_endian
 
 INVALID = -1
 """The position returned where the bytes are not of the expected type."""
@@ -55,28 +56,17 @@ def _put(buffer: Any, position: int, head: int, value: int, width: int) -> int:
 
 @inlined
 def write_int(buffer: Any, position: int, value: int) -> int:
-    """Writes `value` in its shortest form (at most 9 bytes). Returns the next position."""
-    if value >= 0:
-        if value < 0x80:
-            buffer[position] = value
-            return position + 1
-        if value < 0x100:
-            return _put(buffer, position, 0xCC, value, 1)
-        if value < 0x10000:
-            return _put(buffer, position, 0xCD, value, 2)
-        if value < 0x100000000:
-            return _put(buffer, position, 0xCE, value, 4)
-        return _put(buffer, position, 0xCF, value, 8)
-    if value >= -32:
-        buffer[position] = value + 256
+    """Writes `value` in its shortest form. Returns the next position. The nine bytes of the longest form must be free: what
+    the value does not need of them is undefined."""
+    if -32 <= value < 0x80:
+        buffer[position] = value & 0xFF
         return position + 1
-    if value >= -0x80:
-        return _put(buffer, position, 0xD0, value, 1)
-    if value >= -0x8000:
-        return _put(buffer, position, 0xD1, value, 2)
-    if value >= -0x80000000:
-        return _put(buffer, position, 0xD2, value, 4)
-    return _put(buffer, position, 0xD3, value, 8)
+    half = ~value if value < 0 else value >> 1  # below 1 << 7 what needs one byte, below 1 << 15 two
+    log = int64(half >= 1 << 7) + int64(half >= 1 << 15) + int64(half >= 1 << 31)
+    width = 1 << log
+    buffer[position] = (0xD0 if value < 0 else 0xCC) + log
+    store_big_endian(buffer.ctypes.data + position + 1, value << (64 - 8 * width))
+    return position + 1 + width
 
 
 @inlined
@@ -131,52 +121,44 @@ def read_order(buffer: Any, size: int, row: Any) -> bool:
     kind = int64(buffer[1])
     arity = int64(buffer[0]) & 0x0F
     command_id, at = read_int(buffer, 2, size)
+    a = b = c = d = e = f = 0  # what stands between the command's id and its time
+    if arity > 3:
+        a, at = read_int(buffer, at, size)
+    if arity > 4:
+        b, at = read_int(buffer, at, size)
+    if arity > 5:
+        c, at = read_int(buffer, at, size)
+    if arity > 6:
+        d, at = read_int(buffer, at, size)
+    if arity > 7:
+        e, at = read_int(buffer, at, size)
+        f, at = read_int(buffer, at, size)
+    time_ns, at = read_int(buffer, at, size)
     order_id = symbol = side = qty = price = tif = flags = 0
     if kind == 1 and arity == 9:
-        symbol, at = read_int(buffer, at, size)
-        side, at = read_int(buffer, at, size)
-        qty, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
-        tif, at = read_int(buffer, at, size)
-        flags, at = read_int(buffer, at, size)
+        symbol, side, qty, price, tif, flags = a, b, c, d, e, f
     elif kind == 2 and arity == 4:
-        order_id, at = read_int(buffer, at, size)
+        order_id = a
     elif kind == 3 and arity == 5:
-        order_id, at = read_int(buffer, at, size)
-        qty, at = read_int(buffer, at, size)
+        order_id, qty = a, b
     elif kind == 4 and arity == 6:
-        order_id, at = read_int(buffer, at, size)
-        qty, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
+        order_id, qty, price = a, b, c
     elif (kind == 5 or kind == 17 or kind == 18 or kind == 21) and arity == 4:
-        symbol, at = read_int(buffer, at, size)
+        symbol = a
     elif (kind == 5 or kind == 17 or kind == 20) and arity == 5:
-        symbol, at = read_int(buffer, at, size)
-        flags, at = read_int(buffer, at, size)
+        symbol, flags = a, b
     elif kind == 6 and arity == 5:
-        flags, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
+        flags, price = a, b
     elif kind == 23 and arity == 6:
-        order_id, at = read_int(buffer, at, size)
-        flags, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
+        order_id, flags, price = a, b, c
     elif kind == 25 and arity == 6:
-        order_id, at = read_int(buffer, at, size)
-        symbol, at = read_int(buffer, at, size)
-        flags, at = read_int(buffer, at, size)
+        order_id, symbol, flags = a, b, c
     elif kind == 24 and arity == 7:
-        symbol, at = read_int(buffer, at, size)
-        flags, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
-        order_id, at = read_int(buffer, at, size)
+        symbol, flags, price, order_id = a, b, c, d
     elif kind == 19 and arity == 7:
-        symbol, at = read_int(buffer, at, size)
-        side, at = read_int(buffer, at, size)
-        qty, at = read_int(buffer, at, size)
-        price, at = read_int(buffer, at, size)
+        symbol, side, qty, price = a, b, c, d
     elif not ((kind == 16 or kind == 22) and arity == 3):
         return False
-    time_ns, at = read_int(buffer, at, size)
     if at != size or command_id <= 0 or not 0 <= symbol <= 0xFFFF:
         return False
     if not (0 <= side <= 255 and 0 <= tif <= 255 and 0 <= flags <= 255):

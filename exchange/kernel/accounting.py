@@ -1,6 +1,6 @@
 """Applies a trade to the balances of both sides; docs/orders.md, Balances and Fees."""
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import apart, inlined, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.rows import AccountRow, BalanceRow, InstrumentRow
 from serl.exchange.kernel.state import State
@@ -10,7 +10,7 @@ EXACT_FLOAT = float(1 << 53)
 """Below it a float holds every integer."""
 
 
-@inner
+@apart
 def long_share(amount: int, part: int, total: int) -> int:
     """floor(amount x part / total) for amount >= 0 and 0 <= part <= total < 2^62, bit by bit: no product can overflow."""
     share, rest = 0, 0  # of what is multiplied so far: share x total + rest
@@ -53,7 +53,7 @@ def _apply_fill(balance: BalanceRow, lots: int, notional: int, price: int) -> No
     balance.cash_ticks -= notional
 
 
-@inner
+@apart
 def _charge_fee(
     balance: BalanceRow, account: AccountRow, instrument: InstrumentRow, place: int, lots: int, notional: int
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import inlined, inner, int64, merged
+from serl.exchange.compiling import apart, inlined, int64, merged
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.accounting import settle_trade
@@ -113,7 +113,7 @@ def crosses(side: Any, limit: Any, price: Any) -> Any:
     return limit >= price if side == BID else limit <= price
 
 
-@inner
+@apart
 def has_available_lots(state: State, symbol: int, side: int, limit: int, wanted: int) -> bool:
     """Whether `wanted` lots can be had on the other side up to `limit`. O(levels it needs)."""
     other = 1 - side

@@ -1,6 +1,6 @@
 """Executes commands one by one: on the fast path, or by the full rule book where anything is special."""
 
-from serl.exchange.compiling import compiled, inlined, int64, merged
+from serl.exchange.compiling import apart, compiled, inlined, int64, merged
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.constants import DONE, EVENTS_FULL, GROW
@@ -60,7 +60,7 @@ def _execute(state: State, commands: Rows, index: int, events: Rows, count: int)
     return result
 
 
-@inlined
+@apart
 def _call_full_book(state: State, commands: Rows, index: int, events: Rows, count: int, how: int) -> tuple[int, int]:
     """Calls the full rule book; GROW while it is not loaded. It is called through a pointer, so no other code contains it."""
     if state.handle[FULL_BOOK] == 0:

@@ -1,6 +1,6 @@
 """Events: each is numbered when it begins, then its fields are set."""
 
-from serl.exchange.compiling import inlined, inner, int64
+from serl.exchange.compiling import apart, inlined, inner, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.rows import CommandRow, EventRow
 from serl.exchange.kernel.state import State
@@ -99,7 +99,7 @@ def begin_answer(state: State, command: CommandRow, events: Rows, count: int, ki
     return event
 
 
-@inner
+@apart
 def reject_command(state: State, command: CommandRow, events: Rows, count: int, reason: int) -> int:
     """REJECTED, with what was sent: the new count."""
     event = begin_answer(state, command, events, count, k.REJECTED)

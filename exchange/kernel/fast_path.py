@@ -1,6 +1,6 @@
 """The fast path: limit and market orders on symbols without anything special. The order of checks is that of docs/orders.md."""
 
-from serl.exchange.compiling import inlined, inner, int64, merged
+from serl.exchange.compiling import apart, inlined, inner, int64, merged
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.book import crosses, has_available_lots, match_displayed, remove_order, rest_displayed
 from serl.exchange.kernel.events import append_active_event, append_order_event, begin_answer, reject_command
@@ -143,6 +143,14 @@ def cancel_displayed(
     return count
 
 
+@apart
+def cancel_apart(
+    state: State, command: CommandRow, events: Rows, count: int, slot: int, command_id: int, reason: int
+) -> int:
+    """`cancel_displayed` for all but CANCEL: a call takes a little longer, one more copy of the code takes long to compile."""
+    return cancel_displayed(state, command, events, count, slot, command_id, reason)
+
+
 @inlined
 def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int, slot: int, qty: int) -> int:
     """Reduces an order by `qty` lots; it keeps its place."""
@@ -155,17 +163,17 @@ def _reduce_in_place(state: State, command: CommandRow, events: Rows, count: int
     )
 
 
-@merged
+@inlined
 def reduce_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> int:
     """REDUCE: the new count."""
     if not 1 <= command.qty_lots <= state.counters.qty_lots_max:
         return reject_command(state, command, events, count, k.REASON_BAD_QTY)
     if command.qty_lots >= state.orders[slot].open_lots:
-        return cancel_displayed(state, command, events, count, slot, command.command_id, k.REASON_REQUESTED)
+        return cancel_apart(state, command, events, count, slot, command.command_id, k.REASON_REQUESTED)
     return _reduce_in_place(state, command, events, count, slot, command.qty_lots)
 
 
-@merged
+@inlined
 def replace_order(state: State, command: CommandRow, events: Rows, count: int, slot: int) -> tuple[int, int]:
     """REPLACE: (new count, DONE, EVENTS_FULL or GROW)."""
     order = state.orders[slot]
@@ -178,7 +186,7 @@ def replace_order(state: State, command: CommandRow, events: Rows, count: int, s
     if not _check_price(state, price, False):
         return reject_command(state, command, events, count, k.REASON_BAD_PRICE), k.DONE
     if total <= filled:
-        return cancel_displayed(
+        return cancel_apart(
             state, command, events, count, slot, command.command_id, k.REASON_REPLACED_BELOW_FILLED
         ), k.DONE
     if price == order.price_ticks and total <= order.total_lots:
@@ -207,7 +215,7 @@ def replace_order(state: State, command: CommandRow, events: Rows, count: int, s
     return match_and_finish(state, command, events, count)
 
 
-@inner
+@apart
 def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count: int) -> tuple[int, int]:
     """MASS_CANCEL and END_DAY; called again after EVENTS_FULL it goes on with what is still there."""
     ending = command.kind == k.END_DAY
@@ -229,7 +237,7 @@ def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count
                         if count + 2 > events.size:
                             return count, k.EVENTS_FULL
                         command_id = command.command_id if own else 0
-                        count = cancel_displayed(state, command, events, count, slot, command_id, reason)
+                        count = cancel_apart(state, command, events, count, slot, command_id, reason)
                         state.counters.cancelled_orders += 1
                     slot = following
                 price = following_price
@@ -243,7 +251,7 @@ def mass_cancel_displayed(state: State, command: CommandRow, events: Rows, count
     return count, k.DONE
 
 
-@inner
+@apart
 def execute_operator_command(state: State, command: CommandRow, events: Rows, count: int) -> int:
     """HALT, RESUME and PRINT."""
     symbol, side = int64(command.symbol), int64(command.side)

@@ -54,3 +54,15 @@ def prefetch(typing_context: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.intp), generate
+
+
+@intrinsic
+def store_big_endian(typing_context: Any, address: Any, word: Any) -> Any:
+    """Writes an int64 to eight bytes at an address, aligned or not, the highest byte first."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        builder.store(builder.bswap(arguments[1]), target, align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from serl.exchange.compiling import compiled, inlined, inner, int64
+from serl.exchange.compiling import apart, compiled, inlined, inner, int64
 from serl.exchange.kernel.intrinsics import leading_zeros, trailing_zeros
 from serl.exchange.kernel.state import ASK, BID, State
 from serl.exchange.records import Rows
@@ -127,7 +127,7 @@ def better_price(state: State, book: int, side: int, price: int) -> int:
     return min(near, far) if side == BID else max(near, far)
 
 
-@inner
+@inlined
 def _place(state: State, book: int, side: int, price: int, level: int) -> None:
     """Puts a level where its price is looked for."""
     place = price - state.base[book]
@@ -148,7 +148,7 @@ def _place(state: State, book: int, side: int, price: int, level: int) -> None:
     state.far_use[book] += 1
 
 
-@inner
+@inlined
 def _unplace(state: State, book: int, side: int, price: int) -> None:
     place = price - state.base[book]
     if 0 <= place < state.window.shape[2]:
@@ -167,7 +167,7 @@ def _unplace(state: State, book: int, side: int, price: int) -> None:
     state.far_use[book] += 1
 
 
-@inner
+@apart
 def _recentre(state: State, book: int) -> None:
     """Moves the window to the middle of the market. O(levels in the window + far levels), every FAR_PATIENCE far uses."""
     width = state.window.shape[2]
@@ -190,17 +190,12 @@ def _recentre(state: State, book: int) -> None:
     state.summary[book, :, :] = 0
     state.base[book] = max(1, middle - width // 2)
     for index in range(count):
-        _place(
-            state,
-            book,
-            BID if index < bids else ASK,
-            state.levels[state.scratch[index]].price_ticks,
-            state.scratch[index],
-        )
+        level = int64(state.scratch[index])
+        _place(state, book, BID if index < bids else ASK, state.levels[level].price_ticks, level)
     for side in range(2):
         kept, end = 0, state.far_count[book, side]
         for index in range(end):
-            price, level = state.far_price[book, side, index], state.far_level[book, side, index]
+            price, level = state.far_price[book, side, index], int64(state.far_level[book, side, index])
             if 0 <= price - state.base[book] < width:
                 _place(state, book, side, price, level)
             else:
@@ -211,7 +206,7 @@ def _recentre(state: State, book: int) -> None:
     state.far_use[book] = 0
 
 
-@inner
+@inlined
 def open_level(state: State, book: int, side: int, price: int) -> int:
     """A new, empty level at `price`; keeps the best price and the window up to date."""
     if state.level_count[book] == 0:
@@ -234,7 +229,7 @@ def open_level(state: State, book: int, side: int, price: int) -> int:
     return level
 
 
-@inner
+@inlined
 def close_level(state: State, book: int, side: int, level: int) -> None:
     """Takes an empty level out; finds the next best price if it was the best."""
     row = state.levels[level]

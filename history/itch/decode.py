@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import compiled, inlined, inner, int64
 from serl.history.itch.messages import LENGTHS, STOCK_AT, offset, read_int
 from serl.history.stream_book import BUY, ROW, SELL, TIME_NS, StreamBook, find_order, has_room
 from serl.history.stream_commands import (
@@ -73,7 +73,7 @@ def _print_ticks(price: int, units: int) -> int:
     return max(1, ticks)
 
 
-@compiled
+@inner
 def _add(book: StreamBook, data: Any, at: int, symbol: int, units: int, counts: Any) -> int:
     order, shares, price = (
         read_int(data, at + ORDER, 8),
@@ -95,7 +95,7 @@ def _add(book: StreamBook, data: Any, at: int, symbol: int, units: int, counts: 
     return APPLIED
 
 
-@compiled
+@inner
 def _change(book: StreamBook, data: Any, at: int, kind: int, units: int, counts: Any) -> int:
     """E, C, X, D and U: change an open order."""
     slot = find_order(book, read_int(data, at + ORDER, 8))
@@ -133,7 +133,7 @@ def _change(book: StreamBook, data: Any, at: int, kind: int, units: int, counts:
     return APPLIED
 
 
-@compiled
+@inner
 def _replace(book: StreamBook, data: Any, at: int, slot: int, units: int, counts: Any) -> int:
     order = book.orders[slot]
     symbol, side = int64(order.symbol), int64(order.side)
@@ -156,7 +156,7 @@ def _replace(book: StreamBook, data: Any, at: int, slot: int, units: int, counts
     return APPLIED
 
 
-@compiled
+@inner
 def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: int, counts: Any) -> int:
     """P and Q: prints a trade."""
     if kind == P:
@@ -176,7 +176,7 @@ def _print(book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: 
     return APPLIED
 
 
-@compiled
+@inner
 def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int, halt_flags: Any) -> int:
     """H and h: halted while either message type reports a halt; quotation only is a halt, since nothing matches."""
     bit = REGULATORY if kind == H else OPERATIONAL
@@ -192,7 +192,7 @@ def _trading_state(book: StreamBook, data: Any, at: int, kind: int, symbol: int,
     return APPLIED
 
 
-@compiled
+@inner
 def _message(
     book: StreamBook, data: Any, at: int, kind: int, symbol: int, units: int, halt_flags: Any, counts: Any
 ) -> int:

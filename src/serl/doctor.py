@@ -82,20 +82,20 @@ def _unmet(requirement: "Requirement") -> str:
 def compiled_code() -> Iterator[Finding]:
     """Whether numba's cache can be written and contains the order book; whether pyzmq has its bundled library."""
     try:
-        from serl.exchange import compiling, libzmq
+        from serl.exchange import code_cache, libzmq
     except RuntimeError as error:  # raised by numba without a writable folder
         yield Finding("numba cache", "broken", str(error), "set NUMBA_CACHE_DIR to a writable folder")
         return
-    folder = compiling.FOLDER
+    folder = code_cache.FOLDER
     if not folder.is_dir():
         yield Finding(
             "numba cache", "broken", f"{folder} cannot be made", "set NUMBA_CACHE_DIR to a folder that you can write to"
         )
         return
-    if compiling.is_kept("book"):
+    if code_cache.is_kept("book"):
         yield Finding("numba cache", "ok", f"the order book is compiled ({folder})")
     else:
-        advice = "nothing; the first start compiles for about 15 s"
+        advice = "nothing; the first start compiles for about 10 s"
         yield Finding("numba cache", "optional", f"nothing compiled yet ({folder})", advice)
     if libzmq.AVAILABLE:
         yield Finding("libzmq", "ok", "bundled with pyzmq")

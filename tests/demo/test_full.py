@@ -37,7 +37,7 @@ def demo(*options: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 
 def test_simulated_traders_and_an_execution(tmp_path: Path) -> None:
-    done = demo(*QUIETLY, "--speed", "60", "--population", "small", "--seed", "3", folder=tmp_path)
+    done = demo(*QUIETLY, "--speed", "200", "--population", "small", "--seed", "3", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     numbers = json.loads((tmp_path / "demo.json").read_text())
     assert list(numbers["executions"]) == ["twap"]

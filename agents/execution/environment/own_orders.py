@@ -7,7 +7,7 @@ had come.
 from typing import Any
 
 from serl.agents.execution.environment.records import LEVELS
-from serl.exchange.compiling import compiled, inlined, int64
+from serl.exchange.compiling import inlined, inner, int64
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level, next_price
 from serl.exchange.kernel.state import ASK, BID
@@ -91,7 +91,7 @@ def record_fills(events: Any, count: int, first_own: int, frame: Any, fills: Any
             frame.trades += 1
 
 
-@compiled
+@inner
 def write_book(state: Any, symbol: int, frame: Any) -> None:
     """Writes the current book to a FRAME row."""
     for side in range(2):

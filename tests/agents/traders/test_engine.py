@@ -10,7 +10,7 @@ from serl.agents.traders.records import IN_FLIGHT, REQUESTS_MAX, TRADE_COUNT, TR
 from serl.agents.traders.registry import Profile, load_kind, trader
 from serl.agents.traders.simulate import Simulation, replay_events, simulate, simulate_many, tape_hash
 from serl.agents.traders.trader_api import CANCEL, NEW, SECOND_NS
-from serl.exchange.compiling import FOLDER
+from serl.exchange.code_cache import FOLDER
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Reason

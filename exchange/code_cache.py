@@ -1,0 +1,114 @@
+"""Where compiled code is kept, and who compiles it. Imports no compiler: a start can ask before it waits for one.
+
+What a function calls lives on in its cached code, and numba's cache looks only at the file of the function itself. So the cache's folder has a name
+made from all sources that have to do with compiled code: after an update it is another one.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from pathlib import Path
+
+import serl
+
+CONSTANTS = ("records.py", "state.py", "constants.py")
+"""Files without compiled functions whose constants are part of them."""
+
+COMPILED = re.compile(rb"^(?:from|import) (?:numba|serl\.exchange\.compiling)\b", re.MULTILINE)
+"""What a file with compiled functions has."""
+
+UNUSED_DAYS = 7
+"""A cache of other sources is deleted when no process has started with it for so long."""
+
+
+def _sources() -> int:
+    """A checksum over serl's source files that have to do with compiled code."""
+    checksum = 0
+    for folder, folders, names in os.walk(os.path.dirname(serl.__file__), followlinks=True):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    text = file.read()
+                if name in CONSTANTS or COMPILED.search(text):
+                    checksum = zlib.crc32(text, checksum)
+    return checksum
+
+
+def _folder() -> Path:
+    """Where compiled code is kept: in NUMBA_CACHE_DIR, else beside serl's sources, else (they are read-only) in the user's cache."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    beside = Path(serl.__file__).parent / "__pycache__"
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    name = f"serl-{_sources():08x}"
+    for base in [Path(given)] if given else [beside, home / "serl"]:
+        folder = base / name
+        with suppress(OSError):
+            is_new = not folder.is_dir()
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
+            if is_new:
+                delete_unused(base)
+            break
+        if folder.is_dir():  # read-only, but there
+            break
+    return folder
+
+
+def delete_unused(base: Path) -> None:
+    """Deletes the caches in `base` that no process has started with for UNUSED_DAYS: a process may still run from a younger one."""
+    for folder in base.glob("serl-????????"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > UNUSED_DAYS * 86_400:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+FOLDER = _folder()
+"""Where compiled code of these sources is kept; no such folder: nowhere can be written to, and nothing is kept."""
+
+
+def is_kept(name: str) -> bool:
+    """Whether what `alone(name)` compiles is there."""
+    path = FOLDER / name
+    return path.exists() and path.stat().st_size > 0
+
+
+@contextmanager
+def alone(name: str, wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Compiles something that no other process compiles meanwhile: who comes second waits, after calling `wait`, and then loads it."""
+    if not os.access(FOLDER, os.W_OK):  # nothing can be kept, and there is nobody to wait for
+        yield
+        return
+    with open(FOLDER / name, "ab") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            wait()
+            flock(file, LOCK_EX)
+        try:
+            yield
+            if file.tell() == 0:
+                file.write(b"compiled")
+        finally:
+            file.flush()
+            flock(file, LOCK_UN)
+
+
+@contextmanager
+def compiled_beside(*pieces: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Has the pieces (of `ahead.PIECES`) that are not there yet compiled by processes of their own, which end with the context."""
+    command = [sys.executable, "-m", "serl.exchange.ahead"]
+    processes = [subprocess.Popen([*command, piece]) for piece in pieces if not is_kept(piece)]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait()

@@ -1,0 +1,37 @@
+"""Compiles or loads what an exchange calls itself, before it serves."""
+
+import numpy as np
+
+from serl.exchange.config import LimitsConfig
+from serl.exchange.feed import warm_encoders
+from serl.exchange.gateway.codec import read_order
+from serl.exchange.gateway.loop import journal_rows, serve
+from serl.exchange.gateway.state import index_sessions, new_gateway
+from serl.exchange.gateway.timing import clock_now_ns
+from serl.exchange.kernel.dump import list_orders
+from serl.exchange.kernel.levels import levels
+from serl.exchange.kernel.order_index import index_all
+from serl.exchange.kernel.state import new_state
+from serl.exchange.libzmq import POLL_ITEM
+from serl.exchange.pointed import bound
+from serl.exchange.records import COMMAND, EVENT, LEVEL, ORDER
+
+WORDS = COMMAND.itemsize // 8
+
+
+def warm_loop() -> None:
+    """Compiles or loads all that an exchange calls but its order books: with a market in which nothing can happen."""
+    limits = LimitsConfig()
+    gateway, state = new_gateway(limits), bound(new_state(symbols=1, participants=1, window=128, capacity=32, far=8))
+    rows, events = np.zeros(1, COMMAND), np.zeros(1, EVENT)
+    words, row_bytes = rows.view(np.int64).reshape(1, WORDS), rows.view(np.uint8)
+    arrays = rows, words, row_bytes, events, events.view(np.uint8).reshape(1, EVENT.itemsize)
+    serve(gateway, state, arrays, 0, np.zeros(1, POLL_ITEM), 0, 0, False)
+    journal_rows(gateway, rows, words, rows[:0])
+    index_sessions(gateway)
+    clock_now_ns(gateway)
+    read_order(gateway.message, 0, rows[0])
+    levels(state, 0, 0, np.zeros(0, LEVEL))
+    list_orders(state, -1, np.zeros(0, ORDER))
+    index_all(state)
+    warm_encoders(state, events)

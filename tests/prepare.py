@@ -1,0 +1,54 @@
+"""`python -m tests.prepare`: compiles, before the tests, the functions that many of them use. Beside them it would happen one after the other."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from serl.agents.execution.environment.bars import BarDays, StaticBars
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.static import StaticBook
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.realism.tape import build_tape
+from serl.agents.traders.population import load_population
+from serl.agents.traders.simulate import simulate
+from serl.history.day import Day, read_day, write_day
+from serl.history.generate import generate_day
+
+MINUTE_NS = 60_000_000_000
+OPEN_NS = 570 * MINUTE_NS
+
+
+def step(market: ExecutionMarket) -> None:
+    """An order of one step, in mode `hybrid`."""
+    hours = Hours(0, OPEN_NS + 5 * MINUTE_NS, OPEN_NS + 8 * MINUTE_NS, 100.0)
+    env = ExecutionVectorEnv(market, RandomOrders([hours], 60, 60), actions="hybrid")
+    env.reset(seed=1)
+    env.step(np.full((market.count, 3), 0.5))
+
+
+def environments(day: Day) -> None:
+    """All markets of execution."""
+    values = np.full((1, 20, 6), 100.0)
+    step(StaticBars(BarDays(OPEN_NS + MINUTE_NS * np.arange(20), MINUTE_NS, values), 2))
+    step(StaticBook([day], 2))
+    step(ReplayMarket([day], 2))
+    step(DynamicMarket(load_population("small"), 2))
+
+
+def main() -> None:
+    """Compiles everything."""
+    day = generate_day(1, start_ns=OPEN_NS, end_ns=OPEN_NS + 10 * MINUTE_NS)
+    with tempfile.TemporaryDirectory() as folder:
+        write_day(day, Path(folder) / "a.day")
+        read_day(Path(folder) / "a.day")
+    build_tape(day, 5)
+    environments(day)
+    simulate(load_population("amzn"), 1, OPEN_NS + MINUTE_NS)
+
+
+if __name__ == "__main__":
+    main()
