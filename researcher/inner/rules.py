@@ -12,7 +12,7 @@ from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.rule import Rule, input_names
 from serl.agents.learning.rule_policy import RulePolicy, rule_from_json
-from serl.exchange.errors import SerlError
+from serl.exchange.errors import ConfigError, SerlError
 from serl.researcher.candidates import Candidate, Module
 from serl.researcher.inner import job
 from serl.researcher.inner.settings import Settings
@@ -27,8 +27,11 @@ MODE = "hybrid"
 
 
 def is_rule(candidate: Candidate) -> bool:
-    """Whether a candidate is a policy as it stands."""
-    return set(candidate.modules) == {Kind.POLICY}
+    """Whether a candidate is a policy as it stands. ConfigError for a policy beside other modules, which would not be used."""
+    kinds = set(candidate.modules)
+    if Kind.POLICY in kinds and len(kinds) > 1:
+        raise ConfigError(f"candidate: expected a policy alone, got {', '.join(sorted(kinds))}; leave out the others")
+    return Kind.POLICY in kinds
 
 
 def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RulePolicy:

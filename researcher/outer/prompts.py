@@ -10,6 +10,7 @@ from serl.researcher.candidates import Budget, Score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.requests import Message
 from serl.researcher.modules import contracts, specs
+from serl.researcher.modules.build import RULE_NAMES
 from serl.researcher.modules.contracts import SIGNATURES, Form, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer.records import EvaluatedCandidate, Instruction
@@ -135,6 +136,8 @@ def _contract(kind: Kind, form: Form) -> str:
         return f"It is a JSON specification: {specs.SPECS[kind].__doc__} Example:\n{example(kind, 'spec').strip()}"
     name, parameters = SIGNATURES[kind]
     shown = "\n".join(inspect.getsource(one) for one in _SHOWN.get(kind, []))
+    if kind is Kind.POLICY:
+        shown = f"Fields of now: {', '.join(RULE_NAMES)}.\n"
     head = f"It is Python: define {name}({', '.join(parameters)}). Give a whole module, with its imports: only numpy, torch, math, dataclasses, typing and the contracts."
     return f"{head}\n{shown}Example:\n```python\n{example(kind, 'code').strip()}\n```"
 

@@ -8,12 +8,15 @@ import pytest
 
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import load_policy
+from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.evaluate import evaluate
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.example import example
+from serl.researcher.outer import run
+from serl.researcher.outer.config import parse_config
 
 LIVING = MarketConfig(
     kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60
@@ -61,6 +64,27 @@ def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words
     found: Any = evaluate(policy("code", text), SETTINGS, BUDGET, tmp_path)
     assert found.stage == stage
     assert words in found.reason
+
+
+def test_a_policy_beside_other_modules_is_refused(tmp_path: Path) -> None:
+    both = Candidate({**policy("spec").modules, Kind.REWARD: Module("spec", example(Kind.REWARD, "spec"))})
+    with pytest.raises(ConfigError, match="expected a policy alone"):
+        evaluate(both, SETTINGS, BUDGET, tmp_path)
+
+
+def test_a_run_designs_policies(tmp_path: Path) -> None:
+    """Specifications drawn at random, scored among traders who react."""
+    values = {
+        "proposer": "random", "kinds": ["policy"], "iterations": 2, "candidates": 2,
+        "budget": {"static_steps": 0, "dynamic_steps": 0}, "inner": SETTINGS.model_dump(mode="json"),
+    }  # fmt: skip
+    config = parse_config(values, "test")
+    database = run.begin(tmp_path, config, "test", resume=False)
+    run.research(config, tmp_path, database)
+    rows = database.rows("SELECT stage, pa_bps FROM candidates")
+    database.close()
+    assert [row["stage"] for row in rows] == ["done"] * 4
+    assert len({row["pa_bps"] for row in rows}) > 1
 
 
 def test_scores_of_the_same_orders_can_be_compared_in_pairs(tmp_path: Path) -> None:
