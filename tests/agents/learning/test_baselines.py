@@ -22,7 +22,7 @@ from serl.agents.learning.policy import load_policy
 from serl.agents.learning.sequences import rewards_to_go
 from serl.agents.learning.training import POLICY, Training, TrainingConfig
 from serl.exchange.errors import ConfigError
-from tests.agents.learning.tiny import JUMP, PRICE, VOLUME, announced_jumps, wide_ranges
+from tests.agents.learning.tiny import JUMP, PRICE, VOLUME, announced_jumps, load_trained, wide_ranges
 
 OPD_SETTINGS = OPDConfig(steps=64 * 6 * 120, learning_rate=3e-3, units=32, penalty_bps=1.0)
 HALOP_SETTINGS = HALOPConfig(steps=32 * 6 * 150, warm_up=500, batch=64, hidden=32, gamma=1.0)
@@ -145,7 +145,7 @@ def test_an_interruption_saves_the_policy(tmp_path: Path, kind: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         made.run(stop)
-    kept = load_policy(tmp_path / POLICY).network.state_dict().values()
+    kept = load_trained(tmp_path / POLICY).network.state_dict().values()
     now = made.policy().network.state_dict().values()
     assert made.learner.steps > 0
     assert all(torch.equal(one, two) for one, two in zip(kept, now, strict=True))
@@ -164,7 +164,7 @@ def test_nan_in_an_observation_stops_and_reports_the_step(tmp_path: Path, kind: 
     learner.env.observe = broken
     with pytest.raises(DivergedError, match=r"step \d+.*not finite"):
         made.run()
-    kept = load_policy(tmp_path / POLICY).network.state_dict().values()
+    kept = load_trained(tmp_path / POLICY).network.state_dict().values()
     assert all(bool(torch.isfinite(tensor).all()) for tensor in kept)
 
 

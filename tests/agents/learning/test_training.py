@@ -20,6 +20,7 @@ from serl.agents.learning.policy import load_policy
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.training import CHECKPOINT, POLICY, Training, TrainingConfig
 from tests.agents.learning.test_ppo import Broken
+from tests.agents.learning.tiny import load_trained
 
 CONFIG = TrainingConfig(
     ppo=PPOConfig(steps=16 * 16 * 10, rollout_steps=16, minibatch=128, epochs=2), checkpoint_updates=3
@@ -114,7 +115,7 @@ def test_divergence_keeps_the_last_finite_weights(tmp_path: Path) -> None:
     with pytest.raises(DivergedError, match=r"step 512: .*diverged\.safetensors"):
         training.run()
     assert (tmp_path / "diverged.safetensors").exists()
-    kept = load_policy(tmp_path / POLICY).network.state_dict().values()
+    kept = load_trained(tmp_path / POLICY).network.state_dict().values()
     assert all(bool(tensor.isfinite().all()) for tensor in kept)
 
 

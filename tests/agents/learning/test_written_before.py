@@ -15,7 +15,7 @@ from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.training import POLICY, Training, load_config, load_saved_config
 from serl.exchange.errors import ConfigError
-from tests.agents.learning.tiny import announced_jumps, wide_ranges
+from tests.agents.learning.tiny import announced_jumps, load_trained, wide_ranges
 
 FOLDER = Path(__file__).parent / "written_before"
 RUN = FOLDER / "run"
@@ -32,7 +32,7 @@ def test_a_run_is_resumed_and_ends_like_the_old_code(tmp_path: Path) -> None:
     training.resume()
     assert training.updates == 2
     training.run()
-    resumed, finished = load_policy(folder / POLICY), load_policy(RUN / "finished.safetensors")
+    resumed, finished = load_trained(folder / POLICY), load_trained(RUN / "finished.safetensors")
     assert resumed.metadata["steps"] == finished.metadata["steps"] == 256
     expected = finished.network.state_dict()
     assert expected["log_std"].numel() == 1

@@ -1,5 +1,6 @@
 """Markets of a few bars whose best policy is known."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,22 @@ from serl.agents.execution.environment.bars import BarDays, StaticBars
 from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.learning.baseline import BaselinePolicy
+from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.records import Rows
 
 MINUTE_NS = 60_000_000_000
 START_NS = 10 * 60 * MINUTE_NS
 PRICE, VOLUME, JUMP = 10_000.0, 1_000.0, 30.0
 """Ticks, so that a tick is 1 bps; lots."""
+
+
+def load_trained(path: Path) -> Policy | BaselinePolicy:
+    """The policy of a file, which has a network."""
+    policy = load_policy(path)
+    assert not isinstance(policy, RulePolicy)
+    return policy
 
 
 class Sales:

@@ -8,6 +8,7 @@ import pytest
 
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import load_policy
+from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import score as scoring
@@ -35,7 +36,9 @@ def test_a_policy_is_scored_without_training(form: Form, tmp_path: Path) -> None
     assert found.stage == "done", found.reason
     assert found.score is not None and found.policy is not None
     assert len(found.score.advantages_bps) == 6
-    assert scoring.score(load_policy(Path(found.policy)), SETTINGS) == found.score, "the file holds all of it"
+    kept = load_policy(Path(found.policy))
+    assert isinstance(kept, RulePolicy)
+    assert scoring.score(kept, SETTINGS) == found.score, "the file holds all of it"
 
 
 def test_a_market_in_process_keeps_orders_and_days_apart_from_training() -> None:
