@@ -99,7 +99,7 @@ def test_bars_are_scored_in_bars(tmp_path: Path) -> None:
     one = scoring.score(random_policy(None), settings)
     assert one == scoring.score(random_policy(None), settings)
     assert one.low_bps <= one.pa_bps <= one.high_bps
-    with pytest.raises(ConfigError, match="expected one agent, got a team of 2"):
+    with pytest.raises(ConfigError, match="expected one agent in a market in process, got a team of 2"):
         scoring.score(random_policy((2, CHANNELS)), settings)
     with pytest.raises(ValidationError, match=r"a file of bars \(\.parquet\)"):
         Settings(market=STATIC, scored_in="bars")
