@@ -18,6 +18,8 @@ from serl.agents.learning.errors import NotExportableError
 
 NODES_MAX, NUMBERS_MAX = 500, 2**19
 """Operations, and numbers in all their results together, for a batch of one."""
+CONSTANTS_MAX = 2**14
+"""Constants that a file stores as text, for a graph that is not a network."""
 INTEGER_MAX = 2**31
 OBSERVATIONS = "observations"
 OPTIONS = frozenset(
@@ -186,6 +188,20 @@ class Graph(nn.Module):  # type: ignore[misc]
             raise NotExportableError(f"graph: expected 1 to {NODES_MAX} operations, got {count}")
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Graph":
+        """The inverse of `to_json`; other keys are ignored."""
+        return cls(values["graph"], {name: torch.tensor(numbers) for name, numbers in values["numbers"].items()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The graph with its constants as text."""
+        return {"graph": self.graph, "numbers": {name: values.tolist() for name, values in self.state_dict().items()}}
+
+    def require_few_constants(self, what: str) -> None:
+        """NotExportableError if a file cannot store the constants as text."""
+        if (count := sum(values.numel() for values in self.state_dict().values())) > CONSTANTS_MAX:
+            raise NotExportableError(f"{what}: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
 
     def _value(self, argument: Any, observations: Tensor, results: list[Any]) -> Any:
         if isinstance(argument, list):

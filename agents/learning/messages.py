@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from serl.agents.learning.errors import DivergedError, LearningError, NotExportableError
+from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.graphs import Graph
 from serl.agents.learning.team import SQUASHES, Channels, Floats, Messages
-
-CONSTANTS_MAX = 2**14
-"""Constants of a graph of messages, which the file stores as text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +30,12 @@ class GraphMessages:
 
     def to_json(self) -> dict[str, Any]:
         """See Messages."""
-        numbers = {name: values.tolist() for name, values in self.graph.state_dict().items()}
-        return {"graph": self.graph.graph, "numbers": numbers, "size": self.size}
+        return {**self.graph.to_json(), "size": self.size}
 
 
 def graph_messages(graph: Graph, agents: int, observation_size: int, size: int) -> GraphMessages:
     """The messages of `agents` agents by a graph. NotExportableError unless it returns (agents, size) finite numbers."""
-    if (count := sum(values.numel() for values in graph.state_dict().values())) > CONSTANTS_MAX:
-        raise NotExportableError(f"messages: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
+    graph.require_few_constants("messages")
     graph.check(agents, observation_size, (agents, size))
     return GraphMessages(graph, size)
 
@@ -52,8 +47,7 @@ def messages_from_json(values: dict[str, Any] | None, observation_size: int) -> 
         return None
     agents = int(values["agents"])
     if "graph" in values:
-        graph = Graph(values["graph"], {name: torch.tensor(numbers) for name, numbers in values["numbers"].items()})
-        return agents, graph_messages(graph, agents, observation_size, int(values["size"]))
+        return agents, graph_messages(Graph.from_json(values), agents, observation_size, int(values["size"]))
     channels = Channels(
         tuple(map(int, values["columns"])), tuple(map(float, values["gains"])), tuple(values["squashes"])
     )

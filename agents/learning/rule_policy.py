@@ -12,13 +12,13 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
-from serl.agents.learning.errors import LearningError, NotExportableError
+from serl.agents.learning.errors import LearningError
 from serl.agents.learning.graphs import Graph
 from serl.agents.learning.rule import OUTPUTS, SHAPES, Rule, Term, Terms, input_names
 
 KIND = "rule"
-ROWS, CONSTANTS_MAX = 3, 2**14
-"""Rows of the trial run of a graph, and constants that its file stores as text."""
+ROWS = 3
+"""Of the trial run of a graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,16 +35,12 @@ class GraphRule:
 
     def to_json(self) -> dict[str, Any]:
         """See Rule."""
-        return {
-            "graph": self.graph.graph,
-            "numbers": {name: values.tolist() for name, values in self.graph.state_dict().items()},
-        }
+        return self.graph.to_json()
 
 
 def graph_rule(graph: Graph, inputs: int) -> GraphRule:
     """The rule of a graph. NotExportableError unless it gives (N, 3) finite numbers for N rows of so many inputs."""
-    if (count := sum(values.numel() for values in graph.state_dict().values())) > CONSTANTS_MAX:
-        raise NotExportableError(f"rule: expected at most {CONSTANTS_MAX:,} constants, got {count:,}")
+    graph.require_few_constants("rule")
     graph.check(ROWS, inputs, (ROWS, len(OUTPUTS)))
     return GraphRule(graph)
 
@@ -52,8 +48,7 @@ def graph_rule(graph: Graph, inputs: int) -> GraphRule:
 def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
     """The rule of `Rule.to_json` for inputs of these names. LearningError or NotExportableError if it does not fit."""
     if "graph" in values:
-        numbers = {name: torch.tensor(each) for name, each in values["numbers"].items()}
-        return graph_rule(Graph(values["graph"], numbers), len(names))
+        return graph_rule(Graph.from_json(values), len(names))
     try:
         terms = Terms(
             **{**values, "names": tuple(values["names"]), "terms": tuple(Term(**term) for term in values["terms"])}

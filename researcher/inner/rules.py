@@ -5,7 +5,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from serl.agents.execution.data import TRAIN
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.learning.environments import Scenario
@@ -68,5 +67,4 @@ def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
 @lru_cache(maxsize=8)
 def _scales(text: str) -> Scales:
     """Units of observations, fitted on the training part of a market."""
-    config = MarketConfig.model_validate_json(text)
-    return Scenario(config.model_copy(update={"part": TRAIN})).fit_scales()
+    return Scenario(MarketConfig.model_validate_json(text)).fit_scales()
