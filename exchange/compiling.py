@@ -121,15 +121,15 @@ class _ApartCompiler(_PartCompiler):
     inlining = "noinline"
 
 
-def inner(function: Any, compiler: type[Compiler] = _PartCompiler, kind: Any = None) -> Any:
+def inner(function: Any, compiler: type[Compiler] = _PartCompiler, options: Any = _OPTIONS) -> Any:
     """Decorates a function that compiled code calls: compiled once for each kind of arguments, not, as `njit` would, for each constant.
 
-    Where Python calls it, it is compiled for that. kind: `allocating`, for those that `allocating` functions call.
+    Where Python calls it, it is compiled for that. options: those of its callers.
     """
 
     @cache
     def whole() -> Any:
-        return (kind or compiled)(function)
+        return compiled(function, **options)
 
     @wraps(function)
     def for_python(*arguments: Any) -> Any:
@@ -137,12 +137,8 @@ def inner(function: Any, compiler: type[Compiler] = _PartCompiler, kind: Any = N
 
     names = ", ".join(signature(function).parameters)
     implementation = eval(f"lambda {names}: function", {"function": function})
-    options = {
-        **(_ALLOCATING if kind is allocating else _OPTIONS),
-        "pipeline_class": compiler,
-        "no_cfunc_wrapper": True,
-    }
-    overload(for_python, jit_options=options, strict=False)(implementation)
+    part = {**options, "pipeline_class": compiler, "no_cfunc_wrapper": True}
+    overload(for_python, jit_options=part, strict=False)(implementation)
     return for_python
 
 
@@ -153,7 +149,7 @@ def inlined(function: Any) -> Any:
 
 def allocating_inner(function: Any) -> Any:
     """`inner`, for functions that `allocating` ones call."""
-    return inner(function, kind=allocating)
+    return inner(function, options=_ALLOCATING)
 
 
 def apart(function: Any) -> Any:

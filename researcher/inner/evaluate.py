@@ -3,6 +3,7 @@
 Successive halving (Jamieson and Talwalkar 2016, arXiv 1502.07943): all train for the first share of the steps and are scored; the best continue.
 """
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -124,7 +125,10 @@ class _Evaluation:
         if known:
             self.result = known
             return
-        self._train_and_score(share)
+        if rules.is_rule(self.candidate) and self.result.score:  # more training changes nothing
+            self.result = dataclasses.replace(self.result, facts={**self.result.facts, "share": share})
+        else:
+            self._train_and_score(share)
         if self.result.score:
             results.write(self.result, path)
 
