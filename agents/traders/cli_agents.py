@@ -68,7 +68,7 @@ def start(
     if flow is not None:
         clear_flow_files(flow, config.name, HOSTS_MAX)
     context = multiprocessing.get_context("spawn")
-    progress = context.Array("q", 3 * hosts)
+    progress = _shared_progress(context, hosts)
     offset = context.Value("q", UNKNOWN)
     workers = [
         context.Process(
@@ -107,6 +107,11 @@ def start(
     failed = [str(host) for host, worker in enumerate(workers) if worker.exitcode not in (0, -signal.SIGTERM)]
     if failed:
         raise SimulationError(f"expected {hosts} hosts to finish, got an error in host {', '.join(failed)}; see above")
+
+
+def _shared_progress(context: Any, hosts: int) -> Any:
+    """Three numbers per host, without a lock: a host that is terminated while it held one would never return it."""
+    return context.RawArray("q", 3 * hosts)
 
 
 def _status_text(config: Any, progress: Any, elapsed_s: float) -> str:
