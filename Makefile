@@ -7,7 +7,10 @@ DEV := $(VENV)/installed-dev
 DOCS := $(VENV)/installed-docs
 BENCH := $(VENV)/installed-bench
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist worksteal --no-loadscope-reorder
+
+# tests start hundreds of processes, and each would compile all that it imports
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test test-long lint prepared demo bench docs clean
 

@@ -127,9 +127,12 @@ BAD = {
     "messages": (Kind.COMMUNICATE, MESSAGES.format("[float(row.max()) for row in x]"), "dry run", "cannot be traced"),
 }
 
+LONG = ("late loop", "late nan")
+"""Which of them are stopped in training, like `late crash`; tests of the sandbox and of checks have both causes."""
+
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LONG)) for name in BAD])
 def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path: Path, name: str) -> None:
     kind, source, stage, words = BAD[name]
     budget = Budget(800, 0, wall_s=12 if name == "late loop" else 400)
