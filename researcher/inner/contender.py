@@ -14,7 +14,7 @@ from serl.researcher.inner import results, rules, training
 from serl.researcher.inner.errors import ScoreError
 from serl.researcher.inner.executors import Train
 from serl.researcher.inner.results import Trial
-from serl.researcher.inner.score import score
+from serl.researcher.inner.score import Permit, score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.validation.validate import validate
 
@@ -28,11 +28,14 @@ class Contender:
     """A candidate, its trials by (share, seed), and why it failed, if it did."""
 
     def __init__(
-        self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train
-    ) -> None:
+        self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train,
+        scored_on: tuple[str, Permit] | None = None,
+    ) -> None:  # fmt: skip
+        """scored_on: the sealed part, for the final score; by default the part of the settings."""
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
         self.key, self.is_rule = candidate.key, rules.is_rule(candidate)
         self._report, self._train = report, train
+        self._part, self._permit = scored_on or (None, None)
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = results.read(folder / FAILED)
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
@@ -79,7 +82,7 @@ class Contender:
         trained = time.monotonic()
         self._report(self.candidate, "scoring")
         try:
-            found = score(policy, settings)
+            found = score(policy, settings, self._part, self._permit)
         except ScoreError:
             raise
         except SerlError as error:
