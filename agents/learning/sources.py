@@ -219,9 +219,7 @@ class Simulated:
         """See Source."""
         named = TRAIN if part == FOLD else part
         first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}"))
-        return [
-            Hours(first + seed, *self._span_ns, self._volume_lots_per_s) for seed in fold_seeds(part, self.config)
-        ]
+        return [Hours(first + seed, *self._span_ns, self._volume_lots_per_s) for seed in fold_seeds(part, self.config)]
 
     def dates(self, days: Any) -> Any:
         """See Source: every simulated day is its own date."""

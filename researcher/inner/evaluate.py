@@ -94,7 +94,9 @@ def _run(
 
     list(pool.map(run, groups.values()))
     if failure := standings.incumbent.failure:
-        raise IncumbentError(f"expected an incumbent that can be trained and scored, got: {failure.reason}; set `incumbent`")
+        raise IncumbentError(
+            f"expected an incumbent that can be trained and scored, got: {failure.reason}; set `incumbent`"
+        )
 
 
 def _outcome(one: Contender, standings: Standings) -> Result:

@@ -51,7 +51,9 @@ def paired(candidate: Sequence[Score], incumbent: Sequence[Score], share: float,
 def _require_same_orders(candidate: Sequence[Score], incumbent: Sequence[Score]) -> None:
     for own, other in zip(candidate, incumbent, strict=True):
         if own.clusters != other.clusters or own.controls_bps != other.controls_bps:
-            raise ValueError("paired: expected scores on the same orders, got others; score both with the same settings")
+            raise ValueError(
+                "paired: expected scores on the same orders, got others; score both with the same settings"
+            )
 
 
 def standard_error(values: Floats, days: NDArray[np.int64], seeds: NDArray[np.int64]) -> float:

@@ -105,7 +105,9 @@ class Standings:
     def tickets(self, one: Contender) -> list[Ticket]:
         """The trainings that are missing in a contender's next stage."""
         stages, done = self._config.stages, self.stages_done(one)
-        missing = [trial for trial in _trials(one, stages[done]) if trial not in one.trials] if done < len(stages) else []
+        missing = (
+            [trial for trial in _trials(one, stages[done]) if trial not in one.trials] if done < len(stages) else []
+        )
         return [_ticket(one, *trial) for trial in missing]
 
     def next_round(self, spent: float) -> list[Ticket]:
@@ -129,7 +131,9 @@ class Standings:
         """The trainings that the incumbent lacks for a comparison with these, and with `first` those that it gets in any case: of the first seed,
         through all stages. They cost nothing, because all candidates share them."""
         one, stages = self.incumbent, self._config.stages if first else ()
-        wanted = {(one.share_of(each.share), each.seed) for each in tickets} | {(one.share_of(each.share), 0) for each in stages}
+        wanted = {(one.share_of(each.share), each.seed) for each in tickets} | {
+            (one.share_of(each.share), 0) for each in stages
+        }
         return [Ticket(one.key, *trial, 0.0) for trial in sorted(wanted) if trial not in one.trials]
 
 

@@ -12,7 +12,9 @@ class Stage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     share: float = Field(gt=0, le=1, description="share of the budget's training steps")
-    seeds: int = Field(ge=1, le=64, description="trainings with different seeds; earlier ones of the same seed continue")
+    seeds: int = Field(
+        ge=1, le=64, description="trainings with different seeds; earlier ones of the same seed continue"
+    )
     kept: float = Field(
         1.0, gt=0, le=1, description="share of those that finished the stage before which may enter; at least one may"
     )

@@ -28,6 +28,7 @@ from serl.agents.learning.evaluation import (
     bootstrap_estimates,
     costs,
     execute_orders,
+    measured,
 )
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy as TrainedPolicy
@@ -204,11 +205,10 @@ def score(
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
-    found = bootstrap_estimates(columns, scoring.clusters, settings.score_seed)
-    pa = found["PA"]
+    pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
+    pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     return Score(
-        pa.value, pa.low, pa.high, found["PA_twap"].value, len(scoring.episodes), found["PA-std"].value, found["AFI"].value,
-        found["IMPACT"].value, _floats(advantages), tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
+        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages), tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
     )  # fmt: skip
 
 

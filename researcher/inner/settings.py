@@ -41,9 +41,7 @@ class Settings(BaseModel):
         description="share of every batch of the static market that is imagined, with an `imagine` module",
     )
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
-    day: Path | None = Field(
-        None, description="a day with a book, which is replayed for scoring; null: simulated days"
-    )
+    day: Path | None = Field(None, description="a day with a book, which is replayed for scoring; null: simulated days")
     scored_in: Literal["exchange", "bars", "market"] = Field(
         "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"
     )
@@ -88,7 +86,9 @@ class Settings(BaseModel):
         if not isinstance(values, dict) or not {"rungs", "kept"} & set(values):
             return values
         if "race" in values:
-            raise ValueError("race: expected either race.stages or the former rungs and kept, got both; use race.stages")
+            raise ValueError(
+                "race: expected either race.stages or the former rungs and kept, got both; use race.stages"
+            )
         rest = {name: value for name, value in values.items() if name not in ("rungs", "kept")}
         return rest | {"race": stages_of_rungs(values.get("rungs", (0.25, 0.5, 1.0)), values.get("kept", 0.5))}
 

@@ -196,7 +196,10 @@ class Database:
             for key, result in (updates or {}).items():
                 self._store(result, "key = ?", key)
                 self._connection.execute(f"UPDATE candidates SET performance_bps = {MERIT} WHERE key = ?", (key,))
-                self._set_modules_performance("text IS NOT NULL AND (iteration, slot) IN (SELECT iteration, slot FROM candidates WHERE key = ?)", key)
+                self._set_modules_performance(
+                    "text IS NOT NULL AND (iteration, slot) IN (SELECT iteration, slot FROM candidates WHERE key = ?)",
+                    key,
+                )
             for slot, result in results.items():
                 self._store(result, "iteration = ? AND slot = ?", iteration, slot)
                 reason = "ok" if result.score else result.facts.get("verdict", "no score")
@@ -256,7 +259,11 @@ class Database:
     def evaluated(self, before: int, n: int, *, worst: bool = False) -> list[EvaluatedCandidate]:
         """The `n` best candidates of iterations before `before`, by the lower bound of the paired difference, or the worst by the difference (then
         including those stopped early). Each set of modules once. Runs of earlier versions have PA only."""
-        order, which = (f"difference_bps IS NULL, {MERIT}, iteration, slot", "pa_bps IS NOT NULL") if worst else (BEST, "stage = 'done'")
+        order, which = (
+            (f"difference_bps IS NULL, {MERIT}, iteration, slot", "pa_bps IS NOT NULL")
+            if worst
+            else (BEST, "stage = 'done'")
+        )
         found = self.rows(
             f"SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE {which} AND iteration < ? GROUP BY key) "
             f"ORDER BY {order} LIMIT ?",

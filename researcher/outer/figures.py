@@ -31,7 +31,11 @@ def paired_of(row: sqlite3.Row) -> dict[str, Any]:
         return {}
     found = json.loads(row["paired"])
     ends = {"difference_low_bps": found["low_bps"], "difference_high_bps": found["high_bps"]}
-    return {"difference_bps": found["difference_bps"], **ends, **{name: found[name] for name in ("se_bps", "seeds", "share", "orders", "controlled")}}
+    return {
+        "difference_bps": found["difference_bps"],
+        **ends,
+        **{name: found[name] for name in ("se_bps", "seeds", "share", "orders", "controlled")},
+    }
 
 
 def _best_of_each(query: Query) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:

@@ -33,7 +33,9 @@ def score_test(database: Database, config: OuterConfig) -> None:
         raise RunError(
             f"the test part was scored already: {final_line(found)}; a second score would not be on unseen orders: omit --final"
         )
-    rows = database.rows(f"SELECT * FROM candidates WHERE stage = 'done' AND policy IS NOT NULL ORDER BY {BEST} LIMIT 1")
+    rows = database.rows(
+        f"SELECT * FROM candidates WHERE stage = 'done' AND policy IS NOT NULL ORDER BY {BEST} LIMIT 1"
+    )
     if not rows:
         raise RunError("no candidate has a trained policy to score on the test part; let the run finish an iteration")
     place = {name: rows[0][name] for name in ("iteration", "slot", "key")}
@@ -69,7 +71,9 @@ def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[s
             raise
     for each in (one, other):
         if each.failure:
-            raise RunError(f"the final training failed: {each.failure.reason}; the test part stays opened, without a result")
+            raise RunError(
+                f"the final training failed: {each.failure.reason}; the test part stays opened, without a result"
+            )
     own, theirs = ([trial.score for trial in each.at(1.0, len(seeds))] for each in (one, other))
     difference = paired(own, theirs, 1.0, trained=not (one.is_rule and other.is_rule))
     stored = {"advantages_bps": (), "clusters": (), "controls_bps": ()}

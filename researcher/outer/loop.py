@@ -104,7 +104,9 @@ class OuterLoop:
             self.callbacks.on_proposing(iteration, slot)
             if slot not in known:
                 first = (iteration, slot) == (1, 0)
-                proposal = Proposal(self.config.incumbent_candidate) if first else self.proposer.propose(iteration, slot)
+                proposal = (
+                    Proposal(self.config.incumbent_candidate) if first else self.proposer.propose(iteration, slot)
+                )
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
                 self.callbacks.on_proposed(iteration, slot, proposal)

@@ -43,7 +43,9 @@ def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
 def _race(rows: Sequence[dict[str, Any]], incumbent: dict[str, str]) -> Iterable[str]:
     if not rows:
         return []
-    known = ", ".join(f"{kind} <code>{escape(text)}</code>" for kind, text in incumbent.items()) or "the default algorithm"
+    known = (
+        ", ".join(f"{kind} <code>{escape(text)}</code>" for kind, text in incumbent.items()) or "the default algorithm"
+    )
     text = (
         f"Candidates against the incumbent, which is {known}: PA of the candidate minus PA of the incumbent on the same orders, days and training seeds, "
         "with its 95 % interval. The candidate with the highest lower end is the best. A single training takes its spread from the others."

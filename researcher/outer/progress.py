@@ -81,9 +81,7 @@ def result_line(result: Result) -> str:
     score = f", PA {result.score.pa_bps:+.2f} bps" if result.score else ""
     if found := result.paired:
         trainings = f"{found.seeds} training{'s' if found.seeds > 1 else ''}"
-        score += (
-            f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent in {trainings}"
-        )
+        score += f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent in {trainings}"
     return f"{result.stage}{score}{reason}"
 
 

@@ -146,7 +146,9 @@ def _policy(calls: _TimedModule) -> list[Finding]:
     findings = _same("the decisions", once, again)
     if (once[:, :2] <= 0).all():
         findings.append(
-            Finding(Reason.NEVER_TRADES, "the policy never trades: neither what crosses nor what rests is above 0; trade")
+            Finding(
+                Reason.NEVER_TRADES, "the policy never trades: neither what crosses nor what rests is above 0; trade"
+            )
         )
     if findings or not hasattr(calls.module, "exported"):  # a specification is data already
         return findings

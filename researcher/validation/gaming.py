@@ -10,7 +10,9 @@ from serl.researcher.validation.findings import Finding, Reason
 
 MODULES = {
     **dict.fromkeys(("time", "datetime", "timeit", "sched"), Reason.TOUCHES_TIME),
-    **dict.fromkeys(("os", "io", "pathlib", "shutil", "tempfile", "glob", "pickle", "sqlite3", "mmap"), Reason.TOUCHES_FILES),
+    **dict.fromkeys(
+        ("os", "io", "pathlib", "shutil", "tempfile", "glob", "pickle", "sqlite3", "mmap"), Reason.TOUCHES_FILES
+    ),
     **dict.fromkeys(("serl", "gc", "inspect", "sys", "ctypes", "importlib"), Reason.TOUCHES_SCORER),
     **dict.fromkeys(("random", "secrets", "uuid"), Reason.TOUCHES_SEEDS),
 }

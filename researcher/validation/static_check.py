@@ -99,7 +99,10 @@ def _private(name: str) -> bool:
 
 def _names_of(node: ast.ImportFrom) -> list[Finding]:
     return [
-        Finding(gaming.ATTRIBUTES.get(alias.name, Reason.IMPORT), f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; remove it")
+        Finding(
+            gaming.ATTRIBUTES.get(alias.name, Reason.IMPORT),
+            f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; remove it",
+        )
         for alias in node.names
         if alias.name in ATTRIBUTES | set(gaming.ATTRIBUTES)
     ]
@@ -110,5 +113,8 @@ def _import(name: str, line: int) -> list[Finding]:
     if allowed and not any(part in ATTRIBUTES for part in name.split(".")):
         return []
     return [
-        Finding(gaming.reason_of_import(name), f"line {line}: `{name}` cannot be imported; a module may import {', '.join(IMPORTS)}")
+        Finding(
+            gaming.reason_of_import(name),
+            f"line {line}: `{name}` cannot be imported; a module may import {', '.join(IMPORTS)}",
+        )
     ]

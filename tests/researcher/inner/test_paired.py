@@ -46,7 +46,10 @@ def test_pairing_takes_out_what_both_have() -> None:
 
 def test_orders_of_a_day_are_not_independent() -> None:
     own, theirs = drawn(np.random.default_rng(3), 0.0, 1.0, 0.0, 1)
-    single = [score(np.array(one.advantages_bps), np.arange(DAYS * PER_DAY), np.array(one.controls_bps)) for one in (own[0], theirs[0])]
+    single = [
+        score(np.array(one.advantages_bps), np.arange(DAYS * PER_DAY), np.array(one.controls_bps))
+        for one in (own[0], theirs[0])
+    ]
     assert paired(own, theirs, 1.0).se_bps > 2 * paired(single[:1], single[1:], 1.0).se_bps
 
 
@@ -78,6 +81,8 @@ def test_other_orders_cannot_be_compared() -> None:
         paired(own, theirs, 1.0)
 
 
-@pytest.mark.parametrize(("freedom", "value"), [(1, 12.706), (2, 4.303), (11, 2.201), (24, 2.064), (50, 2.009), (10**6, 1.960)])
+@pytest.mark.parametrize(
+    ("freedom", "value"), [(1, 12.706), (2, 4.303), (11, 2.201), (24, 2.064), (50, 2.009), (10**6, 1.960)]
+)
 def test_students_quantiles(freedom: int, value: float) -> None:
     assert student(freedom) == pytest.approx(value, abs=2e-3)

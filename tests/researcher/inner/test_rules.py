@@ -44,7 +44,10 @@ def test_a_policy_is_scored_without_training(form: Form, tmp_path: Path) -> None
 
 
 def test_a_market_in_process_keeps_orders_and_days_apart_from_training() -> None:
-    validation, test = (scoring.scoring_set(SETTINGS, part, permit).episodes for part, permit in (("validation", None), ("test", scoring.Permit())))
+    validation, test = (
+        scoring.scoring_set(SETTINGS, part, permit).episodes
+        for part, permit in (("validation", None), ("test", scoring.Permit()))
+    )
     assert set(validation["day"]) <= set(range(1_000_000, 1_000_004))
     assert set(test["day"]) <= set(range(2_000_000, 2_000_004))
 

@@ -24,7 +24,9 @@ from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.final import score_test
 from tests.researcher.outer.small import REWARD, config_of, pa_of, score_of
 
-LIVING = MarketConfig(kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60)
+LIVING = MarketConfig(
+    kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60
+)
 STAGES = [{"share": 1, "seeds": 1}, {"share": 1, "seeds": 3, "kept": 0.5}]
 
 
@@ -61,8 +63,13 @@ def test_the_first_candidate_is_the_incumbent(tmp_path: Path, proposer: str) -> 
 
 
 def test_policies_start_from_the_example_and_others_from_the_default() -> None:
-    market = {"inner": {"market": LIVING.model_dump(mode="json"), "scored_in": "market"}, "budget": {"dynamic_steps": 0}}
-    assert config_of(kinds=["policy"], **market).incumbent_candidate.modules[Kind.POLICY].text == example(Kind.POLICY, "spec")
+    market = {
+        "inner": {"market": LIVING.model_dump(mode="json"), "scored_in": "market"},
+        "budget": {"dynamic_steps": 0},
+    }
+    assert config_of(kinds=["policy"], **market).incumbent_candidate.modules[Kind.POLICY].text == example(
+        Kind.POLICY, "spec"
+    )
     assert config_of().incumbent_candidate == Candidate({})
     with pytest.raises(ConfigError, match=r"incumbent\.reward"):
         config_of(incumbent={"reward": {"base": "nothing"}})
@@ -91,7 +98,12 @@ def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:
     """Slots: the incumbent, the highest PA with a wide interval, a sure gain, a sure loss."""
     config = config_of(iterations=1, candidates=4)
     database = run.begin(tmp_path, config, "test", resume=False)
-    fates = [(0.0, paired_of(0.0, 0.0)), (9.0, paired_of(0.9, 1.0)), (1.0, paired_of(0.3, 0.1)), (2.0, paired_of(-0.5, 0.01))]
+    fates = [
+        (0.0, paired_of(0.0, 0.0)),
+        (9.0, paired_of(0.9, 1.0)),
+        (1.0, paired_of(0.3, 0.1)),
+        (2.0, paired_of(-0.5, 0.01)),
+    ]
 
     def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
         return [Result("done", "", score_of(pa), None, {"stages": 1, "open": False}, paired) for pa, paired in fates]
@@ -161,7 +173,9 @@ def test_rules_race_by_batches_of_orders_and_the_final_score_is_taken_once(tmp_p
     database, _ = run.open_run(tmp_path)
     best = report.best(database)
     assert best is not None
-    found = [json.loads(row["paired"]) for row in database.rows("SELECT paired FROM candidates WHERE paired IS NOT NULL")]
+    found = [
+        json.loads(row["paired"]) for row in database.rows("SELECT paired FROM candidates WHERE paired IS NOT NULL")
+    ]
     assert {one["seeds"] for one in found} >= {3} and max(one["orders"] for one in found) == 18
     database.close()
     shown = report.write_report(tmp_path, tmp_path / "report.html", final=True)
@@ -177,7 +191,9 @@ def test_rules_race_by_batches_of_orders_and_the_final_score_is_taken_once(tmp_p
         run.begin(tmp_path, config.model_copy(update={"iterations": 9}), "test", resume=True)
 
 
-def test_a_final_score_that_was_killed_is_finished_and_the_run_stays_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_final_score_that_was_killed_is_finished_and_the_run_stays_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = finished(tmp_path)
     database, _ = run.open_run(tmp_path)
     with monkeypatch.context() as patch:
