@@ -1,7 +1,7 @@
-"""An iteration of the outer loop: the shipped configuration, 8 candidates of 200,000 static and 20,000 dynamic steps by successive halving.
+"""An iteration of the outer loop: the shipped configuration, 8 candidates of 200,000 static and 20,000 dynamic steps, with racing.
 
-It lasts from the first prompt until the tuned model is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The limit on
-outer_iteration_s is 600, on model_server_mib, the peak of the server before and after the update, 1024.
+It lasts from the first prompt until the tuned model is served (needs `serl llm fetch tiny` and `serl llm unpack tiny`). The target of
+outer_iteration_s is 120; the limit on model_server_mib, the peak of the server before and after the update, is 1024.
 """
 
 import tempfile
@@ -40,8 +40,9 @@ def figures() -> dict[str, float]:
             assert served.pid != first, "the tuned model was not served"
             peaks.append(peak_mib(served.pid))
         scored = database.one("SELECT count(*) FROM candidates WHERE score IS NOT NULL")
+        trainings = sum(1 for _ in (folder / "candidates").glob("*/seed-*/share-*.json"))
         database.close()
     return {
         "outer_iteration_s": ended - began, "outer_proposals_s": times[0] - began, "outer_evaluation_s": times[1] - times[0],
-        "outer_update_s": ended - times[1], "outer_scored_candidates": scored, "model_server_mib": max(peaks),
+        "outer_update_s": ended - times[1], "outer_scored_candidates": scored, "outer_trainings": trainings, "model_server_mib": max(peaks),
     }  # fmt: skip

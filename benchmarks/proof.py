@@ -19,6 +19,7 @@ import numpy as np
 from serl.researcher.outer import report, run
 from serl.researcher.outer.config import OuterConfig, load_config, parse_config
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.final import score_test
 from serl.researcher.outer.records import Evaluator
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -91,7 +92,7 @@ def scored(database: Database) -> list[float]:
     ]
 
 
-def proof(base: OuterConfig, variants: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = report.score_test) -> list[dict[str, Any]]:  # fmt: skip
+def proof(base: OuterConfig, variants: Sequence[str], seeds: int, folder: Path, evaluator: Evaluator | None = None, tester: Tester = score_test) -> list[dict[str, Any]]:  # fmt: skip
     """A row per variant: means over seeds with 95 % intervals. All variants finish a seed before the next begins."""
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in variants}
     for seed in range(seeds):

@@ -55,6 +55,29 @@ class Score:
     impact_bps: float
     advantages_bps: tuple[float, ...] = ()
     """PA of each order, in the order of the episodes, for paired comparisons of candidates."""
+    clusters: tuple[int, ...] = ()
+    """The date of each order, or where there are few dates its symbol-day or block; equal numbers mean the same in all scores."""
+    controls_bps: tuple[float, ...] = ()
+    """The market's move over each order's window without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Paired:
+    """A candidate's PA minus the incumbent's, on the same orders, days and training seeds (docs/inner.md)."""
+
+    difference_bps: float
+    se_bps: float
+    """Standard error, clustered by day and, with two seeds or more, by seed."""
+    low_bps: float
+    high_bps: float
+    """Ends of the 95 % t-interval."""
+    seeds: int
+    """Trainings of each of the two. The interval of a single one cannot contain the spread between trainings."""
+    share: float
+    """Of the training steps, at these trainings."""
+    orders: int
+    controlled: bool
+    """Whether the control variate lowered the standard error and was used."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +85,7 @@ class Result:
     """The outcome of evaluating a candidate."""
 
     stage: str
-    """Last stage: `static check`, `dry run`, `training`, `scoring`, `halved` (stopped early by successive halving) or `done`."""
+    """Last stage: `static check`, `dry run`, `training`, `scoring`, `halved` (others were better in the race) or `done`."""
     reason: str
     """Why the candidate ended before `done`, as a sentence for a language model."""
     score: Score | None
@@ -70,6 +93,8 @@ class Result:
     """Path of the trained policy."""
     facts: Mapping[str, Any]
     """Learning curves, seconds by stage, steps."""
+    paired: Paired | None = None
+    """Against the incumbent; None without a score, or if there was no incumbent."""
 
 
 _FORMER_STAGES = {"reading": "static check", "read": "static check", "trial": "dry run"}

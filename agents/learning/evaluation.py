@@ -203,8 +203,16 @@ MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
 """The column of each measure, and its function."""
 
 
-def bootstrap_estimates(columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int) -> dict[str, Estimate]:
-    """Each measure with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
+def measured(name: str, columns: dict[str, Floats]) -> float:
+    """A measure without its interval; NaN are left out."""
+    column, measure = MEASURES[name]
+    return _finite_measure(measure, columns[column])
+
+
+def bootstrap_estimates(
+    columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES)
+) -> dict[str, Estimate]:  # fmt: skip
+    """Each of the measures with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [
@@ -212,7 +220,8 @@ def bootstrap_estimates(columns: dict[str, Floats], clusters: NDArray[np.int64],
         for _ in range(BOOTSTRAPS)
     ]
     result = {}
-    for name, (column, measure) in MEASURES.items():
+    for name in names:
+        column, measure = MEASURES[name]
         values = columns[column]
         resampled = [_finite_measure(measure, values[draw]) for draw in draws]
         finite = [value for value in resampled if np.isfinite(value)]

@@ -9,7 +9,7 @@ from serl.agents.learning.settings import LearningSettings, first_error
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 
-Part = Literal["train", "validation", "test", "unseen"]
+Part = Literal["train", "validation", "test", "unseen", "fold"]
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 
 
@@ -23,6 +23,10 @@ class MarketConfig(LearningSettings):
     part: Part = Field(
         "train", description="of the data, see `serl data`; simulated days have different seeds in each part"
     )
+    fold: int | None = Field(
+        None, ge=0, description="leave this fold of the training days out; the part `fold` is what is left out"
+    )
+    folds: int = Field(3, ge=2, description="number of folds of the training days")
     hours: str | None = Field(
         None,
         pattern=f"^{TIME}-{TIME}$",

@@ -28,6 +28,7 @@ from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.static import StaticBook, recorded_trades
 from serl.agents.execution.errors import DataError
 from serl.agents.execution.policies.volume import VolumeCurve
+from serl.agents.learning.folds import FOLD, fold_of_hours, fold_seeds
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.realism.days import load_day
 from serl.agents.traders.population import load_population
@@ -105,7 +106,9 @@ class Bars:
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source; without stretches that are shorter than an order."""
         shortest_ns = self.config.duration_s * SECOND_NS
-        found: Sequence[Hours] = _part(self.data.parts, part, self.data.name).hours
+        named = TRAIN if part == FOLD else part
+        found: Sequence[Hours] = _part(self.data.parts, named, self.data.name).hours
+        found = fold_of_hours(found, [int(self.dates(hours.day)) for hours in found], part, self.config)
         return [hours for hours in found if hours.end_ns - hours.start_ns >= shortest_ns]
 
     def dates(self, days: Any) -> Any:
@@ -142,6 +145,10 @@ class Books:
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source; hours in the settings take precedence over the part."""
+        found = self._hours(TRAIN if part == FOLD else part)
+        return fold_of_hours(found, [int(self.dates(hours.day)) for hours in found], part, self.config)
+
+    def _hours(self, part: str) -> Sequence[Hours]:
         span = self.config.span_ns
         if span is not None:
             return [
@@ -210,11 +217,9 @@ class Simulated:
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source."""
-        first = int(_part(FIRST_SEEDS, part, f"population {self.config.population}"))
-        return [
-            Hours(seed, *self._span_ns, self._volume_lots_per_s)
-            for seed in range(first, first + self.config.simulated_days)
-        ]
+        named = TRAIN if part == FOLD else part
+        first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}"))
+        return [Hours(first + seed, *self._span_ns, self._volume_lots_per_s) for seed in fold_seeds(part, self.config)]
 
     def dates(self, days: Any) -> Any:
         """See Source: every simulated day is its own date."""

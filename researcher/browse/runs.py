@@ -9,7 +9,7 @@ from typing import Any
 
 from serl.researcher.candidates import current_stage
 from serl.researcher.outer.errors import RunError
-from serl.researcher.outer.figures import iterations
+from serl.researcher.outer.figures import iterations, paired_of
 
 BUSY_S = 2.0
 
@@ -66,6 +66,7 @@ def _candidate(row: sqlite3.Row) -> dict[str, Any]:
     return {
         "iteration": row["iteration"], "slot": row["slot"], "key": row["key"], "parents": json.loads(row["parents"]),
         "stage": row["stage"] and current_stage(row["stage"]), "reason": row["reason"], "kinds": sorted(json.loads(row["modules"])),
+        **{name: paired_of(row).get(name) for name in ("difference_bps", "difference_low_bps", "difference_high_bps", "seeds")},
         "pa_bps": row["pa_bps"], "low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"),
     }  # fmt: skip
 
@@ -108,7 +109,8 @@ def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
             "SELECT kind, stage, reason, text FROM verdicts WHERE iteration = ? AND slot = ? AND reason != 'ok' ORDER BY id", (iteration, slot)
         )  # fmt: skip
         score = json.loads(row["score"]) if row["score"] else {}
-        score.pop("advantages_bps", None)
+        for name in ("advantages_bps", "clusters", "controls_bps"):
+            score.pop(name, None)
         return _candidate(row) | {
             "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [_verdict(one) for one in verdicts],
         }  # fmt: skip

@@ -1,31 +1,21 @@
-"""Evaluation of candidates: validation, training and score, with successive halving over many candidates.
+"""Evaluation of candidates: validation, then a race of trainings and scores against the incumbent."""
 
-Successive halving (Jamieson and Talwalkar 2016, arXiv 1502.07943): all train for the first share of the steps and are scored; the best continue.
-"""
-
-import dataclasses
-import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from serl.agents.learning.policy import Policy
-from serl.agents.learning.rule_policy import RulePolicy
-from serl.exchange.errors import SerlError
-from serl.researcher.candidates import Budget, Candidate, Result
-from serl.researcher.inner import results, rules, training
-from serl.researcher.inner.errors import ScoreError
-from serl.researcher.inner.executors import ExecutorName, Train, trainer
-from serl.researcher.inner.score import score
+from serl.researcher.candidates import Budget, Candidate, Paired, Result
+from serl.researcher.inner.contender import Contender, Report
+from serl.researcher.inner.errors import IncumbentError
+from serl.researcher.inner.executors import ExecutorName, trainer
+from serl.researcher.inner.ledger import Ledger
+from serl.researcher.inner.race import Standings, Ticket
+from serl.researcher.inner.results import mean_score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import abandon
-from serl.researcher.validation.validate import validate
 
-RESULT, JOB, POLICY = "result.json", "job", "policy.safetensors"
-Report = Callable[[Candidate, str], None]
+LEDGER = "race.json"
 
 
 def ignore_stage(candidate: Candidate, stage: str) -> None:
@@ -33,8 +23,12 @@ def ignore_stage(candidate: Candidate, stage: str) -> None:
 
 
 def evaluate(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Result:
-    """Evaluate one candidate through all stages. Its files stay in `folder`, which is created; finished work there is not repeated."""
-    return evaluate_many([candidate], settings.model_copy(update={"rungs": (1.0,)}), budget, folder, 1)[0]
+    """Validate a candidate, train it once with the budget's seed and score it, without an incumbent and without a race. Its files stay in
+    `folder`, which is created; finished work there is not repeated."""
+    one = Contender(candidate, settings, budget, folder, ignore_stage, trainer("local"))
+    one.validate()
+    one.run(1.0, 0)
+    return one.failure or _scored("done", "", one, None, {})
 
 
 def evaluate_many(
@@ -45,147 +39,86 @@ def evaluate_many(
     workers: int = 2,
     report: Report = ignore_stage,
     on: ExecutorName = "local",
+    incumbent: Candidate | None = None,
 ) -> list[Result]:
-    """Evaluate candidates by successive halving over `settings.rungs`, `workers` at a time; results in the order of the candidates.
+    """Evaluate candidates by a race (race.py), `workers` trainings at a time; results in the order of the candidates.
 
-    Each has a folder in `folder`, named by its key. Finished work there is not repeated, and training continues from its last checkpoint.
-    `report` is called when a stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if
-    scores cannot be measured; SandboxUnavailableError if code cannot be sandboxed here.
+    Each has a folder in `folder`, named by its key, and so has the incumbent (by default the algorithm without modules). Candidates that have
+    trained there before continue: give them again, and they race with the new ones. Finished work is not repeated. `report` is called when a
+    stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if scores cannot be measured;
+    IncumbentError if the incumbent has none; SandboxUnavailableError if code cannot be sandboxed here.
     """
-    for one in candidates:
-        rules.is_rule(one)  # or a ConfigError
-    train = trainer(on)
-    runs = {one.key: _Evaluation(one, settings, budget, folder / one.key, report, train) for one in candidates}
+    train, against = trainer(on), incumbent or Candidate({})
+    every = {one.key: one for one in (against, *candidates)}
+    field = {key: Contender(one, settings, budget, folder / key, report, train) for key, one in every.items()}
+    fresh = {key for key, one in field.items() if not one.trials}
+    standings = Standings(settings.race, [one for key, one in field.items() if key != against.key], field[against.key])
     with ThreadPoolExecutor(workers) as pool:
         try:
-            _successive_halving(list(runs.values()), settings, pool)
+            list(pool.map(Contender.validate, field.values()))
+            _race(field, standings, Ledger(folder / LEDGER, list(field)), pool)
         except BaseException:  # including Ctrl-C: do not wait for running jobs
             abandon()
             raise
-    return [runs[one.key].finish() for one in candidates]
+    outcomes = {one.key: _outcome(field[one.key], standings) for one in candidates}
+    for one in candidates:
+        if one.key in fresh and not field[one.key].failure:
+            report(one, outcomes[one.key].stage)
+    return [outcomes[one.key] for one in candidates]
 
 
-def _successive_halving(runs: "list[_Evaluation]", settings: Settings, pool: ThreadPoolExecutor) -> None:
-    """Validate all candidates, then train and score them rung by rung."""
-    remaining = [run for run, ok in zip(runs, pool.map(_Evaluation.is_valid, runs), strict=True) if ok]
-    for rung, share in enumerate(settings.rungs):
-        list(pool.map(partial(_Evaluation.run_rung, rung=rung, share=share), remaining))
-        remaining = [run for run in remaining if run.result.score is not None]
-        if share < 1:
-            remaining = _keep_best(remaining, settings.kept)
+def _race(field: dict[str, Contender], standings: Standings, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
+    """Train round by round until the race ends. A round is written down before it begins, so one that was killed is finished first."""
+    if not ledger.last:
+        tickets = standings.next_round(0.0)
+        ledger.add([*standings.of_incumbent(tickets, first=True), *tickets])
+    _run(field, standings, ledger.last, pool)
+    while not ledger.ended:
+        tickets = standings.next_round(ledger.spent)
+        needed = [*standings.of_incumbent(tickets), *tickets]
+        ledger.add(needed)
+        _run(field, standings, needed, pool)
 
 
-def _keep_best(runs: "list[_Evaluation]", kept: float) -> "list[_Evaluation]":
-    """The runs with the best scores; stops the others."""
-    ranked = sorted(runs, key=lambda run: run.result.score.pa_bps if run.result.score else -math.inf, reverse=True)
-    count = max(1, math.ceil(kept * len(ranked)))
-    for run in ranked[count:]:
-        run.stop_early()
-    return ranked[:count]
+def _run(
+    field: dict[str, Contender], standings: Standings, tickets: Sequence[Ticket], pool: ThreadPoolExecutor
+) -> None:  # fmt: skip
+    """Run the trainings of a round. Those of one seed of a candidate continue each other, so they run one after the other."""
+    groups: dict[tuple[str, int], list[Ticket]] = {}
+    for each in sorted(tickets, key=lambda each: each.share):
+        groups.setdefault((each.key, each.seed), []).append(each)
 
+    def run(group: Sequence[Ticket]) -> None:
+        for each in group:
+            field[each.key].run(each.share, each.seed)
 
-class _Evaluation:
-    """The evaluation of one candidate. `result` is its state so far."""
-
-    def __init__(
-        self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train
-    ) -> None:
-        self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
-        self._report, self._train = report, train
-        folder.mkdir(parents=True, exist_ok=True)
-        self._finished = results.read(folder / RESULT)
-        self.result = self._finished or Result("static check", "", None, None, {})
-
-    def _report_stage(self, stage: str) -> None:
-        self._report(self.candidate, stage)
-
-    def _fail(self, stage: str, reason: str, seconds: float) -> None:
-        facts = {**self.result.facts, f"{stage}_s": seconds}
-        self.result = Result(stage, reason, None, None, facts)
-        self.finish()
-
-    def is_valid(self) -> bool:
-        """Validate every module, static check and dry run. False if a module is invalid or the evaluation has finished before."""
-        if self._finished:
-            return False
-        self._report_stage("static check")
-        began = time.monotonic()
-        for kind, module in self.candidate.modules.items():
-            found = validate(kind, module.text, module.form)
-            if not found.ok:
-                self._fail(found.stage.value, f"{kind.value}:\n{found.text}", time.monotonic() - began)
-                return False
-        self.result = Result("training", "", None, None, {"validation_s": time.monotonic() - began})
-        return True
-
-    def run_rung(self, rung: int, share: float) -> None:
-        """Train up to a share of the steps and score. A rung that is on disk is not repeated."""
-        path = self.folder / f"rung-{rung}.json"
-        known = results.read(path)
-        if known:
-            self.result = known
-            return
-        if rules.is_rule(self.candidate) and self.result.score:  # more training changes nothing
-            self.result = dataclasses.replace(self.result, facts={**self.result.facts, "share": share})
-        else:
-            self._train_and_score(share)
-        if self.result.score:
-            results.write(self.result, path)
-
-    def _train_and_score(self, share: float) -> None:
-        self._report_stage("training")
-        began = time.monotonic()
-        try:
-            policy, claims = self._make_policy(share)
-        except training.UnusableError as error:
-            self._fail("training", str(error), time.monotonic() - began)
-            return
-        policy.save(self.folder / POLICY)
-        trained = time.monotonic()
-        self._report_stage("scoring")
-        try:
-            found = score(policy, self.settings)
-        except ScoreError:
-            raise
-        except SerlError as error:
-            self._fail("scoring", str(error), time.monotonic() - trained)
-            return
-        before = self.result.facts
-        facts = {
-            "validation_s": before.get("validation_s", 0.0), "training_s": before.get("training_s", 0.0) + trained - began,
-            "scoring_s": before.get("scoring_s", 0.0) + time.monotonic() - trained, "share": share,
-            "steps": policy.metadata["steps"], "claims": claims,
-        }  # fmt: skip
-        self.result = Result("done", "", found, str(self.folder / POLICY), facts)
-
-    def _make_policy(self, share: float) -> tuple[Policy | RulePolicy, dict[str, Any]]:
-        """The candidate's policy after a share of its training, and what the job claims about it. UnusableError if there is none."""
-        job = self.folder / JOB
-        if rules.is_rule(self.candidate):
-            return rules.rule_policy(self.candidate, self.settings, job), {}
-        job_result = self._train(self.candidate, self.settings, self.budget, share, job)
-        if not job_result.ok:
-            raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
-        policy = training.policy_of(job_result, self.candidate, self.settings, self.budget, job)
-        return policy, {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")}
-
-    def stop_early(self) -> None:
-        """Stop the candidate early; it keeps the score of its last rung."""
-        found, share = self.result.score, self.result.facts["share"]
-        reason = (
-            f"stopped after {share:.0%} of the training: PA {found.pa_bps:+.2f} bps, others were better"
-            if found
-            else ""
+    list(pool.map(run, groups.values()))
+    if failure := standings.incumbent.failure:
+        raise IncumbentError(
+            f"expected an incumbent that can be trained and scored, got: {failure.reason}; set `incumbent`"
         )
-        self.result = Result("halved", reason, found, self.result.policy, self.result.facts)
-        self._report_stage("halved")
-        self.finish()
 
-    def finish(self) -> Result:
-        """Write the result once and return it."""
-        if not self._finished:
-            self._finished = self.result
-            results.write(self.result, self.folder / RESULT)
-            if self.result.stage == "done":
-                self._report_stage("done")
-        return self._finished
+
+def _outcome(one: Contender, standings: Standings) -> Result:
+    """The result of a contender after the race."""
+    if one.failure:
+        return one.failure
+    found = standings.measure(one)
+    facts = {"stages": standings.stages_done(one), "open": standings.is_open(one)}
+    if one is standings.incumbent or found.share == 1.0:
+        return _scored("done", "", one, found, facts)
+    reason = (
+        f"stopped after {found.share:.0%} of the training: PA {found.difference_bps:+.2f} bps against the incumbent "
+        f"[{found.low_bps:+.2f}, {found.high_bps:+.2f}], others were better"
+    )
+    return _scored("halved", reason, one, found, facts)
+
+
+def _scored(stage: str, reason: str, one: Contender, found: Paired | None, facts: dict[str, Any]) -> Result:
+    trials, top = list(one.trials.values()), one.top()
+    times = {name: sum(trial.facts[name] for trial in trials) for name in ("training_s", "scoring_s")}
+    made = {
+        "validation_s": one.validation_s, **times, "share": top[0].share, "seeds": len(top),
+        "steps": sum(trial.facts["steps"] for trial in top), "claims": top[0].facts["claims"], **facts,
+    }  # fmt: skip
+    return Result(stage, reason, mean_score([trial.score for trial in top]), one.policy(), made, found)

@@ -1,17 +1,59 @@
-"""Results on disk, written atomically, so that finished work is never repeated."""
+"""Results and trials on disk, written atomically, so that finished work is never repeated."""
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from serl.exchange.atomic_file import write_json
-from serl.researcher.candidates import Result, Score, current_stage
+from serl.researcher.candidates import Paired, Result, Score, current_stage
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One training of a candidate and its score; for a rule, one batch of orders."""
+
+    share: float
+    seed: int
+    score: Score
+    facts: Mapping[str, Any]
+
+
+def score_of(values: Mapping[str, Any]) -> Score:
+    """The inverse of dataclasses.asdict for a Score, also of those that earlier versions wrote."""
+    rows = {name: tuple(values.get(name, ())) for name in ("advantages_bps", "clusters", "controls_bps")}
+    return Score(**{**values, **rows})
+
+
+def mean_score(scores: Sequence[Score]) -> Score:
+    """The score of a candidate that was trained several times: means, also of the ends of the interval, which is therefore that of one
+    training. Orders are those of all trainings, one after the other."""
+    if len(scores) == 1:
+        return scores[0]
+    numbers = ("pa_bps", "low_bps", "high_bps", "pa_twap_bps", "pa_std_bps", "unfilled", "impact_bps")
+    means = {name: float(np.mean([getattr(score, name) for score in scores])) for name in numbers}
+    rows = ("advantages_bps", "clusters", "controls_bps")
+    joined = {name: tuple(value for score in scores for value in getattr(score, name)) for name in rows}
+    return Score(**means, **joined, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+
+
+def write_trial(trial: Trial, path: Path) -> None:
+    """Write a trial atomically."""
+    write_json(path, dataclasses.asdict(trial))
+
+
+def read_trial(path: Path) -> Trial:
+    """Read a trial."""
+    values: dict[str, Any] = json.loads(path.read_text())
+    return Trial(**values | {"score": score_of(values["score"])})
 
 
 def write(result: Result, path: Path) -> None:
-    """Write a result atomically. The policy file next to it is stored by name, because folders may move."""
-    name = None if result.policy is None else Path(result.policy).name
+    """Write a result atomically. The policy file is stored relative to the result's folder, because folders may move."""
+    name = None if result.policy is None else str(Path(result.policy).relative_to(path.parent))
     write_json(path, dataclasses.asdict(result) | {"policy": name})
 
 
@@ -20,9 +62,9 @@ def read(path: Path) -> Result | None:
     if not path.exists():
         return None
     values: dict[str, Any] = json.loads(path.read_text())
-    score = values.pop("score")
-    if score is not None:
-        score = Score(**score | {"advantages_bps": tuple(score["advantages_bps"])})
-    name = values.pop("policy")
+    score, paired, name = values.pop("score"), values.pop("paired", None), values.pop("policy")
     values["stage"] = current_stage(values["stage"])
-    return Result(**values, score=score, policy=None if name is None else str(path.parent / name))
+    return Result(
+        **values, score=score_of(score) if score else None, paired=Paired(**paired) if paired else None,
+        policy=None if name is None else str(path.parent / name),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The score: parent orders of the validation hours, executed on a served exchange in lockstep.
+"""The score: parent orders of days that training left out, executed on a served exchange in lockstep.
 
 The candidate and a TWAP with market orders execute the same parent orders. PA is measured against the VWAP of the same windows without
 our orders, and impact against their mids. Both come from the replay market in process, which gives the same numbers as a lockstep
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.agents.execution.data import VALIDATION
+from serl.agents.execution.data import TEST, UNSEEN
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
@@ -28,7 +28,9 @@ from serl.agents.learning.evaluation import (
     bootstrap_estimates,
     costs,
     execute_orders,
+    measured,
 )
+from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import Policy as TrainedPolicy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.agents.learning.sources import Books
@@ -39,6 +41,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.researcher.candidates import Score
+from serl.researcher.inner.errors import SealedError
 from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
 
@@ -58,7 +61,7 @@ class ScoringSet(NamedTuple):
     episodes: Rows
     """The parent orders, at their times in `days`."""
     clusters: NDArray[np.int64]
-    """Blocks of orders that the bootstrap resamples together."""
+    """Blocks of orders that the bootstrap resamples together; equal numbers mean the same block in all sets of the same data."""
     replayed_day: Day | None
     """The windows side by side, as replayed; None for bars."""
     no_orders: Outcome
@@ -68,13 +71,12 @@ class ScoringSet(NamedTuple):
     """The market in this process, for `scored_in: market` and `bars`."""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _cached_scoring_set(text: str, part: str) -> ScoringSet:
     settings = Settings.model_validate_json(text)
     if settings.scored_in != "exchange":
         return _market_scoring_set(settings, part)
-    days, episodes = _exchange_orders(settings, part)
-    clusters = bootstrap_clusters(episodes, episodes["day"])[0]
+    days, episodes, clusters = _exchange_orders(settings, part)
     replayed_day = aligned_day(days, episodes)
     no_orders = in_process(days, episodes, Hold(), "market")
     twap = on_exchange(replayed_day, episodes, Twap(), "market")
@@ -83,25 +85,52 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
 
 def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
     """All orders at once. Simulated days keep their states for all candidates."""
-    scenario = Scenario(settings.market.model_copy(update={"part": part, "environments": settings.orders}))
+    market = settings.market.model_copy(update={"part": part, "environments": settings.orders})
+    scenario = _scenario(market.model_dump_json())
     episodes = _sample_orders(scenario, settings)
-    clusters = bootstrap_clusters(episodes, scenario.source.dates(episodes["day"]))[0]
-    no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
-    return ScoringSet([], episodes, clusters, None, no_orders, twap, scenario)
+    with MARKET:
+        no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
+    return ScoringSet([], episodes, _clusters(scenario, episodes), None, no_orders, twap, scenario)
+
+
+@lru_cache(maxsize=8)
+def _scenario(text: str) -> Scenario:
+    """A market in process, shared by the sets of orders in the same days."""
+    return Scenario(MarketConfig.model_validate_json(text))
+
+
+def _clusters(scenario: Scenario, episodes: Rows) -> NDArray[np.int64]:
+    """(n,) number of each order's cluster (see bootstrap_clusters), the same in all sets of the data."""
+    dates = np.asarray(scenario.source.dates(episodes["day"]))
+    unit = bootstrap_clusters(episodes, dates)[1]
+    windows = episodes["start_ns"] // (episodes["steps"] * episodes["interval_ns"])
+    numbers = {"dates": dates, "symbol-days": episodes["day"]}.get(unit, episodes["day"] * 1_000_000 + windows)
+    return np.asarray(numbers, np.int64)
 
 
 def _sample_orders(scenario: Scenario, settings: Settings) -> Rows:
     return scenario.sampler.sample(np.random.Generator(np.random.PCG64(settings.score_seed)), settings.orders)
 
 
-def scoring_set(settings: Settings, part: str = VALIDATION) -> ScoringSet:
-    """The scoring set of a part, cached in the process. ConfigError if the data has no hours of the part."""
+class Permit:
+    """Opens the test part, which nothing may see before a run has ended. Only outer/final.py makes one, and writes it down."""
+
+
+def scoring_set(settings: Settings, part: str | None = None, permit: Permit | None = None) -> ScoringSet:
+    """The scoring set of a part, by default `settings.scoring_part`, cached in the process. ConfigError if the data has no hours of the part;
+    SealedError for the test part without a permit."""
+    chosen = part or settings.scoring_part
+    if chosen in (TEST, UNSEEN) and permit is None:
+        raise SealedError(
+            f"the {chosen} part is sealed: expected a score on training or validation days, got part={chosen!r}; it is scored once in a run, by: "
+            "serl researcher report FOLDER --final"
+        )
     with LOCK:
-        return _cached_scoring_set(settings.model_dump_json(), part)
+        return _cached_scoring_set(settings.model_dump_json(), chosen)
 
 
-def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
-    """Days, and parent orders in the hours of a part."""
+def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, NDArray[np.int64]]:
+    """Days, parent orders in the hours of a part, and their clusters."""
     config = settings.market if settings.day else settings.dynamic
     changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
@@ -110,13 +139,14 @@ def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows]:
         changes |= {"simulated_days": SIMULATED_DAYS}
     scenario = Scenario(config.model_copy(update=changes))
     episodes = _sample_orders(scenario, settings)
+    clusters = _clusters(scenario, episodes)
     if isinstance(scenario.source, Books):
-        return list(scenario.source.days), episodes
+        return list(scenario.source.days), episodes, clusters
     population = load_population(config.population)
     seeds = sorted(set(episodes["day"].tolist()))
     until_ns = int((episodes["start_ns"] + episodes["interval_ns"] * episodes["steps"]).max()) + 2_000_000_000
     episodes["day"] = np.searchsorted(seeds, episodes["day"])
-    return [simulate(population, seed, min(until_ns, population.close_ns)) for seed in seeds], episodes
+    return [simulate(population, seed, min(until_ns, population.close_ns)) for seed in seeds], episodes, clusters
 
 
 def _play(market: ExecutionMarket, episodes: Rows, policy: Policy, mode: str, agents: int) -> Outcome:
@@ -160,12 +190,14 @@ def _execute(scoring: ScoringSet, policy: Policy, mode: str, agents: int) -> Out
     return on_exchange(scoring.replayed_day, scoring.episodes, policy, mode, agents)
 
 
-def score(policy: TrainedPolicy | RulePolicy, settings: Settings, part: str = VALIDATION) -> Score:
-    """Score a policy. Candidates are compared on the validation part; the test part is for the final report only.
+def score(
+    policy: TrainedPolicy | RulePolicy, settings: Settings, part: str | None = None, permit: Permit | None = None
+) -> Score:
+    """Score a policy. Candidates are compared on `settings.scoring_part`; the test part is for the final report only, see scoring_set.
 
-    ScoreError if the score cannot be measured, ConfigError for a team in bars.
+    ScoreError if the score cannot be measured, ConfigError for a team in bars, SealedError for the test part.
     """
-    scoring = scoring_set(settings, part)
+    scoring = scoring_set(settings, part, permit)
     team = None if isinstance(policy, RulePolicy) else policy.team
     agents = team[0] if team else 1
     outcome = _execute(scoring, policy, policy.modes[0], agents)
@@ -173,9 +205,19 @@ def score(policy: TrainedPolicy | RulePolicy, settings: Settings, part: str = VA
     advantages = columns["pa"]
     if not np.isfinite(advantages).any():
         raise ConfigError("score: expected market trades in the windows, got none; use longer windows")
-    found = bootstrap_estimates(columns, scoring.clusters, settings.score_seed)
-    pa = found["PA"]
+    pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
+    pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     return Score(
-        pa.value, pa.low, pa.high, found["PA_twap"].value, len(scoring.episodes), found["PA-std"].value, found["AFI"].value,
-        found["IMPACT"].value, tuple(float(value) for value in np.nan_to_num(advantages)),
+        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages), tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
     )  # fmt: skip
+
+
+def _controls(scoring: ScoringSet) -> NDArray[np.float64]:
+    """(n,) the market's move from an order's first to its last decision without our orders, in bps of the first, times the order's sign."""
+    mids = scoring.no_orders.mids_ticks
+    moves: NDArray[np.float64] = scoring.episodes["sign"] * (mids[:, -1] / mids[:, 0] - 1) * 1e4
+    return moves
+
+
+def _floats(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(value) for value in np.nan_to_num(values))

@@ -1,16 +1,18 @@
 """Settings of the inner loop: markets for training and for scoring."""
 
-import itertools
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from serl.agents.execution.data import VALIDATION
+from serl.agents.learning.folds import FOLD
 from serl.agents.learning.hybrid import HybridConfig
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo_config import PPOConfig
 from serl.agents.learning.sources import BARS_SUFFIX
+from serl.researcher.inner.race_config import Race, stages_of_rungs
 
 LEARNING = PPOConfig(
     rollout_steps=60, minibatch=960, gamma=1.0, gae_lambda=0.9, reward_scale=0.2, entropy=0.001, threads=1,
@@ -39,18 +41,17 @@ class Settings(BaseModel):
         description="share of every batch of the static market that is imagined, with an `imagine` module",
     )
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
-    day: Path | None = Field(
-        None, description="a day with a book, whose validation hours are replayed for scoring; null: simulated days"
-    )
+    day: Path | None = Field(None, description="a day with a book, which is replayed for scoring; null: simulated days")
     scored_in: Literal["exchange", "bars", "market"] = Field(
         "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"
     )
     orders: int = Field(24, ge=2, description="number of parent orders in a score")
-    rungs: tuple[float, ...] = Field(
-        (0.25, 0.5, 1.0), description="shares of the training steps after which candidates are compared"
-    )
-    kept: float = Field(
-        0.5, gt=0, le=1, description="share of the candidates that continue after a rung; at least one does"
+    folds: int = Field(
+        3, ge=0, description="folds of the training days: each seed is trained on all but one and scored on that one; 0: scored on the validation part"
+    )  # fmt: skip
+    race: Race = Race()
+    warm_start: bool = Field(
+        False, description="children start from their parent's weights where the network has the same shape"
     )
     score_seed: int = Field(1, ge=0, description="seed of the sampled orders")
 
@@ -64,12 +65,32 @@ class Settings(BaseModel):
             if static != dynamic
         )
 
-    @field_validator("rungs")
+    @property
+    def scoring_part(self) -> str:
+        """The part of the data whose orders are scored: the fold that training leaves out, or the validation part."""
+        return VALIDATION if self.market.fold is None else FOLD
+
+    def of_seed(self, seed: int) -> "Settings":
+        """The settings of a candidate's training number `seed`: the fold rotates with it, and after each round the orders are others."""
+        if self.folds < 2:
+            return self.model_copy(update={"score_seed": self.score_seed + seed})
+        fold = {"fold": seed % self.folds, "folds": self.folds}
+        return self.model_copy(update={
+            "market": self.market.model_copy(update=fold), "dynamic": self.dynamic.model_copy(update=fold),
+            "score_seed": self.score_seed + seed // self.folds,
+        })  # fmt: skip
+
+    @model_validator(mode="before")
     @classmethod
-    def _rise(cls, rungs: tuple[float, ...]) -> tuple[float, ...]:
-        if not rungs or rungs[-1] != 1.0 or any(not 0 < low < high for low, high in itertools.pairwise(rungs)):
-            raise ValueError("expected shares that increase to 1, like 0.25, 0.5, 1")
-        return rungs
+    def _former_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not {"rungs", "kept"} & set(values):
+            return values
+        if "race" in values:
+            raise ValueError(
+                "race: expected either race.stages or the former rungs and kept, got both; use race.stages"
+            )
+        rest = {name: value for name, value in values.items() if name not in ("rungs", "kept")}
+        return rest | {"race": stages_of_rungs(values.get("rungs", (0.25, 0.5, 1.0)), values.get("kept", 0.5))}
 
     @model_validator(mode="after")
     def _fits(self) -> "Settings":
@@ -77,4 +98,6 @@ class Settings(BaseModel):
             raise ValueError(
                 f"scored_in: bars: expected a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
             )
+        if self.folds == 1:
+            raise ValueError("folds: expected 2 or more, or 0 to score on the validation part, got 1")
         return self

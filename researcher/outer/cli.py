@@ -112,7 +112,9 @@ def status(folder: Path) -> None:
     help="HTML file; a .json is written next to it  [default: FOLDER/report.html]",
 )
 @click.option(
-    "--final", is_flag=True, help="Also score the best candidate on the test part: once per run, and it ends the run."
+    "--final",
+    is_flag=True,
+    help="Also train the best candidate and the incumbent anew and compare them on the test part: once per run, and it ends the run.",
 )
 @click.option("--ablations", type=FOLDER, help="Folder of `python -m benchmarks.proof`; adds its table.")
 def report(folder: Path, output: Path | None, final: bool, ablations: Path | None) -> None:

@@ -1,5 +1,6 @@
 """Settings of the outer loop."""
 
+import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -11,10 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from serl.agents.learning.sources import BARS_SUFFIX
 from serl.exchange.errors import ConfigError
 from serl.extras import require
-from serl.researcher.candidates import Budget
+from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.settings import STATIC, Settings
 from serl.researcher.llm.settings import BudgetConfig, Endpoint
+from serl.researcher.modules import specs
 from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.errors import SpecError
+from serl.researcher.modules.example import example
 from serl.researcher.tuning.config import TuningConfig
 
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
@@ -68,6 +72,9 @@ class OuterConfig(_Part):
         "single", description="multi: agents that share an order and communicate"
     )
     kinds: tuple[Kind, ...] = Field((), description="kinds of modules to design; empty: all of the scenario")
+    incumbent: dict[Kind, dict[str, Any]] = Field(
+        {}, description="what candidates are compared with: values of specifications by kind of module; empty: the default algorithm"
+    )  # fmt: skip
     form: Form = "spec"
     model: str = Field(
         "tiny", description="model of the embedded endpoint: tiny, coder or a GGUF file; with `endpoint`, see there"
@@ -108,6 +115,13 @@ class OuterConfig(_Part):
             raise ValueError(
                 f"kinds: expected policy alone, got {', '.join(self.kinds)}; a policy needs no training, so nothing else is used"
             )
+        if Kind.POLICY in self.incumbent and len(self.incumbent) > 1:
+            raise ValueError(f"incumbent: expected policy alone, got {', '.join(self.incumbent)}; leave out the others")
+        for kind, module in self.incumbent_candidate.modules.items():
+            try:
+                specs.parse(kind, module.text)
+            except SpecError as error:
+                raise ValueError(f"incumbent.{kind.value}: {error}") from None
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
             raise ValueError("kinds: communicate needs agents that share an order; set scenario: multi")
         if Kind.COMMUNICATE in self.module_kinds and self.inner.scored_in != "exchange":
@@ -133,6 +147,13 @@ class OuterConfig(_Part):
     def module_kinds(self) -> tuple[Kind, ...]:
         """The kinds of modules to design."""
         return self.kinds or (SINGLE if self.scenario == "single" else (*SINGLE, Kind.COMMUNICATE))
+
+    @property
+    def incumbent_candidate(self) -> Candidate:
+        """What candidates are compared with, and the first candidate of a run. A run of policies alone starts from the example."""
+        if not self.incumbent and self.module_kinds == (Kind.POLICY,):
+            return Candidate({Kind.POLICY: Module("spec", example(Kind.POLICY, "spec"))})
+        return Candidate({kind: Module("spec", json.dumps(values)) for kind, values in self.incumbent.items()})
 
     @property
     def uses_llm(self) -> bool:

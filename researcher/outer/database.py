@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.candidates import Candidate, Module, Result, Score, current_stage
+from serl.researcher.candidates import Candidate, Module, Paired, Result, current_stage
+from serl.researcher.inner.results import score_of
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.records import EvaluatedCandidate, Instruction, Lessons, Prompt, Proposal, Verdict
@@ -33,6 +34,14 @@ CREATE TABLE IF NOT EXISTS candidates (
 CREATE TABLE IF NOT EXISTS iterations (
     iteration INTEGER PRIMARY KEY, model TEXT NOT NULL, pa_bps REAL, ema_bps REAL, change_bps REAL, seconds REAL NOT NULL, facts TEXT NOT NULL);
 """
+_UNSTORED = {"clusters": (), "controls_bps": ()}
+"""Parts of a score that only the race needs, which has them in its own files."""
+_ADDED = {"difference_bps": "REAL", "lower_bps": "REAL", "paired": "TEXT"}
+"""Columns of candidates that databases of earlier versions lack: the paired difference, the lower end of its interval, and all of it as JSON."""
+BEST = "lower_bps IS NULL, lower_bps DESC, pa_bps DESC, iteration, slot"
+"""Order of candidates, the best first: by the lower confidence bound of the paired difference; those without one follow by PA."""
+MERIT = "coalesce(difference_bps, pa_bps)"
+"""What a candidate is worth: the paired difference, or PA in runs of earlier versions."""
 
 
 class Database:
@@ -45,11 +54,19 @@ class Database:
             self._connection = sqlite3.connect(path)
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript(_SCHEMA)
+            self._add_columns()
             self._rename_former_stages()
         except (OSError, sqlite3.Error) as error:
             raise RunError(
                 f"{path}: cannot be opened as the database of a run ({error}); give the folder of a run, or a new one"
             ) from None
+
+    def _add_columns(self) -> None:
+        known = {row["name"] for row in self.rows("PRAGMA table_info(candidates)")}
+        with self._transaction():
+            for name, kind in _ADDED.items():
+                if name not in known:
+                    self.rows(f"ALTER TABLE candidates ADD COLUMN {name} {kind}")
 
     def _rename_former_stages(self) -> None:
         for table in ("verdicts", "candidates"):
@@ -148,46 +165,81 @@ class Database:
         rows = self.rows("SELECT * FROM candidates WHERE key = ? AND stage IS NOT NULL ORDER BY iteration, slot", key)
         return self._result(rows[0]) if rows else None
 
+    def raced(self) -> list[Candidate]:
+        """The candidates of finished iterations that raced and did not fail, each set of modules once."""
+        found = self.rows(
+            "SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE score IS NOT NULL "
+            "AND json_extract(facts, '$.stages') IS NOT NULL GROUP BY key) ORDER BY iteration, slot"
+        )
+        return [_candidate(row) for row in found]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self._folder
+
     def policy_of(self, row: sqlite3.Row) -> str | None:
         """Path of a candidate's policy in the run's present folder."""
         return None if row["policy"] is None else str(self._folder / row["policy"])
 
     def _result(self, row: sqlite3.Row) -> Result:
-        score = json.loads(row["score"]) if row["score"] else None
-        if score:
-            score["advantages_bps"] = tuple(score["advantages_bps"])
+        score = score_of(json.loads(row["score"])) if row["score"] else None
+        paired = Paired(**json.loads(row["paired"])) if row["paired"] else None
         facts = json.loads(row["facts"] or "{}")
-        return Result(row["stage"], row["reason"], Score(**score) if score else None, self.policy_of(row), facts)
+        return Result(row["stage"], row["reason"], score, self.policy_of(row), facts, paired)
 
-    def add_results(self, iteration: int, model: str, results: Mapping[int, Result]) -> None:
-        """Store results by slot. Paths of policies are relative to the run's folder, which may be moved."""
+    def add_results(
+        self, iteration: int, model: str, results: Mapping[int, Result], updates: Mapping[str, Result] | None = None
+    ) -> None:  # fmt: skip
+        """Store the results of an iteration by slot, and by key those of earlier candidates that raced on, with their performance."""
         with self._transaction():
+            for key, result in (updates or {}).items():
+                self._store(result, "key = ?", key)
+                self._connection.execute(f"UPDATE candidates SET performance_bps = {MERIT} WHERE key = ?", (key,))
+                self._set_modules_performance(
+                    "text IS NOT NULL AND (iteration, slot) IN (SELECT iteration, slot FROM candidates WHERE key = ?)",
+                    key,
+                )
             for slot, result in results.items():
-                score = json.dumps(asdict(result.score)) if result.score else None
-                policy = os.path.relpath(result.policy, self._folder) if result.policy else None
-                self._connection.execute(
-                    "UPDATE candidates SET stage = ?, reason = ?, pa_bps = ?, score = ?, policy = ?, facts = ? WHERE iteration = ? AND slot = ?",
-                    (result.stage, result.reason, result.score.pa_bps if result.score else None, score, policy,
-                     json.dumps(dict(result.facts), default=str), iteration, slot),
-                )  # fmt: skip
-                reason = "ok" if result.score else "no score"
+                self._store(result, "iteration = ? AND slot = ?", iteration, slot)
+                reason = "ok" if result.score else result.facts.get("verdict", "no score")
                 self._insert_verdicts(iteration, slot, [Verdict(None, model, 0, result.stage, reason, result.reason)])
 
+    def _store(self, result: Result, where: str, *values: Any) -> None:
+        """Store a result. The path of the policy is relative to the run's folder, which may be moved."""
+        found, paired = result.score, result.paired
+        row = {
+            "stage": result.stage, "reason": result.reason, "pa_bps": found.pa_bps if found else None,
+            "difference_bps": paired.difference_bps if paired else None, "lower_bps": paired.low_bps if paired else None,
+            "score": json.dumps(asdict(found) | _UNSTORED) if found else None, "paired": json.dumps(asdict(paired)) if paired else None,
+            "policy": os.path.relpath(result.policy, self._folder) if result.policy else None,
+            "facts": json.dumps(dict(result.facts), default=str),
+        }  # fmt: skip
+        names = ", ".join(f"{name} = ?" for name in row)
+        self._connection.execute(f"UPDATE candidates SET {names} WHERE {where}", (*row.values(), *values))
+
+    def _set_modules_performance(self, where: str, *values: Any) -> None:
+        self._connection.execute(
+            "UPDATE modules SET performance_bps = (SELECT performance_bps FROM candidates c WHERE c.iteration = modules.iteration "
+            f"AND c.slot = modules.slot) WHERE {where}",
+            values,
+        )
+
     def set_performance(self, iteration: int, penalty_bps: float) -> None:
-        """Set the performance of an iteration's candidates and modules: PA; the worst PA so far (at most 0) if stopped early without PA;
-        that minus the penalty if failed or rejected.
+        """Set the performance of an iteration's candidates and modules: the paired difference (PA in runs of earlier versions); the worst so
+        far (at most 0) if stopped early without a score; that minus the penalty if failed or rejected.
         """
-        worst = min(self.one("SELECT min(pa_bps) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
+        worst = min(self.one(f"SELECT min({MERIT}) FROM candidates WHERE iteration <= ?", iteration) or 0.0, 0.0)
         failed = worst - penalty_bps
         with self._transaction():
             self._connection.execute(
-                "UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN pa_bps WHEN stage = 'halved' THEN ? ELSE ? END WHERE iteration = ?",
+                f"UPDATE candidates SET performance_bps = CASE WHEN pa_bps IS NOT NULL THEN {MERIT} WHEN stage = 'halved' THEN ? ELSE ? END "
+                "WHERE iteration = ?",
                 (worst, failed, iteration),
             )
+            self._set_modules_performance("iteration = ?", iteration)
             self._connection.execute(
-                "UPDATE modules SET performance_bps = CASE WHEN text IS NULL THEN ? ELSE (SELECT performance_bps FROM candidates c "
-                "WHERE c.iteration = modules.iteration AND c.slot = modules.slot) END WHERE iteration = ?",
-                (failed, iteration),
+                "UPDATE modules SET performance_bps = ? WHERE text IS NULL AND iteration = ?", (failed, iteration)
             )
 
     def finish(self, iteration: int, lessons: Lessons, **row: Any) -> None:
@@ -205,17 +257,23 @@ class Database:
         return int(self.one("SELECT coalesce(max(iteration), 0) FROM iterations"))
 
     def evaluated(self, before: int, n: int, *, worst: bool = False) -> list[EvaluatedCandidate]:
-        """The `n` best candidates of iterations before `before`, or the worst (then including those stopped early). Each set of modules once."""
-        order, which = ("pa_bps ASC", "pa_bps IS NOT NULL") if worst else ("pa_bps DESC", "stage = 'done'")
+        """The `n` best candidates of iterations before `before`, by the lower bound of the paired difference, or the worst by the difference (then
+        including those stopped early). Each set of modules once. Runs of earlier versions have PA only."""
+        order, which = (
+            (f"difference_bps IS NULL, {MERIT}, iteration, slot", "pa_bps IS NOT NULL")
+            if worst
+            else (BEST, "stage = 'done'")
+        )
         found = self.rows(
             f"SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE {which} AND iteration < ? GROUP BY key) "
-            f"ORDER BY {order}, iteration, slot LIMIT ?",
+            f"ORDER BY {order} LIMIT ?",
             before, n,
         )  # fmt: skip
         return [self._evaluated(row) for row in found]
 
     def _evaluated(self, row: sqlite3.Row) -> EvaluatedCandidate:
-        performance = row["pa_bps"] if row["performance_bps"] is None else row["performance_bps"]
+        merit = row["pa_bps"] if row["difference_bps"] is None else row["difference_bps"]
+        performance = merit if row["performance_bps"] is None else row["performance_bps"]
         return EvaluatedCandidate(row["iteration"], row["slot"], _candidate(row), self._result(row), performance)
 
     def instructions(self, kind: Kind, before: int) -> list[Instruction]:

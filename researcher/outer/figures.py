@@ -10,17 +10,40 @@ Query = Callable[[str], Iterable[sqlite3.Row]]
 
 def iterations(query: Query) -> list[dict[str, Any]]:
     """One row per finished iteration: PA of its best candidate with interval, PA_ema, best PA so far, figures of tuning."""
-    scored = query("SELECT iteration, score FROM candidates WHERE stage = 'done' ORDER BY pa_bps, slot DESC")
-    best = {
-        row["iteration"]: json.loads(row["score"]) for row in scored
-    }  # sorted by PA, so the last row of an iteration is its best
+    best = _best_of_each(query)
     rows, so_far = [], None
     for row in query("SELECT * FROM iterations ORDER BY iteration"):
-        score = best.get(row["iteration"], {})
+        score, paired = best.get(row["iteration"], ({}, {}))
         if score and (so_far is None or score["pa_bps"] > so_far):
             so_far = score["pa_bps"]
         rows.append(
             {name: row[name] for name in ("iteration", "model", "pa_bps", "ema_bps", "change_bps", "seconds")}
-            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far, "tuning": json.loads(row["facts"])}
+            | {"low_bps": score.get("low_bps"), "high_bps": score.get("high_bps"), "best_so_far_bps": so_far}
+            | {name: paired.get(name) for name in ("difference_bps", "difference_low_bps", "difference_high_bps", "seeds")}
+            | {"tuning": json.loads(row["facts"])}
         )  # fmt: skip
     return rows
+
+
+def paired_of(row: sqlite3.Row) -> dict[str, Any]:
+    """The paired score of a candidate's row, with the names of a table; empty for runs of earlier versions."""
+    if "paired" not in row.keys() or not row["paired"]:  # noqa: SIM118
+        return {}
+    found = json.loads(row["paired"])
+    ends = {"difference_low_bps": found["low_bps"], "difference_high_bps": found["high_bps"]}
+    return {
+        "difference_bps": found["difference_bps"],
+        **ends,
+        **{name: found[name] for name in ("se_bps", "seeds", "share", "orders", "controlled")},
+    }
+
+
+def _best_of_each(query: Query) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
+    """Score and paired score of each iteration's best candidate: by the lower bound of the paired difference, else by PA."""
+    found: dict[int, tuple[Any, tuple[dict[str, Any], dict[str, Any]]]] = {}
+    for row in query("SELECT * FROM candidates WHERE stage = 'done' ORDER BY iteration, slot"):
+        paired = paired_of(row)
+        rank = (bool(paired), paired.get("difference_low_bps", 0.0), row["pa_bps"])
+        if row["iteration"] not in found or rank > found[row["iteration"]][0]:
+            found[row["iteration"]] = rank, (json.loads(row["score"]), paired)
+    return {iteration: scores for iteration, (_, scores) in found.items()}

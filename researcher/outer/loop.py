@@ -9,7 +9,7 @@ from typing import Any
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
 from serl.researcher.outer.config import Convergence, OuterConfig
-from serl.researcher.outer.database import Database
+from serl.researcher.outer.database import BEST, Database
 from serl.researcher.outer.prompts import INITIAL
 from serl.researcher.outer.proposers import Proposer
 from serl.researcher.outer.records import Evaluator, Instruction, Proposal
@@ -103,7 +103,10 @@ class OuterLoop:
         for slot in range(self.config.candidates):
             self.callbacks.on_proposing(iteration, slot)
             if slot not in known:
-                proposal = self.proposer.propose(iteration, slot)
+                first = (iteration, slot) == (1, 0)
+                proposal = (
+                    Proposal(self.config.incumbent_candidate) if first else self.proposer.propose(iteration, slot)
+                )
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
                 self.callbacks.on_proposed(iteration, slot, proposal)
@@ -126,23 +129,24 @@ class OuterLoop:
             )
 
     def _evaluate(self, iteration: int, model: str) -> None:
-        """Evaluate pending candidates. Each set of modules is evaluated once per run."""
+        """Evaluate pending candidates. Each set of modules is evaluated once per run; those of earlier iterations race with the new ones."""
         waiting = self.database.pending(iteration)
         known = {candidate.key: self.database.result_of(candidate.key) for _, candidate in waiting}
         fresh: dict[str, Candidate] = {one.key: one for _, one in waiting if known[one.key] is None}
-        folder = self.folder / "candidates" / f"{iteration:05}"
-        made = self.evaluator(list(fresh.values()), folder) if fresh else []
+        earlier = {one.key: one for one in self.database.raced()} if fresh else {}
+        racing = [*fresh.values(), *earlier.values()]
+        made = self.evaluator(racing, self.folder / "candidates") if fresh else []
         results: dict[str, Result] = {key: result for key, result in known.items() if result is not None}
-        results |= dict(zip(fresh, made, strict=True))
+        results |= dict(zip([one.key for one in racing], made, strict=True))
         found = {slot: results[candidate.key] for slot, candidate in waiting}
-        self.database.add_results(iteration, model, found)
+        self.database.add_results(iteration, model, found, {key: results[key] for key in earlier})
         for slot, result in found.items():
             self.callbacks.on_evaluated(iteration, slot, result)
 
     def _row(self, iteration: int, model: str, seconds: float) -> dict[str, Any]:
         """The figures of an iteration. PA_j is that of its best candidate; without a score, PA_ema is unchanged."""
         pa_bps = self.database.one(
-            "SELECT max(pa_bps) FROM candidates WHERE iteration = ? AND stage = 'done'", iteration
+            f"SELECT pa_bps FROM candidates WHERE iteration = ? AND stage = 'done' ORDER BY {BEST}", iteration
         )
         before = self.database.one("SELECT ema_bps FROM iterations ORDER BY iteration DESC LIMIT 1")
         ema_bps = before if pa_bps is None else ema(before, pa_bps, self.config.convergence.decay)

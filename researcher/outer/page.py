@@ -10,14 +10,19 @@ from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import cell, table
 from serl.agents.pages.page import page as html_page
 from serl.researcher.outer.ablations import Ablation, table_row
+from serl.researcher.outer.final import final_line
+
+RACE_ROWS = 30
 
 
 def page(found: dict[str, Any], origin: Origin) -> str:
     """The summary of a run as an HTML page."""
     ended = f"Ended: {found['stopped']}." if found["stopped"] else "The run has not ended."
     parts = [
-        f"<p>{escape(ended)} All scores are on the validation part{'' if found['test'] is None else ', except the one labelled test'}.</p>",
+        f"<p>{escape(ended)} All scores are on days that the training left out, none of them a test day{'' if found['test'] is None else ', except the one labelled test'}."
+        "</p>",
         *_best(found["best"], found["test"]),
+        *_race(found["race"], found["incumbent"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
@@ -35,25 +40,46 @@ def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
     return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([table_row(Ablation.model_validate(row)) for row in rows])]
 
 
+def _race(rows: Sequence[dict[str, Any]], incumbent: dict[str, str]) -> Iterable[str]:
+    if not rows:
+        return []
+    known = (
+        ", ".join(f"{kind} <code>{escape(text)}</code>" for kind, text in incumbent.items()) or "the default algorithm"
+    )
+    text = (
+        f"Candidates against the incumbent, which is {known}: PA of the candidate minus PA of the incumbent on the same orders, days and training seeds, "
+        "with its 95 % interval. The candidate with the highest lower end is the best. A single training takes its spread from the others."
+    )
+    left = len(rows) - RACE_ROWS
+    more = f"<p>{left} more are in the JSON.</p>" if left > 0 else ""
+    return ["<h2>Race</h2>", f"<p>{text}</p>", _table(rows[:RACE_ROWS]), more]
+
+
 def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[str]:
     if best is None:
         return ["<h2>Best algorithm</h2><p>No candidate has a score.</p>"]
-    scores = [{"part": "validation", **_score(best["score"])}]
+    scores = [{"part": "selection", **_score(best["score"])}]
     if test is not None:
         scores.append({"part": f"test (iteration {test['iteration']}, slot {test['slot']})", **_score(test["score"])})
+        if "incumbent" in test:
+            scores.append({"part": "test, incumbent", **_score(test["incumbent"])})
     ancestors = ", ".join(f"{row['iteration']}/{row['slot']}" for row in best["lineage"]) or "none"
     parts = [
         "<h2>Best algorithm</h2>",
         f"<p>Iteration {best['iteration']}, slot {best['slot']}; ancestors (iteration/slot): {ancestors}. Policy: <code>{escape(str(best['policy']))}</code></p>",
         _table(scores),
     ]
+    if best["paired"]:
+        parts.append(f"<p>Against the incumbent, on the days of selection:</p>{_table([best['paired']])}")
+    if test is not None:
+        parts.append(f"<p>Test part, opened once: {escape(final_line(test))}.</p>")
     for kind, module in best["modules"].items():
         parts.append(f"<h3>{escape(kind)} ({module['form']})</h3><pre>{escape(module['text'])}</pre>")
     return parts
 
 
 def _score(score: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in score.items() if name != "advantages_bps"}
+    return {name: value for name, value in score.items() if name not in ("advantages_bps", "clusters", "controls_bps")}
 
 
 def _short(facts: dict[str, Any]) -> str:

@@ -78,7 +78,11 @@ def _draft_text(draft: Draft) -> str:
 def result_line(result: Result) -> str:
     """The result of a candidate in one line."""
     reason = f", {' '.join(result.reason.split())[:200]}" if result.reason else ""
-    return f"{result.stage}{f', PA {result.score.pa_bps:+.2f} bps' if result.score else ''}{reason}"
+    score = f", PA {result.score.pa_bps:+.2f} bps" if result.score else ""
+    if found := result.paired:
+        trainings = f"{found.seeds} training{'s' if found.seeds > 1 else ''}"
+        score += f", {found.difference_bps:+.2f} [{found.low_bps:+.2f}, {found.high_bps:+.2f}] against the incumbent in {trainings}"
+    return f"{result.stage}{score}{reason}"
 
 
 def iteration_line(row: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ from serl.researcher.llm.requests import Message
 from serl.researcher.modules.contracts import Form, Kind
 
 Evaluator = Callable[[Sequence[Candidate], Path], list[Result]]
-"""Evaluates candidates in a folder; returns results in their order. Finished work in the folder is not repeated."""
+"""Evaluates candidates in the folder of all candidates of the run; returns results in their order. Finished work in the folder is not repeated.
+Those that raced before are given again, and may train on."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class EvaluatedCandidate:
     candidate: Candidate
     result: Result
     performance_bps: float
-    """PA, or for a failed candidate the worst PA minus a penalty."""
+    """The paired difference to the incumbent (PA in runs of earlier versions), or for a failed candidate the worst minus a penalty."""
 
 
 @dataclass(frozen=True)

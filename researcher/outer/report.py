@@ -1,7 +1,6 @@
 """The report of a run: the best algorithm, PA by iteration, verdicts; as JSON and as HTML (page.py)."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import write
 from serl.researcher.outer.ablations import read_ablations
 from serl.researcher.outer.config import OuterConfig
-from serl.researcher.outer.database import Database, modules_of, parents_of
-from serl.researcher.outer.errors import RunError
-from serl.researcher.outer.figures import iterations
+from serl.researcher.outer.database import BEST, Database, modules_of, parents_of
+from serl.researcher.outer.figures import iterations, paired_of
+from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import converged
 from serl.researcher.outer.run import open_run
 
@@ -28,7 +27,9 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "stopped": database.fact("stopped"),
         "converged": converged([row["change_bps"] for row in database.rows("SELECT * FROM iterations ORDER BY iteration")], config.convergence),
         "best": best(database),
+        "incumbent": {kind.value: one.text for kind, one in config.incumbent_candidate.modules.items()},
         "iterations": iterations(database.rows),
+        "race": race(database),
         "valid": valid_shares(database),
         "verdicts": database.tally(),
         "candidates": dict(_counts(database)),
@@ -37,8 +38,9 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
 
 
 def best(database: Database) -> dict[str, Any] | None:
-    """The candidate with the highest PA on the validation part, its modules and its ancestors; None if none has a score."""
-    rows = database.rows("SELECT * FROM candidates WHERE stage = 'done' ORDER BY pa_bps DESC, iteration, slot LIMIT 1")
+    """The candidate with the highest lower bound of the paired difference (or PA, in runs of earlier versions), its modules and its ancestors;
+    None if none has a score."""
+    rows = database.rows(f"SELECT * FROM candidates WHERE stage = 'done' ORDER BY {BEST} LIMIT 1")
     if not rows:
         return None
     row = rows[0]
@@ -47,9 +49,22 @@ def best(database: Database) -> dict[str, Any] | None:
     return place | {
         "policy": database.policy_of(row),
         "score": json.loads(row["score"]),
+        "paired": paired_of(row),
         "modules": modules,
         "lineage": lineage(database, row["iteration"], row["slot"]),
     }
+
+
+def race(database: Database) -> list[dict[str, Any]]:
+    """The candidates that raced, the best first: stages finished, trainings, paired difference with its interval; each set of modules once."""
+    rows = database.rows(
+        "SELECT * FROM candidates WHERE rowid IN (SELECT min(rowid) FROM candidates WHERE paired IS NOT NULL GROUP BY key) "
+        f"ORDER BY stage != 'done', {BEST}"
+    )
+    return [
+        {"iteration": row["iteration"], "slot": row["slot"], "stage": row["stage"], "stages": json.loads(row["facts"]).get("stages"), **paired_of(row)}
+        for row in rows
+    ]  # fmt: skip
 
 
 def winner(folder: Path) -> Path | None:
@@ -106,8 +121,14 @@ def status_text(database: Database, config: OuterConfig) -> str:
     lines.append("candidates: " + (", ".join(f"{n} {stage}" for stage, n in found["candidates"].items()) or "none"))
     if top:
         score = top["score"]
+        against = ""
+        if paired := top["paired"]:
+            against = (
+                f", {paired['difference_bps']:+.2f} bps [{paired['difference_low_bps']:+.2f}, {paired['difference_high_bps']:+.2f}] against the "
+                f"incumbent in {paired['seeds']} trainings"
+            )
         lines.append(
-            f"best: PA {score['pa_bps']:+.2f} bps [{score['low_bps']:+.2f}, {score['high_bps']:+.2f}], iteration {top['iteration']}, {top['policy']}"
+            f"best: PA {score['pa_bps']:+.2f} bps [{score['low_bps']:+.2f}, {score['high_bps']:+.2f}]{against}, iteration {top['iteration']}, {top['policy']}"
         )
     for share in found["valid"]:
         lines.append(
@@ -116,26 +137,9 @@ def status_text(database: Database, config: OuterConfig) -> str:
     return "\n".join(lines)
 
 
-def score_test(database: Database, config: OuterConfig) -> None:
-    """Score the best candidate on the test part, which nothing else uses. RunError if it was scored before, or has no policy."""
-    from serl.agents.execution.data import TEST
-    from serl.agents.learning.policy import Policy, load_policy
-    from serl.researcher.inner.score import score
-
-    if database.fact("test") is not None:
-        raise RunError("the test part was scored already; a second score would not be on unseen orders: omit --final")
-    top = best(database)
-    if top is None or top["policy"] is None:
-        raise RunError("no candidate has a trained policy to score on the test part; let the run finish an iteration")
-    policy = load_policy(Path(top["policy"]))
-    if not isinstance(policy, Policy):
-        raise RunError(f"{top['policy']}: expected a policy of the inner loop, got one of {type(policy).__name__}")
-    measured = score(policy, config.inner, TEST)
-    database.set_fact("test", {"iteration": top["iteration"], "slot": top["slot"], "score": asdict(measured)})
-
-
 def write_report(folder: Path, path: Path, *, final: bool = False, ablations: Path | None = None) -> dict[str, Any]:
-    """Write the HTML page and, next to it, the JSON. `final` scores the best candidate on the test part: RunError the second time.
+    """Write the HTML page and, next to it, the JSON. `final` compares the best candidate with the incumbent on the test part
+    (final.py): RunError the second time.
     `ablations`: a folder of `python -m benchmarks.proof`, whose table is added."""
     from serl.researcher.outer.page import page
 

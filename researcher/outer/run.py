@@ -43,7 +43,9 @@ def make_evaluator(config: OuterConfig, folder: Path, callbacks: Callbacks | Non
         observer.on_stage(candidate.key, stage)
 
     def evaluate(candidates: Sequence[Candidate], place: Path) -> list[Result]:
-        return evaluate_many(candidates, settings, config.budget, place, config.workers, report, config.train_on)
+        return evaluate_many(
+            candidates, settings, config.budget, place, config.workers, report, config.train_on, config.incumbent_candidate
+        )  # fmt: skip
 
     return evaluate
 
@@ -73,7 +75,8 @@ def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> D
             raise RunError(
                 f"{folder}: the run has other settings of {', '.join(changed)}; use the same, or another --output"
             )
-        if database.fact("test") is not None and reason_to_stop(config, database) is None:
+        seen = database.fact("test") or database.fact("test_opened")
+        if seen is not None and reason_to_stop(config, database) is None:
             raise RunError(
                 f"{folder}: its best candidate was scored on the test part, which ends a run: further choices would be "
                 "informed by that score; start another run with --output"

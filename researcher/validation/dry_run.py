@@ -9,10 +9,11 @@ import numpy as np
 
 from serl.agents.learning.errors import NotExportableError
 from serl.researcher.modules import checks
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Floats, Kind, RewardInputs
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 from serl.researcher.validation import recorded
 from serl.researcher.validation.findings import Finding, Reason
+from serl.researcher.validation.gaming import pays_for_nothing
 
 SEED, OTHER_SEED = 1, 2
 CALL_MS_MAX = {
@@ -83,7 +84,14 @@ def _reward(calls: _TimedModule) -> list[Finding]:
     steps = recorded.load().steps
     once = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
     again = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
-    return [*_same("the rewards", once, again), *_signal("the rewards", once, "happens in a step")]
+    findings = _same("the rewards", once, again)
+    if findings:
+        return findings
+
+    def reward(step: RewardInputs) -> Floats:
+        return checks.rewards(calls(step), recorded.ENVIRONMENTS)
+
+    return pays_for_nothing(reward, steps, once)
 
 
 def _imagine(calls: _TimedModule) -> list[Finding]:
@@ -138,7 +146,9 @@ def _policy(calls: _TimedModule) -> list[Finding]:
     findings = _same("the decisions", once, again)
     if (once[:, :2] <= 0).all():
         findings.append(
-            Finding(Reason.NO_SIGNAL, "the policy never trades: neither what crosses nor what rests is above 0; trade")
+            Finding(
+                Reason.NEVER_TRADES, "the policy never trades: neither what crosses nor what rests is above 0; trade"
+            )
         )
     if findings or not hasattr(calls.module, "exported"):  # a specification is data already
         return findings

@@ -3,6 +3,7 @@
 import ast
 
 from serl.researcher.modules.contracts import SIGNATURES, Kind
+from serl.researcher.validation import gaming
 from serl.researcher.validation.findings import Finding, Reason
 
 CHARACTERS_MAX, NODES_MAX = 16_000, 4000
@@ -77,9 +78,11 @@ def _node(node: ast.AST) -> list[Finding]:
         )
         return _import(names[0], node.lineno) or _names_of(node)
     if isinstance(node, ast.Name) and (node.id in FORBIDDEN or _private(node.id)):
-        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `{node.id}` is not allowed in a module; remove it")]
-    if isinstance(node, ast.Attribute) and (node.attr in ATTRIBUTES or _private(node.attr)):
-        return [Finding(Reason.FORBIDDEN, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; remove it")]
+        reason = gaming.NAMES.get(node.id, Reason.FORBIDDEN)
+        return [Finding(reason, f"line {node.lineno}: `{node.id}` is not allowed in a module; remove it")]
+    if isinstance(node, ast.Attribute) and (node.attr in ATTRIBUTES | set(gaming.ATTRIBUTES) or _private(node.attr)):
+        reason = gaming.ATTRIBUTES.get(node.attr, Reason.FORBIDDEN)
+        return [Finding(reason, f"line {node.lineno}: `.{node.attr}` is not allowed in a module; remove it")]
     if isinstance(node, ast.AsyncFunctionDef | ast.Await):
         return [
             Finding(
@@ -96,9 +99,12 @@ def _private(name: str) -> bool:
 
 def _names_of(node: ast.ImportFrom) -> list[Finding]:
     return [
-        Finding(Reason.IMPORT, f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; remove it")
+        Finding(
+            gaming.ATTRIBUTES.get(alias.name, Reason.IMPORT),
+            f"line {node.lineno}: `{alias.name}` cannot be imported from {node.module}; remove it",
+        )
         for alias in node.names
-        if alias.name in ATTRIBUTES
+        if alias.name in ATTRIBUTES | set(gaming.ATTRIBUTES)
     ]
 
 
@@ -107,5 +113,8 @@ def _import(name: str, line: int) -> list[Finding]:
     if allowed and not any(part in ATTRIBUTES for part in name.split(".")):
         return []
     return [
-        Finding(Reason.IMPORT, f"line {line}: `{name}` cannot be imported; a module may import {', '.join(IMPORTS)}")
+        Finding(
+            gaming.reason_of_import(name),
+            f"line {line}: `{name}` cannot be imported; a module may import {', '.join(IMPORTS)}",
+        )
     ]

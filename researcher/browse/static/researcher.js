@@ -59,10 +59,12 @@ function draw(run) {
   element("name").textContent = run.name;
   document.title = `${run.name} · serl`;
   const scored = run.candidates.filter((one) => one.stage === "done");
-  const best = scored.reduce((so, one) => (so && so.pa_bps >= one.pa_bps ? so : one), null);
+  const rank = (one) => one.difference_low_bps ?? one.pa_bps;
+  const best = scored.reduce((so, one) => (so && rank(so) >= rank(one) ? so : one), null);
   facts(element("facts"), [
     ["iterations", `${run.iterations.length}/${run.iterations_planned ?? "?"}`],
     ["candidates", `${scored.length}/${run.candidates.length} scored`],
+    ...(best?.difference_bps == null ? [] : [["against the incumbent", difference(best)]]),
     ["best PA", best ? `${bps(best.pa_bps)} bps` : "–", best?.pa_bps > 0 ? "buy" : best ? "sell" : ""],
     ["proposer", run.proposer ?? "–"],
   ]);
@@ -116,9 +118,13 @@ function rejected(verdicts) {
   });
 }
 
+function difference(one) {
+  return `${bps(one.difference_bps)} [${bps(one.difference_low_bps)}, ${bps(one.difference_high_bps)}]`;
+}
+
 async function showCandidate(one) {
   const path = `researcher/candidate/${one.iteration}/${one.slot}`;
-  const version = `${path} ${one.stage} ${one.pa_bps}`;
+  const version = `${path} ${one.stage} ${one.pa_bps} ${one.difference_bps}`;
   if (version === shown) return;
   shown = version;
   const found = await (await fetch(path)).json();
@@ -129,6 +135,7 @@ async function showCandidate(one) {
   facts(list, [
     ["stage", found.stage ?? "waiting"],
     ["PA, bps", `${bps(found.pa_bps)}${found.low_bps == null ? "" : ` [${bps(found.low_bps)}, ${bps(found.high_bps)}]`}`, found.pa_bps > 0 ? "buy" : found.pa_bps < 0 ? "sell" : ""],
+    ...(found.difference_bps == null ? [] : [["against the incumbent, bps", difference(found)], ["trainings", String(found.seeds)]]),
     ["parents", found.parents.map((parent) => parent.join("/")).join(", ") || "none"],
     ...(score.orders ? [["orders", String(score.orders)], ["left to the end", `${(100 * score.unfilled).toFixed(1)} %`], ["impact, bps", bps(score.impact_bps)]] : []),
   ]);

@@ -5,6 +5,8 @@ const ROW = 40;
 const RADIUS = 9;
 const LEFT = 34;
 const TOP = 36;
+const worth = (one) => one.difference_bps ?? one.pa_bps; // against the incumbent; runs of earlier versions have PA only
+const rank = (one) => one.difference_low_bps ?? one.pa_bps;
 
 function draw(name, attributes) {
   const element = document.createElementNS(SVG, name);
@@ -27,9 +29,9 @@ export class Tree {
     const iterations = Math.max(0, ...candidates.map((one) => one.iteration));
     const slots = 1 + Math.max(0, ...candidates.map((one) => one.slot));
     const svg = draw("svg", { width: LEFT * 2 + COLUMN * (iterations - 1) + RADIUS, height: TOP + slots * ROW, role: "group", "aria-label": "Candidates" });
-    const scored = candidates.filter((one) => one.pa_bps != null).map((one) => one.pa_bps);
+    const scored = candidates.filter((one) => worth(one) != null).map(worth);
     this.most = Math.max(1e-9, ...scored.map(Math.abs));
-    this.best = Math.max(...candidates.filter((one) => one.stage === "done").map((one) => one.pa_bps));
+    this.best = Math.max(...candidates.filter((one) => one.stage === "done").map(rank));
     this.decimals = this.most < 1 ? 2 : 1;
     for (let iteration = 1; iteration <= iterations; iteration++) {
       const text = draw("text", { x: this.x(iteration), y: 16, class: "step" });
@@ -74,24 +76,24 @@ export class Tree {
 
   node(one) {
     const place = id(one.iteration, one.slot);
-    const label = `iteration ${one.iteration}, slot ${one.slot}: ${one.pa_bps == null ? (one.stage ?? "waiting") : `${one.pa_bps.toFixed(2)} bps${one.stage === "done" ? "" : `, ${one.stage}`}`}`;
+    const label = `iteration ${one.iteration}, slot ${one.slot}: ${worth(one) == null ? (one.stage ?? "waiting") : `${worth(one).toFixed(2)} bps${one.stage === "done" ? "" : `, ${one.stage}`}`}`;
     const chosen = place === this.picked;
     const group = draw("g", { class: `node ${one.stage ?? "waiting"}${chosen ? " picked" : ""}`, tabindex: chosen || (!this.picked && place === this.places.keys().next().value) ? 0 : -1, role: "button", "aria-label": label, "aria-pressed": chosen, "data-id": place });
     const title = draw("title", {});
     title.textContent = label;
     const circle = draw("circle", { cx: this.x(one.iteration), cy: this.y(one.slot), r: RADIUS });
-    if (one.pa_bps != null) {
-      const share = Math.round(30 + (70 * Math.abs(one.pa_bps)) / this.most);
-      circle.style.fill = `color-mix(in oklab, var(--${one.pa_bps >= 0 ? "buy" : "sell"}) ${share}%, var(--raised))`;
+    if (worth(one) != null) {
+      const share = Math.round(30 + (70 * Math.abs(worth(one))) / this.most);
+      circle.style.fill = `color-mix(in oklab, var(--${worth(one) >= 0 ? "buy" : "sell"}) ${share}%, var(--raised))`;
     }
     group.append(title, circle);
     if (one.stage === "rejected") {
       const [x, y] = [this.x(one.iteration), this.y(one.slot)];
       group.append(draw("path", { d: `M${x - 4},${y - 4}l8,8m0,-8l-8,8`, class: "cross" }));
     }
-    if (one.stage === "done" && one.pa_bps === this.best) group.append(draw("circle", { cx: this.x(one.iteration), cy: this.y(one.slot), r: RADIUS + 4, class: "best" }));
+    if (one.stage === "done" && rank(one) === this.best) group.append(draw("circle", { cx: this.x(one.iteration), cy: this.y(one.slot), r: RADIUS + 4, class: "best" }));
     const text = draw("text", { x: this.x(one.iteration), y: this.y(one.slot) + RADIUS + 12, class: "value" });
-    text.textContent = one.pa_bps == null ? (one.stage ?? "…") : one.pa_bps.toFixed(this.decimals);
+    text.textContent = worth(one) == null ? (one.stage ?? "…") : worth(one).toFixed(this.decimals);
     group.append(text);
     group.addEventListener("click", () => this.pick(place));
     return group;

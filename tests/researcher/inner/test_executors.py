@@ -9,6 +9,7 @@ from serl.extras import MissingPackageError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner.evaluate import evaluate_many
 from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.race_config import Race, Stage
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.example import example
@@ -28,7 +29,8 @@ def test_ray_gives_the_same(form: Form, settings: Settings, tmp_path: Path) -> N
         Candidate({Kind.REWARD: Module(form, example(Kind.REWARD, form))}),
         Candidate({Kind.REWARD: Module("code", "import numpy as np\ndef reward(step):\n    return step.gain_bps[:0]")}),
     ]
-    whole, budget = settings.model_copy(update={"rungs": (1.0,)}), Budget(400, 160, wall_s=400)
+    once = Race(stages=(Stage(share=1, seeds=1),))
+    whole, budget = settings.model_copy(update={"race": once}), Budget(400, 160, wall_s=400)
     try:
         there = evaluate_many(candidates, whole, budget, tmp_path / "ray", 2, on="ray")
     finally:

@@ -11,6 +11,7 @@ from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.inner import contender
 from serl.researcher.inner import score as scoring
 from serl.researcher.inner.evaluate import evaluate
 from serl.researcher.inner.settings import Settings
@@ -18,11 +19,12 @@ from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
 from serl.researcher.outer.config import parse_config
+from serl.researcher.validation.findings import Report, Stage
 
 LIVING = MarketConfig(
     kind="dynamic", population="small", hours="09:35-09:50", simulated_days=4, environments=4, duration_s=60
 )
-SETTINGS = Settings(market=LIVING, scored_in="market", orders=6, rungs=(1.0,))
+SETTINGS = Settings(market=LIVING, scored_in="market", orders=6, folds=0)
 BUDGET = Budget(static_steps=0, dynamic_steps=0)
 
 
@@ -42,7 +44,10 @@ def test_a_policy_is_scored_without_training(form: Form, tmp_path: Path) -> None
 
 
 def test_a_market_in_process_keeps_orders_and_days_apart_from_training() -> None:
-    validation, test = (scoring.scoring_set(SETTINGS, part).episodes for part in ("validation", "test"))
+    validation, test = (
+        scoring.scoring_set(SETTINGS, part, permit).episodes
+        for part, permit in (("validation", None), ("test", scoring.Permit()))
+    )
     assert set(validation["day"]) <= set(range(1_000_000, 1_000_004))
     assert set(test["day"]) <= set(range(2_000_000, 2_000_004))
 
@@ -94,3 +99,23 @@ def test_scores_of_the_same_orders_can_be_compared_in_pairs(tmp_path: Path) -> N
     scores = [evaluate(policy(form), SETTINGS, BUDGET, tmp_path / form).score for form in ("spec", "code")]
     assert scores[0] is not None and scores[1] is not None
     assert np.shape(scores[0].advantages_bps) == np.shape(scores[1].advantages_bps)
+
+
+NEVER = """
+import torch
+
+
+def decide(now):
+    take = torch.relu(now.time_left - 1.5)
+    return torch.stack((take, take, take), dim=1)
+"""
+
+
+def test_a_policy_that_never_trades_has_its_own_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named in the dry run; where that is passed, because the inputs there are others, by the share left to forced completion."""
+    found = evaluate(policy("code", NEVER), SETTINGS, BUDGET, tmp_path / "dry")
+    assert (found.stage, found.facts["verdict"]) == ("dry run", "never trades")
+    monkeypatch.setattr(contender, "validate", lambda kind, text, form: Report(kind, form, Stage.DRY_RUN))
+    found = evaluate(policy("code", NEVER), SETTINGS, BUDGET, tmp_path / "scored")
+    assert (found.stage, found.facts["verdict"], found.score) == ("scoring", "never trades", None)
+    assert "100% of its orders are left to forced completion" in found.reason

@@ -119,7 +119,7 @@ def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 BAD_CODE = {
-    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("dry run", "no signal")),
+    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("dry run", "pays for nothing")),
     "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("dry run", "not finite")),
     "endless": (CODE.replace("    crowding", "    while True:\n        pass\n    crowding"), None),
     "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("static check", "forbidden")),

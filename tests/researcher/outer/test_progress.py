@@ -25,10 +25,10 @@ def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys:
     database.close()
     assert lines[:4] == [
         line
-        for slot, key in enumerate(keys)
+        for slot, (key, made) in enumerate(zip(keys, ("default modules", "reward dry run ok"), strict=True))
         for line in (
             f"iteration 1 of 1: proposing candidate {slot + 1}",
-            f"iteration 1, slot {slot}: proposed {key}; reward dry run ok",
+            f"iteration 1, slot {slot}: proposed {key}; {made}",
         )
     ]
     assert [text.partition(", PA")[0] for text in lines[4:6]] == [f"iteration 1, slot {slot}: done" for slot in (0, 1)]

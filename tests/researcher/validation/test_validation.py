@@ -1,6 +1,7 @@
 """Validation: static check and dry run."""
 
 import ast
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -68,15 +69,24 @@ def test_dry_runs_in_threads_are_independent() -> None:
         ("def reward(step, more):\n  return 1", Reason.SIGNATURE, "line 1"),
         ("def reward(*step):\n  return 1", Reason.SIGNATURE, "*step"),
         ("if True:\n  def reward(step):\n    return 1", Reason.SIGNATURE, "top level"),
-        ("import os\n" + REWARD, Reason.IMPORT, "line 1: `os` cannot be imported"),
+        ("import os\n" + REWARD, Reason.TOUCHES_FILES, "line 1: `os` cannot be imported"),
         ("import numpy.ctypeslib\n" + REWARD, Reason.IMPORT, "numpy.ctypeslib"),
         ("from . import x\n" + REWARD, Reason.IMPORT, "cannot be imported"),
         ("from torch import hub\n" + REWARD, Reason.IMPORT, "hub"),
-        ("from serl.agents import learning\n" + REWARD, Reason.IMPORT, "serl.agents"),
+        ("from serl.agents import learning\n" + REWARD, Reason.TOUCHES_SCORER, "serl.agents"),
         (REWARD.format("eval('1')"), Reason.FORBIDDEN, "line 2: `eval`"),
         (REWARD.format("().__class__"), Reason.FORBIDDEN, "`.__class__`"),
         (REWARD.format("__builtins__"), Reason.FORBIDDEN, "`__builtins__`"),
-        ("import numpy as np\n" + REWARD.format("np.load('x')"), Reason.FORBIDDEN, "`.load`"),
+        ("import numpy as np\n" + REWARD.format("np.load('x')"), Reason.TOUCHES_FILES, "`.load`"),
+        ("import time\n" + REWARD, Reason.TOUCHES_TIME, "`time` cannot be imported"),
+        ("from datetime import datetime\n" + REWARD, Reason.TOUCHES_TIME, "datetime"),
+        ("import pathlib\n" + REWARD, Reason.TOUCHES_FILES, "pathlib"),
+        (REWARD.format("open('x')"), Reason.TOUCHES_FILES, "`open`"),
+        ("import serl.researcher.inner.score\n" + REWARD, Reason.TOUCHES_SCORER, "inner.score"),
+        ("import random\n" + REWARD, Reason.TOUCHES_SEEDS, "random"),
+        ("import torch\n" + REWARD.format("torch.manual_seed(0)"), Reason.TOUCHES_SEEDS, "`.manual_seed`"),
+        ("import numpy as np\nnp.random.seed(0)\n" + REWARD, Reason.TOUCHES_SEEDS, "`.seed`"),
+        ("from torch import manual_seed\n" + REWARD, Reason.TOUCHES_SEEDS, "`manual_seed`"),
         ("async def f():\n  pass\n" + REWARD, Reason.FORBIDDEN, "plain functions"),
     ],
 )
@@ -104,7 +114,8 @@ def test_defaults_and_classes_pass_the_static_check() -> None:
 @pytest.mark.parametrize(
     ("body", "reason", "words"),
     [
-        ("step.filled * 0 + 3.5", Reason.NO_SIGNAL, "always 3.5"),
+        ("step.filled * 0 + 3.5", Reason.PAYS_FOR_NOTHING, "whatever the order did"),
+        ("step.drift_bps - step.spread_bps + step.step", Reason.PAYS_FOR_NOTHING, "whatever the order did"),
         ("step.filled[:3]", Reason.CONTRACT, "expected shape (16,), got (3,)"),
         ("step.filled / 0.0", Reason.NOT_FINITE, "NaN or infinite"),
         ("None", Reason.CONTRACT, "numbers"),
@@ -117,6 +128,18 @@ def test_rewards_are_dry_run(body: str, reason: Reason, words: str) -> None:
     findings = dry_run_findings(Kind.REWARD, REWARD.format(body))
     assert [finding.reason for finding in findings] == [reason]
     assert words in findings[0].text
+
+
+@pytest.mark.parametrize("field", ["filled", "remaining", "gain_bps", "price_bps", "participation"])
+@pytest.mark.parametrize("when", ["1", "step.last"])
+def test_rewards_of_fills_pay_for_something(field: str, when: str) -> None:
+    assert not dry_run_findings(Kind.REWARD, REWARD.format(f"{when} * step.{field} + 0 * step.filled"))
+
+
+def test_a_specification_that_pays_for_the_market_alone_is_named() -> None:
+    term = {"feature": "drift_bps", "shape": "linear", "weight_percent": 100, "when": "every_step"}
+    report = validate(Kind.REWARD, json.dumps({"base": "none", "terms": [term]}), "spec")
+    assert [finding.reason for finding in report.findings] == [Reason.PAYS_FOR_NOTHING]
 
 
 def test_rewards_cannot_write_to_their_inputs() -> None:

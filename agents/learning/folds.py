@@ -1,0 +1,64 @@
+"""Folds of the training days: train on all but one, score on that one. Neither validation nor test days are touched."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from serl.agents.execution.data import TRAIN
+from serl.agents.execution.environment.episodes import Hours
+from serl.agents.learning.market_config import MarketConfig
+from serl.exchange.errors import ConfigError
+
+FOLD = "fold"
+"""The part of the data that `MarketConfig.fold` leaves out of training."""
+
+
+def _fold_of(part: str, config: MarketConfig) -> int | None:
+    """The fold that matters for a part; None for a part that has no folds. ConfigError for the part `fold` without a fold."""
+    if part == FOLD and config.fold is None:
+        raise ConfigError("part: expected `fold` only with a fold, got none; set market.fold")
+    if config.fold is not None and config.fold >= config.folds:
+        raise ConfigError(f"market.fold: expected 0 to {config.folds - 1}, got {config.fold}; set market.folds")
+    return config.fold if part in (TRAIN, FOLD) else None
+
+
+def fold_of_hours(hours: Sequence[Hours], dates: Sequence[int], part: str, config: MarketConfig) -> Sequence[Hours]:
+    """The hours of a part, given all hours of it (of training, for `fold`) and the date of each.
+
+    Folds are runs of consecutive dates, so that neighbouring days are mostly in the same fold. With fewer dates than folds, each stretch is
+    cut into as many pieces of equal length instead.
+    """
+    fold = _fold_of(part, config)
+    if fold is None:
+        return hours
+    ranks = {date: rank for rank, date in enumerate(sorted(set(dates)))}
+    if len(ranks) >= config.folds:
+        placed = [ranks[date] * config.folds // len(ranks) for date in dates]
+        pieces = list(zip(hours, placed, strict=True))
+    else:
+        pieces = [piece for stretch in hours for piece in _pieces(stretch, config)]
+    return [piece for piece, number in pieces if (number == fold) == (part == FOLD)]
+
+
+def _pieces(hours: Hours, config: MarketConfig) -> list[tuple[Hours, int]]:
+    """A stretch cut into one piece per fold, with the number of its fold. ConfigError if a piece is too short for an order."""
+    length_ns = (hours.end_ns - hours.start_ns) // config.folds
+    if length_ns < config.duration_s * 1e9:
+        raise ConfigError(
+            f"folds: expected pieces of at least {config.duration_s:g} s, the duration of an order, got {length_ns / 1e9:g} s; use more days, "
+            "fewer folds, or folds: 0"
+        )
+    starts = [hours.start_ns + number * length_ns for number in range(config.folds)]
+    return [
+        (dataclasses.replace(hours, start_ns=start, end_ns=start + length_ns), number)
+        for number, start in enumerate(starts)
+    ]
+
+
+def fold_seeds(part: str, config: MarketConfig) -> Sequence[int]:
+    """Numbers of simulated days, `simulated_days` of them: those in the fold, or outside it for training. There are always more to simulate."""
+    fold, count = _fold_of(part, config), config.simulated_days
+    if fold is None:
+        return range(count)
+    if part == FOLD:
+        return range(fold, fold + count * config.folds, config.folds)
+    return [seed for seed in range(2 * count + config.folds) if seed % config.folds != fold][:count]

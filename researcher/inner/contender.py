@@ -1,0 +1,136 @@
+"""One candidate in its folder: validation, and trainings with their scores. What is on disk is never done again."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from serl.agents.learning.policy import Policy
+from serl.agents.learning.rule_policy import RulePolicy
+from serl.exchange.errors import SerlError
+from serl.researcher.candidates import Budget, Candidate, Result
+from serl.researcher.inner import results, rules, training
+from serl.researcher.inner.errors import ScoreError
+from serl.researcher.inner.executors import Train
+from serl.researcher.inner.results import Trial
+from serl.researcher.inner.score import Permit, score
+from serl.researcher.inner.settings import Settings
+from serl.researcher.validation.validate import validate
+
+FAILED, JOB, POLICY = "failed.json", "job", "policy.safetensors"
+UNFILLED_MAX = 0.99
+"""A policy that leaves more of its orders than this to forced completion never trades."""
+Report = Callable[[Candidate, str], None]
+
+
+class Contender:
+    """A candidate, its trials by (share, seed), and why it failed, if it did."""
+
+    def __init__(
+        self, candidate: Candidate, settings: Settings, budget: Budget, folder: Path, report: Report, train: Train,
+        scored_on: tuple[str, Permit] | None = None,
+    ) -> None:  # fmt: skip
+        """scored_on: the sealed part, for the final score; by default the part of the settings."""
+        self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
+        self.key, self.is_rule = candidate.key, rules.is_rule(candidate)
+        self._report, self._train = report, train
+        self._part, self._permit = scored_on or (None, None)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.failure = results.read(folder / FAILED)
+        found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
+        self.trials: dict[tuple[float, int], Trial] = {(one.share, one.seed): one for one in found}
+        self.validation_s = 0.0
+
+    def _fail(self, stage: str, verdict: str, reason: str, seconds: float) -> None:
+        facts = {"verdict": verdict, f"{stage}_s": seconds}
+        self.failure = Result(stage, reason, None, None, facts)
+        results.write(self.failure, self.folder / FAILED)
+
+    def validate(self) -> None:
+        """Validate every module, static check and dry run, unless the candidate has trials or has failed already."""
+        if self.failure or self.trials:
+            return
+        self._report(self.candidate, "static check")
+        began = time.monotonic()
+        for kind, module in self.candidate.modules.items():
+            found = validate(kind, module.text, module.form)
+            if not found.ok:
+                verdict, text = found.findings[0].reason.value, f"{kind.value}:\n{found.text}"
+                self._fail(found.stage.value, verdict, text, time.monotonic() - began)
+                return
+        self.validation_s = time.monotonic() - began
+
+    def share_of(self, share: float) -> float:
+        """The share of training at a stage: a rule needs none, so it is always complete."""
+        return 1.0 if self.is_rule else share
+
+    def run(self, share: float, seed: int) -> None:
+        """Train to a share of the steps with a seed and score, unless that is done or the candidate has failed."""
+        if self.failure or (share, seed) in self.trials:
+            return
+        place, settings = self.folder / f"seed-{seed}", self.settings.of_seed(seed)
+        place.mkdir(exist_ok=True)
+        self._report(self.candidate, "training")
+        began = time.monotonic()
+        try:
+            policy, claims = self._make_policy(share, seed, settings, place / JOB)
+        except training.UnusableError as error:
+            self._fail("training", "no policy", str(error), time.monotonic() - began)
+            return
+        policy.save(place / POLICY)
+        trained = time.monotonic()
+        self._report(self.candidate, "scoring")
+        try:
+            found = score(policy, settings, self._part, self._permit)
+        except ScoreError:
+            raise
+        except SerlError as error:
+            self._fail("scoring", "no score", str(error), time.monotonic() - trained)
+            return
+        if found.unfilled > UNFILLED_MAX:
+            text = (
+                f"the policy never trades: {found.unfilled:.0%} of its orders are left to forced completion at the end; "
+                "trade within the window"
+            )
+            self._fail("scoring", "never trades", text, time.monotonic() - trained)
+            return
+        facts = {
+            "training_s": trained - began, "scoring_s": time.monotonic() - trained, "steps": policy.metadata["steps"], "claims": claims,
+        }  # fmt: skip
+        self.trials[share, seed] = Trial(share, seed, found, facts)
+        results.write_trial(self.trials[share, seed], place / f"share-{share:g}.json")
+
+    def _make_policy(
+        self, share: float, seed: int, settings: Settings, job: Path
+    ) -> tuple[Policy | RulePolicy, dict[str, Any]]:
+        """The candidate's policy after a share of its training, and what the job claims about it. UnusableError if there is none."""
+        if self.is_rule:
+            return rules.rule_policy(self.candidate, self.settings, job), {}
+        budget = dataclasses.replace(self.budget, seed=self.budget.seed + seed)
+        job_result = self._train(self.candidate, settings, budget, share, job)
+        if not job_result.ok:
+            raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
+        policy = training.policy_of(job_result, self.candidate, settings, budget, job)
+        return policy, {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")}
+
+    def top(self) -> list[Trial]:
+        """The trials at the largest share, with seeds 0, 1, ... as far as there is no gap; empty without trials."""
+        share = max((share for share, _ in self.trials), default=0.0)
+        return self.at(share, sum(found == share for found, _ in self.trials))
+
+    def at(self, share: float, seeds: int) -> list[Trial]:
+        """The trials at a share with seeds 0 up to `seeds`, as far as there is no gap."""
+        found: list[Trial] = []
+        while len(found) < seeds and (share, len(found)) in self.trials:
+            found.append(self.trials[share, len(found)])
+        return found
+
+    def has(self, tickets: Sequence[tuple[float, int]]) -> bool:
+        """Whether all these trials are there."""
+        return all(ticket in self.trials for ticket in tickets)
+
+    def policy(self) -> str | None:
+        """Path of the policy of the first seed: choosing the seed that scored best would choose luck."""
+        path = self.folder / "seed-0" / POLICY
+        return str(path) if path.exists() and not self.failure else None

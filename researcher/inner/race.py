@@ -1,0 +1,146 @@
+"""The race: which candidate gets the next training.
+
+Candidates climb the stages of `race.stages`. Whoever is among the best `kept` of all that finished a stage, by the lower confidence bound of the
+paired difference, may enter the next one. That rule looks at all candidates of the run, so one of an earlier iteration can still be promoted
+(asynchronous successive halving: Li et al. 2018, arXiv 1810.05934). Among those that may train, a bandit chooses: the highest upper confidence
+bound is next (UCB: Auer, Cesa-Bianchi and Fischer 2002, Machine Learning 47; a bandit over candidate rewards: ORSO, arXiv 2410.13837).
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from serl.researcher.candidates import Paired
+from serl.researcher.inner.contender import Contender
+from serl.researcher.inner.paired import paired
+from serl.researcher.inner.race_config import Race, Stage
+
+OPTIMISM = 2.0
+"""Standard errors between a difference and the upper bound that the bandit goes by."""
+
+
+class Ticket(NamedTuple):
+    """A training to do."""
+
+    key: str
+    share: float
+    seed: int
+    cost: float
+    """In trainings at the full steps; a training that continues costs only what is added."""
+
+
+class Standings:
+    """The state of a race between contenders, against the incumbent, which is not among them."""
+
+    def __init__(self, config: Race, contenders: Sequence[Contender], incumbent: Contender) -> None:
+        self._config, self.incumbent = config, incumbent
+        self._contenders = sorted(contenders, key=lambda one: one.key)
+
+    def stages_done(self, one: Contender) -> int:
+        """How many stages a contender has finished, from the first on."""
+        done = 0
+        while done < len(self._config.stages) and one.has(_trials(one, self._config.stages[done])):
+            done += 1
+        return done
+
+    def is_open(self, one: Contender) -> bool:
+        """Whether a contender could get further trainings."""
+        return one is not self.incumbent and self.stages_done(one) < len(self._config.stages)
+
+    def measure(self, one: Contender, stage: Stage | None = None) -> Paired:
+        """The paired score of a contender with trials: at a stage it has finished, or from all trials at its largest share.
+
+        A single training says nothing about the spread between trainings; it takes the spread of the others, as far as they have one.
+        """
+        trials = one.top() if stage is None else one.at(one.share_of(stage.share), stage.seeds)
+        share = trials[0].share
+        theirs = self.incumbent.at(self.incumbent.share_of(share), len(trials))
+        trained = not (one.is_rule and self.incumbent.is_rule)
+        found = paired([trial.score for trial in trials], [trial.score for trial in theirs], share, trained=trained)
+        if trained and found.seeds == 1 and (spread := self.spread_bps()):
+            error = math.hypot(found.se_bps, spread)
+            wider = error * (found.high_bps - found.difference_bps) / found.se_bps if found.se_bps else OPTIMISM * error
+            low, high = found.difference_bps - wider, found.difference_bps + wider
+            return dataclasses.replace(found, se_bps=error, low_bps=low, high_bps=high)
+        return found
+
+    def spread_bps(self) -> float:
+        """Deviation of the paired difference between trainings of the same candidate: root mean square over those trained three times or more;
+        0 if there are none."""
+        variances = [np.var(found, ddof=1) for one in self._contenders if len(found := self._differences(one)) > 2]
+        return float(np.sqrt(np.mean(variances))) if variances else 0.0
+
+    def _differences(self, one: Contender) -> list[float]:
+        if one.failure or not one.trials:
+            return []
+        own = one.top()
+        theirs = self.incumbent.at(self.incumbent.share_of(own[0].share), len(own))
+        return [mine.score.pa_bps - other.score.pa_bps for mine, other in zip(own, theirs, strict=True)]
+
+    def upper_bps(self, one: Contender) -> float:
+        """The upper bound that the bandit goes by; without a score, infinity."""
+        if not one.trials:
+            return math.inf
+        found = self.measure(one)
+        return found.difference_bps + OPTIMISM * found.se_bps
+
+    def may_train(self) -> list[Contender]:
+        """The contenders that may get a training now, the one with the highest upper bound first."""
+        running = [one for one in self._contenders if not one.failure]
+        allowed = [one for one in running if self._may_enter(one, running)]
+        return sorted(allowed, key=lambda one: (-self.upper_bps(one), one.key))
+
+    def _may_enter(self, one: Contender, running: Sequence[Contender]) -> bool:
+        done, stages = self.stages_done(one), self._config.stages
+        if done in (0, len(stages)):
+            return done == 0
+        arrived = [other for other in running if self.stages_done(other) >= done]
+        before = stages[done - 1]
+        ranked = sorted(arrived, key=lambda other: (-self.measure(other, before).low_bps, other.key))
+        return one in ranked[: max(1, math.ceil(stages[done].kept * len(ranked) - 1e-9))]
+
+    def tickets(self, one: Contender) -> list[Ticket]:
+        """The trainings that are missing in a contender's next stage."""
+        stages, done = self._config.stages, self.stages_done(one)
+        missing = (
+            [trial for trial in _trials(one, stages[done]) if trial not in one.trials] if done < len(stages) else []
+        )
+        return [_ticket(one, *trial) for trial in missing]
+
+    def next_round(self, spent: float) -> list[Ticket]:
+        """The trainings to do next, at most `at_once` of them; empty at the end of the race. First all contenders are screened, whatever that costs."""
+        allowed = self.may_train()
+        fresh = [one for one in allowed if self.stages_done(one) == 0]
+        if fresh:
+            return [made for one in fresh for made in self.tickets(one)]
+        waiting = [self.tickets(one) for one in allowed]
+        chosen: list[Ticket] = []
+        for depth in range(max(map(len, waiting), default=0)):
+            chosen += [tickets[depth] for tickets in waiting if len(tickets) > depth]
+        limit = math.inf if self._config.trainings is None else self._config.trainings - spent + 1e-9
+        made: list[Ticket] = []
+        for each in chosen[: self._config.at_once]:
+            if sum(one.cost for one in made) + each.cost <= limit:
+                made.append(each)
+        return made
+
+    def of_incumbent(self, tickets: Sequence[Ticket], *, first: bool = False) -> list[Ticket]:
+        """The trainings that the incumbent lacks for a comparison with these, and with `first` those that it gets in any case: of the first seed,
+        through all stages. They cost nothing, because all candidates share them."""
+        one, stages = self.incumbent, self._config.stages if first else ()
+        wanted = {(one.share_of(each.share), each.seed) for each in tickets} | {
+            (one.share_of(each.share), 0) for each in stages
+        }
+        return [Ticket(one.key, *trial, 0.0) for trial in sorted(wanted) if trial not in one.trials]
+
+
+def _trials(one: Contender, stage: Stage) -> list[tuple[float, int]]:
+    return [(one.share_of(stage.share), seed) for seed in range(stage.seeds)]
+
+
+def _ticket(one: Contender, share: float, seed: int) -> Ticket:
+    before = max((known for known, each in one.trials if each == seed), default=0.0)
+    return Ticket(one.key, share, seed, share - before)

@@ -1,0 +1,51 @@
+"""Names for ways to game the score. The sandbox and the contracts prevent them; these reasons say in the verdicts that somebody tried."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from serl.researcher.modules.contracts import Floats, RewardInputs
+from serl.researcher.validation.findings import Finding, Reason
+
+MODULES = {
+    **dict.fromkeys(("time", "datetime", "timeit", "sched"), Reason.TOUCHES_TIME),
+    **dict.fromkeys(
+        ("os", "io", "pathlib", "shutil", "tempfile", "glob", "pickle", "sqlite3", "mmap"), Reason.TOUCHES_FILES
+    ),
+    **dict.fromkeys(("serl", "gc", "inspect", "sys", "ctypes", "importlib"), Reason.TOUCHES_SCORER),
+    **dict.fromkeys(("random", "secrets", "uuid"), Reason.TOUCHES_SEEDS),
+}
+"""What an import reaches for, by the first part of its name. The contracts of modules, part of serl, may be imported."""
+NAMES = {"open": Reason.TOUCHES_FILES}
+ATTRIBUTES = {
+    **dict.fromkeys(("load", "save", "fromfile", "tofile", "memmap", "loadtxt", "savetxt", "genfromtxt", "from_file"), Reason.TOUCHES_FILES),
+    **dict.fromkeys(("seed", "manual_seed", "set_state", "set_rng_state", "initial_seed"), Reason.TOUCHES_SEEDS),
+}  # fmt: skip
+MARKET = ("sign", "step", "steps", "last", "drift_bps", "vwap_bps", "spread_bps", "imbalance")
+"""Inputs of a reward that are the same whatever a small order does; the others come from its fills."""
+
+SHIFTS = (1, 5)
+"""Whose fills an order is given instead of its own, counted from its own place."""
+
+
+def reason_of_import(name: str) -> Reason:
+    """The reason for refusing an import."""
+    return MODULES.get(name.partition(".")[0], Reason.IMPORT)
+
+
+def pays_for_nothing(
+    reward: Callable[[RewardInputs], Floats], steps: Sequence[RewardInputs], paid: Floats
+) -> list[Finding]:  # fmt: skip
+    """A finding if a reward paid (steps, environments) the same for the fills of other orders: then no action can earn anything."""
+    for step, before in reversed(list(zip(steps, paid, strict=True))):  # many rewards pay at the last step only
+        fields = [field.name for field in dataclasses.fields(step) if field.name not in MARKET]
+        for shift in SHIFTS:
+            other = dataclasses.replace(step, **{name: np.roll(getattr(step, name), shift) for name in fields})
+            if not np.array_equal(reward(other), before):
+                return []
+    text = (
+        "the reward pays for nothing: it is the same whatever the order did; pay for what was filled, at which price, or what remains "
+        "(filled, gain_bps, price_bps, remaining, unfilled)"
+    )
+    return [Finding(Reason.PAYS_FOR_NOTHING, text)]

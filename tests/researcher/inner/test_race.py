@@ -1,0 +1,196 @@
+"""The race: who gets the next training, and that a kill costs none."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from serl.researcher.candidates import Budget, Candidate, Module, Score
+from serl.researcher.inner import results, training
+from serl.researcher.inner.contender import Contender
+from serl.researcher.inner.errors import IncumbentError
+from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
+from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.race import Standings
+from serl.researcher.inner.race_config import Race, Stage
+from serl.researcher.inner.results import Trial
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.sandbox.job_result import JobResult
+
+BUDGET = Budget(static_steps=640, dynamic_steps=0, wall_s=400)
+STAGES = (Stage(share=0.5, seeds=1), Stage(share=1, seeds=2, kept=0.5), Stage(share=1, seeds=3, kept=0.5))
+ORDERS = 40
+
+
+def rewards(count: int) -> list[Candidate]:
+    """Candidates with different rewards."""
+    term = {"feature": "unfilled", "shape": "linear", "when": "last_step"}
+    weights = (-500, -200, -100, -50)[:count]
+    texts = [
+        json.dumps({"base": "price_advantage", "terms": [term | {"weight_percent": weight}]}) for weight in weights
+    ]
+    return [Candidate({Kind.REWARD: Module("spec", text)}) for text in texts]
+
+
+def made(folder: Path, candidate: Candidate, trials: dict[tuple[float, int], float], noise: float = 0.1) -> Contender:
+    """A contender whose trials on disk differ from an incumbent's (0) by these many bps."""
+    one = Contender(candidate, Settings(), BUDGET, folder / candidate.key, ignore_stage, trainer("local"))
+    for (share, seed), pa_bps in trials.items():
+        values = pa_bps + (
+            np.random.default_rng([len(trials), seed]).normal(0, noise, ORDERS) if pa_bps else np.zeros(ORDERS)
+        )
+        rows = (tuple(map(float, values)), tuple(range(ORDERS)), (0.0,) * ORDERS)
+        score = Score(float(values.mean()), 0.0, 0.0, 0.0, ORDERS, 1.0, 0.0, 0.0, *rows)
+        (one.folder / f"seed-{seed}").mkdir(exist_ok=True)
+        results.write_trial(Trial(share, seed, score, {"training_s": 0, "scoring_s": 0, "steps": 1, "claims": {}}), one.folder / f"seed-{seed}" / f"share-{share:g}.json")  # fmt: skip
+    return Contender(candidate, Settings(), BUDGET, folder / candidate.key, ignore_stage, trainer("local"))
+
+
+def standings(
+    folder: Path, trials: list[dict[tuple[float, int], float]], race: Race
+) -> tuple[Standings, list[Contender]]:
+    zero = {(share, seed): 0.0 for share in (0.5, 1.0) for seed in range(3)}
+    field = [made(folder, one, each) for one, each in zip(rewards(len(trials)), trials, strict=True)]
+    return Standings(race, field, made(folder, Candidate({}), zero)), field
+
+
+def test_new_candidates_are_screened_first(tmp_path: Path) -> None:
+    found, field = standings(tmp_path, [{(0.5, 0): 1.0}, {}, {}], Race(stages=STAGES, trainings=0.1))
+    tickets = found.next_round(spent=5.0)
+    assert {each.key for each in tickets} == {field[1].key, field[2].key}
+    assert {each[1:] for each in tickets} == {(0.5, 0, 0.5)}
+
+
+def test_the_best_half_trains_on_and_the_most_promising_first(tmp_path: Path) -> None:
+    screened = [{(0.5, 0): value} for value in (0.3, -1.0, 0.9, -2.0)]
+    found, field = standings(tmp_path, screened, Race(stages=STAGES, at_once=1))
+    assert [one.key for one in found.may_train()] == [field[2].key, field[0].key]
+    (ticket,) = found.next_round(0.0)
+    assert (ticket.key, ticket.share, ticket.seed, ticket.cost) == (field[2].key, 1.0, 0, 0.5), "a training continues"
+
+
+def test_an_old_candidate_can_be_promoted_later(tmp_path: Path) -> None:
+    race = Race(stages=STAGES)
+    before, _ = standings(tmp_path / "a", [{(0.5, 0): 0.9}, {(0.5, 0): 0.3}], race)
+    later, field = standings(
+        tmp_path / "b", [{(0.5, 0): 0.9}, {(0.5, 0): 0.3}, {(0.5, 0): -1.0}, {(0.5, 0): -1.0}], race
+    )
+    second = rewards(2)[1].key
+    assert [one.key for one in before.may_train()] != [second] and second not in {one.key for one in before.may_train()}
+    assert field[1].key == second and second in {one.key for one in later.may_train()}
+
+
+def test_promotion_goes_by_the_lower_bound(tmp_path: Path) -> None:
+    """The same mean with more noise is not promoted."""
+    race, zero = Race(stages=STAGES), {(0.5, 0): 0.0}
+    sure, unsure = rewards(2)
+    field = [made(tmp_path, sure, {(0.5, 0): 0.5}, noise=0.01), made(tmp_path, unsure, {(0.5, 0): 0.6}, noise=3.0)]
+    found = Standings(race, field, made(tmp_path, Candidate({}), zero))
+    assert found.measure(field[1]).low_bps < found.measure(field[0]).low_bps
+    assert [one.key for one in found.may_train()] == [sure.key]
+
+
+def test_the_budget_ends_the_race(tmp_path: Path) -> None:
+    screened = [{(0.5, 0): value} for value in (0.9, 0.3, 0.2, 0.1)]
+    found, _ = standings(tmp_path, screened, Race(stages=STAGES, trainings=3.0, at_once=2))
+    assert len(found.next_round(1.9)) == 2
+    assert len(found.next_round(2.0)) == 2
+    assert len(found.next_round(2.4)) == 1
+    assert found.next_round(2.6) == []
+
+
+def test_a_single_training_takes_its_spread_from_the_others(tmp_path: Path) -> None:
+    several = {(0.5, 0): 0.5, (1.0, 0): 0.0001, (1.0, 1): 1.0, (1.0, 2): 2.0}
+    found, field = standings(tmp_path, [several, {(0.5, 0): 0.5}], Race(stages=STAGES))
+    assert found.spread_bps() == pytest.approx(1.0, abs=0.1)
+    assert (
+        found.measure(field[1]).se_bps
+        > 0.9
+        > 10 * standings(tmp_path / "alone", [{(0.5, 0): 0.5}], Race(stages=STAGES))[0].measure(field[1]).se_bps
+    )
+
+
+class Killed(BaseException):
+    """As SIGKILL."""
+
+
+@pytest.mark.parametrize("apart", [6, pytest.param(1, marks=pytest.mark.long)])
+def test_a_kill_at_any_training_repeats_and_loses_none(
+    apart: int, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A race over two calls, cut at its trainings: the same results, from the same trainings."""
+    racing = settings.model_copy(update={"race": Race(stages=STAGES, at_once=2), "orders": 4})
+    really, calls = training.train, list[tuple[str, float, int]]()
+    limit = [10**9]
+
+    def train(candidate: Candidate, known: Settings, budget: Budget, share: float, folder: Path) -> JobResult:
+        if len(calls) >= limit[0]:
+            raise Killed
+        found = really(candidate, known, budget, share, folder)
+        calls.append((candidate.key, share, budget.seed))
+        return found
+
+    monkeypatch.setattr(training, "train", train)
+
+    def race(folder: Path) -> list[Any]:
+        first = evaluate_many([Candidate({}), *rewards(2)], racing, BUDGET, folder, 1)
+        both = evaluate_many([rewards(3)[2], Candidate({}), *rewards(2)], racing, BUDGET, folder, 1)
+        return [(one.stage, one.reason, one.score, one.paired) for one in (*first, *both)]
+
+    whole = race(tmp_path / "whole")
+    trained = list(calls)
+    assert len(trained) == len(set(trained)) > 8
+    assert whole[0][3].difference_bps == whole[0][3].se_bps == 0.0, "the incumbent against itself"
+    assert {stage for stage, *_ in whole} == {"done", "halved"}
+    for cut in range(5, len(trained), apart):
+        calls.clear()
+        limit[0] = cut
+        with pytest.raises(Killed):
+            race(tmp_path / str(cut))
+        limit[0] = 10**9
+        assert race(tmp_path / str(cut)) == whole
+        assert sorted(calls) == sorted(trained), "each training once"
+    assert race(tmp_path / "whole") == whole
+
+
+def test_an_incumbent_that_fails_ends_the_race(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(IncumbentError, match="set `incumbent`"):
+        evaluate_many(
+            rewards(1), settings, BUDGET, tmp_path, 1, incumbent=Candidate({Kind.REWARD: Module("spec", "{}")})
+        )
+
+
+@pytest.mark.parametrize(("stages", "message"), [
+    ([], "expected shares and seeds that never fall"),
+    ([{"share": 0.5, "seeds": 1}], "share 1 at the end"),
+    ([{"share": 1, "seeds": 3}, {"share": 1, "seeds": 3}], "never fall"),
+    ([{"share": 0.5, "seeds": 3}, {"share": 1, "seeds": 1}], "never fall"),
+])  # fmt: skip
+def test_bad_stages_are_named(stages: list[Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Settings.model_validate({"race": {"stages": stages}})
+
+
+def test_the_former_names_still_work() -> None:
+    found = Settings.model_validate({"rungs": [0.25, 1.0], "kept": 0.4})
+    assert found.race.stages == (Stage(share=0.25, seeds=1), Stage(share=1.0, seeds=1, kept=0.4))
+    assert Settings.model_validate({"rungs": [1.0]}).race.stages == (Stage(share=1, seeds=1),)
+    with pytest.raises(ValidationError, match=r"got both; use race\.stages"):
+        Settings.model_validate({"rungs": [1.0], "race": {}})
+    with pytest.raises(ValidationError, match=r"rungs: expected shares like"):
+        Settings.model_validate({"rungs": "all"})
+
+
+def test_results_without_pairs_are_read(tmp_path: Path) -> None:
+    """Files of earlier versions."""
+    values = {"stage": "done", "reason": "", "policy": "policy.safetensors", "facts": {}, "score": {
+        "pa_bps": 1.0, "low_bps": 0.0, "high_bps": 2.0, "pa_twap_bps": 1.0, "orders": 2, "pa_std_bps": 1.0, "unfilled": 0.0, "impact_bps": 0.0,
+        "advantages_bps": [1.0, 1.0]}}  # fmt: skip
+    (tmp_path / "result.json").write_text(json.dumps(values))
+    found = results.read(tmp_path / "result.json")
+    assert found is not None and found.score is not None and found.paired is None
+    assert found.score.advantages_bps == (1.0, 1.0)
