@@ -133,19 +133,23 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
 
 def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
     """The environments: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
-    reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
-    options: dict[str, Any] = {"reward": reward, "agents": agents}
+
+    def scenario(config: MarketConfig, **options: Any) -> Scenario:
+        """Its reward keeps a memory of its own."""
+        reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
+        return Scenario(config, reward=reward, agents=agents, **options)
+
     every = settings.market.environments
     imagined = round(every * settings.imagined_share) if Kind.IMAGINE in modules else 0
-    real = Scenario(_resized(settings.market, every - imagined, agents), **options)
+    real = scenario(_resized(settings.market, every - imagined, agents))
     scenarios = [real]
     if Kind.IMAGINE in modules:
         own = _resized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
-        scenarios.append(Scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed), **options))
+        scenarios.append(scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed)))
     if budget.dynamic_steps:
         dynamic = _dynamic(modules, settings, real, budget.seed, folder)
-        scenarios.append(Scenario(_resized(dynamic, dynamic.environments, agents), **options))
+        scenarios.append(scenario(_resized(dynamic, dynamic.environments, agents)))
     envs: list[VectorEnv] = list(Scenario.build_envs(scenarios))
     if Kind.IMAGINE in modules:
         envs = [ConcatVectorEnv(envs[:2]), *envs[2:]]

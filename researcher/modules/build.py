@@ -40,6 +40,7 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
 BASES: dict[str, Callable[[RewardInputs], Floats]] = {
     "price_advantage": lambda step: step.gain_bps - step.last * step.vwap_bps,
     "shortfall": lambda step: step.gain_bps,
+    "schedule": lambda step: step.decision_gain_bps + step.behind * step.move_bps,
     "none": lambda step: np.zeros_like(step.gain_bps),
 }
 NAMES = Layout().names
@@ -55,6 +56,7 @@ def reward(spec: RewardSpec) -> RewardModule:
         total = BASES[spec.base](step)
         for term in spec.terms:
             value = SHAPES[term.shape](getattr(step, term.feature)) * (term.weight_percent / 100)
+            value = value if term.times == "one" else value * getattr(step, term.times)
             total = total + (value * step.last if term.when == "last_step" else value)
         return total
 

@@ -19,24 +19,28 @@ class _Spec(BaseModel):
 
 Feature = Literal[
     "filled", "remaining", "unfilled", "behind", "participation", "gain_bps", "price_bps", "drift_bps", "vwap_bps", "spread_bps",
-    "imbalance",
+    "imbalance", "decision_gain_bps", "decision_price_bps", "decision_drift_bps", "move_bps",
+]  # fmt: skip
+Factor = Literal[
+    "one", "filled", "remaining", "unfilled", "behind", "participation", "drift_bps", "vwap_bps", "spread_bps", "imbalance", "move_bps",
 ]  # fmt: skip
 Percent = Literal[-500, -200, -100, -50, -20, -10, -5, -2, -1, 1, 2, 5, 10, 20, 50, 100, 200, 500]
 
 
 class RewardTerm(_Spec):
-    """weight_percent / 100 x shape(feature), at every step or at the last."""
+    """weight_percent / 100 x shape(feature) x times, at every step or at the last."""
 
     feature: Feature
     shape: Literal["linear", "square", "absolute", "positive", "negative", "tanh"]
+    times: Factor = "one"
     weight_percent: Percent
     when: Literal["every_step", "last_step"]
 
 
 class RewardSpec(_Spec):
-    """The price advantage (or the shortfall, or nothing) and a few terms."""
+    """The advantage over even slices at the mid (or over the market's VWAP, or the shortfall, or nothing) and a few terms."""
 
-    base: Literal["price_advantage", "shortfall", "none"]
+    base: Literal["price_advantage", "shortfall", "none", "schedule"]
     terms: Annotated[list[RewardTerm], Field(min_length=1, max_length=TERMS_MAX)]
 
 
@@ -139,8 +143,13 @@ SPECS: dict[Kind, type[_Spec]] = {
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:
-    """The JSON schema of a kind, for grammar-constrained decoding."""
-    return SPECS[kind].model_json_schema()
+    """The JSON schema of a kind, for grammar-constrained decoding. Fields that older specifications lack are required of new ones."""
+    schema = SPECS[kind].model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part["required"] = list(part["properties"])
+        for field in part["properties"].values():
+            field.pop("default", None)
+    return schema
 
 
 def parse(kind: Kind, text: str) -> _Spec:

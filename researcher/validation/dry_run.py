@@ -9,7 +9,7 @@ import numpy as np
 
 from serl.agents.learning.errors import NotExportableError
 from serl.researcher.modules import checks
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import MEMORY_SIZE, Kind
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 from serl.researcher.validation import recorded
 from serl.researcher.validation.findings import Finding, Reason
@@ -80,10 +80,20 @@ def _signal(what: str, values: Any, of: str) -> list[Finding]:
 
 
 def _reward(calls: _TimedModule) -> list[Finding]:
-    steps = recorded.load().steps
-    once = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
-    again = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
+    once, again = (_episode_rewards(calls) for _ in range(2))
     return [*_same("the rewards", once, again), *_signal("the rewards", once, "happens in a step")]
+
+
+def _episode_rewards(calls: _TimedModule) -> Any:
+    """(STEPS, ENVIRONMENTS) rewards of the recorded steps, with the memory that the module carries through them."""
+    memory, found = np.zeros((recorded.ENVIRONMENTS, MEMORY_SIZE)), []
+    for step in recorded.load().steps:
+        memory[step.step == 1] = 0.0
+        rewards, memory = checks.rewards_and_memory(
+            calls(dataclasses.replace(step, memory=memory.copy())), recorded.ENVIRONMENTS
+        )
+        found.append(rewards)
+    return np.array(found)
 
 
 def _imagine(calls: _TimedModule) -> list[Finding]:

@@ -119,10 +119,10 @@ def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 BAD_CODE = {
-    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("dry run", "no signal")),
-    "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("dry run", "not finite")),
-    "endless": (CODE.replace("    crowding", "    while True:\n        pass\n    crowding"), None),
-    "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("static check", "forbidden")),
+    "constant": (CODE.replace("return traced", "return 0.0 * traced  #"), ("dry run", "no signal")),
+    "nan": (CODE.replace("- 1.0 * step.unfilled", "+ (-1.0 - step.filled) ** 0.5"), ("dry run", "not finite")),
+    "endless": (CODE.replace("    held =", "    while True:\n        pass\n    held ="), None),
+    "reads the scores": (CODE.replace("    held =", "    scores = open('run.db').read()\n    held ="), ("static check", "forbidden")),
 }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ class NobodyArrives(Arithmetic):
 
 
 def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
-    other = completion(REWARD.replace("price_advantage", "shortfall"))
+    other = completion(REWARD.replace('"schedule"', '"shortfall"'))
     replies = [completion(REWARD), other, completion("Punish what is left at the end."), completion(REWARD)]
     database, _, _, asked = ran(
         tmp_path, replies, NobodyArrives(), high_level={"replay_share": 0.0}, iterations=2, candidates=2
