@@ -119,7 +119,7 @@ def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 BAD_CODE = {
-    "constant": (CODE.replace("return traced", "return 0.0 * traced  #"), ("dry run", "no signal")),
+    "constant": (CODE.replace("return traded", "return 0.0 * traded  #"), ("dry run", "no signal")),
     "nan": (CODE.replace("- 1.0 * step.unfilled", "+ (-1.0 - step.filled) ** 0.5"), ("dry run", "not finite")),
     "endless": (CODE.replace("    held =", "    while True:\n        pass\n    held ="), None),
     "reads the scores": (CODE.replace("    held =", "    scores = open('run.db').read()\n    held ="), ("static check", "forbidden")),
