@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import distribution
+from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.graphs import Graph, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
@@ -40,6 +41,19 @@ class CustomNetwork(nn.Module):  # type: ignore[misc]
         self.vector, self.gradient = flatten([*of_actor, *of_critic])
         self.group_sizes = [sum(parameter.numel() for parameter in group) for group in (of_actor, of_critic)]
         """See ActorCritic."""
+
+    def start_at_zero(self) -> None:
+        """See ActorCritic. NotExportableError unless a linear layer gives the policy's outputs."""
+        traced = trace_graph(self.module)  # its constants are the module's own parameters
+        result = traced.graph["given"][0]
+        name, arguments = traced.graph["nodes"][result["node"]][:2] if "node" in result else ("an input", [])
+        if name != "linear":
+            raise NotExportableError(
+                f"beside a policy module: expected outputs of the policy from a linear layer, got {name}; end it with torch.nn.Linear"
+            )
+        for argument in arguments[1:]:
+            if argument is not None:
+                traced.get_buffer(argument["tensor"]).zero_()
 
     def initial_state(self, count: int) -> Tensor:
         """(count, 0): there is no memory."""

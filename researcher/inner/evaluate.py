@@ -52,8 +52,6 @@ def evaluate_many(
     `report` is called when a stage begins, from any thread. `on` is where training runs: this machine or a Ray cluster. ScoreError if
     scores cannot be measured; SandboxUnavailableError if code cannot be sandboxed here.
     """
-    for one in candidates:
-        rules.is_rule(one)  # or a ConfigError
     train = trainer(on)
     runs = {one.key: _Evaluation(one, settings, budget, folder / one.key, report, train) for one in candidates}
     with ThreadPoolExecutor(workers) as pool:

@@ -27,6 +27,17 @@ class Kind(StrEnum):
     PROFILES = "profiles"
     COMMUNICATE = "communicate"
     POLICY = "policy"
+    LEARNER = "learner"
+    INTERFACE = "interface"
+
+
+SPEC_ONLY = (Kind.LEARNER, Kind.INTERFACE)
+"""Kinds that are settings, and so have no form as code."""
+
+
+def form_of(kind: Kind, form: Form) -> Form:
+    """The form in which a kind is written where others are written in `form`."""
+    return "spec" if kind in SPEC_ONLY else form
 
 
 MEMORY_SIZE = 4
@@ -130,6 +141,12 @@ PolicyModule = Callable[[Any], Any]
 offset of what rests, -1 (towards the market) to 1 (away). `now` has a field for each observation and `steps_left`, each (n_envs,). In code all are
 float32 torch tensors and everything is done by operations on them, as for messages."""
 
+LearnerModule = Callable[[], Mapping[str, Any]]
+"""Settings of training: `ppo` and `network`, mappings, and `steps_share`, the share of the steps after which training stops."""
+
+InterfaceModule = Callable[[], Mapping[str, Any]]
+"""Settings of the market: `actions` (mode), `offset_ticks` and `offset_bps` (range of the limit price), `levels`, `left_out` (observations)."""
+
 SIGNATURES = {
     Kind.REWARD: ("reward", ("step",)),
     Kind.AGENT: ("build", ("observation_dim", "action_dim")),
@@ -138,4 +155,4 @@ SIGNATURES = {
     Kind.COMMUNICATE: ("communicate", ("observations",)),
     Kind.POLICY: ("decide", ("now",)),
 }
-"""The function that each module defines, and its parameters."""
+"""The function that each module in code defines, and its parameters."""

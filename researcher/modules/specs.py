@@ -132,6 +132,41 @@ class PolicySpec(_Spec):
     terms: Annotated[list[PolicyTerm], Field(max_length=TERMS_MAX)]
 
 
+class LearnerSpec(_Spec):
+    """How the policy learns, by proximal policy optimisation. Rates are those of Adam; stop_percent of the steps are done."""
+
+    actor_rate: Literal["3e-5", "1e-4", "3e-4", "1e-3"]
+    critic_rate: Literal["1e-4", "3e-4", "1e-3", "3e-3"]
+    rate_schedule: Literal["constant", "linear"]
+    gamma: Literal["0.9", "0.97", "0.99", "1"]
+    gae_lambda: Literal["0.5", "0.8", "0.9", "0.95", "1"]
+    entropy: Literal["0", "0.0003", "0.001", "0.003", "0.01"]
+    clip: Literal["0.1", "0.2", "0.3"]
+    epochs: Literal[2, 5, 10, 20]
+    rollout_steps: Literal[30, 60, 120]
+    minibatch: Literal[240, 480, 960, 1920, 3840]
+    reward_scale: Literal["0.05", "0.1", "0.2", "0.5", "1"]
+    distribution: Literal["beta", "squashed", "gaussian"]
+    stop_percent: Literal[10, 25, 50, 75, 100]
+
+
+Choice = Literal["no", "yes"]
+
+
+class InterfaceSpec(_Spec):
+    """What the policy may do: take at once (market), rest (limit), both (hybrid), both in even slices (paced); a resting order lies up to
+    offset_ticks + offset_bps from the touch. And what it observes: levels of the book, the flow and returns of past steps, its own queue."""
+
+    actions: Literal["market", "limit", "hybrid", "paced"]
+    offset_ticks: Literal[0, 1, 2, 5, 10, 20]
+    offset_bps: Literal[0, 1, 2, 5, 10, 20]
+    levels: Literal[1, 2, 3, 5, 10]
+    book: Choice
+    history_steps: Literal[0, 1, 2, 3, 5]
+    flow: Choice
+    queue: Choice
+
+
 SPECS: dict[Kind, type[_Spec]] = {
     Kind.REWARD: RewardSpec,
     Kind.AGENT: AgentSpec,
@@ -139,6 +174,8 @@ SPECS: dict[Kind, type[_Spec]] = {
     Kind.PROFILES: ProfilesSpec,
     Kind.COMMUNICATE: CommunicateSpec,
     Kind.POLICY: PolicySpec,
+    Kind.LEARNER: LearnerSpec,
+    Kind.INTERFACE: InterfaceSpec,
 }
 
 

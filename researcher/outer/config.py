@@ -104,10 +104,6 @@ class OuterConfig(_Part):
     def _fits(self) -> "OuterConfig":
         if len(set(self.kinds)) != len(self.kinds):
             raise ValueError(f"kinds: expected each once, got {', '.join(self.kinds)}")
-        if Kind.POLICY in self.kinds and len(self.kinds) > 1:
-            raise ValueError(
-                f"kinds: expected policy alone, got {', '.join(self.kinds)}; a policy needs no training, so nothing else is used"
-            )
         if self.scenario == "single" and Kind.COMMUNICATE in self.kinds:
             raise ValueError("kinds: communicate needs agents that share an order; set scenario: multi")
         if Kind.COMMUNICATE in self.module_kinds and self.inner.scored_in != "exchange":

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning.errors import NotExportableError
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.researcher.modules import checks
 from serl.researcher.modules.contracts import MEMORY_SIZE, Kind
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
@@ -22,6 +26,8 @@ CALL_MS_MAX = {
     Kind.PROFILES: 1000,
     Kind.COMMUNICATE: 20,
     Kind.POLICY: 20,
+    Kind.LEARNER: 20,
+    Kind.INTERFACE: 20,
 }
 """Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
 SCENARIOS, HORIZON = 32, 30
@@ -155,6 +161,22 @@ def _policy(calls: _TimedModule) -> list[Finding]:
     return _same_as_exported(calls.module.exported()(inputs), once, "decisions")
 
 
+def _learner(calls: _TimedModule) -> list[Finding]:
+    """Settings that the learner accepts."""
+    made = calls()
+    PPOConfig.model_validate(made["ppo"])
+    NetworkConfig.model_validate(made["network"])
+    return []
+
+
+def _interface(calls: _TimedModule) -> list[Finding]:
+    """Settings that a market accepts, and observations that are left."""
+    market = MarketConfig.model_validate(dict(calls()))
+    if Layout(market.levels, market.left_out).size == 0:
+        raise ModuleError("interface: expected something to observe, got nothing")
+    return []
+
+
 def _same_as_exported(exported: Any, once: Any, what: str) -> list[Finding]:
     if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
         return []
@@ -175,4 +197,6 @@ DRY_RUNS: dict[Kind, Callable[[_TimedModule], list[Finding]]] = {
     Kind.PROFILES: _profiles,
     Kind.COMMUNICATE: _communicate,
     Kind.POLICY: _policy,
+    Kind.LEARNER: _learner,
+    Kind.INTERFACE: _interface,
 }
