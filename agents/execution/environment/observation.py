@@ -62,7 +62,7 @@ class Layout:
         known = {part for name in self.all_names for part in (name, _without_index(name))}
         if unknown := [name for name in self.left_out if name not in known]:
             raise ConfigError(
-                f"left_out: expected names of observations, got {', '.join(unknown)}; see docs/environments.md"
+                f"left_out: expected names of observations, got {', '.join(unknown)}; Layout().names lists them"
             )
 
     @property
