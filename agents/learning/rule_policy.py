@@ -122,4 +122,5 @@ class RulePolicy:
     def from_file(cls, metadata: dict[str, Any], name: str) -> "RulePolicy":
         """The policy of a file's metadata."""
         interface = Interface.from_json(metadata["interface"])
+        metadata = {"seed": 0, **metadata}  # files of before had none: a rule is not trained
         return cls(rule_from_json(metadata["rule"], rule_names(interface.levels)), interface, metadata, name)

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.errors import LayoutMismatchError
+from serl.agents.learning import cli_evaluate
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.residual import ResidualPolicy
@@ -156,3 +158,26 @@ def test_rules_see_what_networks_do_not(settings: Settings, tmp_path: Path) -> N
     policy.save(tmp_path / "policy.safetensors")
     kept = load_policy(tmp_path / "policy.safetensors")
     assert isinstance(kept, ResidualPolicy) and kept.rule == policy.rule
+
+
+def test_serl_evaluate_reads_rules_and_what_is_learnt_beside_them(settings: Settings, tmp_path: Path) -> None:
+    rule = rules.rule_policy(candidate(Kind.POLICY), settings, tmp_path / "rule")
+    rule.metadata.pop("seed")  # as files of before
+    rule.save(tmp_path / "rule.safetensors")
+    trained(candidate(Kind.POLICY, Kind.LEARNER), settings, tmp_path / "job").save(tmp_path / "both.safetensors")
+    files = [str(tmp_path / name) for name in ("rule.safetensors", "both.safetensors")]
+    options = [
+        "--market",
+        str(settings.day),
+        "--kind",
+        "static",
+        "--episodes",
+        "4",
+        "--output",
+        str(tmp_path / "reports"),
+    ]
+    result = CliRunner().invoke(cli_evaluate.evaluate, [*files, *options], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    rows = json.loads((tmp_path / "reports" / "evaluation.json").read_text())
+    assert "rule" in str(rows) and "both" in str(rows)
+    assert "rule: 0 steps, seed 0" in " ".join(result.output.split())
