@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from serl.agents.learning.adam import flatten
 from serl.agents.learning.distributions import distribution
+from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.graphs import Graph, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
@@ -22,18 +23,37 @@ CHECKED_ROWS = 3
 
 class CustomNetwork(nn.Module):  # type: ignore[misc]
     """Wraps a module, (B, size) to (B, outputs) and (B,) values, with the interface of an ActorCritic. Of `config` it uses the settings of
-    the action distribution."""
+    the action distribution.
+
+    Parameters that only the values depend on learn at the critic's rate, all others at the actor's. The order of all parameters, and with it
+    the result of training, is that of an ActorCritic where the module has the layers of one."""
 
     memory = None
 
-    def __init__(self, module: nn.Module, config: NetworkConfig, low: Any, high: Any) -> None:
+    def __init__(self, module: nn.Module, config: NetworkConfig, size: int, low: Any, high: Any) -> None:
         super().__init__()
-        self.module, self.config, self._box = module, config, (low, high)
+        self.module, self.config, self._shape = module, config, (size, low, high)
         self.distribution = action_distribution(config, low, high)
         self.log_std = nn.Parameter(torch.full((self.distribution.log_std_size,), math.log(config.deviation)))
-        self.vector, self.gradient = flatten([*module.parameters(), self.log_std])
-        self.group_sizes = [self.vector.numel(), 0]
-        """All parameters learn at the actor's rate."""
+        of_critic = value_parameters(module, size)
+        known = {id(parameter) for parameter in of_critic}
+        of_actor = [*(each for each in module.parameters() if id(each) not in known), self.log_std]
+        self.vector, self.gradient = flatten([*of_actor, *of_critic])
+        self.group_sizes = [sum(parameter.numel() for parameter in group) for group in (of_actor, of_critic)]
+        """See ActorCritic."""
+
+    def start_at_zero(self) -> None:
+        """See ActorCritic. NotExportableError unless a linear layer gives the policy's outputs."""
+        traced = trace_graph(self.module)  # its constants are the module's own parameters
+        result = traced.graph["given"][0]
+        name, arguments = traced.graph["nodes"][result["node"]][:2] if "node" in result else ("an input", [])
+        if name != "linear":
+            raise NotExportableError(
+                f"beside a policy module: expected outputs of the policy from a linear layer, got {name}; end it with torch.nn.Linear"
+            )
+        for argument in arguments[1:]:
+            if argument is not None:
+                traced.get_buffer(argument["tensor"]).zero_()
 
     def initial_state(self, count: int) -> Tensor:
         """(count, 0): there is no memory."""
@@ -62,13 +82,30 @@ class CustomNetwork(nn.Module):  # type: ignore[misc]
 
     def export(self) -> "CustomNetwork":
         """The same network as plain data, see graphs.py. NotExportableError if that is not possible."""
-        network = CustomNetwork(trace_graph(self.module), self.config, *self._box)
+        network = CustomNetwork(trace_graph(self.module), self.config, *self._shape)
         network.load_state_dict({"log_std": self.log_std.detach()}, strict=False)
         return network
 
     def to_json(self) -> dict[str, Any]:
         """The network's part of a policy file's metadata; exported networks only."""
         return {"network": self.config.model_dump(), "graph": self.module.graph}
+
+
+def value_parameters(module: nn.Module, size: int) -> list[nn.Parameter]:
+    """The parameters that the values of a module for `size` observations depend on, and the policy's outputs do not."""
+    parameters = list(module.parameters())
+    if not parameters:  # a graph, which does not learn
+        return []
+    outputs, values = module(torch.zeros(CHECKED_ROWS, size))
+    policy, value = (
+        torch.autograd.grad(result.sum(), parameters, allow_unused=True, retain_graph=True)
+        if result.requires_grad
+        else [None] * len(parameters)
+        for result in (outputs, values)
+    )
+    return [
+        each for each, of_policy, of_value in zip(parameters, policy, value, strict=True) if of_policy is None and of_value is not None
+    ]  # fmt: skip
 
 
 def action_distribution(config: NetworkConfig, low: Any, high: Any) -> Any:
@@ -86,7 +123,7 @@ def load_custom_network(
     graph = Graph(metadata["graph"], constants)
     outputs = action_distribution(config, low, high).output_size
     graph.check(CHECKED_ROWS, observation_size, (CHECKED_ROWS, outputs), (CHECKED_ROWS,))
-    network = CustomNetwork(graph, config, low, high)
+    network = CustomNetwork(graph, config, observation_size, low, high)
     network.load_state_dict({"log_std": tensors["log_std"]}, strict=False)
     return network
 
@@ -102,4 +139,4 @@ class CustomPPO(PPO):
         """See PPO."""
         torch.manual_seed(self.config.seed)
         module = self._build(observation_size, action_distribution(config, low, high).output_size)
-        return CustomNetwork(module, config, low, high)
+        return CustomNetwork(module, config, observation_size, low, high)

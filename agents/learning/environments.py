@@ -56,7 +56,7 @@ class Scenario:
         """The environment of the settings."""
         config = self.config
         return self._env(
-            actions=config.actions, layout=Layout(config.levels), scales=scales, offset_ticks=config.offset_ticks,
+            actions=config.actions, layout=Layout(config.levels, config.left_out), scales=scales, offset_ticks=config.offset_ticks,
             offset_bps=config.offset_bps,
         )  # fmt: skip
 

@@ -47,6 +47,9 @@ class MarketConfig(LearningSettings):
     offset_ticks: float = Field(5.0, ge=0, description="an offset of 1 is so many ticks ...")
     offset_bps: float = Field(0.0, ge=0, description="... plus so many bps of the mid")
     levels: int = Field(5, gt=0, le=10)
+    left_out: tuple[str, ...] = Field(
+        (), description="observations to leave out, like return_4; or all of a name, like bid_lots"
+    )
     fee_bps: float = Field(0.0, ge=0)
     reward: Literal["price", "schedule"] = Field("schedule", description="see agents/execution/environment/rewards.py")
     deviation_bps: float = Field(0.0, ge=0, description="reward `schedule`: cost of deviating from even slices")

@@ -41,6 +41,12 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         """The network's part of a policy file's metadata."""
         return {"network": self.config.model_dump()}
 
+    def start_at_zero(self) -> None:
+        """Sets the actor's last layer to 0: until it has learnt, its central action is the middle of the box."""
+        with torch.no_grad():
+            for parameter in self.actor.layers[-1].parameters():
+                parameter.zero_()
+
     def initial_state(self, count: int) -> Tensor:
         """(count, units) memory at the start of an episode."""
         return torch.zeros(count, self.config.memory)

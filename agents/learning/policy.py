@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from serl.agents.learning.baseline import BaselinePolicy
 
 KIND = "policy"
+RESIDUAL = "residual"
 BASELINES = ("opd", "halop", "macmic")
 """Kinds of policy files of the baselines; the module of the same name reads each."""
 
@@ -96,18 +97,25 @@ class Policy:
 
     def save(self, path: Path) -> None:
         """Writes the whole policy to a file."""
-        metadata = {
+        files.write(path, KIND, self.network.state_dict(), self.to_metadata())
+
+    def to_metadata(self) -> dict[str, Any]:
+        """The metadata of the policy's file."""
+        return {
             **self.network.to_json(), "team": messages_to_json(*self.team) if self.team else None, "interface": dataclasses.asdict(self.interface),
             "versions": {name: version(name) for name in ("serl", "torch", "numpy")}, **self.metadata,
         }  # fmt: skip
-        files.write(path, KIND, self.network.state_dict(), metadata)
 
 
 def load_policy(path: Path) -> "Policy | RulePolicy | BaselinePolicy":
     """The policy of a file. PolicyFileError if the file is not a policy."""
-    tensors, metadata = files.read(path, KIND, rule_policy.KIND, *BASELINES)
+    tensors, metadata = files.read(path, KIND, rule_policy.KIND, RESIDUAL, *BASELINES)
     if metadata["kind"] == rule_policy.KIND:
         return RulePolicy.from_file(metadata, _display_name(path))
+    if metadata["kind"] == RESIDUAL:
+        from serl.agents.learning.residual import ResidualPolicy  # a policy itself
+
+        return ResidualPolicy.from_file(tensors, metadata, _display_name(path))
     if metadata["kind"] in BASELINES:
         module = importlib.import_module(f"serl.agents.learning.{metadata['kind']}")
         baseline: BaselinePolicy = module.POLICY.from_file(tensors, metadata)

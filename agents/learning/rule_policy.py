@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from serl.agents.execution.environment.interface import Interface
+from serl.agents.execution.environment.observation import Layout
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files
@@ -66,7 +67,21 @@ def rule_from_json(values: dict[str, Any], names: Sequence[str]) -> Rule:
 def rule_inputs(env: ExecutionVectorEnv) -> Floats:
     """(N, d) inputs of a rule for the present decision of an environment."""
     steps_left = env.accounts.episodes["steps"] - env.accounts.parents["step"]
-    return np.concatenate((env.observe(), steps_left[:, None]), axis=1, dtype=np.float64)
+    observed = env.observer.observe_all(env.market.frames, env.market.fills, env.accounts)
+    return np.concatenate((observed, steps_left[:, None]), axis=1, dtype=np.float64)
+
+
+def rule_names(levels: int) -> tuple[str, ...]:
+    """Names of a rule's inputs where so many price levels are observed. A rule sees all observations, also those that a network does not."""
+    return input_names(Layout(levels).names)
+
+
+def rule_outputs(env: ExecutionVectorEnv, rule: Rule, name: str) -> Floats:
+    """(N, 3) outputs of a rule for the present decision. LearningError unless they are finite."""
+    outputs = rule(rule_inputs(env))
+    if outputs.shape != (env.num_envs, len(OUTPUTS)) or not np.isfinite(outputs).all():
+        raise LearningError(f"{name}: expected finite outputs ({env.num_envs}, 3), got shape {outputs.shape}")
+    return outputs
 
 
 def shares_of(env: ExecutionVectorEnv, outputs: Floats) -> Floats:
@@ -92,10 +107,7 @@ class RulePolicy:
     def actions(self, env: ExecutionVectorEnv) -> Floats:
         """See Policy of execution. LayoutMismatchError for other observations or actions, LearningError for outputs that are not finite."""
         self.interface.require(Interface.from_env(env))
-        outputs = self.rule(rule_inputs(env))
-        if outputs.shape != (env.num_envs, len(OUTPUTS)) or not np.isfinite(outputs).all():
-            raise LearningError(f"{self.name}: expected finite outputs ({env.num_envs}, 3), got shape {outputs.shape}")
-        return shares_of(env, outputs)
+        return shares_of(env, rule_outputs(env, self.rule, self.name))
 
     def save(self, path: Path) -> None:
         """Writes the whole policy to a file."""
@@ -110,4 +122,5 @@ class RulePolicy:
     def from_file(cls, metadata: dict[str, Any], name: str) -> "RulePolicy":
         """The policy of a file's metadata."""
         interface = Interface.from_json(metadata["interface"])
-        return cls(rule_from_json(metadata["rule"], input_names(interface.names)), interface, metadata, name)
+        metadata = {"seed": 0, **metadata}  # files of before had none: a rule is not trained
+        return cls(rule_from_json(metadata["rule"], rule_names(interface.levels)), interface, metadata, name)

@@ -16,19 +16,21 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
-from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning import files
 from serl.agents.learning.concat_env import ConcatVectorEnv
 from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.ppo import PPO
-from serl.agents.learning.rule import input_names
+from serl.agents.learning.residual import ResidualVectorEnv
+from serl.agents.learning.rule import Rule
+from serl.agents.learning.rule_policy import rule_names
 from serl.agents.learning.sources import Books
 from serl.agents.learning.team import TeamVectorEnv
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import markets
+from serl.researcher.inner.designed import designed, layout_of
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind
@@ -40,7 +42,7 @@ CURVE_POINTS = 50
 
 
 def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str) -> dict[str, Any]:  # fmt: skip
-    """Train until `share` of the budget's steps are done. Returns network, messages, units of observations, learning curve, steps, seconds."""
+    """Train until `share` of the steps are done. Returns network, messages, rule, units of observations, learning curve, steps, seconds."""
     began = time.perf_counter()
     run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
     ready_s = time.perf_counter() - began
@@ -49,8 +51,10 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
     network = run.learner.network.export() if isinstance(run.learner, CustomPPO) else run.learner.network
     files.write(Path(folder) / NETWORK, "network", dict(network.state_dict()), {})
     env = run.learner.collectors[0].env
+    rule = rule_of(env)
     return {
         "network": network.to_json(), "messages": env.messages.to_json() if isinstance(env, TeamVectorEnv) else None,
+        "rule": rule.to_json() if rule else None,
         "scales": dataclasses.asdict(env.unwrapped.observer.scales), "curve": curve[:: max(1, len(curve) // CURVE_POINTS)], "steps": run.learner.steps, "ready_s": ready_s,
         "train_s": time.perf_counter() - began - ready_s,
     }  # fmt: skip
@@ -68,7 +72,7 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
 
 
 def module_functions(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
-    """The modules as functions. This runs code modules, so only in the sandbox."""
+    """The modules as functions, for settings that the candidate's own are part of. This runs code modules, so only in the sandbox."""
     return {
         kind: _code_function(kind, module.text, settings)
         if module.form == "code"
@@ -81,19 +85,17 @@ def _code_function(kind: Kind, source: str, settings: Settings) -> Any:
     """The function of a code module. Messages are traced, so training uses exactly what the policy file will contain."""
     torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
-    names = Layout(settings.market.levels).names
     if kind is Kind.POLICY:
-        return function.exported()
-    return function.exported(settings.agents, len(names)) if kind is Kind.COMMUNICATE else function
+        return function.with_inputs(rule_names(settings.market.levels)).exported()
+    return function.exported(settings.agents, layout_of(settings.market).size) if kind is Kind.COMMUNICATE else function
 
 
 def spec_function(kind: Kind, text: str, settings: Settings) -> Any:
     """The function of a specification, for the observations of these settings."""
     spec: Any = specs.parse(kind, text)
-    names = Layout(settings.market.levels).names
     if kind is Kind.POLICY:
-        return build.policy(spec, input_names(names))
-    return build.communicate(spec, names) if kind is Kind.COMMUNICATE else build.build(spec)
+        return build.policy(spec, rule_names(settings.market.levels))
+    return build.communicate(spec, layout_of(settings.market).names) if kind is Kind.COMMUNICATE else build.build(spec)
 
 
 def trace_policy(source: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +106,7 @@ def trace_policy(source: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
     """The hybrid training with the candidate's modules, resumed from the folder's checkpoint if there is one."""
+    settings = designed(candidate, settings)
     modules = module_functions(candidate, settings)
     envs = environments(modules, settings, budget, folder)
     config = training_config(settings, budget, [env.num_envs for env in envs])
@@ -111,7 +114,10 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
     arguments: tuple[Any, ...] = (envs, config.ppo, config.network)
     if Kind.AGENT in modules:
         make, arguments = CustomPPO, (*arguments, modules[Kind.AGENT])
-    run = Training(config, envs, folder, learner=make(*arguments))
+    learner = make(*arguments)
+    if Kind.POLICY in modules:
+        learner.network.start_at_zero()  # before training, the policy is its rule
+    run = Training(config, envs, folder, learner=learner)
     if (folder / CHECKPOINT).exists():
         run.resume()
     return run
@@ -120,7 +126,7 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
 def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
     """Settings of training with the budget's steps. The static market trains alone first, for so long that in the end each market has had
     its number of steps."""
-    static, dynamic = budget.static_steps, budget.dynamic_steps
+    static, dynamic = (math.ceil(settings.steps_share * steps) for steps in (budget.static_steps, budget.dynamic_steps))
     both = {"steps": static + dynamic, "seed": budget.seed}
     beside = dynamic * counts[0] / counts[-1] if dynamic else 0.0
     share = min(1 - 1e-9, max(0.0, static - beside) / (static + dynamic))
@@ -133,25 +139,43 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
 
 def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
     """The environments: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
-    reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
-    options: dict[str, Any] = {"reward": reward, "agents": agents}
+
+    def scenario(config: MarketConfig, **options: Any) -> Scenario:
+        """Its reward keeps a memory of its own."""
+        reward = adapters.as_reward(modules[Kind.REWARD]) if Kind.REWARD in modules else None
+        return Scenario(config, reward=reward, agents=agents, **options)
+
     every = settings.market.environments
     imagined = round(every * settings.imagined_share) if Kind.IMAGINE in modules else 0
-    real = Scenario(_resized(settings.market, every - imagined, agents), **options)
+    real = scenario(_resized(settings.market, every - imagined, agents))
     scenarios = [real]
     if Kind.IMAGINE in modules:
         own = _resized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
-        scenarios.append(Scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed), **options))
+        scenarios.append(scenario(own, source=_imagined(modules[Kind.IMAGINE], real, own, budget.seed)))
     if budget.dynamic_steps:
         dynamic = _dynamic(modules, settings, real, budget.seed, folder)
-        scenarios.append(Scenario(_resized(dynamic, dynamic.environments, agents), **options))
+        scenarios.append(scenario(_resized(dynamic, dynamic.environments, agents)))
     envs: list[VectorEnv] = list(Scenario.build_envs(scenarios))
+    if Kind.POLICY in modules:
+        envs = [ResidualVectorEnv(env, modules[Kind.POLICY]) for env in envs]
     if Kind.IMAGINE in modules:
         envs = [ConcatVectorEnv(envs[:2]), *envs[2:]]
     if agents > 1:
         envs = [TeamVectorEnv(env, modules[Kind.COMMUNICATE], agents) for env in envs]
     return envs
+
+
+def rule_of(env: VectorEnv) -> Rule | None:
+    """The rule that actions of a training environment correct; None if there is none."""
+    while not isinstance(env, ResidualVectorEnv):
+        if isinstance(env, ConcatVectorEnv):
+            env = env.envs[0]
+        elif isinstance(env, TeamVectorEnv):
+            env = env.env
+        else:
+            return None
+    return env.rule
 
 
 def _resized(config: MarketConfig, environments: int, agents: int) -> MarketConfig:

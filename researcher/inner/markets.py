@@ -20,8 +20,11 @@ from serl.history.day import Day
 from serl.researcher.modules import adapters, checks
 from serl.researcher.modules.contracts import Floats, ImagineModule, MarketStatistics
 
-SCENARIOS, HISTORY_DAYS = 128, 8
-"""Imagined days of a training run, and days of history given to the imagine module."""
+SCENARIOS_MIN, SCENARIOS_MAX = 128, 1024
+"""Imagined days of a training run: one of each training day, or several where there are fewer than SCENARIOS_MIN, or of SCENARIOS_MAX training
+days drawn at random."""
+STATISTICS_DAYS = 1024
+"""Most days that statistics of bars are taken of."""
 TRADE_LOTS = 100.0
 """A round lot: bars contain no trade sizes."""
 SECOND_NS = 1_000_000_000
@@ -73,17 +76,16 @@ def _bar_statistics(bars: BarDays, days: Sequence[int], config: MarketConfig) ->
 
 
 def history(source: Source, config: MarketConfig) -> list[tuple[BarDays, int]]:
-    """(days of bars, index of the day) of some training days. Days with a book become bars as long as the decision interval. ConfigError
+    """(days of bars, index of the day) of all training days. Days with a book become bars as long as the decision interval. ConfigError
     for simulated days."""
     hours = source.hours(TRAIN)
     if isinstance(source, Bars):
         days = sorted({one.day for one in hours})
-        chosen = days[:: max(1, len(days) // HISTORY_DAYS)][:HISTORY_DAYS]
-        return [(source.data.table.bars, day) for day in chosen]
+        return [(source.data.table.bars, day) for day in days]
     if isinstance(source, Books):
         bar_ns = round(config.interval_s * SECOND_NS)
         trades = [recorded_trades(day)[:-1] for day in source.days]
-        return [(trades_to_bars(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours[:HISTORY_DAYS]]
+        return [(trades_to_bars(trades[one.day], one.start_ns, one.end_ns, bar_ns), 0) for one in hours]
     raise ConfigError(
         "imagine, profiles: expected a static or replay market with data, got simulated days, which have no history"
     )
@@ -95,6 +97,7 @@ def statistics(source: Source, config: MarketConfig) -> MarketStatistics:
     if isinstance(source, Books):
         return _book_statistics(source.days[hours[0].day], hours[0].start_ns, hours[0].end_ns)
     days = [day for _, day in history(source, config)]
+    days = days[:: -(-len(days) // STATISTICS_DAYS)]
     assert isinstance(source, Bars)
     return _bar_statistics(source.data.table.bars, days, config)
 
@@ -111,10 +114,14 @@ class Imagined:
 
     @cached_property
     def days(self) -> BarDays:
-        """The SCENARIOS imagined days; ModuleError if the module breaks its contract."""
+        """The imagined days; ModuleError if the module breaks its contract."""
         random = np.random.Generator(np.random.PCG64(self.seed))
-        each = -(-SCENARIOS // len(self.histories))
-        made = [self._imagine(bars, day, each, random) for bars, day in self.histories]
+        histories = self.histories
+        if len(histories) > SCENARIOS_MAX:
+            chosen = random.choice(len(histories), SCENARIOS_MAX, replace=False)
+            histories = [histories[place] for place in np.sort(chosen)]
+        each = -(-SCENARIOS_MIN // len(histories))
+        made = [self._imagine(bars, day, each, random) for bars, day in histories]
         return dataclasses.replace(made[0], values=np.concatenate([days.values for days in made]))
 
     def _imagine(self, bars: BarDays, day: int, count: int, random: np.random.Generator) -> BarDays:

@@ -1,19 +1,18 @@
-"""Candidates that need no training: a `policy` module alone is a policy."""
+"""Candidates that need no training: a `policy` module alone, or with an interface, is a policy."""
 
-import dataclasses
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from serl.agents.execution.environment.interface import Interface
-from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
-from serl.agents.learning.rule import Rule, input_names
-from serl.agents.learning.rule_policy import RulePolicy, rule_from_json
-from serl.exchange.errors import ConfigError, SerlError
+from serl.agents.learning.rule import Rule
+from serl.agents.learning.rule_policy import RulePolicy, rule_from_json, rule_names
+from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Candidate, Module
 from serl.researcher.inner import job
+from serl.researcher.inner.designed import designed, interface_of
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.training import UnusableError
 from serl.researcher.modules.contracts import Kind
@@ -22,32 +21,25 @@ from serl.researcher.sandbox.run import Job, run
 
 ENTRY = "serl.researcher.inner.job:trace_policy"
 LIMITS = Limits(wall_s=20.0, cpu_s=20)
-MODE = "hybrid"
 
 
 def is_rule(candidate: Candidate) -> bool:
-    """Whether a candidate is a policy as it stands. ConfigError for a policy beside other modules, which would not be used."""
+    """Whether a candidate is a policy as it stands. Beside modules that training uses, a rule is what the policy learns to correct."""
     kinds = set(candidate.modules)
-    if Kind.POLICY in kinds and len(kinds) > 1:
-        raise ConfigError(f"candidate: expected a policy alone, got {', '.join(sorted(kinds))}; leave out the others")
-    return Kind.POLICY in kinds
+    return Kind.POLICY in kinds and kinds <= {Kind.POLICY, Kind.INTERFACE}
 
 
 def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RulePolicy:
     """The policy of a candidate; its files stay in `folder`, which is created. UnusableError if its module cannot be used; SandboxUnavailableError if code
     cannot be sandboxed here."""
+    settings = designed(candidate, settings)
     market = settings.market
-    names = Layout(market.levels).names
-    interface = Interface(
-        names, dataclasses.asdict(_scales(market.model_dump_json())), MODE, (0.0, 0.0, -1.0), (1.0, 1.0, 1.0),
-        offset_ticks=market.offset_ticks, offset_bps=market.offset_bps, levels=market.levels,
-    )  # fmt: skip
-    facts = {"name": candidate.key, "market": market.model_dump(mode="json"), "steps": 0}
-    return RulePolicy(_rule(candidate.modules[Kind.POLICY], settings, folder), interface, facts, candidate.key)
+    facts = {"name": candidate.key, "market": market.model_dump(mode="json"), "seed": 0, "steps": 0}
+    rule = _rule(candidate.modules[Kind.POLICY], settings, folder)
+    return RulePolicy(rule, interface_of(market, _scales(market.model_dump_json())), facts, candidate.key)
 
 
 def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
-    names = input_names(Layout(settings.market.levels).names)
     try:
         if module.form == "spec":
             rule: Rule = job.spec_function(Kind.POLICY, module.text, settings)
@@ -57,7 +49,7 @@ def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
         result = run(Job(ENTRY, arguments), folder, LIMITS)
         if not result.ok:
             raise UnusableError(f"policy {result.outcome.value}: {result.text}")
-        return rule_from_json(result.value, names)
+        return rule_from_json(result.value, rule_names(settings.market.levels))
     except UnusableError:
         raise
     except (SerlError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:

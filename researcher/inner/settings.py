@@ -20,7 +20,7 @@ LEARNING = PPOConfig(
 STATIC = MarketConfig(kind="static", environments=64, deviation_bps=0.05, unfilled_bps=1)
 DYNAMIC = MarketConfig(kind="dynamic", population="liquid", hours="09:35-11:30", deviation_bps=0.05, unfilled_bps=1)
 
-SHARED = "actions", "levels", "offset_ticks", "offset_bps"
+SHARED = "actions", "levels", "left_out", "offset_ticks", "offset_bps"
 """Settings of a market that define a policy's observations and actions."""
 
 
@@ -41,6 +41,7 @@ class Settings(BaseModel):
         description="share of every batch of the static market that is imagined, with an `imagine` module",
     )
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
+    steps_share: float = Field(1.0, gt=0, le=1, description="share of the budget's steps after which training stops")
     day: Path | None = Field(None, description="a day with a book, which is replayed for scoring; null: simulated days")
     scored_in: Literal["exchange", "bars", "market"] = Field(
         "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"

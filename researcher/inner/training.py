@@ -10,16 +10,18 @@ from typing import Any
 
 import torch
 
-from serl.agents.execution.environment.interface import Interface
-from serl.agents.execution.environment.observation import Layout, Scales
-from serl.agents.execution.environment.vector import ACTIONS
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.learning.messages import messages_from_json
 from serl.agents.learning.policy import Policy, load_network
+from serl.agents.learning.residual import ResidualPolicy, load_residual
+from serl.agents.learning.rule import Rule
+from serl.agents.learning.rule_policy import rule_from_json, rule_names
 from serl.agents.learning.team import Messages
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.errors import ResearcherError
 from serl.researcher.inner import job
+from serl.researcher.inner.designed import designed, interface_of, layout_of
 from serl.researcher.inner.settings import Settings
 from serl.researcher.inner.worker import run_job
 from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
@@ -84,8 +86,8 @@ def _claimed_team(candidate: Candidate, settings: Settings, claims: dict[str, An
         return None
     if module.form == "spec":
         return settings.agents, job.spec_function(Kind.COMMUNICATE, module.text, settings)
-    names = Layout(settings.market.levels).names
-    team = messages_from_json({**claims["messages"], "agents": settings.agents}, len(names))
+    size = layout_of(settings.market).size
+    team = messages_from_json({**claims["messages"], "agents": settings.agents}, size)
     if team is None or not 1 <= team[1].size <= MESSAGE_MAX:
         raise UnusableError(f"expected messages of 1 to {MESSAGE_MAX} numbers, got another size")
     return team
@@ -94,14 +96,16 @@ def _claimed_team(candidate: Candidate, settings: Settings, claims: dict[str, An
 def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Policy:
     """The policy of a successful job. UnusableError if its output is invalid. Only numbers and known operations are taken from it."""
     try:
+        settings = designed(candidate, settings)
         claims, tensors = result.value, returned.read_tensors(folder, job.NETWORK)
-        interface = _claimed_interface(settings, claims["scales"])
+        interface = interface_of(settings.market, _claimed_scales(claims["scales"]))
+        rule = _claimed_rule(candidate, settings, claims)
         team = _claimed_team(candidate, settings, claims)
         described: dict[str, Any] = {"network": settings.network.model_dump()}
         if "graph" in claims["network"]:
             described["graph"] = claims["network"]["graph"]
         numbers = {key: torch.from_numpy(values.copy()) for key, values in tensors.items()}
-        network = load_network(described, numbers, interface, team)
+        network = (load_network if rule is None else load_residual)(described, numbers, interface, team)
         steps = min(int(claims["steps"]), CLAIMED_STEPS_MAX)
     except SerlError as error:
         raise UnusableError(str(error)) from None
@@ -115,19 +119,25 @@ def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budge
         "steps": steps,
         "market": settings.market.model_dump(mode="json"),
     }
+    if rule is not None:
+        return ResidualPolicy(network, interface, facts, candidate.key, team, rule=rule)
     return Policy(network, interface, facts, candidate.key, team)
 
 
-def _claimed_interface(settings: Settings, scales: Any) -> Interface:
-    """The interface of policies with these settings, in the units that the job claims."""
-    market = settings.market
-    units = {key: float(scales[key]) for key in (field.name for field in dataclasses.fields(Scales))}
+def _claimed_rule(candidate: Candidate, settings: Settings, claims: dict[str, Any]) -> Rule | None:
+    """The rule that the policy corrects, if any: built from a specification, or from the operations that the job traced from code."""
+    module = candidate.modules.get(Kind.POLICY)
+    if module is None:
+        return None
+    if module.form == "spec":
+        rule: Rule = job.spec_function(Kind.POLICY, module.text, settings)
+        return rule
+    return rule_from_json(claims["rule"], rule_names(settings.market.levels))
+
+
+def _claimed_scales(claimed: Any) -> Scales:
+    """Units of observations. UnusableError unless all are positive."""
+    units = {key: float(claimed[key]) for key in (field.name for field in dataclasses.fields(Scales))}
     if not all(math.isfinite(value) and value > 0 for value in units.values()):
         raise UnusableError(f"expected positive units of the observations, got {units}")
-    low = [0.0] * ACTIONS[market.actions]
-    if market.actions != "market":
-        low[-1] = -1.0
-    return Interface(
-        Layout(market.levels).names, units, market.actions, tuple(low), (1.0,) * len(low), offset_ticks=market.offset_ticks,
-        offset_bps=market.offset_bps, levels=market.levels,
-    )  # fmt: skip
+    return Scales(**units)

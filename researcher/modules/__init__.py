@@ -1,1 +1,1 @@
-"""Modules that a language model writes: five contracts, each as code or as a specification. See docs/modules.md."""
+"""Modules that a language model writes: each kind with a contract, as code or as a specification. See docs/modules.md."""

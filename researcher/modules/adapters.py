@@ -3,22 +3,25 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.bars import BarDays
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward
 from serl.exchange.records import Rows
 from serl.researcher.modules import checks
-from serl.researcher.modules.contracts import Floats, RewardInputs, RewardModule
+from serl.researcher.modules.contracts import MEMORY_SIZE, Floats, RewardInputs, RewardModule
 
 
-def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInputs:
-    """The inputs of a reward module for the step that the environment has just settled."""
+def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any, memory: Floats) -> RewardInputs:
+    """The inputs of a reward module for the step that the environment has just settled, with the (N, MEMORY_SIZE) memory before it."""
     accounts, frames = env.accounts, env.market.frames
     parents, episodes = accounts.parents, accounts.episodes
     qty, sign = episodes["qty_lots"], episodes["sign"].astype(float)
     lots, remaining = fills["lots"], parents["remaining_lots"] / qty
     mid, arrival = mids(frames), parents["arrival_mid"]
+    decision_mid, move = parents["decision_mid"], parents["mid"] - parents["decision_mid"]
+    fees = fills["notional"] * accounts.fee_bps * 1e-4
     bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
     bid_lots, ask_lots = frames["bid_lots"][:, 0], frames["ask_lots"][:, 0]
     price = fills["notional"] / np.maximum(lots, 1)
@@ -32,6 +35,10 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInpu
         "drift_bps": sign * (mid - arrival) / arrival * 1e4, "vwap_bps": accounts.market_move_bps(),
         "spread_bps": np.where((bid > 0) & (ask > 0), (ask - bid) / arrival * 1e4, 0.0),
         "imbalance": (bid_lots - ask_lots) / np.maximum(bid_lots + ask_lots, 1),
+        "decision_gain_bps": (sign * (fills["notional"] - lots * decision_mid) - fees) / (qty * arrival) * 1e4,
+        "decision_price_bps": np.where(lots > 0, sign * (price - decision_mid) / arrival * 1e4, 0.0),
+        "decision_drift_bps": sign * (decision_mid - arrival) / arrival * 1e4,
+        "move_bps": sign * move / arrival * 1e4, "memory": memory,
     }  # fmt: skip
     # an empty book has no mid; values relative to it become 0
     return RewardInputs(
@@ -40,10 +47,16 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> RewardInpu
 
 
 def as_reward(module: RewardModule) -> Reward:
-    """A module as the reward of an execution environment. It raises ModuleError if the module breaks its contract."""
+    """A module as the reward of one execution environment, whose orders' memory it keeps. It raises ModuleError if the module breaks its contract."""
+    kept: NDArray[np.float64] = np.zeros((0, MEMORY_SIZE))
 
     def reward(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
-        return checks.rewards(module(reward_inputs(env, fills, last)), env.num_envs)
+        nonlocal kept
+        if len(kept) != env.num_envs:
+            kept = np.zeros((env.num_envs, MEMORY_SIZE))
+        kept[env.accounts.parents["step"] == 1] = 0.0  # an order's first step
+        rewards, kept = checks.rewards_and_memory(module(reward_inputs(env, fills, last, kept.copy())), env.num_envs)
+        return rewards
 
     return reward
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.observation import Layout
+from serl.agents.execution.environment.observation import HISTORY_FEATURES, HISTORY_STEPS, Layout
 from serl.agents.learning.rule import Rule, Term, Terms, input_names
 from serl.agents.learning.team import Channels
 from serl.researcher.modules.contracts import (
@@ -13,6 +13,8 @@ from serl.researcher.modules.contracts import (
     CommunicateModule,
     Floats,
     ImagineModule,
+    InterfaceModule,
+    LearnerModule,
     MarketStatistics,
     ProfilesModule,
     RewardInputs,
@@ -24,6 +26,8 @@ from serl.researcher.modules.specs import (
     CommunicateSpec,
     GroupSpec,
     ImagineSpec,
+    InterfaceSpec,
+    LearnerSpec,
     PolicySpec,
     ProfilesSpec,
     RewardSpec,
@@ -40,6 +44,7 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
 BASES: dict[str, Callable[[RewardInputs], Floats]] = {
     "price_advantage": lambda step: step.gain_bps - step.last * step.vwap_bps,
     "shortfall": lambda step: step.gain_bps,
+    "schedule": lambda step: step.decision_gain_bps + step.behind * step.move_bps,
     "none": lambda step: np.zeros_like(step.gain_bps),
 }
 NAMES = Layout().names
@@ -55,6 +60,7 @@ def reward(spec: RewardSpec) -> RewardModule:
         total = BASES[spec.base](step)
         for term in spec.terms:
             value = SHAPES[term.shape](getattr(step, term.feature)) * (term.weight_percent / 100)
+            value = value if term.times == "one" else value * getattr(step, term.times)
             total = total + (value * step.last if term.when == "last_step" else value)
         return total
 
@@ -130,8 +136,13 @@ def profiles(spec: ProfilesSpec) -> ProfilesModule:
 
 
 def communicate(spec: CommunicateSpec, names: tuple[str, ...] = NAMES) -> CommunicateModule:
-    """Message channels over observations named `names`. Received messages, which follow them, are ignored."""
+    """Message channels over observations named `names`. Received messages, which follow them, are ignored. ModuleError for a channel of an
+    observation that an interface leaves out."""
     channels = spec.channels
+    if absent := [channel.observation for channel in channels if channel.observation not in names]:
+        raise ModuleError(
+            f"communicate: expected channels of what is observed, got {', '.join(absent)}; observe it, or leave the channel out"
+        )
     return Channels(
         tuple(names.index(channel.observation) for channel in channels),
         tuple(float(channel.gain) for channel in channels), tuple(channel.squash for channel in channels),
@@ -149,6 +160,29 @@ def policy(spec: PolicySpec, names: tuple[str, ...] = RULE_NAMES) -> Rule:
     )  # fmt: skip
 
 
+def learner(spec: LearnerSpec) -> LearnerModule:
+    """Settings of PPO and of the action distribution."""
+    ppo = {
+        "actor_learning_rate": float(spec.actor_rate), "critic_learning_rate": float(spec.critic_rate), "schedule": spec.rate_schedule,
+        "gamma": float(spec.gamma), "gae_lambda": float(spec.gae_lambda), "entropy": float(spec.entropy), "clip": float(spec.clip),
+        "epochs": spec.epochs, "rollout_steps": spec.rollout_steps, "minibatch": spec.minibatch, "reward_scale": float(spec.reward_scale),
+    }  # fmt: skip
+    return lambda: {"ppo": ppo, "network": {"actions": spec.distribution}, "steps_share": spec.stop_percent / 100}
+
+
+def interface(spec: InterfaceSpec) -> InterfaceModule:
+    """Settings of the market's actions and observations."""
+    left_out = [f"{name}_{lag}" for name in HISTORY_FEATURES for lag in range(spec.history_steps, HISTORY_STEPS)]
+    if spec.book == "no":
+        left_out += ["bid_distance", "bid_lots", "ask_distance", "ask_lots"]
+    if spec.flow == "no":
+        left_out += ["volume", "signed", "gap"]
+    if spec.queue == "no":
+        left_out += ["resting", "ahead"]
+    offsets = {"offset_ticks": float(spec.offset_ticks), "offset_bps": float(spec.offset_bps)}
+    return lambda: {"actions": spec.actions, **offsets, "levels": spec.levels, "left_out": tuple(left_out)}
+
+
 BUILDERS: dict[type[Any], Callable[[Any], Any]] = {
     RewardSpec: reward,
     AgentSpec: agent,
@@ -156,6 +190,8 @@ BUILDERS: dict[type[Any], Callable[[Any], Any]] = {
     ProfilesSpec: profiles,
     CommunicateSpec: communicate,
     PolicySpec: policy,
+    LearnerSpec: learner,
+    InterfaceSpec: interface,
 }
 
 

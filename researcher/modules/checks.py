@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.researcher.modules.contracts import HISTORY_COLUMNS, MESSAGE_MAX, Floats
+from serl.researcher.modules.contracts import HISTORY_COLUMNS, MEMORY_SIZE, MESSAGE_MAX, Floats
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 
 TRADERS_MAX = 5000
@@ -35,6 +35,18 @@ def rewards(values: Any, count: int) -> Floats:
     if np.abs(array).max(initial=0) > REWARD_MAX:
         raise ModuleError(f"the reward: expected numbers within {REWARD_MAX:g}, got {np.abs(array).max():g}")
     return array
+
+
+def rewards_and_memory(values: Any, count: int) -> tuple[Floats, Floats]:
+    """(count,) rewards and (count, MEMORY_SIZE) memory, which is 0 if a module returns only rewards."""
+    if not isinstance(values, tuple):
+        return rewards(values, count), np.zeros((count, MEMORY_SIZE))
+    if len(values) != 2:
+        raise ModuleError(f"the reward: expected rewards, or a pair of rewards and memory, got {len(values)} values")
+    memory = numbers(values[1], (count, MEMORY_SIZE), "the memory")
+    if np.abs(memory).max(initial=0) > REWARD_MAX:
+        raise ModuleError(f"the memory: expected numbers within {REWARD_MAX:g}, got {np.abs(memory).max():g}")
+    return rewards(values[0], count), memory
 
 
 def scenarios(values: Any, n: int, horizon: int) -> Floats:

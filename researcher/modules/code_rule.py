@@ -32,6 +32,10 @@ class CodeRule:
             raise ModuleError(f"the policy: expected a torch.Tensor (n_envs, 3), got {type(output).__name__}")
         return checks.decisions(output.detach().numpy(), len(inputs))
 
+    def with_inputs(self, names: Sequence[str]) -> "CodeRule":
+        """The same rule for inputs of these names."""
+        return CodeRule(self._function, names)
+
     def exported(self) -> GraphRule:
         """The same rule as data. NotExportableError if tracing fails."""
         return graph_rule(trace_graph(lambda inputs: self._decide(inputs)), len(self._names))

@@ -1,6 +1,6 @@
-"""The six contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
+"""The contracts: inputs and outputs of each kind of module. Generated code may import this file, and nothing else of serl.
 
-All inputs and outputs are batches, for speed. `VERSION` increases when existing modules would no longer fit.
+All inputs and outputs are batches, for speed. `VERSION` increases with every change; modules of earlier versions still fit and mean the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 2
+VERSION = 3
 Floats = NDArray[np.float64]
 
 Form = Literal["code", "spec"]
@@ -27,11 +27,29 @@ class Kind(StrEnum):
     PROFILES = "profiles"
     COMMUNICATE = "communicate"
     POLICY = "policy"
+    LEARNER = "learner"
+    INTERFACE = "interface"
+
+
+SPEC_ONLY = (Kind.LEARNER, Kind.INTERFACE)
+"""Kinds that are settings, and so have no form as code."""
+
+
+def form_of(kind: Kind, form: Form) -> Form:
+    """The form in which a kind is written where others are written in `form`."""
+    return "spec" if kind in SPEC_ONLY else form
+
+
+MEMORY_SIZE = 4
+"""Numbers that a reward module may carry from step to step of an order."""
 
 
 @dataclass(frozen=True)
 class RewardInputs:
-    """One step of N parent orders; each field is (n_envs,) float64 and finite. bps are of the arrival mid, positive is good."""
+    """One step of N parent orders; each field but `memory` is (n_envs,) float64, all are finite. bps are of the arrival mid, positive is good.
+
+    The default reward is decision_gain_bps + behind * move_bps - c behind**2 - u unfilled: the cost of trading, and the market's moves on
+    the quantity held above an even schedule."""
 
     sign: Floats
     """+1 sell, -1 buy."""
@@ -63,10 +81,20 @@ class RewardInputs:
     """Ask - bid now; 0 of a one-sided book."""
     imbalance: Floats
     """(bid - ask lots) / (bid + ask lots) at the touch, -1 .. 1."""
+    decision_gain_bps: Floats
+    """Gained by this step's fills against the mid at the decision, after fees, of the whole order."""
+    decision_price_bps: Floats
+    """The mean price of this step's fills against the mid at the decision, signed like a gain; 0 without fills."""
+    decision_drift_bps: Floats
+    """The mid at the decision against the arrival mid, signed like a gain."""
+    move_bps: Floats
+    """The mid now against the mid at the decision, signed like a gain."""
+    memory: Floats
+    """(n_envs, MEMORY_SIZE): what the module returned as its memory at the order's last step; 0 at an order's first step."""
 
 
-RewardModule = Callable[[RewardInputs], Floats]
-"""reward(step) -> (n_envs,) finite rewards of the step."""
+RewardModule = Callable[[RewardInputs], Floats | tuple[Floats, Floats]]
+"""reward(step) -> (n_envs,) finite rewards of the step, or a pair: the rewards, and the (n_envs, MEMORY_SIZE) memory for the order's next step."""
 
 AgentModule = Callable[[int, int], Any]
 """build(observation_dim, action_dim) -> torch.nn.Module whose forward takes (batch, observation_dim) float32 and gives a pair:
@@ -113,6 +141,12 @@ PolicyModule = Callable[[Any], Any]
 offset of what rests, -1 (towards the market) to 1 (away). `now` has a field for each observation and `steps_left`, each (n_envs,). In code all are
 float32 torch tensors and everything is done by operations on them, as for messages."""
 
+LearnerModule = Callable[[], Mapping[str, Any]]
+"""Settings of training: `ppo` and `network`, mappings, and `steps_share`, the share of the steps after which training stops."""
+
+InterfaceModule = Callable[[], Mapping[str, Any]]
+"""Settings of the market: `actions` (mode), `offset_ticks` and `offset_bps` (range of the limit price), `levels`, `left_out` (observations)."""
+
 SIGNATURES = {
     Kind.REWARD: ("reward", ("step",)),
     Kind.AGENT: ("build", ("observation_dim", "action_dim")),
@@ -121,4 +155,4 @@ SIGNATURES = {
     Kind.COMMUNICATE: ("communicate", ("observations",)),
     Kind.POLICY: ("decide", ("now",)),
 }
-"""The function that each module defines, and its parameters."""
+"""The function that each module in code defines, and its parameters."""

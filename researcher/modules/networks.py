@@ -1,7 +1,9 @@
-"""The network of an agent specification."""
+"""The network of an agent specification. Without a trunk, norms and residual connections, it is the default actor and critic."""
 
+import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from serl.researcher.modules.specs import AgentSpec
@@ -34,17 +36,27 @@ def _stack(spec: AgentSpec, first: int, widths: Sequence[int]) -> tuple[nn.Seque
 
 
 class SpecNetwork(nn.Module):  # type: ignore[misc]
-    """A shared trunk with a policy head and a value head. The policy's last layer starts small: first actions are near their mid-range."""
+    """A shared trunk with a policy head and a value head. Initial weights are those of the default network (learning/perceptron.py), determined
+    by the seed of PyTorch: orthogonal with gain sqrt 2, .01 in the policy's last layer, so that first actions are near their mid-range, and 1 in
+    the value's; biases are 0."""
 
     def __init__(self, spec: AgentSpec, observation_dim: int, action_dim: int) -> None:
         super().__init__()
         self.trunk, width = _stack(spec, observation_dim, spec.trunk)
         policy, policy_width = _stack(spec, width, spec.policy)
         value, value_width = _stack(spec, width, spec.value)
-        last = nn.Linear(policy_width, action_dim)
-        nn.init.orthogonal_(last.weight, 0.01)
-        nn.init.zeros_(last.bias)
-        self.policy, self.value = nn.Sequential(*policy, last), nn.Sequential(*value, nn.Linear(value_width, 1))
+        outputs, values = nn.Linear(policy_width, action_dim), nn.Linear(value_width, 1)
+        self.policy, self.value = nn.Sequential(*policy, outputs), nn.Sequential(*value, values)
+        self._initialise({outputs: 0.01, values: 1.0})
+
+    def _initialise(self, gains: dict[nn.Linear, float]) -> None:
+        """Weights of the trunk, the policy and the value, in this order; `gains` of other layers are sqrt 2."""
+        generator = torch.Generator().manual_seed(torch.initial_seed())
+        for part in (self.trunk, self.policy, self.value):
+            for layer in part.modules():
+                if isinstance(layer, nn.Linear):
+                    nn.init.orthogonal_(layer.weight, gains.get(layer, math.sqrt(2)), generator=generator)
+                    nn.init.zeros_(layer.bias)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, observation_dim) to (batch, action_dim) outputs and (batch,) values."""

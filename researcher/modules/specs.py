@@ -19,24 +19,28 @@ class _Spec(BaseModel):
 
 Feature = Literal[
     "filled", "remaining", "unfilled", "behind", "participation", "gain_bps", "price_bps", "drift_bps", "vwap_bps", "spread_bps",
-    "imbalance",
+    "imbalance", "decision_gain_bps", "decision_price_bps", "decision_drift_bps", "move_bps",
+]  # fmt: skip
+Factor = Literal[
+    "one", "filled", "remaining", "unfilled", "behind", "participation", "drift_bps", "vwap_bps", "spread_bps", "imbalance", "move_bps",
 ]  # fmt: skip
 Percent = Literal[-500, -200, -100, -50, -20, -10, -5, -2, -1, 1, 2, 5, 10, 20, 50, 100, 200, 500]
 
 
 class RewardTerm(_Spec):
-    """weight_percent / 100 x shape(feature), at every step or at the last."""
+    """weight_percent / 100 x shape(feature) x times, at every step or at the last."""
 
     feature: Feature
     shape: Literal["linear", "square", "absolute", "positive", "negative", "tanh"]
+    times: Factor = "one"
     weight_percent: Percent
     when: Literal["every_step", "last_step"]
 
 
 class RewardSpec(_Spec):
-    """The price advantage (or the shortfall, or nothing) and a few terms."""
+    """The advantage over even slices at the mid (or over the market's VWAP, or the shortfall, or nothing) and a few terms."""
 
-    base: Literal["price_advantage", "shortfall", "none"]
+    base: Literal["price_advantage", "shortfall", "none", "schedule"]
     terms: Annotated[list[RewardTerm], Field(min_length=1, max_length=TERMS_MAX)]
 
 
@@ -128,6 +132,41 @@ class PolicySpec(_Spec):
     terms: Annotated[list[PolicyTerm], Field(max_length=TERMS_MAX)]
 
 
+class LearnerSpec(_Spec):
+    """How the policy learns, by proximal policy optimisation. Rates are those of Adam; stop_percent of the steps are done."""
+
+    actor_rate: Literal["3e-5", "1e-4", "3e-4", "1e-3"]
+    critic_rate: Literal["1e-4", "3e-4", "1e-3", "3e-3"]
+    rate_schedule: Literal["constant", "linear"]
+    gamma: Literal["0.9", "0.97", "0.99", "1"]
+    gae_lambda: Literal["0.5", "0.8", "0.9", "0.95", "1"]
+    entropy: Literal["0", "0.0003", "0.001", "0.003", "0.01"]
+    clip: Literal["0.1", "0.2", "0.3"]
+    epochs: Literal[2, 5, 10, 20]
+    rollout_steps: Literal[30, 60, 120]
+    minibatch: Literal[240, 480, 960, 1920, 3840]
+    reward_scale: Literal["0.05", "0.1", "0.2", "0.5", "1"]
+    distribution: Literal["beta", "squashed", "gaussian"]
+    stop_percent: Literal[10, 25, 50, 75, 100]
+
+
+Choice = Literal["no", "yes"]
+
+
+class InterfaceSpec(_Spec):
+    """What the policy may do: take at once (market), rest (limit), both (hybrid), both in even slices (paced); a resting order lies up to
+    offset_ticks + offset_bps from the touch. And what it observes: levels of the book, the flow and returns of past steps, its own queue."""
+
+    actions: Literal["market", "limit", "hybrid", "paced"]
+    offset_ticks: Literal[0, 1, 2, 5, 10, 20]
+    offset_bps: Literal[0, 1, 2, 5, 10, 20]
+    levels: Literal[1, 2, 3, 5, 10]
+    book: Choice
+    history_steps: Literal[0, 1, 2, 3, 5]
+    flow: Choice
+    queue: Choice
+
+
 SPECS: dict[Kind, type[_Spec]] = {
     Kind.REWARD: RewardSpec,
     Kind.AGENT: AgentSpec,
@@ -135,12 +174,19 @@ SPECS: dict[Kind, type[_Spec]] = {
     Kind.PROFILES: ProfilesSpec,
     Kind.COMMUNICATE: CommunicateSpec,
     Kind.POLICY: PolicySpec,
+    Kind.LEARNER: LearnerSpec,
+    Kind.INTERFACE: InterfaceSpec,
 }
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:
-    """The JSON schema of a kind, for grammar-constrained decoding."""
-    return SPECS[kind].model_json_schema()
+    """The JSON schema of a kind, for grammar-constrained decoding. Fields that older specifications lack are required of new ones."""
+    schema = SPECS[kind].model_json_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        part["required"] = list(part["properties"])
+        for field in part["properties"].values():
+            field.pop("default", None)
+    return schema
 
 
 def parse(kind: Kind, text: str) -> _Spec:

@@ -10,7 +10,7 @@ from serl.researcher.llm.client import Client
 from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, UnusableAnswerError
 from serl.researcher.llm.requests import Message
 from serl.researcher.llm.settings import Endpoint
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer.prompts import repair_message
 from serl.researcher.outer.records import Verdict
@@ -72,22 +72,23 @@ class Author:
                 return Generation(text, tuple(verdicts), conversation, asdict(answer))
             if attempt < self.repairs_max:
                 reply = {"role": "assistant", "content": answer.text[:4000] or "(empty)"}
-                conversation = (*prompt, reply, repair_message(verdict.text, self.form))
+                conversation = (*prompt, reply, repair_message(verdict.text, form_of(kind, self.form)))
         return Generation(None, tuple(verdicts), conversation, asdict(answer) if answer else None)
 
     def _ask(self, kind: Kind, conversation: Sequence[Message], seed: int) -> Answer:
-        schema = json_schema(kind) if self.form == "spec" else None
+        schema = json_schema(kind) if form_of(kind, self.form) == "spec" else None
         asked = self.client.complete(
             conversation, schema=schema, seed=seed, max_tokens=self.max_tokens, logprobs=self.logprobs
         )
         return asked.answers[0]
 
     def _validate_answer(self, kind: Kind, answer: Answer, attempt: int) -> tuple[str | None, Verdict]:
+        form = form_of(kind, self.form)
         try:
-            text = json.dumps(extract_json(answer)) if self.form == "spec" else extract_code(answer)
+            text = json.dumps(extract_json(answer)) if form == "spec" else extract_code(answer)
         except UnusableAnswerError as error:
             return None, Verdict(kind, self.model, attempt, "answer", error.fault, str(error))
-        return text, verdict_of(validate(kind, text, self.form), self.model, attempt)
+        return text, verdict_of(validate(kind, text, form), self.model, attempt)
 
     def _endpoint_verdict(self, kind: Kind | None, attempt: int, error: Exception) -> Verdict:
         reason = "unreachable" if isinstance(error, EndpointUnreachableError) else "refused"

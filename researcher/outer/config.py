@@ -111,12 +111,6 @@ class OuterConfig(_Part):
     def _fits(self) -> "OuterConfig":
         if len(set(self.kinds)) != len(self.kinds):
             raise ValueError(f"kinds: expected each once, got {', '.join(self.kinds)}")
-        if Kind.POLICY in self.kinds and len(self.kinds) > 1:
-            raise ValueError(
-                f"kinds: expected policy alone, got {', '.join(self.kinds)}; a policy needs no training, so nothing else is used"
-            )
-        if Kind.POLICY in self.incumbent and len(self.incumbent) > 1:
-            raise ValueError(f"incumbent: expected policy alone, got {', '.join(self.incumbent)}; leave out the others")
         for kind, module in self.incumbent_candidate.modules.items():
             try:
                 specs.parse(kind, module.text)

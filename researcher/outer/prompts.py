@@ -11,7 +11,7 @@ from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.requests import Message
 from serl.researcher.modules import contracts, specs
 from serl.researcher.modules.build import RULE_NAMES
-from serl.researcher.modules.contracts import SIGNATURES, Form, Kind
+from serl.researcher.modules.contracts import SIGNATURES, Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.outer.records import EvaluatedCandidate, Instruction
 
@@ -25,6 +25,8 @@ GOALS = {
     Kind.PROFILES: "the population of traders in the dynamic training market",
     Kind.COMMUNICATE: "the messages that execution agents who share an order send each other",
     Kind.POLICY: "the rule by which an order is executed: what crosses the book now, what rests, and where",
+    Kind.LEARNER: "the settings of the learner: its rates, its horizon, how it explores and when it stops",
+    Kind.INTERFACE: "what the execution policy may do and what it observes",
 }
 INITIAL = {
     Kind.REWARD: (
@@ -50,6 +52,14 @@ INITIAL = {
     Kind.POLICY: (
         "Rest most of the order and cross the book only with what is late.",
         "Cross more when the price moves against the order, and wait when it moves in its favour.",
+    ),
+    Kind.LEARNER: (
+        "Stay near the default settings, and let the critic learn faster than the actor.",
+        "Learn cautiously: small rates, few epochs, and stop before the policy fits noise.",
+    ),
+    Kind.INTERFACE: (
+        "Rest at limit prices near the touch, and observe the book and recent returns.",
+        "Observe little, so that what is learned holds on other days.",
     ),
 }
 """The initial instructions of a run."""
@@ -91,6 +101,7 @@ def macro_prompt(settings: Settings, budget: Budget, lines: Sequence[str]) -> st
 
 def micro_prompt(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str:
     """The micro prompt: goal and contract of a module, past attempts with scores, and the instruction to follow."""
+    form = form_of(kind, form)
     known = "\n".join(f"- {line}" for line in lines)
     return "\n".join(
         part

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from serl.researcher.candidates import Candidate, Module
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Kind, form_of
 from serl.researcher.outer import high_level, prompts, uniform
 from serl.researcher.outer.author import Author, verdict_of
 from serl.researcher.outer.config import OuterConfig
@@ -114,7 +114,15 @@ def generated_draft(author: Author, kind: Kind, prompt: Prompt, rng: np.random.G
     """A draft that the language model generates."""
     done = author.generate(kind, prompt.messages, int(rng.integers(2**31 - 16)))
     return Draft(
-        kind, author.form, "model", author.model, prompt, done.text, done.verdicts, done.conversation, done.answer
+        kind,
+        form_of(kind, author.form),
+        "model",
+        author.model,
+        prompt,
+        done.text,
+        done.verdicts,
+        done.conversation,
+        done.answer,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.modules.specs import json_schema
+from serl.researcher.modules.specs import json_schema, parse
 
 
 def draw(kind: Kind, rng: np.random.Generator) -> str:
@@ -17,9 +17,9 @@ def draw(kind: Kind, rng: np.random.Generator) -> str:
 
 
 def log_p(kind: Kind, text: str) -> float:
-    """Log-probability of a specification under `draw`."""
+    """Log-probability of a specification under `draw`, which writes every field; fields that an older one lacks count as written."""
     schema = json_schema(kind)
-    return _log_p(schema, schema.get("$defs", {}), json.loads(text))
+    return _log_p(schema, schema.get("$defs", {}), parse(kind, text).model_dump(mode="json"))
 
 
 def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

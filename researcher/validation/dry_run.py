@@ -2,14 +2,19 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from serl.agents.execution.environment.observation import Layout
 from serl.agents.learning.errors import NotExportableError
+from serl.agents.learning.market_config import MarketConfig
+from serl.agents.learning.network_config import NetworkConfig
+from serl.agents.learning.ppo_config import PPOConfig
 from serl.researcher.modules import checks
-from serl.researcher.modules.contracts import Floats, Kind, RewardInputs
+from serl.researcher.modules.contracts import MEMORY_SIZE, Floats, Kind, RewardInputs
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 from serl.researcher.validation import recorded
 from serl.researcher.validation.findings import Finding, Reason
@@ -23,6 +28,8 @@ CALL_MS_MAX = {
     Kind.PROFILES: 1000,
     Kind.COMMUNICATE: 20,
     Kind.POLICY: 20,
+    Kind.LEARNER: 20,
+    Kind.INTERFACE: 20,
 }
 """Limit on a call with the recorded inputs: 16 environments, SCENARIOS scenarios."""
 SCENARIOS, HORIZON = 32, 30
@@ -82,16 +89,20 @@ def _signal(what: str, values: Any, of: str) -> list[Finding]:
 
 def _reward(calls: _TimedModule) -> list[Finding]:
     steps = recorded.load().steps
-    once = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
-    again = np.array([checks.rewards(calls(step), recorded.ENVIRONMENTS) for step in steps])
-    findings = _same("the rewards", once, again)
-    if findings:
-        return findings
+    once, again = (_episode_rewards(calls, steps) for _ in range(2))
+    return _same("the rewards", once, again) or pays_for_nothing(partial(_episode_rewards, calls), steps, once)
 
-    def reward(step: RewardInputs) -> Floats:
-        return checks.rewards(calls(step), recorded.ENVIRONMENTS)
 
-    return pays_for_nothing(reward, steps, once)
+def _episode_rewards(calls: _TimedModule, steps: Sequence[RewardInputs]) -> Floats:
+    """(STEPS, ENVIRONMENTS) rewards of recorded steps, with the memory that the module carries through them."""
+    memory, found = np.zeros((recorded.ENVIRONMENTS, MEMORY_SIZE)), []
+    for step in steps:
+        memory[step.step == 1] = 0.0
+        rewards, memory = checks.rewards_and_memory(
+            calls(dataclasses.replace(step, memory=memory.copy())), recorded.ENVIRONMENTS
+        )
+        found.append(rewards)
+    return np.array(found)
 
 
 def _imagine(calls: _TimedModule) -> list[Finding]:
@@ -155,6 +166,22 @@ def _policy(calls: _TimedModule) -> list[Finding]:
     return _same_as_exported(calls.module.exported()(inputs), once, "decisions")
 
 
+def _learner(calls: _TimedModule) -> list[Finding]:
+    """Settings that the learner accepts."""
+    made = calls()
+    PPOConfig.model_validate(made["ppo"])
+    NetworkConfig.model_validate(made["network"])
+    return []
+
+
+def _interface(calls: _TimedModule) -> list[Finding]:
+    """Settings that a market accepts, and observations that are left."""
+    market = MarketConfig.model_validate(dict(calls()))
+    if Layout(market.levels, market.left_out).size == 0:
+        raise ModuleError("interface: expected something to observe, got nothing")
+    return []
+
+
 def _same_as_exported(exported: Any, once: Any, what: str) -> list[Finding]:
     if np.allclose(exported, once, rtol=CLOSE, atol=CLOSE):
         return []
@@ -175,4 +202,6 @@ DRY_RUNS: dict[Kind, Callable[[_TimedModule], list[Finding]]] = {
     Kind.PROFILES: _profiles,
     Kind.COMMUNICATE: _communicate,
     Kind.POLICY: _policy,
+    Kind.LEARNER: _learner,
+    Kind.INTERFACE: _interface,
 }

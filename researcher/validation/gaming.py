@@ -22,7 +22,8 @@ ATTRIBUTES = {
     **dict.fromkeys(("load", "save", "fromfile", "tofile", "memmap", "loadtxt", "savetxt", "genfromtxt", "from_file"), Reason.TOUCHES_FILES),
     **dict.fromkeys(("seed", "manual_seed", "set_state", "set_rng_state", "initial_seed"), Reason.TOUCHES_SEEDS),
 }  # fmt: skip
-MARKET = ("sign", "step", "steps", "last", "drift_bps", "vwap_bps", "spread_bps", "imbalance")
+MARKET = ("sign", "step", "steps", "last", "drift_bps", "vwap_bps", "spread_bps", "imbalance", "decision_drift_bps",
+    "move_bps",)  # fmt: skip
 """Inputs of a reward that are the same whatever a small order does; the others come from its fills."""
 
 SHIFTS = (1, 5)
@@ -35,15 +36,17 @@ def reason_of_import(name: str) -> Reason:
 
 
 def pays_for_nothing(
-    reward: Callable[[RewardInputs], Floats], steps: Sequence[RewardInputs], paid: Floats
+    rewards: Callable[[Sequence[RewardInputs]], Floats], steps: Sequence[RewardInputs], paid: Floats
 ) -> list[Finding]:  # fmt: skip
-    """A finding if a reward paid (steps, environments) the same for the fills of other orders: then no action can earn anything."""
-    for step, before in reversed(list(zip(steps, paid, strict=True))):  # many rewards pay at the last step only
-        fields = [field.name for field in dataclasses.fields(step) if field.name not in MARKET]
-        for shift in SHIFTS:
-            other = dataclasses.replace(step, **{name: np.roll(getattr(step, name), shift) for name in fields})
-            if not np.array_equal(reward(other), before):
-                return []
+    """A finding if the rewards (steps, environments) of an episode are the same for the fills of other orders: then no action can earn anything."""
+    fields = [field.name for field in dataclasses.fields(RewardInputs) if field.name not in (*MARKET, "memory")]
+    for shift in SHIFTS:
+        others = [
+            dataclasses.replace(step, **{name: np.roll(getattr(step, name), shift) for name in fields})
+            for step in steps
+        ]
+        if not np.array_equal(rewards(others), paid):
+            return []
     text = (
         "the reward pays for nothing: it is the same whatever the order did; pay for what was filled, at which price, or what remains "
         "(filled, gain_bps, price_bps, remaining, unfilled)"

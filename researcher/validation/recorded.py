@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from serl.researcher.modules.contracts import Floats, MarketStatistics, RewardInputs
+from serl.researcher.modules.contracts import MEMORY_SIZE, Floats, MarketStatistics, RewardInputs
 
 ENVIRONMENTS, STEPS, HISTORY_BARS = 16, 12, 60
 DURATION_S, INTERVAL_S, ACTION_DIM = 600.0, 60.0, 4
 NAME = "recorded.npz"
+RECORDED_FIELDS = [field.name for field in dataclasses.fields(RewardInputs) if field.name != "memory"]
+"""Of RewardInputs; memory is what a module makes it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +41,10 @@ def load() -> Recorded:
         loaded = {name: arrays[name] for name in arrays.files}
     for values in loaded.values():
         values.flags.writeable = False
-    names = [field.name for field in dataclasses.fields(RewardInputs)]
-    steps = tuple(RewardInputs(**dict(zip(names, step, strict=True))) for step in loaded["steps"])
+    steps = tuple(
+        RewardInputs(**dict(zip(RECORDED_FIELDS, step, strict=True)), memory=np.zeros((ENVIRONMENTS, MEMORY_SIZE)))
+        for step in loaded["steps"]
+    )
     return Recorded(
         steps, loaded["observations"], loaded["history"], MarketStatistics(*map(float, loaded["statistics"]))
     )
@@ -61,9 +65,8 @@ def record() -> dict[str, Any]:
     steps: list[Any] = []
 
     def record_step(env: ExecutionVectorEnv, fills: Any, last: Any) -> Any:
-        steps.append(
-            [getattr(reward_inputs(env, fills, last), field.name) for field in dataclasses.fields(RewardInputs)]
-        )
+        inputs = reward_inputs(env, fills, last, np.zeros((env.num_envs, MEMORY_SIZE)))
+        steps.append([getattr(inputs, name) for name in RECORDED_FIELDS])
         return np.zeros(env.num_envs)
 
     env = ExecutionVectorEnv(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from serl.researcher.modules import build, specs
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import SPEC_ONLY, Form, Kind
 from serl.researcher.modules.errors import SpecError
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
@@ -38,6 +38,9 @@ def validate_spec(kind: Kind, text: str) -> Report:
 
 def validate_code(kind: Kind, source: str, limits: Limits = LIMITS) -> Report:
     """Validate code: its text, then a dry run in the sandbox."""
+    if kind in SPEC_ONLY:
+        text = f"expected a specification, got code; a {kind.value} is settings: answer with a JSON object"
+        return Report(kind, "code", Stage.STATIC_CHECK, (Finding(Reason.SPEC, text),))
     findings = check_source(kind, source)
     if findings:
         return Report(kind, "code", Stage.STATIC_CHECK, tuple(findings[:FINDINGS_MAX]))

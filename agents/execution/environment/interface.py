@@ -64,7 +64,8 @@ class Interface:
 
     def settings(self) -> dict[str, Any]:
         """Settings of an ExecutionVectorEnv with these observations and actions."""
+        left_out = tuple(name for name in Layout(self.levels).names if name not in self.names)
         return {
-            "actions": self.actions, "layout": Layout(self.levels), "scales": Scales(**self.scales),
+            "actions": self.actions, "layout": Layout(self.levels, left_out), "scales": Scales(**self.scales),
             "offset_ticks": self.offset_ticks, "offset_bps": self.offset_bps,
         }  # fmt: skip

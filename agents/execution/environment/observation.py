@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from serl.agents.execution.environment.account import Accounts, mid_of, mids
 from serl.exchange.compiling import compiled, inlined
+from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 HISTORY_STEPS = 5
@@ -51,13 +52,28 @@ def _median(values: Any, default: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The numbers in an observation."""
+    """The numbers in an observation: all, or all but some."""
 
     levels: int = 5
+    left_out: tuple[str, ...] = ()
+    """Numbers by name, like return_4; or without its index, like return, all numbers of a name."""
+
+    def __post_init__(self) -> None:
+        known = {part for name in self.all_names for part in (name, _without_index(name))}
+        if unknown := [name for name in self.left_out if name not in known]:
+            raise ConfigError(
+                f"left_out: expected names of observations, got {', '.join(unknown)}; Layout().names lists them"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the numbers, in order."""
+        left = set(self.left_out)
+        return tuple(name for name in self.all_names if name not in left and _without_index(name) not in left)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of all numbers, also of those that are left out."""
         book = [
             f"{side}_{quantity}_{level}"
             for side in ("bid", "ask")
@@ -136,6 +152,11 @@ def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, h
         row[at + 6] = 0.0 if np.isnan(drift) else _clip(drift)
 
 
+def _without_index(name: str) -> str:
+    stem, _, index = name.rpartition("_")
+    return stem if index.isdigit() else name
+
+
 class Observer:
     """Computes the observations of N environments and keeps the history of each."""
 
@@ -144,6 +165,8 @@ class Observer:
         self._history = np.zeros((count, len(HISTORY_FEATURES), HISTORY_STEPS), np.float32)
         self._mid = np.zeros(count)
         self._all_envs = np.arange(count)
+        self._size = len(layout.all_names)
+        self._columns = [layout.all_names.index(name) for name in layout.names] if layout.left_out else None
         self._units = np.array([scales.depth_lots, scales.spread_ticks, scales.distance_ticks, scales.move_bps])
 
     def begin(self, which: Any, frames: Rows) -> None:
@@ -157,8 +180,13 @@ class Observer:
 
     def observe(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
         """(N, layout.size) observations, or one row for each of the environments `which`; clipped to [-10, 10]."""
+        out = self.observe_all(frames, fills, accounts, which)
+        return out if self._columns is None else out.take(self._columns, axis=1)
+
+    def observe_all(self, frames: Rows, fills: Rows, accounts: Accounts, which: Any = None) -> NDArray[np.float32]:
+        """The same with the numbers that the layout leaves out."""
         which = self._all_envs if which is None else which
-        out = np.empty((len(which), self.layout.size), np.float32)
+        out = np.empty((len(which), self._size), np.float32)
         _observe(
             frames, fills, accounts.parents, accounts.episodes, which, self._history, self._mid, self.layout.levels,
             self._units, out,

@@ -1,12 +1,10 @@
-"""Reward: the price advantage, less a penalty for trading much of the volume and for what has to be forced at the end."""
-
-import numpy as np
+"""Reward: the default. It sums to the advantage over even slices at the mid, less what it costs to deviate from them and to be forced."""
 
 from serl.researcher.modules.contracts import Floats, RewardInputs
 
 
 def reward(step: RewardInputs) -> Floats:
     """(n_envs,) rewards in bps."""
-    advantage = step.gain_bps - step.last * step.vwap_bps
-    crowding = 2.0 * np.square(step.participation)
-    return advantage - crowding - 5.0 * step.unfilled
+    traded = step.decision_gain_bps
+    held = step.behind * step.move_bps
+    return traded + held - 0.05 * step.behind**2 - 1.0 * step.unfilled

@@ -134,3 +134,42 @@ def test_the_gradient_is_that_of_ppo(family: Any) -> None:
     for one, two in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(ours.network.log_std.grad, custom.network.log_std.grad, rtol=1e-4, atol=1e-6)
+
+
+class Shared(nn.Module):  # type: ignore[misc]
+    """A trunk, a norm whose weight only the value uses, and two heads."""
+
+    def __init__(self, size: int, outputs: int) -> None:
+        super().__init__()
+        self.value, self.norm = nn.Linear(8, 1), nn.LayerNorm(8)
+        self.trunk, self.policy = nn.Linear(size, 8), nn.Linear(8, outputs)
+
+    def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """See contracts."""
+        features = torch.tanh(self.trunk(seen))
+        return self.policy(features), self.value(self.norm(features)).squeeze(-1)
+
+
+def test_parameters_of_the_value_alone_learn_at_the_rate_of_the_critic() -> None:
+    config = PPOConfig(rollout_steps=8, epochs=1, minibatch=48, critic_learning_rate=1e-30, threads=1)
+    learner = CustomPPO([ToyExecution(6)], config, NetworkConfig(), Shared)
+    module: Any = learner.network.module
+    of_value = [*module.value.parameters(), *module.norm.parameters()]
+    assert learner.network.group_sizes[1] == sum(each.numel() for each in of_value)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    learner.reset()
+    learner.update()
+    moves = {name: float((value - before[name]).abs().max()) for name, value in module.state_dict().items()}
+    moved = {name.split(".")[0] for name, move in moves.items() if move > 1e-20}
+    assert moved == {"trunk", "policy"}
+
+
+def test_a_network_without_parameters_of_the_value_alone_learns_at_one_rate() -> None:
+    class Joint(Shared):
+        def forward(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+            """See contracts."""
+            outputs, values = super().forward(seen)
+            return outputs + 0 * values[:, None], values
+
+    learner = CustomPPO([ToyExecution(6)], PPOConfig(threads=1), NetworkConfig(), Joint)
+    assert learner.network.group_sizes[1] == 0

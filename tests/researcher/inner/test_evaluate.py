@@ -14,7 +14,7 @@ from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import results, training
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 
@@ -23,7 +23,7 @@ BUDGET = Budget(static_steps=800, dynamic_steps=320, wall_s=400)
 
 def example_candidate(form: Form, *kinds: Kind) -> Candidate:
     """A candidate of the examples of these kinds."""
-    return Candidate({kind: Module(form, example(kind, form)) for kind in kinds})
+    return Candidate({kind: Module(form_of(kind, form), example(kind, form)) for kind in kinds})
 
 
 def require_done(result: Result) -> Result:
@@ -37,9 +37,7 @@ def require_done(result: Result) -> Result:
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("form", [pytest.param("spec", marks=pytest.mark.long), "code"])
 def test_all_modules_work(settings: Settings, tmp_path: Path, form: Form) -> None:
-    result = require_done(
-        inner.evaluate(example_candidate(form, *(set(Kind) - {Kind.POLICY})), settings, BUDGET, tmp_path)
-    )
+    result = require_done(inner.evaluate(example_candidate(form, *Kind), settings, BUDGET, tmp_path))
     assert result.policy is not None
     policy = load_policy(Path(result.policy))
     assert isinstance(policy, Policy)

@@ -9,7 +9,6 @@ import pytest
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
-from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate, Module
 from serl.researcher.inner import contender
 from serl.researcher.inner import score as scoring
@@ -74,10 +73,20 @@ def test_a_policy_that_breaks_its_contract_is_named(text: str, stage: str, words
     assert words in found.reason
 
 
-def test_a_policy_beside_other_modules_is_refused(tmp_path: Path) -> None:
-    both = Candidate({**policy("spec").modules, Kind.REWARD: Module("spec", example(Kind.REWARD, "spec"))})
-    with pytest.raises(ConfigError, match="expected a policy alone"):
-        evaluate(both, SETTINGS, BUDGET, tmp_path)
+@pytest.mark.parametrize("form", ["spec", "code"])
+def test_a_rule_uses_the_levels_of_its_market(form: Form, tmp_path: Path) -> None:
+    few = SETTINGS.model_copy(update={"market": LIVING.model_copy(update={"levels": 1})})
+    found = evaluate(policy(form), few, BUDGET, tmp_path)
+    assert found.stage == "done", found.reason
+
+
+def test_an_interface_places_the_orders_of_a_rule(tmp_path: Path) -> None:
+    text = example(Kind.INTERFACE, "spec").replace('"offset_bps": 0', '"offset_bps": 20')
+    far = Candidate({**policy("spec").modules, Kind.INTERFACE: Module("spec", text)})
+    found = evaluate(far, SETTINGS, BUDGET, tmp_path)
+    assert found.stage == "done" and found.facts["steps"] == 0
+    kept = load_policy(Path(str(found.policy)))
+    assert kept.interface is not None and kept.interface.offset_bps == 20
 
 
 def test_a_run_designs_policies(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.vector import PRICE_ADVANTAGE, ExecutionVectorEnv
 from serl.exchange.records import Rows
 from serl.researcher.modules import adapters, build, checks, specs
-from serl.researcher.modules.contracts import Kind, RewardInputs
+from serl.researcher.modules.contracts import MEMORY_SIZE, Kind, RewardInputs
 from serl.researcher.modules.errors import ModuleError, NotFiniteError
 from serl.researcher.modules.example import example
 from serl.researcher.validation import recorded
@@ -95,7 +95,7 @@ def test_a_reward_sees_the_step() -> None:
     seen: list[RewardInputs] = []
 
     def record_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any) -> Any:
-        seen.append(adapters.reward_inputs(env, fills, last))
+        seen.append(adapters.reward_inputs(env, fills, last, np.zeros((2, MEMORY_SIZE))))
         return np.zeros(2)
 
     env = environment(record_inputs)

@@ -11,14 +11,14 @@ pytest.importorskip("openai", reason="the extra `researcher` is not installed")
 
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.errors import EndpointRefusedError
-from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.outer import run
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.report import summary, valid_shares
 from tests.researcher.llm.fake import CLOSE, completion, fake_endpoint
-from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of
+from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of, score_of
 
 CODE = example(Kind.REWARD, "code")
 
@@ -63,6 +63,35 @@ def test_a_bad_answer_is_repaired(reply: Any, verdict: tuple[str, str], tmp_path
     assert text in asked[1]["messages"][-1]["content"], "the error goes back to the model"
     assert valid_shares(database)[0]["valid_at_once"] == 0
     assert valid_shares(database)[0]["valid"] == 1
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize("form", ["spec", "code"])
+def test_an_endpoint_can_write_every_kind(form: Form, tmp_path: Path) -> None:
+    """Kinds that are settings are specifications in both."""
+    forms = {kind: form_of(kind, form) for kind in Kind}
+    replies = [
+        completion(text) if forms[kind] == "spec" else fenced(text) for kind in Kind for text in [example(kind, form)]
+    ]
+    database, _, evaluator, asked = ran(
+        tmp_path, replies, Accepting(), kinds=list(Kind), scenario="multi", form=form, repairs_max=0
+    )
+    assert counted(database) == {("dry run", "ok"): len(Kind), ("done", "ok"): 1}
+    (modules,) = (json.loads(row["modules"]) for row in database.rows("SELECT modules FROM candidates"))
+    assert set(modules) == set(Kind)
+    kept = {Kind(row["kind"]): row["form"] for row in database.rows("SELECT kind, form FROM modules")}
+    assert kept == forms
+    for kind, request in zip(Kind, asked, strict=True):
+        assert "JSON object alone" in request["messages"][1]["content"] or forms[kind] == "code"
+    assert len(evaluator.asked) == 1
+
+
+class Accepting(Arithmetic):
+    """Any candidate is as good."""
+
+    def __call__(self, candidates: Sequence[Candidate], folder: Path) -> list[Result]:
+        self.asked += [candidate.key for candidate in candidates]
+        return [Result("done", "", score_of(1.0), None, {}) for _ in candidates]
 
 
 def test_three_repairs_and_no_more(tmp_path: Path) -> None:
@@ -119,10 +148,10 @@ def test_the_budget_of_tokens_ends_a_run_that_can_go_on(tmp_path: Path) -> None:
 
 
 BAD_CODE = {
-    "constant": (CODE.replace("return advantage - crowding - 5.0 * step.unfilled", "return 0.0 * advantage"), ("dry run", "pays for nothing")),
-    "nan": (CODE.replace("- crowding", "+ np.log(-1.0 - crowding)"), ("dry run", "not finite")),
-    "endless": (CODE.replace("    crowding", "    while True:\n        pass\n    crowding"), None),
-    "reads the scores": (CODE.replace("    crowding", "    scores = open('run.db').read()\n    crowding"), ("static check", "forbidden")),
+    "constant": (CODE.replace("return traded", "return 0.0 * traded  #"), ("dry run", "pays for nothing")),
+    "nan": (CODE.replace("- 1.0 * step.unfilled", "+ (-1.0 - step.filled) ** 0.5"), ("dry run", "not finite")),
+    "endless": (CODE.replace("    held =", "    while True:\n        pass\n    held ="), None),
+    "reads the scores": (CODE.replace("    held =", "    scores = open('run.db').read()\n    held ="), ("static check", "forbidden")),
 }  # fmt: skip
 
 
@@ -174,7 +203,7 @@ class NobodyArrives(Arithmetic):
 
 
 def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
-    other = completion(REWARD.replace("price_advantage", "shortfall"))
+    other = completion(REWARD.replace('"schedule"', '"shortfall"'))
     replies = [completion(REWARD), other, completion("Punish what is left at the end."), completion(REWARD)]
     database, _, _, asked = ran(
         tmp_path, replies, NobodyArrives(), high_level={"replay_share": 0.0}, iterations=2, candidates=2

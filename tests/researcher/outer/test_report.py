@@ -195,7 +195,6 @@ def test_every_ablation_is_a_valid_configuration() -> None:
 @pytest.mark.parametrize(("changes", "message"), [
     ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
     ({"kinds": ["communicate"]}, "scenario: multi"),
-    ({"kinds": ["policy", "reward"]}, "expected policy alone"),
     ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in process"),
     ({"kinds": ["reward", "reward"]}, "expected each once"),
     ({"form": "code"}, "random draws specifications"),

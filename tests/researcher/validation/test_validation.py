@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import SPEC_ONLY, Form, Kind, form_of
 from serl.researcher.modules.example import example
 from serl.researcher.sandbox.job_result import Outcome
 from serl.researcher.sandbox.limits import Limits
@@ -42,10 +42,17 @@ def dry_run_findings(kind: Kind, source: str) -> list[Finding]:
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize("form", ["code", "spec"])
 def test_examples_are_valid(kind: Kind, form: Form) -> None:
-    report = validate(kind, example(kind, form), form)
+    report = validate(kind, example(kind, form), form_of(kind, form))
     assert report.ok, report.text
     assert report.call_ms is not None
     assert report.call_ms > 0
+
+
+@pytest.mark.parametrize("kind", SPEC_ONLY)
+def test_settings_are_no_code(kind: Kind) -> None:
+    report = validate(kind, f"def {kind.value}():\n    return {{}}\n", "code")
+    assert [finding.reason for finding in report.findings] == [Reason.SPEC]
+    assert "answer with a JSON object" in report.text
 
 
 def test_dry_runs_in_threads_are_independent() -> None:
@@ -106,7 +113,7 @@ def test_defaults_and_classes_pass_the_static_check() -> None:
         Kind.REWARD,
         "import numpy as np\nfrom math import exp\ndef reward(step, scale=2.0):\n  return scale * step.filled",
     )
-    for kind in Kind:
+    for kind in set(Kind) - set(SPEC_ONLY):
         assert not check_source(kind, example(kind, "code"))
         ast.parse(example(kind, "code"))
 
