@@ -55,6 +55,8 @@ class Score:
     impact_bps: float
     advantages_bps: tuple[float, ...] = ()
     """PA of each order, in the order of the episodes, for paired comparisons of candidates."""
+    behaviour: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
 
 
 @dataclasses.dataclass(frozen=True)

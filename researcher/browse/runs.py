@@ -109,6 +109,7 @@ def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
         )  # fmt: skip
         score = json.loads(row["score"]) if row["score"] else {}
         score.pop("advantages_bps", None)
+        score.pop("behaviour", None)
         return _candidate(row) | {
             "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [_verdict(one) for one in verdicts],
         }  # fmt: skip

@@ -39,6 +39,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.researcher.candidates import Score
+from serl.researcher.inner.behaviour import behaviour_of
 from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
 
@@ -178,4 +179,5 @@ def score(policy: TrainedPolicy | RulePolicy, settings: Settings, part: str = VA
     return Score(
         pa.value, pa.low, pa.high, found["PA_twap"].value, len(scoring.episodes), found["PA-std"].value, found["AFI"].value,
         found["IMPACT"].value, tuple(float(value) for value in np.nan_to_num(advantages)),
+        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages),
     )  # fmt: skip

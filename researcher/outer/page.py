@@ -53,7 +53,7 @@ def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[
 
 
 def _score(score: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in score.items() if name != "advantages_bps"}
+    return {name: value for name, value in score.items() if name not in ("advantages_bps", "behaviour")}
 
 
 def _short(facts: dict[str, Any]) -> str:
