@@ -59,6 +59,12 @@ class Score:
     """The date of each order, or where there are few dates its symbol-day or block; equal numbers mean the same in all scores."""
     controls_bps: tuple[float, ...] = ()
     """The market's move over each order's window without our orders, times the order's sign: its mean is 0, because sides are drawn at random."""
+    behaviour: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """What the policy does and where it gains; see inner/behaviour.py. Empty for scores of older runs."""
+
+
+NUMBERS_OF_ORDERS = ("advantages_bps", "clusters", "controls_bps", "behaviour")
+"""Parts of a score that are too long for a table."""
 
 
 @dataclasses.dataclass(frozen=True)

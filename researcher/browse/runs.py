@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from serl.researcher.candidates import current_stage
+from serl.researcher.candidates import NUMBERS_OF_ORDERS, current_stage
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.figures import iterations, paired_of
 
@@ -109,7 +109,7 @@ def candidate(folder: Path, iteration: int, slot: int) -> dict[str, Any]:
             "SELECT kind, stage, reason, text FROM verdicts WHERE iteration = ? AND slot = ? AND reason != 'ok' ORDER BY id", (iteration, slot)
         )  # fmt: skip
         score = json.loads(row["score"]) if row["score"] else {}
-        for name in ("advantages_bps", "clusters", "controls_bps"):
+        for name in NUMBERS_OF_ORDERS:
             score.pop(name, None)
         return _candidate(row) | {
             "score": score, "policy": row["policy"] and str(folder / row["policy"]), "modules": modules, "verdicts": [_verdict(one) for one in verdicts],

@@ -37,7 +37,8 @@ def mean_score(scores: Sequence[Score]) -> Score:
     means = {name: float(np.mean([getattr(score, name) for score in scores])) for name in numbers}
     rows = ("advantages_bps", "clusters", "controls_bps")
     joined = {name: tuple(value for score in scores for value in getattr(score, name)) for name in rows}
-    return Score(**means, **joined, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
+    behaviour = {name: float(np.mean([score.behaviour[name] for score in scores])) for name in scores[0].behaviour}
+    return Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
 
 
 def write_trial(trial: Trial, path: Path) -> None:

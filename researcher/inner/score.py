@@ -41,6 +41,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 from serl.history.day import Day
 from serl.researcher.candidates import Score
+from serl.researcher.inner.behaviour import behaviour_of
 from serl.researcher.inner.errors import SealedError
 from serl.researcher.inner.exchange import served_market
 from serl.researcher.inner.settings import Settings
@@ -208,7 +209,9 @@ def score(
     pa = bootstrap_estimates(columns, scoring.clusters, settings.score_seed, ("PA",))["PA"]
     pa_twap, pa_std, afi, impact = (measured(name, columns) for name in ("PA_twap", "PA-std", "AFI", "IMPACT"))
     return Score(
-        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages), tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
+        pa.value, pa.low, pa.high, pa_twap, len(scoring.episodes), pa_std, afi, impact, _floats(advantages),
+        tuple(scoring.clusters.tolist()), _floats(_controls(scoring)),
+        behaviour_of(scoring.episodes, outcome, scoring.no_orders, advantages),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class ModelServerError(LlmError):
     """The embedded server does not start, or has exited."""
 
 
-Fault = Literal["empty", "truncated", "prose", "syntax"]
+Fault = Literal["empty", "truncated", "prose", "syntax", "edit"]
 
 
 class UnusableAnswerError(LlmError):

@@ -9,6 +9,7 @@ from serl.exchange.errors import ConfigError
 
 Dialect = Literal["openai", "llama.cpp", "vllm", "embedded"]
 Omitted = Literal["seed", "temperature", "top_p"]
+Size = Literal["tiny", "small", "large"]
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
 
@@ -19,6 +20,11 @@ class Endpoint(BaseModel):
 
     base_url: str = Field("https://api.openai.com/v1", pattern=r"^https?://\S+$")
     model: str = Field(min_length=1)
+    size: Size = Field(
+        "large",
+        description="tiny: specifications alone; small: also whole modules and instructions; large: also edits and notes",
+    )
+    context_tokens: int = Field(16_384, ge=2048, description="of a prompt and its answer; prompts are cut to fit")
     key_variable: str = Field("OPENAI_API_KEY", description="environment variable that holds the key")
     dialect: Dialect = Field(
         "openai", description="how to send grammars and sampling parameters that OpenAI's API lacks"

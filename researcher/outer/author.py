@@ -7,9 +7,10 @@ from typing import Any
 
 from serl.researcher.llm.answers import Answer, extract_code, extract_json
 from serl.researcher.llm.client import Client
+from serl.researcher.llm.edits import apply_edits, has_edits
 from serl.researcher.llm.errors import EndpointRefusedError, EndpointUnreachableError, UnusableAnswerError
 from serl.researcher.llm.requests import Message
-from serl.researcher.llm.settings import Endpoint
+from serl.researcher.llm.settings import Endpoint, Size
 from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer.prompts import repair_message
@@ -18,6 +19,8 @@ from serl.researcher.validation.findings import Report, Tally
 from serl.researcher.validation.validate import validate
 
 INSTRUCTION_CHARS_MAX = 300
+ERRORS_CHARS_MAX = 1200
+"""Of the errors of an answer that go back to the model."""
 INSTRUCTION_TEMPERATURE = 0.5
 """Modules are sampled at 1, as the policy gradient requires. Instructions do not train the model, and small models ramble at 1."""
 
@@ -46,19 +49,33 @@ class Author:
     max_tokens: int
     logprobs: bool
     """Whether to request answers with tokens and log-probabilities."""
+    size: Size = "large"
+    """What the model can do; see Endpoint."""
+    context_tokens: int = 16_384
 
     @property
     def model(self) -> str:
-        """Name of the language model."""
+        """Name of the language model, with the hash of its adapter if it is tuned."""
         return self.client.endpoint.model
+
+    @property
+    def name(self) -> str:
+        """Name of the language model, whatever its adapter."""
+        return self.model.partition("+")[0]
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of a prompt that leave room for the answer and for one repair: the answer again, and its errors."""
+        return self.context_tokens - 2 * self.max_tokens - ERRORS_CHARS_MAX // 3
 
     def use_endpoint(self, endpoint: Endpoint) -> None:
         """Switch to another endpoint, with the same record and budget."""
         before, self.client = self.client, Client(endpoint, self.client.budget, offline=self.client.offline)
         self.client.record = before.record
 
-    def generate(self, kind: Kind, prompt: Sequence[Message], seed: int) -> Generation:
-        """Generate a module. Failures of the endpoint and faults of answers become verdicts; raises BudgetSpentError and OfflineMissError."""
+    def generate(self, kind: Kind, prompt: Sequence[Message], seed: int, base: str | None = None) -> Generation:
+        """Generate a module, whole or as edits of `base`. Failures of the endpoint and faults of answers become verdicts; raises BudgetSpentError
+        and OfflineMissError."""
         conversation, verdicts, answer = tuple(prompt), list[Verdict](), None
         for attempt in range(self.repairs_max + 1):
             try:
@@ -66,13 +83,14 @@ class Author:
             except (EndpointUnreachableError, EndpointRefusedError) as error:
                 verdicts.append(self._endpoint_verdict(kind, attempt, error))
                 break
-            text, verdict = self._validate_answer(kind, answer, attempt)
+            text, verdict = self._validate_answer(kind, answer, attempt, base)
             verdicts.append(verdict)
             if verdict.reason == "ok":
                 return Generation(text, tuple(verdicts), conversation, asdict(answer))
             if attempt < self.repairs_max:
                 reply = {"role": "assistant", "content": answer.text[:4000] or "(empty)"}
-                conversation = (*prompt, reply, repair_message(verdict.text, form_of(kind, self.form)))
+                errors, form = verdict.text[:ERRORS_CHARS_MAX], form_of(kind, self.form)
+                conversation = (*prompt, reply, repair_message(errors, form, edits=base is not None))
         return Generation(None, tuple(verdicts), conversation, asdict(answer) if answer else None)
 
     def _ask(self, kind: Kind, conversation: Sequence[Message], seed: int) -> Answer:
@@ -82,10 +100,12 @@ class Author:
         )
         return asked.answers[0]
 
-    def _validate_answer(self, kind: Kind, answer: Answer, attempt: int) -> tuple[str | None, Verdict]:
+    def _validate_answer(
+        self, kind: Kind, answer: Answer, attempt: int, base: str | None
+    ) -> tuple[str | None, Verdict]:
         form = form_of(kind, self.form)
         try:
-            text = json.dumps(extract_json(answer)) if form == "spec" else extract_code(answer)
+            text = _module_text(answer, form, base)
         except UnusableAnswerError as error:
             return None, Verdict(kind, self.model, attempt, "answer", error.fault, str(error))
         return text, verdict_of(validate(kind, text, form), self.model, attempt)
@@ -94,10 +114,11 @@ class Author:
         reason = "unreachable" if isinstance(error, EndpointUnreachableError) else "refused"
         return Verdict(kind, self.model, attempt, "endpoint", reason, str(error))
 
-    def generate_instruction(
-        self, kind: Kind, prompt: Sequence[Message], seed: int, known: set[str]
+    def generate_sentence(
+        self, stage: str, kind: Kind | None, prompt: Sequence[Message], seed: int, known: set[str]
     ) -> tuple[str | None, Verdict]:
-        """Generate an instruction: the first sentences of an answer, unless it is empty, truncated or known."""
+        """Generate an instruction or a note (the stage of the verdict): the first sentences of an answer, unless it is empty, truncated or
+        known."""
         try:
             answer = self.client.complete(
                 prompt, seed=seed, max_tokens=100, temperature=INSTRUCTION_TEMPERATURE
@@ -114,12 +135,19 @@ class Author:
             if text in known
             else "ok"
         )
-        return (text if fault == "ok" else None), Verdict(kind, self.model, 0, "instruction", fault, answer.text[:1000])
+        return (text if fault == "ok" else None), Verdict(kind, self.model, 0, stage, fault, answer.text[:1000])
+
+
+def _module_text(answer: Answer, form: Form, base: str | None) -> str:
+    if form == "spec":
+        return json.dumps(extract_json(answer))
+    # a model that was asked for edits may rewrite the module instead
+    return extract_code(answer) if base is None or not has_edits(answer) else apply_edits(answer, base)
 
 
 def _instruction_of(answer: Answer) -> str:
     """The complete sentences of an answer, up to INSTRUCTION_CHARS_MAX."""
-    text = " ".join(answer.text.split()).removeprefix("Instruction:").strip(" '\"`*")
+    text = " ".join(answer.text.split()).removeprefix("Instruction:").removeprefix("Note:").strip(" '\"`*")
     if answer.finish != "length" and len(text) <= INSTRUCTION_CHARS_MAX:
         return text if text.endswith((".", "!")) or not text else f"{text}."
     cut = text[:INSTRUCTION_CHARS_MAX]

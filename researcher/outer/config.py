@@ -51,6 +51,30 @@ class LowLevel(_Part):
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
+Operator = Literal["fresh", "rewrite", "diff", "combine", "cross", "mutate", "uniform"]
+OPERATORS: tuple[Operator, ...] = ("fresh", "rewrite", "diff", "combine", "cross", "mutate", "uniform")
+
+
+class Search(_Part):
+    """How `dek` and `search` make candidates from the archive."""
+
+    operators: tuple[Operator, ...] = Field(
+        OPERATORS, min_length=1, description="what may make a candidate; cross, mutate and uniform need no model"
+    )
+    kept: float = Field(
+        0.5, ge=0, lt=1, description="probability that a candidate without a parent leaves a kind at the incumbent"
+    )
+    model_share: float = Field(
+        0.5, ge=0, le=1, description="share of candidates that only language models make, so that they learn on"
+    )
+    bins: int = Field(3, ge=1, description="cells of the archive along each behaviour")
+    retries_max: int = Field(
+        3, ge=0, description="mutations in place of an attempt that gave no candidate, or one that is known already"
+    )
+    notes: int = Field(6, ge=0, description="lines of a prompt on what was learnt")
+    ahead: int = Field(1, ge=0, description="iterations that a language model proposes while candidates train")
+
+
 class Convergence(_Part):
     """PA_ema <- decay PA_ema + (1 - decay) PA_j, with PA_j of the best candidate of iteration j (SE-RL)."""
 
@@ -63,7 +87,8 @@ class OuterConfig(_Part):
     """A run of the researcher."""
 
     name: str = "researcher"
-    proposer: Literal["dek", "eureka", "random", "default"] = "dek"
+    proposer: Literal["dek", "search", "eureka", "random", "default"] = "dek"
+    search: Search = Search()
     high_level: HighLevel | None = Field(HighLevel(), description="null: fixed prompts")
     low_level: LowLevel | Literal[False] | None = Field(
         None, description="null: on with the embedded model; false: off; settings: on, and required"
@@ -80,6 +105,7 @@ class OuterConfig(_Part):
         "tiny", description="model of the embedded endpoint: tiny, coder or a GGUF file; with `endpoint`, see there"
     )
     endpoint: Endpoint | None = Field(None, description="an endpoint other than the embedded one")
+    endpoints: tuple[Endpoint, ...] = Field((), description="more endpoints, beside `endpoint` or the embedded model")
     server_threads: int = Field(
         1, gt=0, description="threads of the embedded endpoint; more help only on an idle machine"
     )
@@ -162,9 +188,13 @@ class OuterConfig(_Part):
         return self.low_level or LowLevel()
 
     @property
-    def answer_tokens(self) -> int:
+    def lag(self) -> int:
+        """Iterations whose results a proposal does not see yet, because it is made while they train."""
+        return self.search.ahead if self.proposer == "dek" else 0
+
+    def answer_tokens(self, form: Form) -> int:
         """Token limit of an answer."""
-        return self.max_tokens or (400 if self.form == "spec" else 2048)
+        return self.max_tokens or (400 if form == "spec" else 2048)
 
 
 def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:

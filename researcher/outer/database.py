@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -31,6 +32,10 @@ CREATE TABLE IF NOT EXISTS verdicts (
 CREATE TABLE IF NOT EXISTS candidates (
     iteration INTEGER NOT NULL, slot INTEGER NOT NULL, key TEXT, parents TEXT NOT NULL, modules TEXT NOT NULL, stage TEXT, reason TEXT,
     pa_bps REAL, score TEXT, policy TEXT, facts TEXT, performance_bps REAL, PRIMARY KEY (iteration, slot));
+CREATE TABLE IF NOT EXISTS attempts (
+    iteration INTEGER NOT NULL, slot INTEGER NOT NULL, number INTEGER NOT NULL, operator TEXT NOT NULL, model TEXT NOT NULL, used INTEGER NOT NULL,
+    PRIMARY KEY (iteration, slot, number));
+CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, iteration INTEGER NOT NULL, model TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS iterations (
     iteration INTEGER PRIMARY KEY, model TEXT NOT NULL, pa_bps REAL, ema_bps REAL, change_bps REAL, seconds REAL NOT NULL, facts TEXT NOT NULL);
 """
@@ -49,9 +54,10 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self._folder = path.parent
+        self._lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path)
+            self._connection = sqlite3.connect(path, check_same_thread=False)  # proposals are stored from a thread
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript(_SCHEMA)
             self._add_columns()
@@ -81,16 +87,17 @@ class Database:
 
     def rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         """The rows of a query."""
-        return self._connection.execute(query, values).fetchall()
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
 
     def one(self, query: str, *values: Any) -> Any:
         """The first column of a query's first row; None without rows."""
-        row = self._connection.execute(query, values).fetchone()
-        return row[0] if row else None
+        rows = self.rows(query, *values)
+        return rows[0][0] if rows else None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._connection:
+        with self._lock, self._connection:
             yield
 
     def _insert(self, table: str, **values: Any) -> int:
@@ -136,6 +143,8 @@ class Database:
                     answer=json.dumps(draft.answer) if draft.answer else None,
                 )  # fmt: skip
                 self._insert_verdicts(iteration, slot, draft.verdicts)
+            for number, attempt in enumerate(proposal.attempts):
+                self._insert("attempts", iteration=iteration, slot=slot, number=number, **asdict(attempt))
             made = proposal.candidate
             self._insert(
                 "candidates", iteration=iteration, slot=slot, key=made.key if made else None,
@@ -152,6 +161,13 @@ class Database:
     def slots(self, iteration: int) -> set[int]:
         """The slots of an iteration that have a proposal."""
         return {row["slot"] for row in self.rows("SELECT slot FROM candidates WHERE iteration = ?", iteration)}
+
+    def model_of(self, iteration: int) -> str | None:
+        """The language model that wrote modules of an iteration; None if none did."""
+        found = self.one(
+            "SELECT model FROM modules WHERE iteration = ? AND origin = 'model' ORDER BY id DESC", iteration
+        )
+        return None if found is None else str(found)
 
     # results
 
@@ -247,6 +263,8 @@ class Database:
         with self._transaction():
             self._insert_instructions(iteration + 1, lessons.instructions)
             self._insert_verdicts(iteration, None, lessons.verdicts)
+            for note in lessons.notes:
+                self._insert("notes", iteration=iteration, **asdict(note))
             self._insert("iterations", iteration=iteration, facts=json.dumps(lessons.facts), **row)
 
     # queries for proposers and reports

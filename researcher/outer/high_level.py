@@ -44,8 +44,12 @@ def offspring(
         parents.append(choose(others, kept, rng))
     elif origin == "crossed":
         origin = "mutated"  # there is no second parent
-    text, verdict = author.generate_instruction(
-        kind, _request(origin, parents, lines), int(rng.integers(2**31)), {one.text for one in instructions}
+    text, verdict = author.generate_sentence(
+        "instruction",
+        kind,
+        _request(origin, parents, lines),
+        int(rng.integers(2**31)),
+        {one.text for one in instructions},
     )
     made = [Instruction(kind, text, origin, tuple(one.id for one in parents))] if text else []
     return made, verdict

@@ -8,6 +8,7 @@ from typing import Any
 
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.llm.errors import BudgetSpentError, EndpointRefusedError
+from serl.researcher.outer.ahead import ProposedAhead
 from serl.researcher.outer.config import Convergence, OuterConfig
 from serl.researcher.outer.database import BEST, Database
 from serl.researcher.outer.prompts import INITIAL
@@ -99,6 +100,25 @@ class OuterLoop:
 
     def _iterate(self, iteration: int) -> None:
         began = self.clock()
+        self._propose(iteration)
+        model = self.database.model_of(iteration) or self.proposer.model
+        last = min(iteration + self.config.lag, self.config.iterations)
+        ahead = ProposedAhead(self._propose, range(iteration + 1, last + 1))
+        try:
+            self._evaluate(iteration, model)
+        except BaseException:
+            ahead.abandon()
+            raise
+        ahead.wait()  # what follows may change the models
+        self.database.set_performance(iteration, self.config.penalty_bps)
+        lessons = self.proposer.learn(iteration)
+        row = self._row(iteration, model, self.clock() - began)
+        self.database.finish(iteration, lessons, **row)
+        self.callbacks.on_iteration(row | {"iteration": iteration} | lessons.facts)
+        ahead.raise_error()
+
+    def _propose(self, iteration: int) -> None:
+        """Propose and store the candidates of an iteration that are not stored yet."""
         known = self.database.slots(iteration)
         for slot in range(self.config.candidates):
             self.callbacks.on_proposing(iteration, slot)
@@ -110,22 +130,15 @@ class OuterLoop:
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
                 self.callbacks.on_proposed(iteration, slot, proposal)
-        model = self.proposer.model
-        self._evaluate(iteration, model)
-        self.database.set_performance(iteration, self.config.penalty_bps)
-        lessons = self.proposer.learn(iteration)
-        row = self._row(iteration, model, self.clock() - began)
-        self.database.finish(iteration, lessons, **row)
-        self.callbacks.on_iteration(row | {"iteration": iteration} | lessons.facts)
 
     def _require_endpoint(self, proposal: Proposal) -> None:
-        """Raise EndpointRefusedError if the endpoint rejects a request before the run has any module: key, model or parameters are wrong.
-        The proposal is not stored, so a resumed run repeats it."""
+        """Raise EndpointRefusedError if an endpoint rejects a request before the run has any module of its model: key, model or parameters are
+        wrong. The proposal is not stored, so a resumed run repeats it."""
         verdicts = [verdict for draft in proposal.drafts for verdict in draft.verdicts]
-        refused = [one.text for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
-        if proposal.candidate is None and refused and not self.database.one("SELECT count(text) FROM modules"):
+        refused = [one for one in verdicts if (one.stage, one.reason) == ("endpoint", "refused")]
+        if refused and not self.database.one("SELECT count(text) FROM modules WHERE model = ?", refused[0].model):
             raise EndpointRefusedError(
-                f"{refused[0]}; the run ends because it has no module yet: fix the cause, then continue with --resume"
+                f"{refused[0].text}; the run ends because it has no module yet: fix the cause, then continue with --resume"
             )
 
     def _evaluate(self, iteration: int, model: str) -> None:

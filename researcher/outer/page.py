@@ -9,6 +9,7 @@ from typing import Any
 from serl.agents.pages.origin import Origin
 from serl.agents.pages.page import cell, table
 from serl.agents.pages.page import page as html_page
+from serl.researcher.candidates import NUMBERS_OF_ORDERS
 from serl.researcher.outer.ablations import Ablation, table_row
 from serl.researcher.outer.final import final_line
 
@@ -79,7 +80,7 @@ def _best(best: dict[str, Any] | None, test: dict[str, Any] | None) -> Iterable[
 
 
 def _score(score: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in score.items() if name not in ("advantages_bps", "clusters", "controls_bps")}
+    return {name: value for name, value in score.items() if name not in NUMBERS_OF_ORDERS}
 
 
 def _short(facts: dict[str, Any]) -> str:

@@ -5,18 +5,19 @@ The texts are part of the experiment: a change invalidates recorded calls (`--of
 
 import inspect
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from serl.researcher.candidates import Budget, Score
+from serl.agents.learning.rule import STEPS_LEFT
+from serl.researcher.candidates import Budget
 from serl.researcher.inner.settings import Settings
+from serl.researcher.llm.edits import FORMAT
 from serl.researcher.llm.requests import Message
+from serl.researcher.llm.usage import estimate_prompt_tokens
 from serl.researcher.modules import contracts, specs
-from serl.researcher.modules.build import RULE_NAMES
 from serl.researcher.modules.contracts import SIGNATURES, Form, Kind, form_of
 from serl.researcher.modules.example import example
-from serl.researcher.outer.records import EvaluatedCandidate, Instruction
-
-TEXT_CHARS_MAX = 1500
-"""Longest past module that a prompt includes."""
+from serl.researcher.outer.records import Instruction
+from serl.researcher.outer.schema_text import schema_text
 
 GOALS = {
     Kind.REWARD: "the reward that the execution policy learns from at each step",
@@ -68,12 +69,17 @@ _SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PR
 """Classes whose source a prompt for code includes."""
 
 
-def score_text(score: Score) -> str:
-    """A score and its components as text."""
-    return (
-        f"PA {score.pa_bps:+.2f} bps (95 % between {score.low_bps:+.2f} and {score.high_bps:+.2f}), {score.unfilled:.0%} of the order left "
-        f"to the end, impact {score.impact_bps:.2f} bps, standard deviation {score.pa_std_bps:.1f} bps"
-    )
+class Section(NamedTuple):
+    """Lines of a prompt under a title. Where a prompt is too long, sections lose their last lines, those with the lowest `rank` first."""
+
+    title: str
+    lines: Sequence[str]
+    rank: int
+
+    @property
+    def text(self) -> str:
+        """The lines under the title; empty without lines."""
+        return "\n".join((self.title, *(f"- {line}" for line in self.lines))) if self.lines else ""
 
 
 def market_text(settings: Settings, budget: Budget) -> str:
@@ -83,37 +89,58 @@ def market_text(settings: Settings, budget: Budget) -> str:
     return f"A policy learns {'first ' if then else ''}in a {settings.market.kind} market{then} and is scored by {settings.orders} orders {where}."
 
 
-def score_lines(best: Sequence[EvaluatedCandidate], worst: Sequence[EvaluatedCandidate]) -> list[str]:
-    """The scores of past candidates, one line each."""
-    labelled = [("Best so far", trial) for trial in best] + [("Poor", trial) for trial in worst]
-    return [f"{name}: {score_text(trial.result.score)}." for name, trial in labelled if trial.result.score]
-
-
-def macro_prompt(settings: Settings, budget: Budget, lines: Sequence[str]) -> str:
-    """The macro prompt: task, market, past scores."""
-    known = "\n".join(f"- {line}" for line in lines)
+def macro_prompt(settings: Settings, budget: Budget) -> str:
+    """The macro prompt: task and market."""
     return (
         "You design reinforcement-learning algorithms that execute large orders. The score is the price advantage (PA, in bps) over the "
         f"market's VWAP: higher is better, and it may be negative. {market_text(settings, budget)}"
-        + (f"\nLearnt so far:\n{known}" if known else "")
     )
 
 
-def micro_prompt(kind: Kind, form: Form, instruction: str, lines: Sequence[str]) -> str:
-    """The micro prompt: goal and contract of a module, past attempts with scores, and the instruction to follow."""
+def conversation(
+    macro: str,
+    kind: Kind,
+    form: Form,
+    sections: Sequence[Section],
+    instruction: str,
+    tokens: int,
+    *,
+    edits: bool = False,
+) -> tuple[Message, ...]:
+    """The prompt for a module: the macro prompt; goal and contract, what is known, the instruction, and what to answer with.
+
+    What is known is cut until the estimate of the whole is at most `tokens`; the rest is needed in any case.
+    """
     form = form_of(kind, form)
-    known = "\n".join(f"- {line}" for line in lines)
-    return "\n".join(
-        part
-        for part in (
-            f"Design {GOALS[kind]}.",
-            _contract(kind, form),
-            f"Past attempts:\n{known}" if known else "",
-            f"Instruction: {instruction}",
-            "Answer with the JSON object alone." if form == "spec" else "Answer with one ```python block alone.",
-        )
-        if part
+    rest = list(sections)
+    while True:
+        messages = _messages(macro, kind, form, rest, instruction, edits)
+        cuttable = [place for place, section in enumerate(rest) if section.lines]
+        if estimate_prompt_tokens({"messages": messages}) <= tokens or not cuttable:
+            return messages
+        place = min(cuttable, key=lambda place: rest[place].rank)
+        rest[place] = rest[place]._replace(lines=rest[place].lines[:-1])
+
+
+def _messages(macro: str, kind: Kind, form: Form, sections: Sequence[Section], instruction: str, edits: bool) -> tuple[Message, ...]:  # fmt: skip
+    known = [section.text for section in sections]
+    parts = (
+        f"Design {GOALS[kind]}.",
+        contract_text(kind, form),
+        *known,
+        f"Instruction: {instruction}",
+        _answer_format(form, edits),
     )
+    return (
+        {"role": "system", "content": macro},
+        {"role": "user", "content": "\n".join(part for part in parts if part)},
+    )
+
+
+def _answer_format(form: Form, edits: bool) -> str:
+    if edits:
+        return f"Answer with edits of the module alone, each in this form:\n{FORMAT}"
+    return "Answer with the JSON object alone." if form == "spec" else "Answer with one ```python block alone."
 
 
 def instruction_lines(kind: Kind, instructions: Sequence[Instruction], n: int) -> list[str]:
@@ -123,32 +150,22 @@ def instruction_lines(kind: Kind, instructions: Sequence[Instruction], n: int) -
     return [f"'{one.text}' scored {one.score_bps:+.2f} bps" for one in shown]
 
 
-def module_lines(kind: Kind, trial: EvaluatedCandidate, name: str) -> list[str]:
-    """The module of a past candidate with its score; empty if the candidate used the default."""
-    module, score = trial.candidate.modules.get(kind), trial.result.score
-    if module is None or score is None or len(module.text) > TEXT_CHARS_MAX:
-        return []
-    return [f"{name}: {module.text.strip()} -> {score_text(score)}"]
-
-
-def repair_message(errors: str, form: Form) -> Message:
+def repair_message(errors: str, form: Form, *, edits: bool = False) -> Message:
     """The message that sends errors of an answer back."""
     what = "JSON object" if form == "spec" else "module in one ```python block"
-    return {"role": "user", "content": f"That is not valid:\n{errors}\nAnswer with the whole corrected {what} alone."}
+    again = "all edits, corrected; they apply to the module as first shown," if edits else f"the whole corrected {what}"
+    return {"role": "user", "content": f"That is not valid:\n{errors}\nAnswer with {again} alone."}
 
 
-def conversation(macro_text: str, micro_text: str) -> tuple[Message, ...]:
-    """Both prompts as messages."""
-    return ({"role": "system", "content": macro_text}, {"role": "user", "content": micro_text})
-
-
-def _contract(kind: Kind, form: Form) -> str:
+def contract_text(kind: Kind, form: Form) -> str:
+    """What a module of a kind is: for a specification its fields, for code its function; with an example."""
     if form == "spec":
-        return f"It is a JSON specification: {specs.SPECS[kind].__doc__} Example:\n{example(kind, 'spec').strip()}"
+        about = " ".join((specs.SPECS[kind].__doc__ or "").split())
+        return f"It is a JSON specification: {about} Its fields and their choices:\n{schema_text(kind)}\nExample:\n{example(kind, 'spec').strip()}"
     name, parameters = SIGNATURES[kind]
     shown = "\n".join(inspect.getsource(one) for one in _SHOWN.get(kind, []))
     if kind is Kind.POLICY:
-        shown = f"Fields of now: {', '.join(RULE_NAMES)}.\n"
+        shown = f"now also has {STEPS_LEFT}: decisions left, this one included.\n"
     head = f"It is Python: define {name}({', '.join(parameters)}). Give a whole module, with its imports: only numpy, torch, math, dataclasses, typing and the contracts."
     return f"{head}\n{shown}Example:\n```python\n{example(kind, 'code').strip()}\n```"
 

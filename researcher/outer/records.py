@@ -63,7 +63,7 @@ class Draft:
     kind: Kind
     form: Form
     origin: str
-    """`model` or `uniform`."""
+    """`model`, or the operator that needs none: `uniform`, `mutate` or `cross`."""
     model: str
     prompt: Prompt | None
     text: str | None
@@ -76,6 +76,25 @@ class Draft:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """An attempt of an operator to make the candidate of a slot."""
+
+    operator: str
+    model: str
+    """Empty for operators without a model."""
+    used: bool
+    """Whether it made the candidate; else the next attempt follows."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a model learnt from an iteration, in a sentence."""
+
+    model: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A candidate with its drafts and parents."""
 
@@ -84,6 +103,7 @@ class Proposal:
     drafts: tuple[Draft, ...] = ()
     parents: tuple[tuple[int, int], ...] = ()
     """(iteration, slot) of the parents."""
+    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,3 +126,4 @@ class Lessons:
     verdicts: tuple[Verdict, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     """Figures of the weight update."""
+    notes: tuple[Note, ...] = ()

@@ -15,14 +15,17 @@ from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
+from serl.researcher.llm.settings import Size
+from serl.researcher.modules.contracts import Form
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.dek import DekProposer
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.history import lacks_history, with_history
 from serl.researcher.outer.loop import Callbacks, OuterLoop, reason_to_stop
 from serl.researcher.outer.low_level import LowLevelTuning
-from serl.researcher.outer.proposers import DefaultProposer, DekProposer, EurekaProposer, Proposer, RandomProposer
+from serl.researcher.outer.proposers import DefaultProposer, EurekaProposer, Proposer, RandomProposer
 from serl.researcher.outer.records import Evaluator
 from serl.researcher.sandbox import bubblewrap
 
@@ -113,22 +116,24 @@ def open_proposer(
     if config.proposer == "random":
         yield RandomProposer(config), None
         return
+    if config.proposer == "search":
+        yield DekProposer(config, database, [], None), None
+        return
     if config.form == "code":
         bubblewrap.require_bwrap()  # fail before the first answer
     if config.endpoint is not None or offline:
-        yield _proposer(config, database, _author(config, _client(config, folder, offline)), None), None
+        first = _first_author(config, _client(config, folder, offline))
+        yield _proposer(config, database, [first, *_more_authors(config, first)], None), None
         return
-    with served_model(
-        config.model, threads=config.server_threads, context_tokens=CONTEXT_TOKENS * (1 if config.form == "spec" else 4)
-    ) as served:
-        author = _author(config, Client(served.endpoint, config.llm_budget, folder / RECORD))
+    with served_model(config.model, threads=config.server_threads, context_tokens=_embedded_context(config)) as served:
+        first = _first_author(config, Client(served.endpoint, config.llm_budget, folder / RECORD))
         tuning = None
         if config.active_low_level is not None:
             tuning = LowLevelTuning(
                 config.active_low_level, config.form, config.model, folder / TUNING, served, database
             )
-            tuning.resume(database.iterations_done, author)
-        yield _proposer(config, database, author, tuning), served
+            tuning.resume(database.iterations_done, first)
+        yield _proposer(config, database, [first, *_more_authors(config, first)], tuning), served
 
 
 def _client(config: OuterConfig, folder: Path, offline: bool) -> Client:
@@ -138,14 +143,37 @@ def _client(config: OuterConfig, folder: Path, offline: bool) -> Client:
     return ReplayedClient(config.model, config.llm_budget, folder / RECORD)
 
 
-def _author(config: OuterConfig, client: Client) -> Author:
-    return Author(client, config.form, config.repairs_max, config.answer_tokens, config.active_low_level is not None)
+def _embedded_context(config: OuterConfig) -> int:
+    return CONTEXT_TOKENS * (1 if config.form == "spec" else 4)
 
 
-def _proposer(config: OuterConfig, database: Database, author: Author, tuning: LowLevelTuning | None) -> Proposer:
+def _first_author(config: OuterConfig, client: Client) -> Author:
+    """The author of `endpoint`, or of the embedded model, whose answers are needed with log-probabilities if it is tuned."""
+    tuned = config.active_low_level is not None
+    if config.endpoint is not None:
+        return _author(config, client, config.endpoint.size, config.endpoint.context_tokens, tuned)
+    return _author(config, client, "tiny" if config.model == "tiny" else "small", _embedded_context(config), tuned)
+
+
+def _more_authors(config: OuterConfig, first: Author) -> list[Author]:
+    """The authors of `endpoints`, with the same record and budget."""
+    clients = [Client(one, config.llm_budget, offline=first.client.offline) for one in config.endpoints]
+    for client in clients:
+        client.record = first.client.record
+    return [_author(config, one, one.endpoint.size, one.endpoint.context_tokens, False) for one in clients]
+
+
+def _author(config: OuterConfig, client: Client, size: Size, context_tokens: int, logprobs: bool) -> Author:
+    form: Form = "spec" if size == "tiny" else config.form  # a tiny model cannot write code
+    return Author(client, form, config.repairs_max, config.answer_tokens(form), logprobs, size, context_tokens)
+
+
+def _proposer(
+    config: OuterConfig, database: Database, authors: list[Author], tuning: LowLevelTuning | None
+) -> Proposer:
     if config.proposer == "eureka":
-        return EurekaProposer(config, database, author)
-    return DekProposer(config, database, author, tuning)
+        return EurekaProposer(config, database, authors[0])
+    return DekProposer(config, database, authors, tuning)
 
 
 def research(

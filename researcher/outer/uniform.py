@@ -13,7 +13,7 @@ from serl.researcher.modules.specs import json_schema, parse
 def draw(kind: Kind, rng: np.random.Generator) -> str:
     """Draw a specification: all list lengths and all choices are equally probable. Whitespace is that of the embedded endpoint."""
     schema = json_schema(kind)
-    return json.dumps(_draw(schema, schema.get("$defs", {}), rng))
+    return json.dumps(drawn(schema, schema.get("$defs", {}), rng))
 
 
 def log_p(kind: Kind, text: str) -> float:
@@ -22,25 +22,34 @@ def log_p(kind: Kind, text: str) -> float:
     return _log_p(schema, schema.get("$defs", {}), parse(kind, text).model_dump(mode="json"))
 
 
-def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema that a reference points to, or the schema itself."""
     found: dict[str, Any] = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     return found
 
 
-def _draw(schema: dict[str, Any], definitions: dict[str, Any], rng: np.random.Generator) -> Any:
-    schema = _resolved(schema, definitions)
-    if "enum" in schema:
-        return schema["enum"][rng.integers(len(schema["enum"]))]
+def choices(schema: dict[str, Any]) -> list[Any] | None:
+    """The values of a choice; None for lists and objects."""
+    return [schema["const"]] if "const" in schema else schema.get("enum")
+
+
+def drawn(schema: dict[str, Any], definitions: dict[str, Any], rng: np.random.Generator) -> Any:
+    """A value of a schema, drawn uniformly."""
+    schema = resolved(schema, definitions)
+    options = choices(schema)
+    if options is not None:
+        return options[rng.integers(len(options))]
     if schema["type"] == "array":
         length = rng.integers(schema.get("minItems", 0), schema["maxItems"] + 1)
-        return [_draw(schema["items"], definitions, rng) for _ in range(length)]
-    return {name: _draw(field, definitions, rng) for name, field in schema["properties"].items()}
+        return [drawn(schema["items"], definitions, rng) for _ in range(length)]
+    return {name: drawn(field, definitions, rng) for name, field in schema["properties"].items()}
 
 
 def _log_p(schema: dict[str, Any], definitions: dict[str, Any], value: Any) -> float:
-    schema = _resolved(schema, definitions)
-    if "enum" in schema:
-        return -math.log(len(schema["enum"]))
+    schema = resolved(schema, definitions)
+    options = choices(schema)
+    if options is not None:
+        return -math.log(len(options))
     if schema["type"] == "array":
         lengths = schema["maxItems"] + 1 - schema.get("minItems", 0)
         return -math.log(lengths) + sum(_log_p(schema["items"], definitions, item) for item in value)

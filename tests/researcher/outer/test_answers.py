@@ -21,6 +21,9 @@ from tests.researcher.llm.fake import CLOSE, completion, fake_endpoint
 from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint_of, score_of
 
 CODE = example(Kind.REWARD, "code")
+MODEL_ALONE = {"operators": ["fresh", "rewrite"], "kept": 0.0, "notes": 0, "ahead": 0}
+"""No operator takes the place of a model that fails."""
+OTHER = REWARD.replace("price_advantage", "shortfall")
 
 
 def fenced(code: str) -> dict[str, Any]:
@@ -32,7 +35,9 @@ def ran(
 ) -> tuple[Database, OuterConfig, Arithmetic, list[dict[str, Any]]]:
     """A run without the high level on an endpoint with these replies; what the endpoint was asked."""
     with fake_endpoint(*replies) as fake:
-        values: dict[str, Any] = {"proposer": "dek", "high_level": None, "iterations": 1, "candidates": 1}
+        values: dict[str, Any] = {
+            "proposer": "dek", "high_level": None, "iterations": 1, "candidates": 1, "search": MODEL_ALONE,
+        }  # fmt: skip
         config = config_of(**values | {"endpoint": endpoint_of(fake.url)} | changes)
         database, evaluator = run.begin(folder, config, "test", resume=False), evaluator or Arithmetic()
         run.research(config, folder, database, evaluator)
@@ -116,8 +121,15 @@ def test_an_unreachable_endpoint_is_counted(reply: Any, reason: str, tmp_path: P
 
 def test_a_wrong_key_ends_a_run_at_once_and_a_right_one_goes_on(tmp_path: Path) -> None:
     refused: Any = (401, {}, '{"error": {"message": "bad key"}}')
-    with fake_endpoint(refused, completion(REWARD)) as fake:
-        config = config_of(proposer="dek", high_level=None, iterations=1, candidates=2, endpoint=endpoint_of(fake.url))
+    with fake_endpoint(refused, completion(REWARD), completion(OTHER)) as fake:
+        config = config_of(
+            proposer="dek",
+            high_level=None,
+            iterations=1,
+            candidates=2,
+            endpoint=endpoint_of(fake.url),
+            search=MODEL_ALONE,
+        )
         database = run.begin(tmp_path, config, "test", resume=False)
         with pytest.raises(EndpointRefusedError, match=r"bad key.*--resume"):
             run.research(config, tmp_path, database, Arithmetic())
@@ -171,10 +183,13 @@ def test_bad_code_has_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:
-    low, high = (json.dumps(json.loads(REWARD) | {"terms": [term]}) for term in (
-        {"feature": "unfilled", "shape": "linear", "weight_percent": weight, "when": "last_step"} for weight in (-500, 500)))  # fmt: skip
-    replies = [completion(low), completion(high), completion("Punish what is left at the end."), completion(low), completion(high),
-               completion("Punish it harder."), completion(low), completion(high), completion("Do both at once.")]  # fmt: skip
+    terms = [
+        {"feature": "unfilled", "shape": "linear", "weight_percent": weight, "when": "last_step"}
+        for weight in (-500, 500, -200, 200, -100, 100)
+    ]
+    made = [completion(json.dumps(json.loads(REWARD) | {"terms": [term]})) for term in terms]
+    replies = [*made[:2], completion("Punish what is left at the end."), *made[2:4], completion("Punish it harder."),
+               *made[4:], completion("Do both at once.")]  # fmt: skip
     database, config, _, asked = ran(
         tmp_path, replies, high_level={"replay_share": 0.0}, iterations=3, candidates=2, fresh_share=1.0
     )
@@ -185,11 +200,10 @@ def test_instructions_evolve_with_their_lineage(tmp_path: Path) -> None:
         assert len(one.parents) == (2 if one.origin == "crossed" else 1)
         assert set(one.parents) < known
     assert sum(one.uses for one in population) == 6
-    later = asked[3]["messages"]
-    assert "PA -50.00 bps" in later[0]["content"] and "25% of the order left" in later[0]["content"], (
-        "reasons, and negative scores"
-    )
-    assert "scored" in later[1]["content"], "past instructions with their scores"
+    later = asked[3]["messages"][1]["content"]
+    assert "PA +50.00 bps" in later and "25% of the order left" in later, "the incumbent, with reasons"
+    assert "-> -100.00 bps" in later, "others by their difference to it"
+    assert "scored" in later, "past instructions with their scores"
     assert summary(database, config)["best"]["score"]["pa_bps"] == 50.0
 
 
@@ -203,20 +217,23 @@ class NobodyArrives(Arithmetic):
 
 
 def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
-    other = completion(REWARD.replace('"schedule"', '"shortfall"'))
-    replies = [completion(REWARD), other, completion("Punish what is left at the end."), completion(REWARD)]
+    replies = [completion(REWARD), completion(OTHER), completion("Punish what is left at the end."), completion(REWARD)]
     database, _, _, asked = ran(
         tmp_path, replies, NobodyArrives(), high_level={"replay_share": 0.0}, iterations=2, candidates=2
     )
     assert database.iterations_done == 2
     assert [row[0] for row in database.rows("SELECT stage FROM candidates WHERE iteration = 1")] == ["training", "halved"]  # fmt: skip
-    assert "Poor: PA" in asked[3]["messages"][0]["content"]
-    assert "Best so far" not in asked[3]["messages"][0]["content"]
+    assert "Past modules" in asked[3]["messages"][1]["content"]
+    assert "incumbent, which" not in asked[3]["messages"][1]["content"]
 
 
 def test_the_best_prompts_are_replayed(tmp_path: Path) -> None:
     database, _, _, _ = ran(
-        tmp_path, [completion(REWARD)], high_level={"replay_share": 1.0}, iterations=2, kinds=["reward"]
+        tmp_path,
+        [completion(REWARD), completion(OTHER)],
+        high_level={"replay_share": 1.0},
+        iterations=2,
+        fresh_share=1.0,
     )
     first, second = database.rows("SELECT * FROM prompts ORDER BY id")
     assert first["replay_of"] is None

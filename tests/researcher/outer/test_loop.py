@@ -148,7 +148,7 @@ def test_folders_of_other_runs_are_refused(tmp_path: Path) -> None:
 
 def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:
     for scenario, kinds in (("multi", {*SINGLE, Kind.COMMUNICATE}), ("single", set(SINGLE))):
-        config, folder = config_of(iterations=1, kinds=[], scenario=scenario), tmp_path / scenario
+        config, folder = config_of(iterations=1, kinds=[], scenario=scenario, search={"kept": 0.0}), tmp_path / scenario
         database, arithmetic = run.begin(folder, config, "test", resume=False), Arithmetic()
         run.research(config, folder, database, arithmetic)
         assert {row["kind"] for row in database.rows("SELECT * FROM modules")} == {kind.value for kind in kinds}
@@ -162,7 +162,7 @@ def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:
 
 
 def test_modules_are_kept_as_they_came(tmp_path: Path) -> None:
-    config = config_of(iterations=1, kinds=["reward", "agent"])
+    config = config_of(iterations=1, kinds=["reward", "agent"], search={"kept": 0.0})
     database = run.begin(tmp_path, config, "test", resume=False)
     run.research(config, tmp_path, database, Arithmetic())
     for row in database.rows("SELECT * FROM modules"):

@@ -49,7 +49,8 @@ class Tuning:
 def test_a_tuned_run_is_replayed_without_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proposer: str
 ) -> None:
-    config = config_of(proposer=proposer, candidates=4)
+    search = {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes in each iteration
+    config = config_of(proposer=proposer, candidates=4, search=search)
     first, again = tmp_path / "first", tmp_path / "again"
     with monkeypatch.context() as patched, fake_endpoint(completion(REWARD), kind="embedded") as fake:
 

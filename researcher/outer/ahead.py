@@ -1,0 +1,41 @@
+"""Proposing while candidates train."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+ABANDON_S_MAX = 5.0
+"""How long an interrupted run waits for a proposal in progress."""
+
+
+class ProposedAhead:
+    """Proposes iterations in a thread. Its proposals are stored as they are made, so a killed run has them."""
+
+    def __init__(self, propose: Callable[[int], None], iterations: Iterable[int]) -> None:
+        self._propose, self._iterations = propose, list(iterations)
+        self._abandoned = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for iteration in self._iterations:
+                if self._abandoned.is_set():
+                    return
+                self._propose(iteration)
+        except BaseException as error:  # raised again in the run's own thread
+            self._error = error
+
+    def wait(self) -> None:
+        """Wait until all are proposed, or one has failed."""
+        self._thread.join()
+
+    def abandon(self) -> None:
+        """Stop after the iteration in progress; do not wait long for it."""
+        self._abandoned.set()
+        self._thread.join(ABANDON_S_MAX)
+
+    def raise_error(self) -> None:
+        """Raise what a proposal raised."""
+        if self._error is not None:
+            raise self._error

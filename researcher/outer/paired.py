@@ -1,0 +1,37 @@
+"""The difference of two candidates on the same orders."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from serl.researcher.candidates import Result
+
+
+class Difference(NamedTuple):
+    """A mean over orders and its standard error; the error is NaN for scores of other orders."""
+
+    mean_bps: float
+    error_bps: float
+
+    @property
+    def better(self) -> float:
+        """Probability that the difference is above 0, if its error is normal; without an error 0, 1/2 or 1."""
+        if not self.error_bps > 0:
+            return 0.5 * (1 + float(np.sign(self.mean_bps)))
+        return 0.5 * (1 + math.erf(self.mean_bps / self.error_bps / math.sqrt(2)))
+
+    def __str__(self) -> str:
+        error = f" (standard error {self.error_bps:.2f})" if self.error_bps > 0 else ""
+        return f"{self.mean_bps:+.2f} bps{error}"
+
+
+def paired_difference(one: Result, other: Result) -> Difference | None:
+    """`one` minus `other`, order by order; of the means alone if their orders differ in number; None without both scores."""
+    if one.score is None or other.score is None:
+        return None
+    ours, theirs = np.array(one.score.advantages_bps), np.array(other.score.advantages_bps)
+    if len(ours) != len(theirs) or len(ours) < 2:
+        return Difference(one.score.pa_bps - other.score.pa_bps, math.nan)
+    gaps = ours - theirs
+    return Difference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps))))

@@ -1,0 +1,89 @@
+"""What a proposer may know when it makes a proposal: the results of the iterations before a given one."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from serl.researcher.candidates import Module
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer.archive import Elite, Place, children, elites
+from serl.researcher.outer.bandit import Arm
+from serl.researcher.outer.database import Database, parents_of
+from serl.researcher.outer.paired import Difference, paired_difference
+from serl.researcher.outer.records import EvaluatedCandidate
+
+EVERY = -1
+"""No limit, in SQL."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """The results before iteration `before`; the same whenever it is read."""
+
+    database: Database
+    before: int
+    bins: int = 3
+
+    @cached_property
+    def done(self) -> list[EvaluatedCandidate]:
+        """Candidates that were evaluated to the end, best first."""
+        return self.database.evaluated(self.before, EVERY)
+
+    @cached_property
+    def scored(self) -> list[EvaluatedCandidate]:
+        """All candidates with a score, also those stopped early, best first."""
+        return self.database.evaluated(self.before, EVERY, worst=True)[::-1]
+
+    @property
+    def incumbent(self) -> EvaluatedCandidate | None:
+        """The candidate that others must beat; None before the first score."""
+        return self.done[0] if self.done else None
+
+    @property
+    def incumbent_modules(self) -> dict[Kind, Module]:
+        """Its modules; empty where all are the default's."""
+        return dict(self.incumbent.candidate.modules) if self.incumbent else {}
+
+    @cached_property
+    def archive(self) -> list[Elite]:
+        """The best of each behaviour."""
+        return elites(self.done, self.bins)
+
+    @cached_property
+    def offspring(self) -> Counter[Place]:
+        """The number of children of each candidate, also of those that wait for their result."""
+        return children(parents_of(row) for row in self.database.rows("SELECT parents FROM candidates"))
+
+    def difference(self, one: EvaluatedCandidate) -> Difference | None:
+        """What a candidate gains over the incumbent, on the same orders."""
+        return paired_difference(one.result, self.incumbent.result) if self.incumbent else None
+
+    def paid(self) -> dict[Arm, list[float]]:
+        """What each operator and model was paid for its attempts; see bandit.py."""
+        rows = self.database.rows(
+            "SELECT a.*, c.key FROM attempts a JOIN candidates c USING (iteration, slot) WHERE a.iteration < ? ORDER BY a.iteration, a.slot, number",
+            self.before,
+        )  # fmt: skip
+        by_key = {one.candidate.key: one for one in self.scored}
+        found: dict[Arm, list[float]] = {}
+        for row in rows:
+            rival = self._incumbent_before(row["iteration"])
+            if rival is None:
+                continue
+            made = by_key.get(row["key"]) if row["used"] else None
+            gain = paired_difference(made.result, rival.result) if made else None
+            found.setdefault(Arm(row["operator"], row["model"]), []).append(gain.better if gain else 0.0)
+        return found
+
+    def _incumbent_before(self, iteration: int) -> EvaluatedCandidate | None:
+        return next((one for one in self.done if one.iteration < iteration), None)
+
+    def errors(self, kind: Kind, count: int) -> Sequence[str]:
+        """The last errors of modules of a kind, each once: of validation, and of training."""
+        rows = self.database.rows(
+            "SELECT text FROM verdicts WHERE iteration < ?1 AND reason != 'ok' AND text != '' AND (kind = ?2 AND stage IN "
+            "('static check', 'dry run') OR kind IS NULL AND stage = 'training') GROUP BY text ORDER BY max(id) DESC LIMIT ?3",
+            self.before, kind.value, count,
+        )  # fmt: skip
+        return [" ".join(row["text"].split()) for row in rows]

@@ -1,0 +1,89 @@
+"""Writes the prompts of a run: chooses the instruction, and shows what is known about a kind of module."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer import evidence, high_level, prompts
+from serl.researcher.outer.author import Author
+from serl.researcher.outer.config import Operator, OuterConfig
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.glossary import glossary
+from serl.researcher.outer.notes import measured_notes, written_notes
+from serl.researcher.outer.past import Past
+from serl.researcher.outer.prompts import Section
+from serl.researcher.outer.records import EvaluatedCandidate, Prompt
+
+ERRORS, ERROR_CHARS_MAX = 3, 300
+PAIRS = 2
+"""Past modules in a prompt without the high level: this many best and as many worst."""
+TASKS: dict[Operator, str] = {
+    "rewrite": "Rewrite the first parent's module so that it scores higher.",
+    "diff": "Edit the first parent's module so that it scores higher.",
+    "combine": "Combine the strengths of both parents in one module.",
+}
+"""What operators with parents add to an instruction."""
+
+
+class PromptWriter:
+    """Writes prompts from the settings and the database of a run."""
+
+    def __init__(self, config: OuterConfig, database: Database) -> None:
+        self._config, self._database = config, database
+
+    def write(
+        self, kind: Kind, operator: Operator, author: Author, past: Past, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
+    ) -> Prompt:  # fmt: skip
+        """The prompt for a module of a kind. Without a parent it may be one of the best past prompts again."""
+        high = self._config.high_level
+        instruction, number, lines = prompts.INITIAL[kind][0], None, list[str]()
+        if high is not None:
+            best = self._database.best_prompts(kind, past.before, high.instructions)
+            if not parents and best and rng.random() < high.replay_share:
+                repeated, prompt = best[rng.choice(len(best), p=high_level.rank_shares(len(best)))]
+                return Prompt(kind, prompt.messages, prompt.instruction, repeated)
+            known = self._database.instructions(kind, past.before)
+            chosen = high_level.choose(known, high.instructions, rng)
+            instruction, number, lines = chosen.text, chosen.id, prompts.instruction_lines(kind, known, high.pairs)
+        sections = self.sections(kind, author, past, parents)
+        if author.size != "tiny":
+            sections.append(Section("Past instructions:", lines, 1))
+        messages = prompts.conversation(
+            prompts.macro_prompt(self._config.inner, self._config.budget), kind, author.form, sections,
+            f"{TASKS.get(operator, '')} {instruction}".strip(), author.prompt_tokens, edits=operator == "diff",
+        )  # fmt: skip
+        return Prompt(kind, messages, number)
+
+    def sections(self, kind: Kind, author: Author, past: Past, parents: Sequence[EvaluatedCandidate]) -> list[Section]:
+        """What is known, in the order in which it is shown."""
+        incumbent, pairs = past.incumbent, self._config.high_level.pairs if self._config.high_level else PAIRS
+        kinds, notes = self._config.module_kinds, self._config.search.notes
+        found = [
+            Section("Inputs (meaning, and usual range):", glossary(kind, author.form), 4),
+            Section("The market on training days:", evidence.market_lines(self._database.fact("market")), 5),
+        ]
+        if incumbent and incumbent.result.score:
+            own, curve = evidence.module_text(kind, incumbent), evidence.curve_line(incumbent.result)
+            found += [
+                Section("The incumbent, which you must beat:", [text for text in (evidence.score_text_of(incumbent), own) if text], 9),
+                Section("The incumbent's behaviour:", [*evidence.behaviour_lines(incumbent.result.score), *filter(None, [curve])], 6),
+            ]  # fmt: skip
+        for number, parent in enumerate(parents):
+            gain = f"{past.difference(parent)} to the incumbent"
+            found.append(Section(f"Parent {number + 1} ({gain}):", [_whole(kind, parent)], 10))
+        return [
+            *found,
+            Section("Past modules, by their difference to the incumbent:", evidence.past_lines(past, kind, pairs), 7),
+            Section("Measured so far:", measured_notes(past, kinds, notes), 3),
+            Section("Notes:", written_notes(self._database, past.before, notes), 3),
+            Section("Errors of past modules; avoid them:", [text[:ERROR_CHARS_MAX] for text in past.errors(kind, ERRORS)], 2),
+        ]  # fmt: skip
+
+
+def _whole(kind: Kind, parent: EvaluatedCandidate) -> str:
+    """A parent's module, which an edit must be able to copy from."""
+    module = parent.candidate.modules.get(kind)
+    if module is None:
+        return "the default module"
+    return f"\n```python\n{module.text.strip()}\n```" if module.form == "code" else module.text.strip()

@@ -1,0 +1,79 @@
+"""The archive by behaviour, the choice of parents, the bandit and paired differences."""
+
+import dataclasses
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from serl.researcher.candidates import Candidate, Module, Result
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer.archive import children, choose_parents, elites
+from serl.researcher.outer.bandit import Arm, choose_arm
+from serl.researcher.outer.features import features
+from serl.researcher.outer.paired import Difference, paired_difference
+from serl.researcher.outer.records import EvaluatedCandidate
+from tests.researcher.outer.small import REWARD, score_of
+
+
+def evaluated(slot: int, pa_bps: float, unfilled: float = 0.1, lateness: float = 0.0) -> EvaluatedCandidate:
+    score = dataclasses.replace(score_of(pa_bps), unfilled=unfilled, behaviour={"lateness": lateness})
+    return EvaluatedCandidate(1, slot, Candidate({}), Result("done", "", score, None, {}), pa_bps)
+
+
+def test_each_behaviour_keeps_its_best() -> None:
+    patient = [evaluated(slot, -2.0 - slot, unfilled=0.9, lateness=0.3) for slot in range(4)]
+    quick = [evaluated(10 + slot, 1.0 + slot, unfilled=0.0, lateness=-0.3) for slot in range(4)]
+    found = elites([*patient, *quick], 2)
+    assert [(one.candidate.slot, one.candidate.performance_bps) for one in found] == [(13, 4.0), (0, -2.0)]
+    assert found[0].cell != found[1].cell
+    assert elites([], 2) == []
+
+
+def test_parents_are_good_and_have_few_children() -> None:
+    archive = elites([evaluated(slot, float(-slot), unfilled=slot / 10) for slot in range(8)], 8)
+    rng = np.random.default_rng(0)
+    often = Counter(choose_parents(archive, Counter(), 1, rng)[0].slot for _ in range(2000))
+    assert often[0] > often[1] > often[7] > 0
+    fertile = children([[(1, 0)]] * 30)
+    after = Counter(choose_parents(archive, fertile, 1, rng)[0].slot for _ in range(2000))
+    assert after[0] < often[0] / 4
+    both = choose_parents(archive, Counter(), 2, rng)
+    assert both[0].slot != both[1].slot
+    assert len(choose_parents(archive[:1], Counter(), 2, rng)) == 1
+
+
+def test_the_bandit_finds_the_arm_that_pays_and_still_tries_others() -> None:
+    arms = [Arm("fresh", "m"), Arm("mutate"), Arm("uniform")]
+    pays = {arms[0]: 0.2, arms[1]: 0.7, arms[2]: 0.1}
+    rng, paid = np.random.default_rng(0), dict[Arm, list[float]]()
+    for _ in range(300):
+        arm = choose_arm(arms, paid, rng)
+        paid.setdefault(arm, []).append(float(rng.random() < pays[arm]))
+    counts = {arm: len(paid[arm]) for arm in arms}
+    assert counts[arms[1]] > 200
+    assert min(counts.values()) >= 3
+
+
+def test_differences_are_paired_by_order() -> None:
+    base = np.random.default_rng(0).normal(size=50) * 10
+    results = [
+        Result("done", "", dataclasses.replace(score_of(0.0), advantages_bps=tuple(base + shift)), None, {})
+        for shift in (0.0, 0.5)
+    ]
+    found = paired_difference(results[1], results[0])
+    assert found is not None
+    assert found.mean_bps == pytest.approx(0.5) and found.error_bps < 1e-9
+    other = dataclasses.replace(results[0], score=dataclasses.replace(score_of(2.0), advantages_bps=(1.0,)))
+    loose = paired_difference(other, results[0])
+    assert loose is not None and loose.mean_bps == 2.0 and math.isnan(loose.error_bps)
+    assert paired_difference(Result("training", "", None, None, {}), results[0]) is None
+    assert Difference(1.0, 1.0).better == pytest.approx(0.8413, abs=1e-3)
+    assert Difference(0.0, math.nan).better == 0.5
+
+
+def test_features_name_choices_and_defaults() -> None:
+    found = features(Candidate({Kind.REWARD: Module("spec", REWARD)}), (Kind.REWARD, Kind.AGENT))
+    assert {"reward base price_advantage", "agent default", "reward terms of length 2"} <= found
+    assert "reward terms with unfilled linear last_step" in found

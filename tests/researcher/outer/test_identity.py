@@ -1,0 +1,65 @@
+"""When two modules are the same."""
+
+import json
+
+import numpy as np
+
+from serl.researcher.candidates import Candidate, Module
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.modules.example import example
+from serl.researcher.outer import uniform
+from serl.researcher.outer.identity import behaviour_identity, rule_inputs, text_identity
+
+POLICY = {"take_percent": 0, "rest_percent": 400, "offset_percent": 0, "late_percent": 10, "finish_percent": 5}
+TERM = {"output": "take", "observed": "spread", "shape": "negative", "weight_percent": 20}
+LEAN = {"output": "rest", "observed": "imbalance", "shape": "linear", "weight_percent": -50}
+
+
+def policy(*terms: dict[str, object], **changes: object) -> Candidate:
+    return Candidate({Kind.POLICY: Module("spec", json.dumps(POLICY | changes | {"terms": terms}))})
+
+
+def code(text: str) -> Candidate:
+    return Candidate({Kind.REWARD: Module("code", text)})
+
+
+def test_the_order_of_terms_and_the_layout_do_not_matter() -> None:
+    assert text_identity(policy(TERM, LEAN)) == text_identity(policy(LEAN, TERM))
+    assert text_identity(policy(TERM)) != text_identity(policy(LEAN))
+    agent = [Candidate({Kind.AGENT: Module("spec", f'{{"trunk": {trunk}}}')}) for trunk in ([16, 64], [64, 16])]
+    assert text_identity(agent[0]) != text_identity(agent[1]), "layers have an order"
+
+
+def test_code_is_compared_without_comments_and_names_of_variables() -> None:
+    text = example(Kind.REWARD, "code")
+    renamed = text.replace("crowding", "penalty").replace('"""(n_envs,) rewards in bps."""', "# another comment")
+    assert text_identity(code(renamed)) == text_identity(code(text))
+    assert text_identity(code(text.replace("2.0 *", "3.0 *"))) != text_identity(code(text))
+    assert text_identity(code(text.replace("step.unfilled", "step.behind"))) != text_identity(code(text))
+
+
+def test_rules_that_act_the_same_are_the_same() -> None:
+    never = TERM | {"shape": "positive", "weight_percent": -1}  # crosses less than nothing
+    assert text_identity(policy(never)) != text_identity(policy())
+    assert behaviour_identity(policy(never)) == behaviour_identity(policy())
+    for name, value in (("late_percent", 20), ("finish_percent", 2), ("take_percent", 10), ("offset_percent", 20)):
+        assert behaviour_identity(policy(**{name: value})) != behaviour_identity(policy()), name
+
+
+def test_drawn_rules_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [Candidate({Kind.POLICY: Module("spec", uniform.draw(Kind.POLICY, rng))}) for _ in range(200)]
+    assert len({behaviour_identity(one) for one in drawn}) > 190
+    assert len(rule_inputs()) > 1000
+
+
+def test_rewards_that_pay_the_same_are_the_same() -> None:
+    def reward(*weights: int) -> Candidate:
+        terms = [
+            {"feature": "behind", "shape": "linear", "weight_percent": weight, "when": "every_step"}
+            for weight in weights
+        ]
+        return Candidate({Kind.REWARD: Module("spec", json.dumps({"base": "none", "terms": terms}))})
+
+    assert behaviour_identity(reward(1, 1)) == behaviour_identity(reward(2))
+    assert behaviour_identity(reward(1)) != behaviour_identity(reward(2))
