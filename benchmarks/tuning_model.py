@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,11 +55,11 @@ def _pretrain(base: Base, rows: Sequence[tuple[int, ...]], rng: np.random.Genera
 
 
 @torch.no_grad()
-def sampled(tuner: Tuner, prompt: tuple[int, ...], grammar: str, n: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
+def sampled(
+    tuner: Tuner, prompt: tuple[int, ...], grammar: str, n: int, rng: np.random.Generator
+) -> list[tuple[int, ...]]:
     """`n` modules from the policy under a grammar, as token ids. `rng` draws the tokens."""
-    from llguidance import LLMatcher
-
-    matchers = [LLMatcher(tuner.masks.tokenizer, grammar) for _ in range(n)]
+    matchers = [tuner.masks.matcher(grammar) for _ in range(n)]
     made: list[list[int]] = [[] for _ in range(n)]
     model, cache, inputs = tuner.model.get_base_model(), None, torch.tensor([prompt]).expand(n, -1)
     while not all(matcher.is_stopped() or matcher.is_accepting() for matcher in matchers):
@@ -76,8 +77,9 @@ def sampled(tuner: Tuner, prompt: tuple[int, ...], grammar: str, n: int, rng: np
     return [tuple(row) for row in made]
 
 
-def _draw(logits: torch.Tensor, matcher: object, rng: np.random.Generator) -> int:
-    bits = torch.frombuffer(bytearray(matcher.compute_bitmask()), dtype=torch.uint8)  # type: ignore[attr-defined]
+def _draw(logits: torch.Tensor, matcher: Any, rng: np.random.Generator) -> int:
+    bits = torch.frombuffer(bytearray(matcher.compute_bitmask()), dtype=torch.uint8)
     allowed = ((bits[:, None] >> torch.arange(8, dtype=torch.uint8)) & 1).reshape(-1)[: len(logits)].bool()
-    shares = logits.masked_fill(~allowed, -torch.inf).double().softmax(0).numpy()
-    return int(rng.choice(len(shares), p=shares / shares.sum()))
+    ids = allowed.nonzero()[:, 0].numpy()
+    bounds = logits[ids].double().softmax(0).cumsum(0).numpy()
+    return int(ids[min(np.searchsorted(bounds, rng.random()), len(ids) - 1)])

@@ -28,6 +28,7 @@ class Masks:
     def __init__(self, tokenizer: Any, n_vocabulary: int) -> None:
         self.n_vocabulary = n_vocabulary
         self.choices = lru_cache(maxsize=4096)(self._choices)
+        self._compiled = lru_cache(maxsize=64)(self._compile)
         self._plain = tokenizer
 
     @cached_property
@@ -36,6 +37,18 @@ class Masks:
         import llguidance.hf
 
         return llguidance.hf.from_tokenizer(self._plain, n_vocab=self.n_vocabulary)
+
+    def matcher(self, grammar: str) -> Any:
+        """A matcher (llguidance) at the start of a module. TuningError if there is no such grammar."""
+        return self._compiled(grammar).deep_copy()
+
+    def _compile(self, grammar: str) -> Any:
+        from llguidance import LLMatcher
+
+        matcher = LLMatcher(self.tokenizer, grammar)
+        if matcher.is_error():
+            raise TuningError(f"expected a grammar of llguidance: {matcher.get_error()}")
+        return matcher
 
     def _choices(self, grammar: str, token_ids: tuple[int, ...]) -> Choices:
         """The choices of a module. TuningError if a token of the module is not allowed."""
@@ -46,12 +59,7 @@ class Masks:
 
     def allowed(self, grammar: str, token_ids: tuple[int, ...]) -> Tensor:
         """(n_tokens, n_vocabulary) bool: the tokens allowed at each position. TuningError if a token of the module is not allowed."""
-        from llguidance import LLMatcher
-
-        matcher = LLMatcher(self.tokenizer, grammar)
-        if matcher.is_error():
-            raise TuningError(f"expected a grammar of llguidance: {matcher.get_error()}")
-        rows = []
+        matcher, rows = self.matcher(grammar), []
         for position, token in enumerate(token_ids):
             bits = torch.frombuffer(bytearray(matcher.compute_bitmask()), dtype=torch.uint8)
             row = (bits[:, None] >> torch.arange(8, dtype=torch.uint8)) & 1

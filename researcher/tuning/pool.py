@@ -39,8 +39,16 @@ class Minibatch:
     """For supervised tuning."""
     pairs: tuple[tuple[Experience, Experience], ...] = ()
     """(better, worse) for preference tuning, under the same prompt."""
-    strength: float = 1.0
-    """Scale of the step, in [0, 1]."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.winners or self.pairs)
+
+    @property
+    def strength(self) -> float:
+        """Scale of the step: 1 with winners or pairs, which differ by more than the noise; else the root mean square advantage, at most 1."""
+        if self.winners or self.pairs or not self.advantage:
+            return float(bool(self.winners or self.pairs))
+        return min(1.0, float(np.sqrt(np.mean(np.square(self.advantage)))))
 
 
 def minibatch_of(rows: Sequence[Experience], config: TuningConfig) -> Minibatch:
@@ -83,11 +91,9 @@ class Pool:
                 self._value[index] = found.value_bps[place[row.candidate]]
 
     @property
-    def strength(self) -> float:
-        """The largest strength of a group; 1 if there are failures to learn from."""
-        if any(row.score is None for row in self.rows):
-            return 1.0
-        return max((found.strength for found in self.groups.values()), default=0.0)
+    def noise_bps(self) -> float:
+        """Mean noise of a measured score over the groups."""
+        return float(np.mean([found.noise_bps for found in self.groups.values()])) if self.groups else 0.0
 
     def minibatch(self, n: int, rng: np.random.Generator) -> Minibatch:
         """At most `n` modules for each method: for the policy gradient a share of earlier ones, for pairs and winners drawn from all."""
@@ -97,7 +103,7 @@ class Pool:
         pairs = [self._pair(*self._pairs[i]) for i in _choice(range(len(self._pairs)), max(1, n // 2), rng)]
         return Minibatch(
             tuple(self.rows[i].module for i in rows), tuple(float(self._advantage[i]) for i in rows),
-            tuple(self.rows[i].module for i in winners), tuple(pairs), self.strength,
+            tuple(self.rows[i].module for i in winners), tuple(pairs),
         )  # fmt: skip
 
     def _draw(self, n: int, rng: np.random.Generator) -> list[int]:
@@ -110,7 +116,10 @@ class Pool:
         """The best share of each group, if better than its mean by more than the noise."""
         found = []
         for group, reward in self.groups.items():
-            least = max(float(np.quantile(reward.value_bps, 1 - self.config.winners)), reward.value_bps.mean() + reward.noise_bps)
+            least = max(
+                float(np.quantile(reward.value_bps, 1 - self.config.winners)),
+                reward.value_bps.mean() + reward.noise_bps,
+            )
             members = [i for i, row in enumerate(self.rows) if row.group == group and row.score is not None]
             found += [i for i in members if self._value[i] >= least and self._advantage[i] > 0]
         return found
@@ -130,7 +139,8 @@ class Pool:
                 (float(apart[a, b]), i, j)
                 for a, i in enumerate(members)
                 for b, j in enumerate(members)
-                if self._value[i] - self._value[j] > gap and self.rows[i].module.token_ids != self.rows[j].module.token_ids
+                if self._value[i] - self._value[j] > gap
+                and self.rows[i].module.token_ids != self.rows[j].module.token_ids
             ]
         found.sort(reverse=True)
         return [(i, j) for _, i, j in found[: max(1, (len(found) + 1) // 2)]]

@@ -1,8 +1,8 @@
 """Rewards from noisy scores: paired measurements, smoothed over similar specifications, with a floor at the noise.
 
 Scores are compared only within a group: the same task and the same training. A difference that the noise explains must not move the weights:
-advantages are divided by the spread of the denoised scores or by the noise of a score, whichever is larger, and `strength` scales the step of
-Adam, which would otherwise turn any gradient, however small, into a full step.
+advantages are divided by the spread of the denoised scores or by the noise of a score, whichever is larger. Their size also scales the step
+(`Minibatch.strength`), because Adam would turn any gradient, however small, into a full step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,13 +40,10 @@ class Rewards:
     spread_bps: float
     """Root mean square deviation of the denoised scores."""
 
-    @property
-    def strength(self) -> float:
-        """Spread over noise, at most 1: how far a step may go."""
-        return min(1.0, self.spread_bps / self.noise_bps) if self.noise_bps else float(self.spread_bps > 0)
 
-
-def paired(orders_bps: Mapping[str, Sequence[float]], scores_bps: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+def paired(
+    orders_bps: Mapping[str, Sequence[float]], scores_bps: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
     """(score, standard error) of each candidate, relative to the mean of all on each order, which removes what the orders have in common.
 
     `orders_bps` are PA of each order in the order of the episodes. Candidates without them, or with other numbers of orders than most, keep

@@ -65,7 +65,7 @@ class Update:
     n_winners: int
     n_pairs: int
     strength: float
-    """Scale of the step: spread over noise of the scores, at most 1."""
+    """Scale of the step, in [0, 1]: small if the scores differ by less than their noise."""
     stop: str | None
     """Why tuning stops after this update; None if it continues."""
 
@@ -115,7 +115,7 @@ class Tuner:
         """One step of Adam on a minibatch. StoppedError after a stopping rule applied; TuningError if it is empty."""
         if self.stopped:
             raise StoppedError(f"tuning has stopped after {self.step} updates: {self.stopped}")
-        if not (batch.rows or batch.winners or batch.pairs):
+        if not batch:
             raise TuningError("update: expected at least one module, winner or pair, got none")
         batch = replace(batch, rows=tuple(self._with_proposals(batch.rows)))
         self._optimizer.zero_grad()
@@ -165,10 +165,14 @@ class Tuner:
         if batch.rows:
             proposed = torch.tensor([row.log_proposal for row in batch.rows])
             advantage = torch.tensor(batch.advantage, dtype=torch.float32)
-            yield from self._part(batch.rows, lambda scores, part: self._policy_gradient(scores[0], proposed[part], advantage[part]))
+            yield from self._part(
+                batch.rows, lambda scores, part: self._policy_gradient(scores[0], proposed[part], advantage[part])
+            )
         yield from self._part(batch.winners, lambda scores, part: (-scores[0], torch.ones(len(scores[0]))))
         paired = [one for pair in batch.pairs for one in pair]
-        yield from self._part(paired, lambda scores, part: self._preference(*scores), 2 * max(1, self.config.microbatch // 2))
+        yield from self._part(
+            paired, lambda scores, part: self._preference(*scores), 2 * max(1, self.config.microbatch // 2)
+        )
 
     def _part(self, rows: Sequence[Experience], loss_of: LossOf, size: int = 0) -> Iterator[list[tuple[float, ...]]]:
         """Gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its place; it returns losses and weights."""

@@ -63,9 +63,7 @@ def test_divergence_and_entropy_are_those_of_the_definition() -> None:
 
 def test_the_estimate_is_the_gradient_of_expected_performance() -> None:
     """All one-token modules, proposed uniformly: importance weights make the mean of the estimates the exact gradient of E[A]."""
-    tuner = small_tuner(
-        kl_weight=0.0, weight_min=0.0, weight_max=1e9, gradient_norm_max=1e9, learning_rate=1e-9
-    )
+    tuner = small_tuner(kl_weight=0.0, weight_min=0.0, weight_max=1e9, gradient_norm_max=1e9, learning_rate=1e-9)
     with torch.no_grad():
         for tensor in tuner.trained().values():
             tensor.add_(0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(2)))
