@@ -240,8 +240,8 @@ def main() -> None:
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for method, rows in found.items():
             rows.append(run(study, method, seed))
-        if arguments.output:
-            arguments.output.write_text(json.dumps(found, indent=1))
+            if arguments.output:
+                arguments.output.write_text(json.dumps(found, indent=1))
     print(table(found))
 
 

@@ -4,7 +4,6 @@ Files: a tuner's state and figures per iteration with updates; `adapter.safetens
 """
 
 import json
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.exchange.atomic_file import write_json
+from serl.exchange.atomic_file import atomic_file, write_json
 from serl.researcher.llm.models import find
 from serl.researcher.llm.served import ServedModel
 from serl.researcher.modules.contracts import Form, Kind
@@ -26,7 +25,9 @@ from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import log_mixture
 from serl.researcher.tuning.pool import Pool, Scored
 
-ADAPTER, EXPERIENCE, IMPORTED = "adapter.safetensors", "experience.jsonl", "imported.jsonl"
+ADAPTER, EXPERIENCE = "adapter.safetensors", "experience.jsonl"
+START, IMPORTED = "start.safetensors", "imported.jsonl"
+"""Copies of what the run was given: the files may change while it is stopped."""
 
 
 class LowLevelTuning:
@@ -49,21 +50,26 @@ class LowLevelTuning:
         require_memory(self._gguf, config.tuning, form)
         self._tuner = Tuner(load_base(self._gguf), config.tuning)
         folder.mkdir(parents=True, exist_ok=True)
-        self._started_from = start_from(self._tuner, config.start_from) if config.start_from else None
+        self._started_from = (
+            start_from(self._tuner, self._kept(config.start_from, START)) if config.start_from else None
+        )
         self._imported = self._import_experience()
 
+    def _kept(self, path: Path, name: str) -> Path:
+        """The run's copy of a file, made if there is none."""
+        copy = self._folder / name
+        if not copy.exists():
+            with atomic_file(copy) as file:
+                file.write(path.read_bytes())
+        return copy
+
     def _import_experience(self) -> list[Scored]:
-        """The experience of earlier runs, from a copy in the run's folder: the file may change while the run is stopped."""
         from serl.researcher.tuning.store import read_experience
 
         if self.config.experience is None:
             return []
-        copy = self._folder / IMPORTED
         grammars = {kind.value: grammar(kind, self._form) for kind in Kind}
-        if not copy.exists():
-            read_experience(self.config.experience, self._tuner.base.sha256, grammars)  # refuse it before it is copied
-            shutil.copyfile(self.config.experience, copy)
-        return read_experience(copy, self._tuner.base.sha256, grammars)
+        return read_experience(self._kept(self.config.experience, IMPORTED), self._tuner.base.sha256, grammars)
 
     def resume(self, iteration: int, author: Author) -> None:
         """Restore the newest state up to `iteration` and serve it. Not every iteration has an update. Without one, serve the adapter that the

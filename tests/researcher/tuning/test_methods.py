@@ -102,8 +102,8 @@ def test_an_adapter_of_another_model_or_shape_is_refused(tmp_path: Path) -> None
     object.__setattr__(other.base, "sha256", "f" * 64)
     with pytest.raises(TuningError, match=r"expected an adapter of the model small \(ffffffffffff\), got one of small"):
         start_from(other, path)
-    with pytest.raises(TuningError, match="'rank': 2.*got.*'rank': 4.*same settings"):
+    with pytest.raises(TuningError, match=r"'rank': 2.*got.*'rank': 4.*same settings"):
         start_from(small_tuner(rank=2), path)
     tuner.save(tmp_path / "state.safetensors")
-    with pytest.raises(PolicyFileError, match="expected an? adapter"):
+    with pytest.raises(PolicyFileError, match=r"expected an? adapter"):
         start_from(tuner, tmp_path / "state.safetensors")
