@@ -60,7 +60,7 @@ def _update_s(config: TuningConfig) -> tuple[float, Tuner]:
 def run() -> dict[str, Any]:
     """All figures."""
     torch.set_num_threads(1)
-    free = {"replay_kept": 0, "kl_max": 1e9, "entropy_min": 0.0}
+    free = {"kl_max": 1e9, "entropy_min": 0.0}
     update_s, tuner = _update_s(TuningConfig(**free))
     tuning_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     straight_s, _ = _update_s(TuningConfig(estimator="straight_through", **free))

@@ -47,16 +47,26 @@ def researcher() -> None:
     type=click.Choice(["local", "ray"]),
     help="Train candidates on this machine, or on a Ray cluster (RAY_ADDRESS).",
 )
+@click.option(
+    "--adapter",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Start from what an earlier run taught the model: its tuning/adapter.safetensors.",
+)
+@click.option(
+    "--experience",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Also learn from the scored modules of earlier runs: their tuning/experience.jsonl.",
+)
 @click.option("--output", type=FOLDER, help="Folder of the run  [default: runs/NAME]")
 @click.option("--resume", is_flag=True, help="Continue the run in the folder.")
 @click.option("--offline", is_flag=True, help="Answer from the record of calls only; call no language model.")
 def start(
     path: Path, market: tuple[Path, ...], url: str | None, model: str | None, form: str | None, iterations: int | None, candidates: int | None, hours: float | None,
-    tokens: int | None, seed: int | None, train_on: str | None, output: Path | None, resume: bool, offline: bool,
+    tokens: int | None, seed: int | None, train_on: str | None, adapter: Path | None, experience: Path | None, output: Path | None, resume: bool, offline: bool,
 ) -> None:  # fmt: skip
     """Run the outer loop. Ctrl-C stops it, --resume continues it."""
     from serl.researcher.outer import run
-    from serl.researcher.outer.config import load_config, parse_config, require_packages
+    from serl.researcher.outer.config import load_config, parse_config, require_packages, with_experience
 
     values = load_config(path, market).model_dump(mode="json")
     overrides = {
@@ -71,6 +81,7 @@ def start(
     if tokens is not None:
         values["llm_budget"]["tokens_max"] = tokens
     config = run.with_endpoint(parse_config(values, str(path)), url, model)
+    config = with_experience(config, adapter, experience)
     require_packages(config, offline=offline)
     from serl.researcher.outer.progress import show_progress  # it imports optional packages
 

@@ -48,6 +48,13 @@ class LowLevel(_Part):
         0.3, ge=0, lt=1, description="share of specifications drawn uniformly, for exploration"
     )
     threads: int = Field(1, gt=0, description="threads of the tuner; more help only on an idle machine")
+    updates_per_iteration: int = Field(
+        4, gt=0, description="updates after each iteration, each on modules_max of all scored modules"
+    )
+    start_from: Path | None = Field(None, description="adapter of an earlier run: its tuning/adapter.safetensors")
+    experience: Path | None = Field(
+        None, description="scored modules of earlier runs to learn from: their tuning/experience.jsonl"
+    )
     tuning: TuningConfig = TuningConfig(microbatch=2)
 
 
@@ -216,6 +223,18 @@ def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, An
     trained_in = inner.get("market", STATIC.model_dump(mode="json")) | {"data": [str(path) for path in market]}
     day = {} if market[0].suffix == BARS_SUFFIX else {"day": str(market[0])}
     return values | {"inner": inner | {"market": trained_in} | day}
+
+
+def with_experience(config: OuterConfig, adapter: Path | None, experience: Path | None) -> OuterConfig:
+    """The settings with --adapter and --experience applied. ConfigError if the run does not tune weights."""
+    given = {name: path for name, path in (("start_from", adapter), ("experience", experience)) if path is not None}
+    if not given:
+        return config
+    if config.active_low_level is None:
+        raise ConfigError(
+            "--adapter, --experience: expected a run that tunes weights, got one with the low level off; omit them"
+        )
+    return config.model_copy(update={"low_level": config.active_low_level.model_copy(update=given)})
 
 
 def parse_config(values: dict[str, Any], source: str, context: dict[str, Any] | None = None) -> OuterConfig:

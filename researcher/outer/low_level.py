@@ -1,53 +1,87 @@
-"""DEK, low level: after each iteration, tune the model's weights on the modules' tokens and performance, and serve the tuned model."""
+"""DEK, low level: after each iteration, tune the model's weights on all scored modules, and serve the tuned model.
+
+Files: a tuner's state and figures per iteration with updates; `adapter.safetensors` and `experience.jsonl`, from which other runs start.
+"""
 
 import json
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from serl.exchange.atomic_file import write_json
-from serl.researcher.llm.answers import Answer, Token
+import numpy as np
+
+from serl.exchange.atomic_file import atomic_file, write_json
 from serl.researcher.llm.models import find
-from serl.researcher.llm.requests import grammar_of
 from serl.researcher.llm.served import ServedModel
 from serl.researcher.modules.contracts import Form, Kind
-from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.scored import Recorded, grammar, recorded_modules, task_of
 from serl.researcher.tuning.errors import TuningError
-from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
+from serl.researcher.tuning.experience import log_mixture
+from serl.researcher.tuning.pool import Pool, Scored
+
+ADAPTER, EXPERIENCE = "adapter.safetensors", "experience.jsonl"
+START, IMPORTED = "start.safetensors", "imported.jsonl"
+"""Copies of what the run was given: the files may change while it is stopped."""
 
 
 class LowLevelTuning:
-    """The tuner of a run and its files: a state per update, and the exported model that is served."""
+    """The tuner of a run and its files."""
 
     def __init__(
         self, config: LowLevel, form: Form, model: str, folder: Path, served: ServedModel, database: Database
     ) -> None:
         import torch
 
+        from serl.researcher.tuning.adapter import start_from
         from serl.researcher.tuning.base import load_base
+        from serl.researcher.tuning.memory import require_memory
         from serl.researcher.tuning.tuner import Tuner
 
         torch.set_num_threads(config.threads)
         self.config, self._form, self._folder = config, form, folder
         self._served, self._database = served, database
         self._gguf = find(model)
+        require_memory(self._gguf, config.tuning, form)
         self._tuner = Tuner(load_base(self._gguf), config.tuning)
         folder.mkdir(parents=True, exist_ok=True)
+        self._started_from = (
+            start_from(self._tuner, self._kept(config.start_from, START)) if config.start_from else None
+        )
+        self._imported = self._import_experience()
+
+    def _kept(self, path: Path, name: str) -> Path:
+        """The run's copy of a file, made if there is none."""
+        copy = self._folder / name
+        if not copy.exists():
+            with atomic_file(copy) as file:
+                file.write(path.read_bytes())
+        return copy
+
+    def _import_experience(self) -> list[Scored]:
+        from serl.researcher.tuning.store import read_experience
+
+        if self.config.experience is None:
+            return []
+        grammars = {kind.value: grammar(kind, self._form) for kind in Kind}
+        return read_experience(self._kept(self.config.experience, IMPORTED), self._tuner.base.sha256, grammars)
 
     def resume(self, iteration: int, author: Author) -> None:
-        """Restore the newest state up to `iteration` and serve it. Not every iteration has an update."""
+        """Restore the newest state up to `iteration` and serve it. Not every iteration has an update. Without one, serve the adapter that the
+        run starts from."""
         saved = [path for path in states(self._folder) if _number(path) <= iteration]
         if saved:
             self._tuner.resume(saved[-1])
+        if saved or self._started_from:
             self._serve(author)
 
     def learn(self, iteration: int, author: Author) -> dict[str, Any]:
-        """Update the weights once on the modules of an iteration. Returns figures of the update, or why there was none."""
+        """Update the weights on the modules scored so far. Returns figures of the updates, or why there was none."""
         state = self._folder / f"after-{iteration:05}.safetensors"
         facts_path = state.with_suffix(".json")
         if facts_path.exists():  # the run was killed between the update and the end of the iteration
@@ -56,48 +90,55 @@ class LowLevelTuning:
             return dict(json.loads(facts_path.read_text()))
         if self._tuner.stopped:
             return {"stopped": self._tuner.stopped}
-        rows = self.experiences(iteration)
-        if not rows:
+        rows = self.scored(iteration)
+        if not any(row.fresh for row in rows):
             return {"skipped": "no module of this iteration has tokens"}
         began = time.monotonic()
         try:
-            update = self._tuner.update(rows)
+            facts = self._update([*self._imported, *rows], iteration)
         except (
             TuningError
         ) as error:  # e.g. a gradient that is not finite: the weights are unchanged and the run continues
-            return {"refused": str(error)}
-        facts = asdict(update) | {"modules": len(rows), "update_s": time.monotonic() - began}
+            facts = {"refused": str(error)}
+        if "step" not in facts:
+            return facts
         self._tuner.save(state)
-        write_json(facts_path, facts)
+        write_json(facts_path, facts | {"update_s": time.monotonic() - began})
+        self._export(rows)
         self._prune_states()
         self._serve(author)
-        return facts
+        return dict(json.loads(facts_path.read_text()))
 
-    def experiences(self, iteration: int) -> list[Experience]:
-        """The batch of the update: modules of all kinds in turn, with the probability of their proposal."""
-        found = self._database.rows(
-            "SELECT * FROM modules WHERE iteration = ? AND (text IS NOT NULL OR answer IS NOT NULL) AND conversation != '[]' "
-            "ORDER BY row_number() OVER (PARTITION BY kind ORDER BY id), kind LIMIT ?",
-            iteration, self.config.modules_max,
-        )  # fmt: skip
-        return [self._experience(row) for row in found]
+    def _update(self, rows: Sequence[Scored], iteration: int) -> dict[str, Any]:
+        """Several updates on minibatches of all modules; the figures of the last, or why there was none."""
+        pool = Pool(rows, self.config.tuning)
+        rng = np.random.default_rng([self.config.tuning.seed, iteration])
+        done = list[dict[str, Any]]()
+        while len(done) < self.config.updates_per_iteration and not self._tuner.stopped:
+            batch = pool.minibatch(self.config.modules_max, rng)
+            if batch.strength == 0.0:
+                break
+            done.append(asdict(self._tuner.learn(batch)))
+        if not done:
+            return {"skipped": "the scores do not differ by more than their noise"}
+        fresh = sum(row.fresh for row in rows)
+        return done[-1] | {"updates": len(done), "modules": fresh, "pool": len(pool.rows), "noise_bps": pool.noise_bps}
 
-    def _experience(self, row: Any) -> Experience:
-        kind, messages = Kind(row["kind"]), json.loads(row["conversation"])
-        grammar = grammar_of(json_schema(kind)) if self._form == "spec" else None
-        prompt, performance = self._tuner.base.prompt_ids(messages), row["performance_bps"]
-        if row["origin"] == "uniform":
-            made = Experience(prompt, self._tuner.base.text_ids(row["text"]), performance, grammar)
-        else:
-            stored = json.loads(row["answer"])
-            answer = Answer(stored["text"], stored["finish"], tuple(Token(**token) for token in stored["tokens"]))
-            made = experience_of(prompt, answer, performance, grammar)
-        repaired = len(messages) > 2
-        if grammar is None or row["text"] is None or repaired or not self.config.uniform_share:
-            return made  # proposed by the policy alone
-        log_policy = float(self._tuner.log_p([made])[0])
-        proposed = log_mixture(log_policy, uniform.log_p(kind, row["text"]), self.config.uniform_share)
-        return Experience(made.prompt_ids, made.token_ids, performance, grammar, proposed)
+    def scored(self, iteration: int) -> list[Scored]:
+        """All scored modules up to an iteration, with the probability of their proposal. It is that under the present policy for those of
+        `iteration`, so call it before the updates; for earlier ones it was kept then."""
+        found = recorded_modules(self._database, self._tuner.base, self._form, iteration)
+        proposals = self._tuner.proposals
+        unknown = [one for one in found if one.id not in proposals]
+        log_policy = self._tuner.log_p([one.row.module for one in unknown]).tolist() if unknown else []
+        for one, log_p in zip(unknown, log_policy, strict=True):
+            proposals[one.id] = self._log_proposal(one, log_p)
+        return [replace(one.row, module=replace(one.row.module, log_proposal=proposals[one.id])) for one in found]
+
+    def _log_proposal(self, one: Recorded, log_policy: float) -> float:
+        if one.drawable is None or not self.config.uniform_share:
+            return log_policy
+        return log_mixture(log_policy, uniform.log_p(Kind(one.row.kind), one.drawable), self.config.uniform_share)
 
     def _serve(self, author: Author) -> None:
         """Export the tuned model, restart the embedded endpoint with it, and point the author to it."""
@@ -105,6 +146,18 @@ class LowLevelTuning:
 
         tuned = export_gguf(self._tuner, self._gguf, self._folder / "served")
         author.use_endpoint(self._served.restart(tuned.lora, tuned.model))
+
+    def _export(self, rows: Sequence[Scored]) -> None:
+        """Write what later runs can start from."""
+        from serl.researcher.tuning.adapter import save_adapter
+        from serl.researcher.tuning.store import write_experience
+
+        facts = {
+            "tasks": sorted({task_of(self._database), *(row.group.split()[0] for row in self._imported)}), "data": self._database.fact("data"),
+            "candidates": len({row.candidate for row in rows}), "modules": len(rows), "started_from": self._started_from,
+        }  # fmt: skip
+        save_adapter(self._tuner, self._folder / ADAPTER, facts)
+        write_experience(self._folder / EXPERIENCE, rows, self._tuner.base.sha256)
 
     def _prune_states(self) -> None:
         """Keep the two newest states, which are enough to resume."""

@@ -1,5 +1,6 @@
 """Base models for tuning. A GGUF file is dequantised to fp32 once; the copy is stored next to it as safetensors."""
 
+import hashlib
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ class Base:
     """The GGUF file, or the folder of transformers."""
     model: Any
     tokenizer: Any
+    sha256: str = ""
+    """Of the GGUF file, or of the folder's weights: adapters and experience are only used with the model that they are of."""
 
     @property
     def n_vocabulary(self) -> int:
@@ -55,7 +58,15 @@ def load_base(path: Path) -> Base:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
         raise TuningError(f"{path}: cannot be loaded by transformers ({error})") from None
-    return Base(path, model, tokenizer)
+    return Base(path, model, tokenizer, _sha256(folder))
+
+
+def _sha256(folder: Path) -> str:
+    """The hash of the GGUF file that a copy was made of, or of the weights in a folder."""
+    if (folder / _HASH).exists():
+        return (folder / _HASH).read_text()
+    weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
+    return hashlib.sha256("".join(map(sha256_of, weights)).encode()).hexdigest()
 
 
 def dequantised_folder(path: Path) -> Path:

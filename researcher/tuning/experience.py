@@ -1,11 +1,9 @@
-"""Training data of the policy gradient: modules with the probability of their proposal and their performance."""
+"""Training data: modules as tokens, with the probability of their proposal and their performance."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serl.researcher.llm.answers import Answer
 from serl.researcher.tuning.errors import TuningError
@@ -59,28 +57,3 @@ def log_mixture(log_policy: float, log_other: float, other_share: float) -> floa
     if other_share == 1.0:
         return log_other
     return float(np.logaddexp(math.log1p(-other_share) + log_policy, math.log(other_share) + log_other))
-
-
-def advantages(performance_bps: NDArray[np.float64], baseline_bps: float) -> NDArray[np.float64]:
-    """(PA - baseline) divided by its root mean square in the batch; zeros if all equal the baseline."""
-    over = performance_bps - baseline_bps
-    scale = float(np.sqrt(np.mean(over**2)))
-    return over / scale if scale > 1e-12 else np.zeros_like(over)
-
-
-class Replay:
-    """A replay buffer of the best modules so far, without duplicates."""
-
-    def __init__(self, n_kept: int) -> None:
-        self.n_kept = n_kept
-        self.kept: list[Experience] = []
-
-    def add(self, fresh: Sequence[Experience]) -> None:
-        """Keep the best of old and new modules; older ones win ties."""
-        seen = {(row.prompt_ids, row.token_ids): row for row in reversed([*self.kept, *fresh])}
-        self.kept = sorted(seen.values(), key=lambda row: -row.performance_bps)[: self.n_kept]
-
-    def draw(self, n: int, rng: np.random.Generator) -> list[Experience]:
-        """Sample up to `n` modules without replacement."""
-        chosen = rng.permutation(len(self.kept))[:n]
-        return [self.kept[index] for index in chosen]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from serl.researcher.tuning.experience import Experience
-from serl.researcher.tuning.masks import Masks
+from serl.researcher.tuning.masks import Choices, Masks
 
 FORBIDDEN = -1e9
 """Logit of a token that the grammar forbids: finite, so that 0 · log 0 is 0 in entropies and gradients."""
@@ -16,7 +16,8 @@ FORBIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Batch:
-    """A padded batch of modules (padding on the right). n counts the tokens of all modules."""
+    """A padded batch of modules (padding on the right). n counts the scored tokens of all modules: all tokens, or under grammars those that
+    the grammar leaves a choice, over the tokens that it allows anywhere in the batch. That is exact, and skips most of the output layer."""
 
     input_ids: Tensor
     """(n_candidates, length)."""
@@ -26,13 +27,12 @@ class Batch:
     """(n,): row of the token's module."""
     column: Tensor
     """(n,): position of the token; it is predicted from the position before."""
+    tokens: Tensor
+    """(n,): the token, as an index of the scored vocabulary."""
+    vocabulary: Tensor | None
+    """(n_vocabulary,): ids of the scored vocabulary, ascending; None for all."""
     allowed: Tensor | None
     """(n, n_vocabulary) bool, or None without grammars."""
-
-    @property
-    def tokens(self) -> Tensor:
-        """(n,)."""
-        return self.input_ids[self.row, self.column]
 
     def per_candidate(self, values: Tensor) -> Tensor:
         """Sum values per token over each module: (n,) to (n_candidates,)."""
@@ -47,21 +47,35 @@ def batch_of(rows: Sequence[Experience], masks: Masks) -> Batch:
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
         input_ids[index, :length] = torch.tensor(row.prompt_ids + row.token_ids)
         attention[index, :length] = 1
-    places = [(i, len(row.prompt_ids) + j) for i, row in enumerate(rows) for j in range(len(row.token_ids))]
-    row_of, column_of = torch.tensor(places).T
-    return Batch(input_ids, attention, row_of, column_of, _allowed(rows, masks))
+    choices = [_choices(row, masks) for row in rows]
+    row_of = torch.cat([torch.full((len(one.positions),), index) for index, one in enumerate(choices)])
+    column_of = torch.cat([len(row.prompt_ids) + one.positions for row, one in zip(rows, choices, strict=True)])
+    tokens = input_ids[row_of, column_of]
+    if any(row.grammar is None for row in rows):
+        free = any(row.grammar is not None for row in rows)
+        allowed = _spread(choices, torch.arange(masks.n_vocabulary)) if free else None
+        return Batch(input_ids, attention, row_of, column_of, tokens, None, allowed)
+    vocabulary = torch.unique(torch.cat([one.columns for one in choices]))
+    tokens = torch.searchsorted(vocabulary, tokens)
+    return Batch(input_ids, attention, row_of, column_of, tokens, vocabulary, _spread(choices, vocabulary))
 
 
-def _allowed(rows: Sequence[Experience], masks: Masks) -> Tensor | None:
-    if all(row.grammar is None for row in rows):
-        return None
-    free = torch.ones((1, masks.n_vocabulary), dtype=torch.bool)
-    return torch.cat(
-        [
-            free.expand(len(row.token_ids), -1) if row.grammar is None else masks.allowed(row.grammar, row.token_ids)
-            for row in rows
-        ]
-    )
+def _choices(row: Experience, masks: Masks) -> Choices:
+    if row.grammar is not None:
+        return masks.choices(row.grammar, row.token_ids)
+    n, every = len(row.token_ids), torch.arange(masks.n_vocabulary)
+    return Choices(torch.arange(n), every, torch.ones((1, 1), dtype=torch.bool).expand(n, len(every)))
+
+
+def _spread(choices: Sequence[Choices], vocabulary: Tensor) -> Tensor:
+    """(n, n_vocabulary): the choices' masks over one vocabulary."""
+    masks = torch.zeros((sum(len(one.positions) for one in choices), len(vocabulary)), dtype=torch.bool)
+    begin = 0
+    for one in choices:
+        end = begin + len(one.positions)
+        masks[begin:end, torch.searchsorted(vocabulary, one.columns)] = one.allowed
+        begin = end
+    return masks
 
 
 def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | None = None) -> Tensor:
@@ -69,13 +83,20 @@ def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | Non
 
     `soft` (n, n_vocabulary) is added to the one-hot tokens in the model's input (see `straight_through`).
     """
-    embeddings = model.get_input_embeddings()
+    embeddings, ids = model.get_input_embeddings(), batch.vocabulary
     inputs = embeddings(batch.input_ids)
     if soft is not None:
-        inputs = inputs.index_put((batch.row, batch.column), soft @ embeddings.weight, accumulate=True)
+        table = embeddings.weight if ids is None else embeddings.weight[ids]
+        inputs = inputs.index_put((batch.row, batch.column), soft @ table, accumulate=True)
     hidden = model.get_decoder()(inputs_embeds=inputs, attention_mask=batch.attention, use_cache=False)
     predicting = hidden.last_hidden_state[batch.row, batch.column - 1]
-    logits = model.get_output_embeddings()(predicting) / temperature
+    head = model.get_output_embeddings()
+    if ids is None:
+        logits = head(predicting)
+    else:
+        bias = None if head.bias is None else head.bias[ids]
+        logits = torch.nn.functional.linear(predicting, head.weight[ids], bias)
+    logits = logits / temperature
     if batch.allowed is not None:
         logits = logits.masked_fill(~batch.allowed, FORBIDDEN)
     return torch.log_softmax(logits, dim=-1)

@@ -1,16 +1,19 @@
-"""The policy gradient on a language model.
+"""LoRA tuning of a language model on scored modules. The losses of the chosen methods are added, each a mean over its B modules or pairs:
 
-    loss = -(1/B) Σ w_i A_i Σ_t log p(token_t) + kl_weight · KL(policy || base) - entropy_weight · H
+    policy gradient  -w_i A_i Σ_t log p(token_t)
+    supervised       -Σ_t log p(token_t) of a winner
+    preference       -log σ(β (log p(better)/p0(better) - log p(worse)/p0(worse))), p0 the model at the start (DPO, arXiv 2305.18290)
 
-over the tokens of B modules. A_i = (PA_i - b) divided by its root mean square in the batch, with b the running mean of PA. w_i = policy /
-proposal is the importance weight, at most weight_max (off-policy REINFORCE, Williams 1992). Tokens sampled under a grammar are scored with the
-masked distribution. The exact gradient of a good module that is rare under the policy nearly vanishes, so w is at least weight_min where A > 0
+and kl_weight · KL(policy || start) - entropy_weight · H for all modules. A_i is the advantage (see `rewards`). w_i = policy / proposal is the
+importance weight, at most weight_max (off-policy REINFORCE, Williams 1992). Tokens sampled under a grammar are scored with the masked
+distribution. The exact gradient of a good module that is rare under the policy nearly vanishes, so w is at least weight_min where A > 0
 (self-imitation, Oh et al. 2018; 0 gives the unbiased estimate).
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,13 @@ import torch
 from torch import Tensor
 
 from serl.agents.learning import files
+from serl.agents.learning.settings import SAVED
 from serl.researcher.tuning.base import Base
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import StoppedError, TuningError
-from serl.researcher.tuning.experience import Experience, Replay, advantages
+from serl.researcher.tuning.experience import Experience
 from serl.researcher.tuning.masks import Masks
+from serl.researcher.tuning.pool import Minibatch, minibatch_of
 from serl.researcher.tuning.scores import (
     Batch,
     batch_of,
@@ -35,6 +40,7 @@ from serl.researcher.tuning.scores import (
 )
 
 KIND = "tuning"
+LossOf = Callable[[tuple[Tensor, Tensor], slice], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -43,19 +49,23 @@ class Update:
 
     step: int
     performance_bps: float
-    """Mean performance of the fresh modules."""
-    baseline_bps: float
+    """Mean measured performance of the modules."""
     loss: float
     """The loss; see this Python module."""
     log_p: float
     """Σ log p(token) of a module."""
     weight: float
+    """Importance weight; 1 for winners and pairs."""
     kl: float
-    """KL(policy || base) of a module, in nats."""
+    """KL(policy || start) of a module, in nats."""
     entropy: float
     """Of a module, in nats."""
     gradient_norm: float
-    n_replayed: int
+    n_modules: int
+    n_winners: int
+    n_pairs: int
+    strength: float
+    """Scale of the step, in [0, 1]: small if the scores differ by less than their noise."""
     stop: str | None
     """Why tuning stops after this update; None if it continues."""
 
@@ -77,9 +87,11 @@ class Tuner:
             self.model: Any = get_peft_model(base.model, lora)
         self.model.eval()  # no dropout: score the distribution that was sampled
         self.masks = Masks(base.tokenizer, base.n_vocabulary)
-        self.replay = Replay(self.config.replay_kept)
-        self.step, self.baseline_bps = 0, float("nan")
+        self.step = 0
         self.stopped: str | None = None
+        self.proposals: dict[str, float] = {}
+        """Log-probabilities of the proposals of past modules by id; saved, because the policy that proposed them is gone."""
+        self._start = self._copy()
         self._optimizer = torch.optim.Adam(self.trained().values(), lr=self.config.learning_rate)
 
     def trained(self) -> dict[str, Tensor]:
@@ -95,76 +107,120 @@ class Tuner:
         ]
         return torch.cat(scores)
 
-    def update(self, fresh: Sequence[Experience]) -> Update:
-        """One step of Adam on a batch of fresh and replayed modules. StoppedError after a stopping rule applied."""
+    def update(self, rows: Sequence[Experience]) -> Update:
+        """One step of Adam on modules with exact performance. StoppedError after a stopping rule applied."""
+        return self.learn(minibatch_of(rows, self.config))
+
+    def learn(self, batch: Minibatch) -> Update:
+        """One step of Adam on a minibatch. StoppedError after a stopping rule applied; TuningError if it is empty."""
         if self.stopped:
             raise StoppedError(f"tuning has stopped after {self.step} updates: {self.stopped}")
-        if not fresh:
-            raise TuningError("update: expected at least one module, got none")
-        rng = np.random.default_rng([self.config.seed, self.step])
-        replayed = self.replay.draw(round(len(fresh) * self.config.replay_share), rng)
-        fresh = self._with_proposals(fresh)
-        rows = [*fresh, *replayed]
-        mean_bps = float(np.mean([row.performance_bps for row in fresh]))
-        baseline_bps = self._ema(mean_bps)
-        advantage = advantages(np.array([row.performance_bps for row in rows]), baseline_bps)
+        if not batch:
+            raise TuningError("update: expected at least one module, winner or pair, got none")
+        batch = replace(batch, rows=tuple(self._with_proposals(batch.rows)))
         self._optimizer.zero_grad()
-        seen = np.mean([row for part in self._backward(rows, advantage) for row in part], axis=0)
+        seen = np.mean([row for part in self._backward(batch) for row in part], axis=0)
         norm = float(torch.nn.utils.clip_grad_norm_(self.trained().values(), self.config.gradient_norm_max))
         if not np.isfinite(norm):
             raise TuningError(
                 f"update {self.step + 1}: the gradient is not finite ({norm}); the weights are unchanged: use a smaller learning rate"
             )
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.config.learning_rate * batch.strength
         self._optimizer.step()
-        self.step, self.baseline_bps = self.step + 1, baseline_bps
-        self.replay.add(fresh)
+        self.step += 1
         loss, log_p, weight, kl, mean_entropy = (float(value) for value in seen)
         self.stopped = self._stop(kl, mean_entropy)
+        learnt = [*batch.rows, *batch.winners, *(one for pair in batch.pairs for one in pair)]
         return Update(
-            self.step, mean_bps, baseline_bps, loss, log_p, weight, kl, mean_entropy, norm, len(replayed), self.stopped
-        )
+            self.step, float(np.mean([row.performance_bps for row in learnt])), loss, log_p, weight, kl, mean_entropy, norm,
+            len(batch.rows), len(batch.winners), len(batch.pairs), batch.strength, self.stopped,
+        )  # fmt: skip
 
     @property
     def _lora_model(self) -> Any:
         """The model with LoRA layers, without peft's wrapper."""
         return self.model.get_base_model()
 
-    def _microbatches(self, rows: Sequence[Experience]) -> Iterator[tuple[Batch, slice]]:
-        for begin in range(0, len(rows), self.config.microbatch):
-            part = slice(begin, begin + self.config.microbatch)
+    def _microbatches(self, rows: Sequence[Experience], size: int = 0) -> Iterator[tuple[Batch, slice]]:
+        size = size or self.config.microbatch
+        for begin in range(0, len(rows), size):
+            part = slice(begin, begin + size)
             yield batch_of(rows[part], self.masks), part
 
     def _with_proposals(self, fresh: Sequence[Experience]) -> list[Experience]:
-        """Set the proposal of on-policy modules to the current policy, for later replay."""
+        """Set the proposal of on-policy modules to the current policy."""
         if all(row.log_proposal is not None for row in fresh):
             return list(fresh)
         now = self.log_p(fresh).tolist()
         return [
-            row if row.log_proposal is not None else Experience(**{**row.__dict__, "log_proposal": log_p})
+            row if row.log_proposal is not None else replace(row, log_proposal=log_p)
             for row, log_p in zip(fresh, now, strict=True)
         ]
 
-    def _ema(self, mean_bps: float) -> float:
-        """The running mean of performance after a batch; the first batch initialises it."""
-        decay = self.config.baseline_decay
-        return decay * self.baseline_bps + (1 - decay) * mean_bps if self.step else mean_bps
+    def _backward(self, batch: Minibatch) -> Iterator[list[tuple[float, ...]]]:
+        """Gradients of all modules, microbatch by microbatch; yields (loss, log p, weight, KL, entropy) of each module. Modules of like
+        length share a microbatch, because padding costs as much as tokens."""
+        batch = _by_length(batch)
+        if batch.rows:
+            proposed = torch.tensor([row.log_proposal for row in batch.rows])
+            advantage = torch.tensor(batch.advantage, dtype=torch.float32)
+            yield from self._part(
+                batch.rows, lambda scores, part: self._policy_gradient(scores[0], proposed[part], advantage[part])
+            )
+        yield from self._part(batch.winners, lambda scores, part: (-scores[0], torch.ones(len(scores[0]))))
+        paired = [one for pair in batch.pairs for one in pair]
+        yield from self._part(
+            paired, lambda scores, part: self._preference(*scores), 2 * max(1, self.config.microbatch // 2)
+        )
 
-    def _backward(self, rows: Sequence[Experience], advantage: Any) -> Iterator[list[tuple[float, ...]]]:
-        """Gradients of all rows, microbatch by microbatch; yields (loss, log p, weight, KL, entropy) of each row."""
+    def _part(self, rows: Sequence[Experience], loss_of: LossOf, size: int = 0) -> Iterator[list[tuple[float, ...]]]:
+        """Gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its place; it returns losses and weights."""
         config = self.config
-        for batch, part in self._microbatches(rows):
-            with torch.no_grad(), self.model.disable_adapter():
-                log_base = log_softmax(self._lora_model, batch, config.temperature)
+        for made, part in self._microbatches(rows, size):
+            with torch.no_grad(), self._at_start():
+                log_start = log_softmax(self._lora_model, made, config.temperature)
             estimate = straight_through if config.estimator == "straight_through" else log_softmax
-            log_all = estimate(self._lora_model, batch, config.temperature)
-            log_p, kl, entropies = chosen(log_all, batch), divergence(log_all, log_base, batch), entropy(log_all, batch)
-            proposed = torch.tensor([row.log_proposal for row in rows[part]])
-            weight = (log_p.detach() - proposed).exp().clamp(max=config.weight_max)
-            row_advantage = torch.tensor(advantage[part], dtype=torch.float32)
-            weight = torch.where(row_advantage > 0, weight.clamp(min=config.weight_min), weight)
-            loss = -weight * row_advantage * log_p + config.kl_weight * kl - config.entropy_weight * entropies
+            log_all = estimate(self._lora_model, made, config.temperature)
+            log_p, kl, entropies = chosen(log_all, made), divergence(log_all, log_start, made), entropy(log_all, made)
+            loss, weight = loss_of((log_p, chosen(log_start, made)), part)
+            loss = loss + config.kl_weight * kl - config.entropy_weight * entropies
             (loss.sum() / len(rows)).backward()
             yield torch.stack([loss.detach(), log_p, weight, kl, entropies], dim=1).tolist()
+
+    def _policy_gradient(self, log_p: Tensor, proposed: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
+        weight = (log_p.detach() - proposed).exp().clamp(max=self.config.weight_max)
+        weight = torch.where(advantage > 0, weight.clamp(min=self.config.weight_min), weight)
+        return -weight * advantage * log_p, weight
+
+    def _preference(self, log_p: Tensor, log_start: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows alternate better, worse; both carry the loss of their pair, and the mean over rows is the mean over pairs."""
+        over = log_p - log_start
+        loss = -torch.nn.functional.logsigmoid(self.config.preference_beta * (over[0::2] - over[1::2]))
+        return loss.repeat_interleave(2), torch.ones(len(log_p))
+
+    def _copy(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.trained().items()}
+
+    @contextmanager
+    def _at_start(self) -> Iterator[None]:
+        """The model as tuning found it, for the duration of the context."""
+        now = self._copy()
+        self._set(self._start)
+        try:
+            yield
+        finally:
+            self._set(now)
+
+    @torch.no_grad()
+    def _set(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in self.trained().items():
+            tensor.copy_(tensors[name])
+
+    def start_from(self, tensors: Mapping[str, Tensor]) -> None:
+        """Start from the weights of an adapter: KL and preferences are relative to it. Call before the first update."""
+        self._set(tensors)
+        self._start = self._copy()
 
     def _stop(self, kl: float, mean_entropy: float) -> str | None:
         if kl > self.config.kl_max:
@@ -174,32 +230,38 @@ class Tuner:
         return None
 
     def save(self, path: Path) -> None:
-        """Save adapter, Adam's moments, baseline and replay to one safetensors file, atomically."""
+        """Save adapter, Adam's moments and proposals to one safetensors file, atomically."""
         moments = self._optimizer.state_dict()["state"]
         tensors = {f"adapter.{name}": tensor.detach() for name, tensor in self.trained().items()}
         tensors |= {f"adam.{index}.{name}": value for index, row in moments.items() for name, value in row.items()}
         facts = {
-            "config": self.config.model_dump(mode="json"), "step": self.step, "baseline_bps": self.baseline_bps,
-            "stopped": self.stopped, "replay": [asdict(row) for row in self.replay.kept],
+            "config": self.config.model_dump(mode="json"), "step": self.step, "stopped": self.stopped, "proposals": self.proposals,
         }  # fmt: skip
         files.write(path, KIND, tensors, facts)
 
     def resume(self, path: Path) -> None:
         """Restore a saved state; TuningError if its settings differ. The next update equals that of an uninterrupted run."""
         tensors, facts = files.read(path, KIND)
-        if facts["config"] != self.config.model_dump(mode="json"):
+        if TuningConfig.model_validate(facts["config"], context=SAVED) != self.config:
             raise TuningError(f"{path}: the state has the settings {facts['config']}; use the same, or start a new run")
-        with torch.no_grad():
-            for name, tensor in self.trained().items():
-                tensor.copy_(tensors[f"adapter.{name}"])
+        self._set({name.removeprefix("adapter."): tensor for name, tensor in tensors.items()})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith("adam."):
                 _, index, moment = name.split(".")
                 state.setdefault(int(index), {})[moment] = tensor
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
-        self.step, self.baseline_bps, self.stopped = facts["step"], facts["baseline_bps"], facts["stopped"]
-        self.replay.kept = [
-            Experience(**{**row, "prompt_ids": tuple(row["prompt_ids"]), "token_ids": tuple(row["token_ids"])})
-            for row in facts["replay"]
-        ]
+        self.step, self.stopped, self.proposals = facts["step"], facts["stopped"], dict(facts.get("proposals", {}))
+
+
+def _by_length(batch: Minibatch) -> Minibatch:
+    """The minibatch with shorter modules first."""
+    order = sorted(range(len(batch.rows)), key=lambda index: _length(batch.rows[index]))
+    return replace(
+        batch, rows=tuple(batch.rows[i] for i in order), advantage=tuple(batch.advantage[i] for i in order),
+        winners=tuple(sorted(batch.winners, key=_length)), pairs=tuple(sorted(batch.pairs, key=lambda pair: max(map(_length, pair)))),
+    )  # fmt: skip
+
+
+def _length(row: Experience) -> int:
+    return len(row.prompt_ids) + len(row.token_ids)

@@ -33,7 +33,7 @@ def smallest() -> OuterConfig:
     values = load_config(Path("default")).model_dump(mode="json")
     values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
-    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5}
+    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 2}
     values["inner"] |= {"orders": 2, "rungs": [1.0]}
     values["inner"]["market"] |= {"environments": 4, "duration_s": 60}
     values["inner"]["dynamic"] |= {
@@ -59,7 +59,8 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
         assert len(json.loads(row["score"])["advantages_bps"]) == 2
         load_policy(tmp_path / row["policy"])
     facts = json.loads(database.rows("SELECT facts FROM iterations")[0]["facts"])
-    assert facts["step"] == 1 and facts["modules"] == 2 and facts["gradient_norm"] > 0
+    assert facts["step"] == facts["updates"] == 2 and facts["modules"] == 2 and facts["gradient_norm"] > 0
+    assert {path.name for path in (tmp_path / "tuning").iterdir()} >= {"adapter.safetensors", "experience.jsonl"}
     kept = database.rows("SELECT * FROM candidates")
 
     database.close()
@@ -75,7 +76,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
         database.close()
     found = write_report(tmp_path, tmp_path / "report.html", final=True)
     assert found["test"]["score"]["orders"] == 2
-    assert [row["tuning"]["step"] for row in found["iterations"]] == list(range(1, iterations + 1))
+    assert [row["tuning"]["step"] for row in found["iterations"]] == list(range(2, 2 * iterations + 1, 2))
 
 
 class Killed(BaseException):
@@ -111,23 +112,23 @@ def test_a_kill_between_update_and_end_of_the_iteration_updates_once(
     database.close()
     before, facts = read(state, KIND)
 
-    longer, update, updates = config.model_copy(update={"iterations": 2}), Tuner.update, list[int]()
+    longer, learn, updates = config.model_copy(update={"iterations": 2}), Tuner.learn, list[int]()
 
-    def counted(tuner: Tuner, rows: Any) -> Any:
+    def counted(tuner: Tuner, batch: Any) -> Any:
         updates.append(tuner.step)
-        return update(tuner, rows)
+        return learn(tuner, batch)
 
-    monkeypatch.setattr(Tuner, "update", counted)
+    monkeypatch.setattr(Tuner, "learn", counted)
     database = run.begin(tmp_path, longer, "test", resume=True)
     run.research(longer, tmp_path, database, arithmetic)
     known = point != "the state is saved"
-    assert updates == ([1] if known else [0, 1]), "an update whose figures are kept is not done again"
+    assert updates == ([2, 3] if known else [0, 1, 2, 3]), "an update whose figures are kept is not done again"
     after, again = read(state, KIND)
     assert again == facts
     for key, values in before.items():
         torch.testing.assert_close(after[key], values)
     rows = database.rows("SELECT model, facts FROM iterations ORDER BY iteration")
-    assert [json.loads(row["facts"])["step"] for row in rows] == [1, 2]
+    assert [json.loads(row["facts"])["step"] for row in rows] == [2, 4]
     assert rows[1]["model"].startswith("tiny+"), "the tuned model served the second iteration"
     assert len(arithmetic.asked) == len(set(arithmetic.asked))
 

@@ -23,7 +23,9 @@ def small_base() -> Base:
     config = LlamaConfig(
         vocab_size=VOCABULARY, num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.4, **shape
     )
-    return Base(Path("small"), LlamaForCausalLM(config).eval(), PreTrainedTokenizerFast(tokenizer_object=words))
+    return Base(
+        Path("small"), LlamaForCausalLM(config).eval(), PreTrainedTokenizerFast(tokenizer_object=words), "5" * 64
+    )
 
 
 def small_tuner(**settings: Any) -> Tuner:

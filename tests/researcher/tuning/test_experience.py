@@ -7,11 +7,7 @@ import pytest
 
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.tuning.errors import TuningError
-from serl.researcher.tuning.experience import Experience, Replay, advantages, experience_of, log_mixture
-
-
-def row(token: int, performance_bps: float) -> Experience:
-    return Experience((1, 2), (token,), performance_bps)
+from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
 
 
 def test_the_mixture_is_a_density() -> None:
@@ -20,24 +16,6 @@ def test_the_mixture_is_a_density() -> None:
     assert mixed == pytest.approx(0.6 * policy + 0.4 * uniform)
     assert log_mixture(-3.0, -1.0, 0.0) == -3.0
     assert log_mixture(-3.0, -1.0, 1.0) == -1.0
-
-
-def test_advantages_have_unit_size_about_the_baseline() -> None:
-    gains = advantages(np.array([1.0, 4.0, -2.0]), 2.0)
-    assert np.mean(gains**2) == pytest.approx(1)
-    assert np.sign(gains).tolist() == [-1, 1, -1]
-    assert advantages(np.array([-3.0, -3.0]), -3.0).tolist() == [0, 0]
-    assert advantages(np.array([-3.0, -5.0]), -4.0).tolist() == [1, -1], "negative performance is performance"
-
-
-def test_replay_keeps_the_best_once() -> None:
-    replay = Replay(3)
-    replay.add([row(3, 1.0), row(4, 5.0), row(5, -2.0)])
-    replay.add([row(4, 5.0), row(6, 2.0), row(7, 0.0)])
-    assert [kept.token_ids[0] for kept in replay.kept] == [4, 6, 3]
-    drawn = replay.draw(2, np.random.default_rng(1))
-    assert len({kept.token_ids for kept in drawn}) == 2
-    assert len(replay.draw(9, np.random.default_rng(1))) == 3
 
 
 def test_answers_become_experience() -> None:

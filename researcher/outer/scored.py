@@ -1,0 +1,105 @@
+"""The scored modules of a run, from its database, as experience for tuning."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from serl.researcher.llm.answers import Answer, Token
+from serl.researcher.llm.requests import grammar_of
+from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.specs import json_schema
+from serl.researcher.outer.database import Database, modules_of
+from serl.researcher.tuning.base import Base
+from serl.researcher.tuning.experience import Experience, experience_of
+from serl.researcher.tuning.features import features_of
+from serl.researcher.tuning.pool import Scored
+from serl.researcher.tuning.rewards import Measurement, paired
+
+_QUERY = """
+SELECT m.*, c.key, c.stage, c.score, c.facts, c.modules, c.performance_bps AS candidate_bps FROM modules m
+JOIN candidates c ON c.iteration = m.iteration AND c.slot = m.slot
+WHERE m.iteration <= ? AND (m.text IS NOT NULL OR m.answer IS NOT NULL) AND m.conversation != '[]' ORDER BY m.iteration, m.id
+"""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def grammar(kind: Kind, form: Form) -> str | None:
+    """The grammar under which modules of a kind are written; None for code."""
+    return grammar_of(json_schema(kind)) if form == "spec" else None
+
+
+def task_of(database: Database) -> str:
+    """A short hash of a run's markets and settings of training and scoring: scores of different tasks are not compared."""
+    config = database.fact("config")
+    task = [database.fact("data"), config["inner"], config["budget"], config["name"], config["seed"]]
+    return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A scored module of the database."""
+
+    id: str
+    row: Scored
+    """Without its log_proposal."""
+    drawable: str | None
+    """The specification, if it could have been drawn uniformly as well; None if the policy alone can have proposed it."""
+
+
+def recorded_modules(database: Database, base: Base, form: Form, iteration: int) -> list[Recorded]:
+    """All modules with tokens up to an iteration, oldest first. Those of `iteration` are fresh."""
+    rows = [dict(row) for row in database.rows(_QUERY, iteration)]
+    scores, task = _measurements(rows), task_of(database)
+    return [_recorded(row, base, form, scores.get(row["key"]), task, row["iteration"] == iteration) for row in rows]
+
+
+def _recorded(
+    row: Mapping[str, Any], base: Base, form: Form, score: Measurement | None, task: str, fresh: bool
+) -> Recorded:
+    repaired = len(json.loads(row["conversation"])) > 2
+    scored = Scored(
+        _module(row, base, form), row["kind"], row["key"] or f"rejected-{row['id']}", f"{task} {_training(row)}",
+        None if row["text"] is None else score, fresh,
+    )  # fmt: skip
+    return Recorded(str(row["id"]), scored, row["text"] if form == "spec" and not repaired else None)
+
+
+def _training(row: Mapping[str, Any]) -> str:
+    """What a candidate's score was measured after: scores after more training are better and are not compared with others."""
+    if Kind.POLICY in modules_of(row["modules"]):
+        return "no training"
+    facts = json.loads(row["facts"] or "{}")
+    return f"share {facts.get('share', 1.0):g}, seeds {facts.get('seeds', 1)}"
+
+
+def _measurements(rows: Rows) -> dict[str, Measurement]:
+    """The measured score of each scored candidate by key, paired on common orders within each training."""
+    groups: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["score"]:
+            groups.setdefault(_training(row), {}).setdefault(row["key"], row)
+    found = {}
+    for members in groups.values():
+        scores = {key: json.loads(row["score"]) for key, row in members.items()}
+        orders = {key: score["advantages_bps"] for key, score in scores.items()}
+        measured = paired(orders, {key: score["pa_bps"] for key, score in scores.items()})
+        found |= {key: Measurement(*measured[key], _features(row)) for key, row in members.items()}
+    return found
+
+
+def _features(row: Mapping[str, Any]) -> dict[str, float] | None:
+    """The choices of all specifications of a candidate; None if some of its modules are code."""
+    modules = modules_of(row["modules"])
+    specs = {kind.value: module.text for kind, module in modules.items() if module.form == "spec"}
+    return features_of(specs) if len(specs) == len(modules) else None
+
+
+def _module(row: Mapping[str, Any], base: Base, form: Form) -> Experience:
+    prompt, kind = base.prompt_ids(json.loads(row["conversation"])), Kind(row["kind"])
+    if row["origin"] == "uniform":
+        return Experience(prompt, base.text_ids(row["text"]), row["candidate_bps"], grammar(kind, form))
+    stored = json.loads(row["answer"])
+    answer = Answer(stored["text"], stored["finish"], tuple(Token(**token) for token in stored["tokens"]))
+    return experience_of(prompt, answer, row["performance_bps"], grammar(kind, form))

@@ -1,0 +1,96 @@
+"""How much memory an update of a model needs, so that a run which does not fit says so before it starts.
+
+    4 bytes · (parameters + tokens · layers · (10 hidden + 5 intermediate) + scored tokens · 6 vocabulary) + .4 GB
+
+Tokens are those of a microbatch: activations are kept for the backward pass, and without a grammar so are the logits of policy and start. The
+factors follow the tensors of a Llama layer; measured on `tiny` (docs/models.md).
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from serl.researcher.modules.contracts import Form
+from serl.researcher.tuning.base import dequantised_folder
+from serl.researcher.tuning.config import TuningConfig
+from serl.researcher.tuning.errors import TuningError
+
+RUNTIME_BYTES = 400_000_000
+"""Python, PyTorch and transformers."""
+PROMPT_TOKENS = 600
+MODULE_TOKENS: dict[Form, int] = {"spec": 200, "code": 400}
+"""Sizes of prompts and modules that a run must have room for."""
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a model."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    intermediate: int
+    vocabulary: int
+
+
+def sizes_of(gguf: Path) -> Sizes:
+    """The sizes of a GGUF file, from its fp32 copy if there is one, else from its header, which takes seconds."""
+    folder = dequantised_folder(gguf)
+    if (folder / "config.json").exists():
+        found = json.loads((folder / "config.json").read_text())
+        n_bytes = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+        return Sizes(
+            n_bytes // 4,
+            found["num_hidden_layers"],
+            found["hidden_size"],
+            found["intermediate_size"],
+            found["vocab_size"],
+        )
+    from gguf import GGUFReader
+
+    reader = GGUFReader(gguf)
+    name = reader.get_field("general.architecture")
+    prefix = name.contents() if name else ""
+    values = [
+        reader.get_field(f"{prefix}.{part}") for part in ("block_count", "embedding_length", "feed_forward_length")
+    ]
+    shapes = {tensor.name: tensor for tensor in reader.tensors}
+    if any(value is None for value in values) or "token_embd.weight" not in shapes:
+        raise TuningError(
+            f"{gguf}: expected a model with layers and an embedding, got {prefix or 'no architecture'}; use another GGUF file"
+        )
+    layers, hidden, intermediate = (int(value.contents()) for value in values if value is not None)
+    vocabulary = int(shapes["token_embd.weight"].n_elements) // hidden
+    return Sizes(sum(int(tensor.n_elements) for tensor in reader.tensors), layers, hidden, intermediate, vocabulary)
+
+
+def needed_bytes(sizes: Sizes, microbatch: int, prompt_tokens: int, module_tokens: int, form: Form) -> int:
+    """Peak memory of a process that tunes the model in fp32."""
+    tokens = microbatch * (prompt_tokens + module_tokens)
+    activations = tokens * sizes.layers * (10 * sizes.hidden + 5 * sizes.intermediate)
+    logits = 0 if form == "spec" else microbatch * module_tokens * 6 * sizes.vocabulary
+    return 4 * (sizes.parameters + activations + logits) + RUNTIME_BYTES
+
+
+def available_bytes() -> int | None:
+    """Memory that a new process can use: what the machine has free, or the rest of the container's limit; None if the system does not say."""
+    if not MEMINFO.exists():
+        return None
+    rows = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+    free = int(rows["MemAvailable"].split()[0]) * 1024
+    limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return free
+
+
+def require_memory(gguf: Path, config: TuningConfig, form: Form) -> None:
+    """Raise TuningError if the updates of a model do not fit into the available memory."""
+    needed = needed_bytes(sizes_of(gguf), config.microbatch, PROMPT_TOKENS, MODULE_TOKENS[form], form)
+    found = available_bytes()
+    if found is not None and needed > found:
+        raise TuningError(
+            f"{gguf.name}: tuning needs about {needed / 1e9:.1f} GB, {found / 1e9:.1f} GB are available; set low_level: false, "
+            f"a smaller low_level.tuning.microbatch (now {config.microbatch}), or use a smaller model"
+        )
