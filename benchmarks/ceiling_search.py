@@ -1,20 +1,34 @@
 """The searches of the ceiling: a tree-structured Parzen estimator (optuna) over rules without training, and over settings of training."""
 
+import contextlib
 import dataclasses
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from serl.extras import require
+from serl.agents.calibration.search import import_optuna
 from serl.researcher.candidates import Budget
 from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.worker import abandon
 from serl.researcher.modules.specs import TERMS_MAX, PolicySpec, PolicyTerm
 
 FIRST_RANDOM_TRIALS = 20
 FAILED_BPS = -1000.0
 """Value of a trial whose training failed."""
+
+
+@contextlib.contextmanager
+def training_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+    """Threads that wait for trainings. After an error or Ctrl-C running trainings are killed instead of waited for."""
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            abandon()
+            raise
 
 
 def search(
@@ -23,15 +37,12 @@ def search(
 ) -> Any:  # fmt: skip
     """Runs trials until `trials` are complete, `workers` at a time, and returns what `draw` drew for the best, by `evaluate` of it and the trial's
     number. Complete trials in the journal are not repeated. report: called with the number of complete trials."""
-    require("the search", "optuna")
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna = import_optuna()
     backend = optuna.storages.journal.JournalFileBackend(str(journal))
     storage = optuna.storages.JournalStorage(backend)
     study = optuna.create_study(study_name="ceiling", storage=storage, direction="maximize", load_if_exists=True)
     states = (optuna.trial.TrialState.COMPLETE,)
-    with ThreadPoolExecutor(workers) as pool:
+    with training_pool(workers) as pool:
         while (complete := len(study.get_trials(deepcopy=False, states=states))) < trials:
             study.sampler = optuna.samplers.TPESampler(
                 seed=complete, n_startup_trials=FIRST_RANDOM_TRIALS, constant_liar=workers > 1

@@ -4,8 +4,8 @@ import dataclasses
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.ceiling_orders import Floats, Orders
 from benchmarks.ceiling_rules import clairvoyant_rules, rule, simple_rules
-from benchmarks.ceiling_search import FAILED_BPS, draw_rule, draw_training, search
+from benchmarks.ceiling_search import FAILED_BPS, draw_rule, draw_training, search, training_pool
 from serl.agents.execution.policies.policy import Policy
 from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
@@ -23,6 +23,7 @@ from serl.researcher.inner.rules import is_rule, rule_policy
 from serl.researcher.inner.settings import Settings
 from serl.researcher.tasks import Task
 
+Which = tuple[str, int]
 SEARCHED, FRESH, TEST = ("validation", 1), ("validation", 2), ("test", 3)
 """Part and seed of the orders that a search uses, that choose the ceiling, and that measure it at the end."""
 DEFAULT, RULE, TRAINED = "default", "TPE rule", "TPE training"
@@ -68,39 +69,41 @@ class Study:
             raise ConfigError(
                 f"{folder}: expected a study with these options and this version of the task, got another; use another --output"
             )
-        self._orders: dict[tuple[str, int], Orders] = {}
+        self._orders: dict[Which, Orders] = {}
         self._lock = threading.Lock()
 
-    def orders(self, which: tuple[str, int]) -> Orders:
+    def orders(self, which: Which) -> Orders:
         """The orders of a part and seed."""
         if which not in self._orders:
             count = self.options.search_orders if which == SEARCHED else self.options.orders
             self._orders[which] = Orders(self.settings, which[0], count, which[1])
         return self._orders[which]
 
-    def values(self, name: str, which: tuple[str, int]) -> Floats:
+    def values(self, name: str, which: Which) -> Floats:
         """(seeds, n) PA of a measured method."""
-        found = self._measured[f"{name} {which[0]} {which[1]}"]
+        found = self._known(name, which)
         return np.array(list(found.values()) if isinstance(found, dict) else [found])
 
     def run(self) -> None:
         """Measures what is not measured yet."""
         simple = simple_rules(self.settings, self.orders(FRESH))
-        self.methods = [*simple, RULE, *([TRAINED] if self.options.trainings else [])]
-        for name, (policy, mode) in simple.items():
-            self._measure(name, lambda policy=policy, mode=mode: (policy, mode))
-        best = self._search("rules", draw_rule, self._value_of_rule, self.options.trials, 1)
-        self.best_rule = best
-        self._measure(RULE, lambda: _with_mode(rule(best, self.settings)))
+        self._measure_all(simple, (FRESH, TEST))
+        self.best_rule = self._search("rules", draw_rule, self._value_of_rule, self.options.trials, 1)
+        self._measure_all({RULE: _with_mode(rule(self.best_rule, self.settings))}, (FRESH, TEST))
         self._retrain(DEFAULT, self.settings, self.budget)
+        self.methods = [*simple, RULE]
         if self.options.trainings:
             draw, count = draw_training(self.settings, self.budget), self.options.trainings
             settings, budget = self._search("trainings", draw, self._value_of_training, count, self.options.workers)
             self._retrain(TRAINED, settings, budget)
-        for which in (TEST,):
-            self.bounds = list(clairvoyant_rules(self.orders(which)))
-            for name in self.bounds:
-                self._measure(name, lambda name=name: clairvoyant_rules(self.orders(TEST))[name], (TEST,))
+            self.methods.append(TRAINED)
+        bounds = clairvoyant_rules(self.orders(TEST))
+        self._measure_all(bounds, (TEST,))
+        self.bounds = list(bounds)
+
+    def _measure_all(self, policies: Mapping[str, tuple[Policy, str]], parts: Sequence[Which]) -> None:
+        for name in policies:
+            self._measure(name, partial(policies.__getitem__, name), parts)
 
     def _search(self, name: str, draw: Any, evaluate: Any, trials: int, workers: int) -> Any:
         def report(done: int) -> None:
@@ -123,20 +126,19 @@ class Study:
 
     def _retrain(self, name: str, settings: Settings, budget: Budget) -> None:
         """Trains the incumbent with each seed, in parallel. A rule has no seeds."""
-        candidate = self.task.first_candidate
+        candidate, seeds = self.task.first_candidate, self.options.seeds
         if is_rule(candidate):
-            self._measure(name, lambda: _with_mode(rule_policy(candidate, settings, self.folder)))
+            self._measure_all({name: _with_mode(rule_policy(candidate, settings, self.folder))}, (FRESH, TEST))
             return
 
         def train(seed: int) -> None:
-            make = lambda: _with_mode(self._trained(candidate, settings, dataclasses.replace(budget, seed=seed)))  # noqa: E731
-            self._measure(name, make, seed=seed)
-            self._report(
-                f"{name} retrained", sum(str(done) in self._known(name, FRESH) for done in range(seeds)), seeds
-            )
+            def make() -> tuple[Policy, str]:
+                return _with_mode(self._trained(candidate, settings, dataclasses.replace(budget, seed=seed)))
 
-        seeds = self.options.seeds
-        with ThreadPoolExecutor(self.options.workers) as pool:
+            self._measure(name, make, (FRESH, TEST), str(seed))
+            self._report(f"{name} retrained", len(self._known(name, FRESH)), seeds)
+
+        with training_pool(self.options.workers) as pool:
             list(pool.map(train, range(seeds)))
 
     def _trained(self, candidate: Candidate, settings: Settings, budget: Budget) -> Policy:
@@ -149,20 +151,27 @@ class Study:
         policy: Policy = training.policy_of(result, candidate, settings, budget, folder)
         return policy
 
-    def _known(self, name: str, which: tuple[str, int]) -> Any:
+    def _known(self, name: str, which: Which) -> Any:
+        """PA by order; for a method with seeds, by seed and order."""
         return self._measured.get(f"{name} {which[0]} {which[1]}", {})
 
-    def _measure(self, name: str, make: Callable[[], tuple[Policy, str]], parts: Iterable[Any] = (FRESH, TEST), seed: int | None = None) -> None:  # fmt: skip
+    def _measure(
+        self, name: str, make: Callable[[], tuple[Policy, str]], parts: Sequence[Which], seed: str | None = None
+    ) -> None:
         """Measures a method, or one of its seeds, where it is not measured yet."""
-        missing = [which for which in parts if not self._known(name, which) or (seed is not None and str(seed) not in self._known(name, which))]  # fmt: skip
+        missing = [
+            which
+            for which in parts
+            if not self._known(name, which) or (seed is not None and seed not in self._known(name, which))
+        ]
         if not missing:
             return
         policy, mode = make()
         with self._lock:
             for which in missing:
                 found = [round(value, 6) for value in self.orders(which).advantages(policy, mode).tolist()]
-                key = f"{name} {which[0]} {which[1]}"
-                self._measured[key] = found if seed is None else {**self._known(name, which), str(seed): found}
+                values = found if seed is None else {**self._known(name, which), seed: found}
+                self._measured[f"{name} {which[0]} {which[1]}"] = values
             write_json(self._path, self._measured)
         self._report(f"{name} measured", 1, 1)
 

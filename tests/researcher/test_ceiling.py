@@ -1,6 +1,10 @@
 """The ceiling study: a quick one ends with a table, and continues without repeating; differences are paired."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +79,33 @@ def test_a_bad_option_says_so(tmp_path: Path) -> None:
     for words in (["thin", "--seeds", "0"], ["thin", "--data", "file"], ["absent"]):
         with pytest.raises(ConfigError):
             ceiling.studied(ceiling.parser().parse_args([*words, "--output", str(tmp_path / "studies")]))
+
+
+@pytest.mark.long
+def test_ctrl_c_stops_at_once_and_resume_continues(task: Path, tmp_path: Path) -> None:
+    studies = tmp_path / "studies"
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.ceiling",
+        str(task),
+        "--output",
+        str(studies),
+        "--trials",
+        "3",
+        "--trainings",
+        "0",
+    ]
+    command += ["--seeds", "2", "--orders", "6", "--search-orders", "4", "--steps-share", "0.02"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
+        while not list(studies.glob("mine/training/*")):
+            assert running.poll() is None
+            time.sleep(0.2)
+        running.send_signal(signal.SIGINT)
+        assert "--resume" in running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    before = json.loads((studies / "mine" / "measured.json").read_text())
+    done = subprocess.run([*command, "--resume", "--json"], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)[0]["seeds"] == 2
+    after = json.loads((studies / "mine" / "measured.json").read_text())
+    assert before.items() <= after.items()
