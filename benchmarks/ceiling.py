@@ -20,11 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.ceiling_orders import paired
 from benchmarks.ceiling_study import DEFAULT, FRESH, TEST, Options, Study
+from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError, SerlError
 from serl.researcher.inner.worker import abandon
 from serl.researcher.tasks import load_task, task_names
 
 ERRORS_MIN = 5.0
+ROW = "row.json"
+"""The figures of a finished study, in its folder."""
 QUICK = Options(trials=2, trainings=1, seeds=2, orders=6, search_orders=4, steps_share=0.002)
 
 
@@ -122,9 +125,11 @@ def studied(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 progress.update(shown, description=f"{name}: {what}", completed=done, total=total)
 
             study = Study(task, data.get(task.name, []), options, folder, report)
-            study.run()
-            rows.append(row_of(study))
-            (folder / "row.json").write_text(json.dumps(rows[-1], indent=1))
+            path = folder / ROW
+            if not path.exists():
+                study.run()
+                write_json(path, row_of(study))
+            rows.append(json.loads(path.read_text()))
     return rows
 
 

@@ -33,15 +33,18 @@ def training_pool(workers: int) -> Iterator[ThreadPoolExecutor]:
 
 def search(
     draw: Callable[[Any], Any], evaluate: Callable[[Any, int], float], journal: Path, trials: int, workers: int,
-    report: Callable[[int], None],
-) -> Any:  # fmt: skip
-    """Runs trials until `trials` are complete, `workers` at a time, and returns what `draw` drew for the best, by `evaluate` of it and the trial's
-    number. Complete trials in the journal are not repeated. report: called with the number of complete trials."""
+    report: Callable[[int], None], first: Sequence[dict[str, Any]] = (), top: int = 1,
+) -> list[Any]:  # fmt: skip
+    """Runs trials until `trials` are complete, `workers` at a time, and returns what `draw` drew for the `top` best, by `evaluate` of it and the
+    trial's number. Complete trials in the journal are not repeated. report: called with the number of complete trials. first: parameters
+    to begin with."""
     optuna = import_optuna()
     backend = optuna.storages.journal.JournalFileBackend(str(journal))
     storage = optuna.storages.JournalStorage(backend)
     study = optuna.create_study(study_name="ceiling", storage=storage, direction="maximize", load_if_exists=True)
     states = (optuna.trial.TrialState.COMPLETE,)
+    for parameters in first:
+        study.enqueue_trial(parameters, skip_if_exists=True)
     with training_pool(workers) as pool:
         while (complete := len(study.get_trials(deepcopy=False, states=states))) < trials:
             study.sampler = optuna.samplers.TPESampler(
@@ -53,7 +56,9 @@ def search(
             for trial, value in zip(asked, values, strict=True):
                 study.tell(trial, value)
             report(complete + len(asked))
-    return draw(optuna.trial.FixedTrial(study.best_params))
+    ranked = sorted(study.get_trials(deepcopy=False, states=states), key=lambda trial: -trial.value)
+    drawn = [draw(optuna.trial.FixedTrial(trial.params)) for trial in ranked]
+    return [one for place, one in enumerate(drawn) if one not in drawn[:place]][:top]
 
 
 def draw_rule(trial: Any) -> dict[str, Any]:
