@@ -10,6 +10,7 @@ from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
+from serl.agents.execution.environment.undisturbed import UndisturbedAdvantage, UndisturbedMids
 from serl.agents.execution.environment.vector import ExecutionVectorEnv, Reward, Sampler
 from serl.agents.execution.policies.policy import Policy, environment_settings
 from serl.agents.learning.market_config import MarketConfig
@@ -48,6 +49,11 @@ class Scenario:
         )
         return TeamSampler(orders, self.agents) if self.agents > 1 else orders
 
+    @cached_property
+    def _undisturbed(self) -> UndisturbedMids:
+        """Mids without our orders, in the part of the data that the settings name."""
+        return UndisturbedMids.run(self.market, self.source.hours(self.config.part), self.config.interval_s)
+
     def fit_scales(self) -> Scales:
         """Units of observations, always fitted on the training part, without our orders."""
         return fit_scales(self.market, self._sampler(TRAIN))
@@ -69,6 +75,8 @@ class Scenario:
         reward: Reward = self._reward or PriceAdvantage()
         if self._reward is None and config.reward == "schedule":
             reward = ScheduleAdvantage(config.deviation_bps, config.unfilled_bps)
+        elif self._reward is None and config.reward == "undisturbed":
+            reward = UndisturbedAdvantage(self._undisturbed, config.deviation_bps, config.unfilled_bps)
         if self.agents > 1:
             reward = TeamReward(reward, self.agents)
         return ExecutionVectorEnv(

@@ -51,9 +51,11 @@ class MarketConfig(LearningSettings):
         (), description="observations to leave out, like return_4; or all of a name, like bid_lots"
     )
     fee_bps: float = Field(0.0, ge=0)
-    reward: Literal["price", "schedule"] = Field("schedule", description="see agents/execution/environment/rewards.py")
-    deviation_bps: float = Field(0.0, ge=0, description="reward `schedule`: cost of deviating from even slices")
-    unfilled_bps: float = Field(0.0, ge=0, description="reward `schedule`: cost of forced completion at the end")
+    reward: Literal["price", "schedule", "undisturbed"] = Field(
+        "schedule", description="see rewards.py and undisturbed.py in agents/execution/environment"
+    )
+    deviation_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of deviating from even slices")
+    unfilled_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of forced completion at the end")
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

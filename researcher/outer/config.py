@@ -19,6 +19,7 @@ from serl.researcher.modules import specs
 from serl.researcher.modules.contracts import Form, Kind
 from serl.researcher.modules.errors import SpecError
 from serl.researcher.modules.example import example
+from serl.researcher.tasks import fill_in
 from serl.researcher.tuning.config import TuningConfig
 
 SINGLE = (Kind.REWARD, Kind.AGENT, Kind.IMAGINE, Kind.PROFILES)
@@ -94,6 +95,10 @@ class OuterConfig(_Part):
     """A run of the researcher."""
 
     name: str = "researcher"
+    task: str | None = Field(
+        None,
+        description="a task (researcher/tasks.py): fills inner, budget, incumbent and kinds where they are not given",
+    )
     proposer: Literal["dek", "search", "eureka", "random", "default"] = "dek"
     search: Search = Search()
     high_level: HighLevel | None = Field(HighLevel(), description="null: fixed prompts")
@@ -139,6 +144,11 @@ class OuterConfig(_Part):
         "local", description="local: processes on this machine; ray: a Ray cluster"
     )
     seed: int = Field(0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in_task(cls, values: Any) -> Any:
+        return fill_in(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _fits(self) -> "OuterConfig":
@@ -220,7 +230,8 @@ def load_config(path: Path, market: Sequence[Path] = ()) -> OuterConfig:
 
 def _with_market(values: dict[str, Any], market: Sequence[Path]) -> dict[str, Any]:
     inner = values.get("inner", {})
-    trained_in = inner.get("market", STATIC.model_dump(mode="json")) | {"data": [str(path) for path in market]}
+    default = {} if "task" in values else STATIC.model_dump(mode="json")
+    trained_in = inner.get("market", default) | {"data": [str(path) for path in market]}
     day = {} if market[0].suffix == BARS_SUFFIX else {"day": str(market[0])}
     return values | {"inner": inner | {"market": trained_in} | day}
 

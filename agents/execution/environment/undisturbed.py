@@ -1,0 +1,104 @@
+"""A reward for markets that react: the shortfall, with the market's own moves taken out.
+
+In a market that reacts, our orders move the mid, so a reward that is measured against the mid of each decision, or against the VWAP of the
+same window, charges little of it: a policy learns to quote inside the spread and to push the price. `UndisturbedAdvantage` charges every
+move of the mid on what remains, and takes out the moves that the same market makes without us (a control variate):
+
+    r_k = s (n_k - q_k m_k) / (Q m_0) + s (x_{k+1} (m_{k+1} - m_k) - y_{k+1} (u_{k+1} - u_k)) / (Q m_0) - c (x_{k+1} - y_{k+1})² / Q²
+
+with u the mids without our orders, and the rest as in rewards.py. Summation by parts: the first two terms sum to s Σ q_k (n_k/q_k - m_0)
+minus the same for even slices at the mids u. Without impact m = u, and the reward equals `ScheduleAdvantage`.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.agents.execution.environment.account import mids
+from serl.agents.execution.environment.episodes import Hours
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.records import CHILD, EPISODE
+from serl.exchange.records import Rows
+
+if TYPE_CHECKING:
+    from serl.agents.execution.environment.vector import ExecutionVectorEnv
+
+SECOND_NS = 1_000_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class UndisturbedMids:
+    """Mids of each day at multiples of the decision interval, in the market without our orders."""
+
+    days: NDArray[np.int64]
+    """(d,) increasing."""
+    starts_ns: NDArray[np.int64]
+    """(d,)"""
+    interval_ns: int
+    ticks: NDArray[np.float64]
+    """(d, t), the last known one where a book is empty; NaN after the end of a day's hours."""
+
+    def at(self, episodes: Rows, step: Any) -> Any:
+        """(n,) mids at decision `step` (n,) of EPISODE rows."""
+        row = np.searchsorted(self.days, episodes["day"])
+        return self.ticks[row, (episodes["start_ns"] - self.starts_ns[row]) // self.interval_ns + step]
+
+    @classmethod
+    def run(cls, market: ExecutionMarket, hours: Sequence[Hours], interval_s: float) -> "UndisturbedMids":
+        """Runs the market through all hours without orders, as many days at a time as there are environments."""
+        interval_ns = round(interval_s * SECOND_NS)
+        days = np.unique([one.day for one in hours])
+        starts = np.array([min(one.start_ns for one in hours if one.day == day) for day in days])
+        ends = np.array([max(one.end_ns for one in hours if one.day == day) for day in days])
+        episodes = np.zeros(len(days), EPISODE)
+        episodes["day"], episodes["sign"], episodes["qty_lots"] = days, 1, 1
+        episodes["start_ns"], episodes["interval_ns"] = starts, interval_ns
+        episodes["steps"] = (ends - starts) // interval_ns
+        ticks = np.full((len(days), int(episodes["steps"].max()) + 1), np.nan)
+        for first in range(0, len(days), market.count):
+            rows = np.arange(first, min(first + market.count, len(days)))
+            ticks[rows] = _run_days(market, episodes[rows], ticks.shape[1])
+        return cls(days, starts, interval_ns, ticks)
+
+
+def _run_days(market: ExecutionMarket, episodes: Rows, columns: int) -> NDArray[np.float64]:
+    """(n, columns) mids of n days, at most one for each environment."""
+    count = len(episodes)
+    every = episodes[np.minimum(np.arange(market.count), count - 1)]
+    market.reset(np.arange(market.count), every)
+    ticks = np.full((count, columns), np.nan)
+    ticks[:, 0] = mids(market.frames)[:count]
+    for step in range(1, columns):
+        until_ns = every["start_ns"] + np.minimum(step, every["steps"]) * every["interval_ns"]
+        market.step(np.zeros(market.count, CHILD), until_ns)
+        now, running = mids(market.frames)[:count], step <= episodes["steps"]
+        ticks[running, step] = np.where(np.isnan(now), ticks[:, step - 1], now)[running]
+    return ticks
+
+
+@dataclasses.dataclass(frozen=True)
+class UndisturbedAdvantage:
+    """See the module. The other costs are those of ScheduleAdvantage."""
+
+    undisturbed: UndisturbedMids
+    deviation_bps: float = 0.0
+    unfilled_bps: float = 0.0
+
+    def __call__(self, env: "ExecutionVectorEnv", fills: Rows, last: Any) -> Any:
+        """(N,) rewards of a step, from its FILL rows and whether it was the last."""
+        accounts = env.accounts
+        episodes, parents = accounts.episodes, accounts.parents
+        sign, qty, step = episodes["sign"], episodes["qty_lots"].astype(float), parents["step"]
+        scale = 1e4 / (qty * parents["arrival_mid"])
+        even = qty * (1 - step / episodes["steps"])
+        own_move = parents["mid"] - parents["decision_mid"]
+        move = self.undisturbed.at(episodes, step) - self.undisturbed.at(episodes, step - 1)
+        traded = sign * (fills["notional"] - fills["lots"] * parents["decision_mid"])
+        held = sign * (parents["remaining_lots"] * own_move - even * move)
+        deviation = (parents["remaining_lots"] - even) / qty
+        fees = fills["notional"] * accounts.fee_bps * 1e-4
+        costs = self.deviation_bps * deviation**2 + self.unfilled_bps * parents["unfilled_lots"] / qty
+        return (traded + held - fees) * scale - costs

@@ -1,0 +1,110 @@
+"""Tasks: what an algorithm is designed for, in versioned files (`configs/researcher/tasks/`). docs/tasks.md has the ladder.
+
+A task fixes the market, its parts, the budget of a training and the incumbent that candidates must beat. A part of a simulated market consists
+of days of its own: no seed is in two parts.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serl.exchange.errors import ConfigError
+from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.inner.settings import Settings
+from serl.researcher.modules.contracts import Kind
+
+FOLDER = "researcher", "tasks"
+FILLED = "inner", "budget", "incumbent", "kinds"
+"""Settings of the outer loop that a task fills in."""
+
+
+class Task(BaseModel):
+    """A task as its file describes it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z0-9-]{1,64}$")
+    version: int = Field(ge=1, description="rises with every change that changes scores")
+    about: str = Field(description="what is hard in it, in a sentence")
+    expects: str = Field("", description="the user's own data that it needs; empty: none")
+    ladder: bool = Field(True, description="false: kept as a control, because little can be gained in it")
+    kinds: tuple[Kind, ...] = Field(description="kinds of modules that can be designed for it")
+    budget: Budget = Budget()
+    incumbent: dict[Kind, dict[str, Any]] = Field({}, description="specification of each kind; none: the default")
+    inner: dict[str, Any] = Field(description="settings of the inner loop")
+
+    @property
+    def first_candidate(self) -> Candidate:
+        """The incumbent."""
+        return Candidate({kind: Module("spec", json.dumps(spec)) for kind, spec in self.incumbent.items()})
+
+    def settings(self, data: Sequence[Path] = ()) -> Settings:
+        """Settings of the inner loop. ConfigError if the data that the task expects is not given or does not exist."""
+        market = dict(self.inner.get("market", {}))
+        paths = list(data) or [Path(path) for path in market.get("data", [])]
+        if data and not self.expects:
+            raise ConfigError(
+                f"task {self.name}: expected no data, because its days are simulated, got {data[0]}; leave it out"
+            )
+        missing = [str(path) for path in paths if not path.exists()]
+        if (self.expects and not paths) or missing:
+            got = f"no file {', '.join(missing)}" if missing else "no data"
+            raise ConfigError(
+                f"task {self.name}: expected {self.expects or 'its data'}, got {got}; give the files of yours"
+            )
+        try:
+            return Settings.model_validate(self.inner | {"market": market | {"data": paths}})
+        except ValidationError as error:
+            raise ConfigError(f"task {self.name}: {_violations(error)}") from None
+
+
+def task_names() -> list[str]:
+    """Names of the tasks that come with serl."""
+    folder = files("serl.configs").joinpath(*FOLDER)
+    return sorted(item.name.removesuffix(".yaml") for item in folder.iterdir() if item.name.endswith(".yaml"))
+
+
+def load_task(source: str) -> Task:
+    """A task by its name, or from a YAML file. ConfigError if there is none or it is invalid."""
+    path = Path(source)
+    shipped = files("serl.configs").joinpath(*FOLDER, f"{source}.yaml")
+    if not path.is_file() and not shipped.is_file():
+        raise ConfigError(
+            f"task: expected a YAML file or one of {', '.join(task_names())}, got {source}; check the name"
+        )
+    try:
+        values = yaml.safe_load(path.read_text() if path.is_file() else shipped.read_text()) or {}
+        return Task.model_validate({"name": path.stem, **values})
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
+        raise ConfigError(f"task {source}: expected YAML ({error})") from None
+    except ValidationError as error:
+        raise ConfigError(f"task {source}: {_violations(error)}") from None
+
+
+def fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain settings of the outer loop, with what the task in `task` gives where they give nothing; single settings of `inner` and `budget` may be
+    given. A saved configuration gives all, so it does not change with the task's file."""
+    name = values.get("task")
+    if not name or all(key in values for key in FILLED):
+        return dict(values)
+    task = load_task(str(name))
+    given = task.model_dump(mode="json", include=set(FILLED))
+    filled = {key: _merged(given[key], values[key]) if key in values else given[key] for key in FILLED}
+    task.settings([Path(path) for path in filled["inner"]["market"].get("data", [])])  # or an error that names the data
+    return {**values, **filled}
+
+
+def _merged(default: Any, given: Any) -> Any:
+    """`given`, with the settings of `default` that it leaves out, at any depth."""
+    if not isinstance(default, dict) or not isinstance(given, Mapping):
+        return given
+    return {**default, **{key: _merged(default.get(key), value) for key, value in given.items()}}
+
+
+def _violations(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
