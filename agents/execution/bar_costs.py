@@ -70,14 +70,19 @@ def take_slices(
     half_bps, excess_bps = _walk(rows, side, lots)
     filled = np.isfinite(excess_bps)
     if not filled.any():
-        raise DataError(f"{day.reference.symbols[0].name}: expected slices that the book can fill, got none; use a day with trades")
+        raise DataError(
+            f"{day.reference.symbols[0].name}: expected slices that the book can fill, got none; use a day with trades"
+        )
     return Slices(bar[filled], lots[filled], traded[bar[filled]], half_bps[filled], excess_bps[filled])
 
 
 def _walk(books: Rows, side: Any, lots: Floats) -> tuple[Floats, Floats]:
     """(half spread, cost above it), bps of the mid, of taking lots (n,) from one side of each book; NaN where it shows too little."""
     row = np.arange(len(books))
-    ticks, depth = books["ticks"][row, side].astype(float), np.where(books["ticks"][row, side] > 0, books["lots"][row, side], 0)
+    ticks, depth = (
+        books["ticks"][row, side].astype(float),
+        np.where(books["ticks"][row, side] > 0, books["lots"][row, side], 0),
+    )
     mid = books["ticks"][:, :, 0].mean(axis=1)
     before = np.cumsum(depth, axis=1) - depth
     taken = np.clip(lots[:, None] - before, 0, depth)

@@ -146,7 +146,9 @@ def _advance(
             market_left -= lots
             resting = min(limit_left, capacity_lots - lots)
             cost_bps = _cost_bps(bar[VOLUME], resting, half_spread_bps, impact_bps)
-            limit_left -= _fill_limit(bar, sign, resting, child.limit_ticks, arriving, cost_bps, strict, participation, fill)
+            limit_left -= _fill_limit(
+                bar, sign, resting, child.limit_ticks, arriving, cost_bps, strict, participation, fill
+            )
             arriving = False
             _add_trades(bar, frame)
             bar_index += 1
