@@ -15,12 +15,13 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from serl.agents.execution.policies.volume import Vwap
 from serl.agents.learning import training
@@ -73,13 +74,15 @@ class Budget:
     steps: int | None = None
     """Most steps of one training; None for those of the shipped settings."""
     environments: int | None = None
+    fit_orders: int | None = None
+    """Training and validation orders on which rules are fitted and training stops."""
 
     def orders_of(self, market: str) -> int:
         """Test orders in a market."""
         return self.orders if market in ("nasdaq", "cn") else self.book_orders
 
 
-QUICK = Budget(orders=48, book_orders=6, seeds=1, baseline_seeds=1, steps=64, environments=8)
+QUICK = Budget(orders=48, book_orders=6, seeds=1, baseline_seeds=1, steps=64, environments=8, fit_orders=16)
 
 
 def config_of(market: str, method: str, data: list[str], seed: int, budget: Budget) -> TrainingConfig:
@@ -98,6 +101,9 @@ def config_of(market: str, method: str, data: list[str], seed: int, budget: Budg
         learner = learner.model_copy(update={"steps": min(budget.steps, learner.steps)})
     if method == "PPO limit" and base.early_stopping is None:
         base = base.model_copy(update={"early_stopping": BOOK_STOPPING})
+    if base.early_stopping and budget.fit_orders:
+        stopping = base.early_stopping.model_copy(update={"orders": budget.fit_orders})
+        base = base.model_copy(update={"early_stopping": stopping})
     return base.model_copy(
         update={
             "name": f"{market}-{seed}",
@@ -129,12 +135,12 @@ def trained(config: TrainingConfig, folder: Path, report: Callable[[int, int], N
     return policy
 
 
-def incumbents(scenario: Scenario) -> tuple[Contender, list[Contender]]:
+def incumbents(scenario: Scenario, orders: int | None) -> tuple[Contender, list[Contender]]:
     """The patience rule and the schedules, fitted on the training part; VWAP where whole training days are known."""
     curve = scenario.source.volume_curve()
     schedules = [Contender("VWAP", Vwap(curve), "market")] if curve else []
     schedules.append(Contender("AC", fit_almgren_chriss(scenario), "market"))
-    return Contender("patience", fit_patience(training_score(scenario)), "hybrid"), schedules
+    return Contender("patience", fit_patience(training_score(scenario, orders)), "hybrid"), schedules
 
 
 def learners(
@@ -146,15 +152,12 @@ def learners(
             task = progress.add_task(f"{market} {method} {seed}", total=1)
             config = config_of(market, method, data, seed, budget)
             name = f"{method.replace(' ', '-').lower()}-{seed}"
-            yield (
-                method,
-                trained(
-                    config,
-                    folder / market / name,
-                    lambda done, total: progress.update(task, completed=done, total=total),
-                ),
-            )
+            yield method, trained(config, folder / market / name, partial(_advance, progress, task))
             progress.remove_task(task)
+
+
+def _advance(progress: Progress, task: TaskID, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)
 
 
 def rows_of(evaluation: Evaluation, methods: list[str], episodes: Any, dates: Any) -> list[dict[str, Any]]:
@@ -177,7 +180,7 @@ def section(market: str, part: str, data: list[str], policies: list[tuple[str, P
     """The table of one part of one market, as JSON."""
     changes: dict[str, Any] = {"part": part, "data": data, "environments": budget.environments}
     scenario = Scenario(with_overrides(_market(market), changes))
-    rule, schedules = incumbents(scenario)
+    rule, schedules = incumbents(scenario, budget.fit_orders)
     loaded = [(method, load_policy(path)) for method, path in policies]
     contenders = [
         *schedules,
