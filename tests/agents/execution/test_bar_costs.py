@@ -55,7 +55,14 @@ def bars_with_bounce(half_spread_bps: float, tick: float, seed: int = 0) -> BarT
     side = random.choice([-1.0, 1.0], moves.shape)
     price = 100 / tick * np.exp(np.cumsum(moves, axis=1)) * (1 + side * half_spread_bps * 1e-4)
     trades = price.reshape(100, 200, 40)
-    columns = (trades[..., 0], trades.max(-1), trades.min(-1), trades[..., -1], trades.mean(-1), np.full((100, 200), 1e3))
+    columns = (
+        trades[..., 0],
+        trades.max(-1),
+        trades.min(-1),
+        trades[..., -1],
+        trades.mean(-1),
+        np.full((100, 200), 1e3),
+    )
     bars = BarDays(MINUTE_NS * np.arange(200), MINUTE_NS, np.stack(columns, axis=-1))
     dates = tuple(map(str, range(100)))
     return BarTable(bars, ("A", "B"), dates, np.zeros(100, np.int64), np.arange(100), {})
