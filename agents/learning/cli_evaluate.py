@@ -37,6 +37,9 @@ FITTED = (RULE, "ac")
     "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
     help="Part of the data; choose settings on `validation`.",
 )  # fmt: skip
+@click.option(
+    "--fills", type=click.Choice(["strict", "touch"]), help="Bars: what a resting order fills; default: the settings'."
+)
 @click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 @click.option(
     "--curve", type=FILE, help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default."
@@ -46,7 +49,7 @@ FITTED = (RULE, "ac")
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
-    part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
+    part: str, fills: str | None, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
     """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
@@ -59,7 +62,13 @@ def evaluate(
     from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
 
     market = _market_settings(config) if config else MarketConfig()
-    overrides = {"data": [*map(str, data)] or None, "population": population, "part": part, "hours": hours}
+    overrides = {
+        "data": [*map(str, data)] or None,
+        "population": population,
+        "part": part,
+        "hours": hours,
+        "fills": fills,
+    }
     sections = []
     for kind in kinds or (market.kind,):
         evaluation, provenance = _evaluate_market(
@@ -160,7 +169,7 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
                 if one.policy.interface is None and one.policy.name in FITTED
             ),
             *(
-                f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{_trained_with(one.metadata)}."
+                f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{trained_with(one.metadata)}."
                 for one in trained
             ),
         ]
@@ -178,7 +187,7 @@ def _bar_costs(scenario: "Scenario") -> str:
     return f" (half spread {half}, impact {config.impact_bps:g} bps times the share of a bar's volume)"
 
 
-def _trained_with(metadata: dict[str, Any]) -> str:
+def trained_with(metadata: dict[str, Any]) -> str:
     """The model of fills of the bars that a policy was trained in; nothing for other markets."""
     trained = [one for one in metadata.get("data", []) if str(one.get("data", "")).endswith(".parquet")]
     fills = {one["market"].get("fills", FILLS_BEFORE) for one in trained if "market" in one}
