@@ -89,7 +89,7 @@ def _fill_limit(
         return 0
     span = bar[HIGH] - bar[LOW]
     if strict and beyond < span:
-        lots = min(lots, np.int64(participation * bar[VOLUME] * beyond / span))
+        lots = min(lots, int(participation * bar[VOLUME] * beyond / span))
     _add_fill(np.float64(limit_ticks), lots, fill)
     return lots
 
