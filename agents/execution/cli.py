@@ -54,7 +54,7 @@ def execute(
 ) -> None:  # fmt: skip
     """Work a parent order on a running exchange and report what it cost.
 
-    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, or the file of a trained policy. What is unfilled at the end of the
+    POLICY is twap, vwap, pov, ac (Almgren-Chriss), aggressive, passive, patience, or the file of a trained policy. What is unfilled at the end of the
     window crosses the book.
     """
     from serl.agents.execution import report as reports

@@ -1,4 +1,4 @@
-"""`serl data`: the training, validation and test parts of data files."""
+"""`serl data`: the training, validation and test parts of data files; `serl bar-costs`: what trading in bars should cost."""
 
 import json
 from pathlib import Path
@@ -48,3 +48,40 @@ def data(files: tuple[Path, ...], tick_size: float, as_json: bool) -> None:
             table.add_row(*row[1:])
         Console().print(table)
         click.echo(", ".join(f"{name} {count:,}" for name, count in dataset.counts.items()) + "\n")
+
+
+@click.command(epilog="Example: serl bar-costs LOBSTER_SampleFile_AMZN_2012-06-21_5.zip")
+@click.argument("days", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--bar", "bar_s", default=60.0, show_default=True, type=click.FloatRange(min=1), help="Length of a bar in seconds."
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the slices.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) -> None:
+    """Estimate impact_bps and half_spread_bps of the market of bars from DAYS with a book.
+
+    Slices of 0.5 to 5 % of a bar's mean volume take the displayed book; with the impact shown, bars charge them as much in total as the book did.
+    `of mean`: the same per share of the mean volume of a bar; `above it`: the mean cost above half the spread.
+    """
+    import dataclasses
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from serl.agents.execution.bar_costs import fit_costs
+    from serl.agents.realism.days import load_day
+
+    found = [fit_costs(load_day(day), bar_s, seed=seed) for day in days]
+    if as_json:
+        click.echo(json.dumps({"bar_s": bar_s, "seed": seed, "days": [dataclasses.asdict(one) for one in found]}))
+        return
+    headers = ("day", "impact", "95 %", "of mean", "half spread", "above it", "slices")
+    table = Table(title=f"bars of {bar_s:g} s, seed {seed}, in bps; interval over bars", title_justify="left")
+    for header in headers:
+        table.add_column(header, justify="left" if header == "day" else "right")
+    for one in found:
+        table.add_row(
+            one.symbol, f"{one.impact_bps:.2f}", f"{one.impact_low_bps:.2f} to {one.impact_high_bps:.2f}",
+            f"{one.impact_of_mean_volume_bps:.2f}", f"{one.half_spread_bps:.2f}", f"{one.excess_bps:.2f}", f"{one.slices:,}",
+        )  # fmt: skip
+    Console().print(table)

@@ -155,14 +155,20 @@ def volume_lots_per_s(trades: Rows, start_ns: int, end_ns: int) -> float:
 
 def fit_scales(market: ExecutionMarket, sampler: Sampler, seed: int = 0) -> Scales:
     """Scales.fit on one episode in each environment, without our orders. The sampler must draw from training hours."""
-    episodes = sampler.sample(np.random.Generator(np.random.PCG64(seed)), market.count)
+    return Scales.fit(
+        idle_frames(market, sampler.sample(np.random.Generator(np.random.PCG64(seed)), market.count)).ravel()
+    )
+
+
+def idle_frames(market: ExecutionMarket, episodes: Rows) -> Rows:
+    """(steps, N) FRAME after each step of the windows of EPISODE rows (N,), without our orders."""
     market.reset(np.arange(market.count), episodes)
     steps = int(episodes["steps"].min())
     frames = np.zeros((steps, market.count), FRAME)
     for step in range(steps):
         market.step(np.zeros(market.count, CHILD), episodes["start_ns"] + (step + 1) * episodes["interval_ns"])
         frames[step] = market.frames
-    return Scales.fit(frames.ravel())
+    return frames
 
 
 def split_rows(datasets: Sequence[Dataset]) -> list[tuple[str, ...]]:

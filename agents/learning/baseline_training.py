@@ -7,6 +7,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv
 
 from serl.agents.learning.baseline import Baseline, BaselinePolicy
+from serl.agents.learning.early_stopping import validation_scorer
 from serl.agents.learning.errors import DivergedError, LearningError
 from serl.agents.learning.halop import HALOP
 from serl.agents.learning.macmic import MacMic
@@ -60,5 +61,7 @@ def build_training(
     config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None
 ) -> Training | BaselineTraining:
     """A run of the selected algorithm."""
-    kind = Training if config.algorithm == "ppo" else BaselineTraining
-    return kind(config, envs, folder, metadata)
+    if config.algorithm != "ppo":
+        return BaselineTraining(config, envs, folder, metadata)
+    score = validation_scorer(config.market, config.early_stopping) if config.early_stopping else None
+    return Training(config, envs, folder, metadata, score=score)

@@ -23,7 +23,8 @@ FILE = click.Path(path_type=Path)
 def train(
     config: Path | None, data: tuple[Path, ...], steps: int | None, seed: int | None, output: Path | None, resume: Path | None
 ) -> None:  # fmt: skip
-    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, bars, replay, hybrid, opd, halop, macmic. Ctrl-C stops it and
+    """Train a policy with the settings CONFIG: a YAML file, or one of dynamic, bars, bars-15min, bars-limit, replay, replay-limit, hybrid, opd,
+    halop, macmic. Ctrl-C stops it and
     prints how to continue."""
     from serl.agents.learning import training
     from serl.agents.learning.baseline_training import build_training

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.agents.learning.market_config import FILLS_BEFORE
+
 if TYPE_CHECKING:
+    from serl.agents.execution.policies.policy import Policy
     from serl.agents.learning.environments import Scenario
     from serl.agents.learning.evaluation import Contender, Evaluation
     from serl.agents.learning.market_config import MarketConfig
 
 FILE = click.Path(path_type=Path)
+RULE = "patience"
+FITTED = (RULE, "ac")
+"""Rules that are fitted on the training part."""
 
 
 @click.command(epilog="Example: serl evaluate vwap passive runs/bars --config bars --market nasdaq.parquet")
@@ -31,6 +37,9 @@ FILE = click.Path(path_type=Path)
     "--part", default="test", show_default=True, type=click.Choice(["train", "validation", "test", "unseen"]),
     help="Part of the data; choose settings on `validation`.",
 )  # fmt: skip
+@click.option(
+    "--fills", type=click.Choice(["strict", "touch"]), help="Bars: what a resting order fills; default: the settings'."
+)
 @click.option("--hours", help="Trading hours like 14:00-15:45, instead of those of the part.")
 @click.option(
     "--curve", type=FILE, help="vwap: a file of `serl volume-curve`; for bars, fitted on the training part by default."
@@ -40,12 +49,12 @@ FILE = click.Path(path_type=Path)
 @click.option("--output", type=FILE, default=Path("reports"), show_default=True, help="Folder for the tables.")
 def evaluate(
     policies: tuple[str, ...], data: tuple[Path, ...], config: Path | None, kinds: tuple[str, ...], population: str | None,
-    part: str, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
+    part: str, fills: str | None, hours: str | None, curve: Path | None, episodes: int, seed: int, output: Path,
 ) -> None:  # fmt: skip
-    """Work the same parent orders with a TWAP and each of POLICIES; write evaluation.md, .csv, .html and .json.
+    """Work the same parent orders with a TWAP, the patience rule and each of POLICIES; write evaluation.md, .csv, .html and .json.
 
     POLICIES are schedules (twap, vwap, pov, ac, aggressive, passive), files of trained policies, or folders of runs. twap:limit is a TWAP in
-    action mode limit (modes: market, limit, hybrid).
+    action mode limit (modes: market, limit, hybrid). The patience rule and ac are fitted on the training part of the data.
     """
     from rich.console import Console
 
@@ -53,7 +62,13 @@ def evaluate(
     from serl.agents.learning.table import Section, interval_note, terminal_table, write_tables
 
     market = _market_settings(config) if config else MarketConfig()
-    overrides = {"data": [*map(str, data)] or None, "population": population, "part": part, "hours": hours}
+    overrides = {
+        "data": [*map(str, data)] or None,
+        "population": population,
+        "part": part,
+        "hours": hours,
+        "fills": fills,
+    }
     sections = []
     for kind in kinds or (market.kind,):
         evaluation, provenance = _evaluate_market(
@@ -79,8 +94,18 @@ def _evaluate_market(
     from serl.agents.learning.environments import Scenario
 
     scenario = Scenario(market)
-    contenders = [parse_contender(text, scenario, curve) for text in policies]
-    return _evaluate_with_progress(scenario, contenders, episodes, seed), _provenance(scenario, contenders)
+    contenders = [parse_contender(text, scenario, curve) for text in policies if text != RULE]
+    rule = parse_contender(RULE, scenario, curve)
+    return _evaluate_with_progress(scenario, contenders, episodes, seed, rule), provenance(
+        scenario, [rule, *contenders]
+    )
+
+
+def fit_incumbent(name: str, scenario: "Scenario") -> "Policy":
+    """The rule of a name in FITTED, fitted on the training part."""
+    from serl.agents.learning.incumbents import fit_almgren_chriss, fit_patience, training_score
+
+    return fit_patience(training_score(scenario)) if name == RULE else fit_almgren_chriss(scenario)
 
 
 def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Contender":
@@ -91,10 +116,14 @@ def parse_contender(text: str, scenario: "Scenario", curve: Path | None) -> "Con
     from serl.agents.learning.evaluation import Contender
 
     name, _, mode = text.partition(":") if text.partition(":")[0] in NAMES else (text, "", "")
-    fitted = scenario.source.volume_curve() if name == "vwap" and curve is None else None
-    policy = (
-        Vwap(fitted) if fitted else make_policy(name if name in NAMES else str(_policy_file(Path(name))), curve=curve)
-    )
+    volumes = scenario.source.volume_curve() if name == "vwap" and curve is None else None
+    policy: Policy
+    if name in FITTED:
+        policy = fit_incumbent(name, scenario)
+    elif volumes:
+        policy = Vwap(volumes)
+    else:
+        policy = make_policy(name if name in NAMES else str(_policy_file(Path(name))), curve=curve)
     used = mode or policy.modes[0]
     require_mode(policy, used)  # fail before the first order is worked
     return Contender(text if name in NAMES else policy.name, policy, used)
@@ -110,7 +139,7 @@ def _policy_file(path: Path) -> Path:
 
 
 def _evaluate_with_progress(
-    scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int
+    scenario: "Scenario", contenders: "Sequence[Contender]", episodes: int, seed: int, rule: "Contender"
 ) -> "Evaluation":
     from rich.progress import Progress
 
@@ -120,20 +149,46 @@ def _evaluate_with_progress(
         task = progress.add_task("evaluating")
         return evaluate_contenders(
             scenario, contenders, episodes, seed,
-            lambda done, total: progress.update(task, completed=done, total=total),
+            lambda done, total: progress.update(task, completed=done, total=total), rule,
         )  # fmt: skip
 
 
-def _provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
+def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
     """The origin of orders and trained policies."""
     config, source = scenario.config, scenario.source.describe()
     where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
     trained: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
     return " ".join(
         [
-            f"{config.kind} market, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",
+            f"{scenario.market_name}{_bar_costs(scenario)}, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",
             f"{config.duration_s:g} s windows, decisions every {config.interval_s:g} s,",
             f"{config.share_min:.2%} to {config.share_max:.2%} of the expected volume.",
-            *(f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}." for one in trained),
+            *(
+                f"{one.name}: {one.policy}."
+                for one in contenders
+                if one.policy.interface is None and one.policy.name in FITTED
+            ),
+            *(
+                f"{one.name}: {one.metadata['steps']:,} steps, seed {one.metadata['seed']}{trained_with(one.metadata)}."
+                for one in trained
+            ),
         ]
     )
+
+
+def _bar_costs(scenario: "Scenario") -> str:
+    """What trading costs in bars; nothing for other markets."""
+    from serl.agents.execution.environment.bars import StaticBars
+
+    config = scenario.config
+    if not isinstance(scenario.market, StaticBars):
+        return ""
+    half = "by stock" if config.spreads == "stock" else f"{config.half_spread_bps:g} bps"
+    return f" (half spread {half}, impact {config.impact_bps:g} bps times the share of a bar's volume)"
+
+
+def trained_with(metadata: dict[str, Any]) -> str:
+    """The model of fills of the bars that a policy was trained in; nothing for other markets."""
+    trained = [one for one in metadata.get("data", []) if str(one.get("data", "")).endswith(".parquet")]
+    fills = {one["market"].get("fills", FILLS_BEFORE) for one in trained if "market" in one}
+    return f", trained with fills {' and '.join(sorted(fills))}" if fills else ""

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from serl.agents.execution.data import TRAIN, fit_scales
+from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.episodes import RandomOrders
 from serl.agents.execution.environment.market import ExecutionMarket
 from serl.agents.execution.environment.observation import Layout, Scales
@@ -37,12 +38,21 @@ class Scenario:
         else:
             self.market = self.source.market()
 
+    @property
+    def market_name(self) -> str:
+        """The kind of the market; for bars, with the model of what a resting order fills."""
+        of_bars = isinstance(self.market, StaticBars)
+        return (
+            f"{self.config.kind} market of bars, fills {self.config.fills}" if of_bars else f"{self.config.kind} market"
+        )
+
     @cached_property
     def sampler(self) -> Sampler:
         """Parent orders in the part of the data that the settings name."""
-        return self._sampler(self.config.part)
+        return self.sampler_of(self.config.part)
 
-    def _sampler(self, part: str) -> Sampler:
+    def sampler_of(self, part: str) -> Sampler:
+        """Parent orders in a part of the data."""
         config = self.config
         orders = RandomOrders(
             self.source.hours(part), config.duration_s, config.interval_s, config.share_min, config.share_max
@@ -56,7 +66,7 @@ class Scenario:
 
     def fit_scales(self) -> Scales:
         """Units of observations, always fitted on the training part, without our orders."""
-        return fit_scales(self.market, self._sampler(TRAIN))
+        return fit_scales(self.market, self.sampler_of(TRAIN))
 
     def env(self, scales: Scales) -> ExecutionVectorEnv:
         """The environment of the settings."""

@@ -3,6 +3,10 @@
 Every contender works the same EPISODE rows in the same market. One more run trades nothing within the window: PA of all contenders is taken
 against its VWAP, and its mids show the market without us (common random numbers). The shortfall is IS = IMPACT + RISK: IMPACT is the
 difference of the mids at each decision, weighted by the quantity traded there; RISK is the rest, the market's own moves and the spread.
+
+Two rows stand in every table: a TWAP, and the patience rule, the incumbent that a trained policy must beat: PA_rule is PA minus the rule's on the
+same order. PA counts what was paid, with spread, impact and fees; PA_mid counts what is traded between two decisions at the mean of the mids at
+both (what is forced, at the mid at the end), as papers do whose markets have no spread.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +18,7 @@ from numpy.typing import NDArray
 from serl.agents.execution.environment.account import mids
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import Schedule, Twap
 from serl.agents.learning.environments import Scenario
 from serl.exchange.errors import ConfigError
@@ -43,12 +48,16 @@ class Contender:
     mode: str
 
 
+RULE = Contender("patience", Patience(), "hybrid")
+"""The rule as it is without training days to fit it on."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of n orders of s decisions."""
 
     results: dict[str, Floats]
-    """(n,) each, see Accounts.results."""
+    """(n,) each, see Accounts.results; and `mid_price_ticks`, the mean mid of what was traded."""
     actions: Floats
     """(decisions, k) actions of orders with a remaining quantity."""
     mids_ticks: Floats
@@ -78,9 +87,22 @@ def execute_orders(env: ExecutionVectorEnv, policy: Policy, episodes: Rows) -> O
             actions.append(decided[:used][env.accounts.parents["remaining_lots"][:used] > 0])
             fills, _ = env.step_without_reset(decided)
             lots[rows, step] = fills["lots"][:used]
-        results.append({name: values[:used].copy() for name, values in env.accounts.results().items()})
+        of_rows = {name: values[:used].copy() for name, values in env.accounts.results().items()}
+        end_mids = env.accounts.parents["mid"][:used]
+        of_rows["mid_price_ticks"] = _mid_price(episodes[rows], of_rows["afi"], lots[rows], mids_ticks[rows], end_mids)
+        results.append(of_rows)
     all_results = {name: np.concatenate([part[name] for part in results]) for name in results[0]}
     return Outcome(all_results, np.concatenate(actions), mids_ticks, lots)
+
+
+def _mid_price(episodes: Rows, afi: Floats, lots: Floats, mids_ticks: Floats, end_mids_ticks: Floats) -> Floats:
+    """(n,) mean mid of the traded lots (n, s); the forced ones, which the last decision's include, count at the mid at the end."""
+    after = np.concatenate((mids_ticks[:, 1:], end_mids_ticks[:, None]), axis=1)
+    between = 0.5 * (np.where(np.isnan(mids_ticks), after, mids_ticks) + np.where(np.isnan(after), mids_ticks, after))
+    forced = np.minimum(afi * episodes["qty_lots"], lots[:, -1])
+    notional = np.nansum(lots * between, axis=1) + forced * (end_mids_ticks - between[:, -1])
+    price: Floats = notional / np.where(lots.sum(axis=1) > 0, lots.sum(axis=1), np.nan)
+    return price
 
 
 @dataclass(frozen=True)
@@ -98,8 +120,8 @@ class Row:
 
     name: str
     estimates: dict[str, Estimate]
-    advantages_bps: Floats
-    """(n,) PA of each order, NaN where the market did not trade in the window."""
+    columns: dict[str, Floats]
+    """(n,) each, see `costs`; NaN in those of PA where the market did not trade in the window."""
     actions: Floats
     """(decisions, k)"""
     remaining: Floats
@@ -111,7 +133,7 @@ class Evaluation:
     """The table of one market, and how it was obtained."""
 
     market: str
-    """Kind of the market."""
+    """Kind of the market; for bars, with the model of fills."""
     rows: list[Row]
     orders: int
     without_trades: int
@@ -124,28 +146,28 @@ class Evaluation:
 
 def evaluate(
     scenario: Scenario, contenders: Sequence[Contender], episodes: int, seed: int,
-    report: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[int, int], None] = lambda done, total: None, rule: Contender = RULE,
 ) -> Evaluation:  # fmt: skip
-    """Evaluates a TWAP with market orders, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the number of
-    runs finished and in total."""
+    """Evaluates a TWAP with market orders, the rule, then all contenders, on `episodes` orders that the seed determines. Calls `report` with the
+    number of runs finished and in total."""
     rows = scenario.sampler.sample(np.random.Generator(np.random.PCG64(seed)), episodes)
-    all_contenders = [Contender("TWAP", Twap(), "market"), *contenders]
+    all_contenders = [Contender("TWAP", Twap(), "market"), rule, *contenders]
     outcomes: list[Outcome] = []
     for contender in (Contender("hold", Hold(), "market"), *all_contenders):
         report(len(outcomes), len(all_contenders) + 1)
         env = scenario.env_for(contender.policy, contender.mode)
         outcomes.append(execute_orders(env, contender.policy, rows))
     report(len(outcomes), len(outcomes))
-    without_us, twap = outcomes[0], outcomes[1]
+    without_us, twap, ruled = outcomes[:3]
     clusters, unit = bootstrap_clusters(rows, scenario.source.dates(rows["day"]))
     table = []
     for contender, outcome in zip(all_contenders, outcomes[1:], strict=True):
-        columns = costs(rows, outcome, without_us, twap)
+        columns = costs(rows, outcome, without_us, twap, ruled)
         remaining = 1 - (np.cumsum(outcome.lots, axis=1) - outcome.lots) / rows["qty_lots"][:, None]
         intervals = bootstrap_estimates(columns, clusters, seed)
-        table.append(Row(contender.name, intervals, columns["pa"], outcome.actions, remaining))
+        table.append(Row(contender.name, intervals, columns, outcome.actions, remaining))
     without_trades = int(np.isnan(without_us.results["vwap_ticks"]).sum())
-    return Evaluation(scenario.config.kind, table, episodes, without_trades, int(clusters.max()) + 1, unit, seed)
+    return Evaluation(scenario.market_name, table, episodes, without_trades, int(clusters.max()) + 1, unit, seed)
 
 
 def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArray[np.int64], str]:
@@ -161,15 +183,20 @@ def bootstrap_clusters(episodes: Rows, dates: NDArray[np.int64]) -> tuple[NDArra
     return next((numbers, unit) for numbers, unit, count_min in candidates if numbers.max() + 1 >= count_min)
 
 
-def costs(episodes: Rows, outcome: Outcome, without_us: Outcome, twap: Outcome) -> dict[str, Floats]:
-    """(n,) each: the columns of MEASURES, from the outcome of the orders, of the same windows without trading, and of a TWAP."""
-    sign, price = episodes["sign"], outcome.results["price_ticks"]
+def costs(
+    episodes: Rows, outcome: Outcome, without_us: Outcome, twap: Outcome, rule: Outcome | None = None
+) -> dict[str, Floats]:
+    """(n,) each: the columns of MEASURES, from the outcome of the orders, of the same windows without trading, of a TWAP, and of the rule; without
+    that, `pa_rule` is missing."""
+    sign, price, vwap = episodes["sign"], outcome.results["price_ticks"], without_us.results["vwap_ticks"]
     arrival = without_us.mids_ticks[:, 0]
     moved = np.nan_to_num(outcome.mids_ticks - without_us.mids_ticks)
     impact = sign * (outcome.lots * moved).sum(axis=1) / episodes["qty_lots"] / arrival * 1e4
     shortfall = outcome.results["is_bps"]
-    return {
-        "pa": sign * (price / without_us.results["vwap_ticks"] - 1) * 1e4,
+    against_rule = {} if rule is None else {"pa_rule": sign * (price - rule.results["price_ticks"]) / vwap * 1e4}
+    return against_rule | {
+        "pa": sign * (price / vwap - 1) * 1e4,
+        "pa_mid": sign * (outcome.results["mid_price_ticks"] / vwap - 1) * 1e4,
         "pa_twap": sign * (price / twap.results["price_ticks"] - 1) * 1e4,
         "is": shortfall, "impact": impact, "risk": shortfall - impact,
         "afi": outcome.results["afi"], "ffr": outcome.results["ffr"],
@@ -189,6 +216,8 @@ def win_rate(advantages: Floats) -> float:
 
 MEASURES: dict[str, tuple[str, Callable[[Floats], float]]] = {
     "PA": ("pa", lambda values: float(values.mean())),
+    "PA_mid": ("pa_mid", lambda values: float(values.mean())),
+    "PA_rule": ("pa_rule", lambda values: float(values.mean())),
     "PA_twap": ("pa_twap", lambda values: float(values.mean())),
     "IS": ("is", lambda values: float(values.mean())),
     "IMPACT": ("impact", lambda values: float(values.mean())),
@@ -212,7 +241,7 @@ def measured(name: str, columns: dict[str, Floats]) -> float:
 def bootstrap_estimates(
     columns: dict[str, Floats], clusters: NDArray[np.int64], seed: int, names: Sequence[str] = tuple(MEASURES)
 ) -> dict[str, Estimate]:  # fmt: skip
-    """Each of the measures with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
+    """Each of the measures that has a column, with the central 95 % of BOOTSTRAPS resamples of whole clusters; NaN are left out."""
     random = np.random.Generator(np.random.PCG64(seed))
     members = [np.flatnonzero(clusters == cluster) for cluster in np.unique(clusters)]
     draws = [
@@ -222,6 +251,8 @@ def bootstrap_estimates(
     result = {}
     for name in names:
         column, measure = MEASURES[name]
+        if column not in columns:
+            continue
         values = columns[column]
         resampled = [_finite_measure(measure, values[draw]) for draw in draws]
         finite = [value for value in resampled if np.isfinite(value)]

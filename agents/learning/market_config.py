@@ -3,13 +3,15 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
-from serl.agents.learning.settings import LearningSettings, first_error
+from serl.agents.learning.settings import SAVED, LearningSettings, first_error
 from serl.exchange.config import time_of_day_ns
 from serl.exchange.errors import ConfigError
 
 Part = Literal["train", "validation", "test", "unseen", "fold"]
+FILLS_BEFORE = "touch"
+"""Model of fills of settings and policies that were saved without naming one."""
 TIME = r"\d{2}:\d{2}(:\d{2})?"
 
 
@@ -34,7 +36,13 @@ class MarketConfig(LearningSettings):
     )
     environments: int = Field(32, gt=0)
     latency_us: float = Field(1000.0, ge=0, description="not for bars")
-    half_spread_bps: float = Field(1.0, ge=0, description="for bars")
+    fills: Literal["strict", "touch"] = Field(
+        "strict", description="for bars: model of what a resting order fills, see docs/environments.md"
+    )
+    spreads: Literal["fixed", "stock"] = Field(
+        "fixed", description="for bars; stock: half spreads estimated for each stock on its training dates"
+    )
+    half_spread_bps: float = Field(1.0, ge=0, description="for bars with fixed spreads")
     impact_bps: float = Field(0.0, ge=0, description="for bars")
     participation: float = Field(0.2, gt=0, le=1, description="for bars")
     duration_s: float = Field(600.0, gt=0)
@@ -56,6 +64,14 @@ class MarketConfig(LearningSettings):
     )
     deviation_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of deviating from even slices")
     unfilled_bps: float = Field(0.0, ge=0, description="not reward `price`: cost of forced completion at the end")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fills_before_there_was_a_choice(cls, values: Any, info: ValidationInfo) -> Any:
+        """Settings that serl saved when bars had one model, without naming it, mean that model."""
+        if info.context == SAVED and isinstance(values, dict) and "fills" not in values:
+            return {**values, "fills": FILLS_BEFORE}
+        return values
 
     @property
     def span_ns(self) -> tuple[int, int] | None:

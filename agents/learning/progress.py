@@ -48,7 +48,10 @@ def run_with_progress(training: Training | BaselineTraining) -> None:
             raise
         finally:
             writer.close()
-    click.echo(f"wrote {folder / POLICY} after {learner.steps:,} steps")
+    chosen = ""
+    if isinstance(training, Training) and training.stopping:
+        chosen = f"; it is that of step {training.stopping.best_steps:,}, with PA {training.stopping.best_bps:.2f} bps on validation"
+    click.echo(f"wrote {folder / POLICY} after {learner.steps:,} steps{chosen}")
 
 
 def _log(writer: SummaryWriter, statistics: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from serl.agents.execution.bar_costs import half_spreads_bps
 from serl.agents.execution.data import (
     TEST,
     TRAIN,
@@ -99,9 +100,18 @@ class Bars:
                 f"market.interval_s: expected a multiple of the bars' {bar_ns / SECOND_NS:g} s, got {config.interval_s:g}"
             )
         return StaticBars(
-            self.data.table.bars, config.environments, half_spread_bps=config.half_spread_bps,
-            impact_bps=config.impact_bps, participation=config.participation,
+            self.data.table.bars, config.environments, half_spread_bps=self._half_spread_bps(),
+            impact_bps=config.impact_bps, participation=config.participation, fills=config.fills,
         )  # fmt: skip
+
+    def _half_spread_bps(self) -> Any:
+        """That of the settings, or one for each day (D,), from the training dates of its stock; a stock without any has the median."""
+        if self.config.spreads == "fixed":
+            return self.config.half_spread_bps
+        table = self.data.table
+        dates = np.isin(table.dates, self.data.parts[TRAIN].dates)
+        found = half_spreads_bps(table, dates[table.date])
+        return np.where(np.isnan(found), np.nanmedian(found), found)[table.symbol]
 
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source; without stretches that are shorter than an order."""

@@ -16,8 +16,17 @@ from serl.agents.learning.evaluation import CONFIDENCE, MEASURES, Estimate, Eval
 from serl.agents.pages.origin import Origin, current_origin
 from serl.agents.pages.page import page, png, table, write
 
-UNITS = {"PA": "bps", "PA_twap": "bps", "IS": "bps", "IMPACT": "bps", "RISK": "bps", "PA-std": "bps"}
-TERMINAL_MEASURES = ("PA", "PA_twap", "IS", "WR", "AFI")
+UNITS = {
+    "PA": "bps",
+    "PA_mid": "bps",
+    "PA_rule": "bps",
+    "PA_twap": "bps",
+    "IS": "bps",
+    "IMPACT": "bps",
+    "RISK": "bps",
+    "PA-std": "bps",
+}
+TERMINAL_MEASURES = ("PA", "PA_rule", "PA_twap", "WR", "AFI")
 ACTION_NAMES = {1: ("market",), 2: ("limit", "offset"), 3: ("market", "limit", "offset")}
 """By the number of actions; see ExecutionVectorEnv."""
 
@@ -54,7 +63,8 @@ def interval_note(evaluation: Evaluation) -> str:
     """Explains the intervals."""
     return (
         f"{evaluation.orders} orders, seed {evaluation.seed}; brackets: {CONFIDENCE:.0%} bootstrap over {evaluation.clusters} {evaluation.unit}; "
-        f"{evaluation.without_trades} orders have no PA because nobody else traded in their window."
+        f"{evaluation.without_trades} orders have no PA because nobody else traded in their window. PA_rule: PA minus that of `patience` on the same "
+        "order; PA_mid: at mids, without spread, impact and fees."
     )
 
 
@@ -75,7 +85,7 @@ def markdown(sections: Sequence[Section]) -> str:
 def terminal_table(evaluation: Evaluation) -> Table:
     """A table for a terminal of 80 columns, with each interval below its value. It has only TERMINAL_MEASURES; the files have all."""
     table = Table(
-        title=f"{evaluation.market} market, prices in bps",
+        title=f"{evaluation.market}, prices in bps",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -133,7 +143,7 @@ def _html_section(one: Evaluation) -> str:
         + [f"{value.value:.2f}<br><small>{value.low:.2f} {value.high:.2f}</small>" for value in row.estimates.values()]
         for row in one.rows
     ]
-    parts = [f"<h2>{escape(one.market)} market</h2>", table(["policy", *map(escape, _headers())], rows)]
+    parts = [f"<h2>{escape(one.market)}</h2>", table(["policy", *map(escape, _headers())], rows)]
     return "\n".join(
         [
             *parts,
@@ -152,7 +162,7 @@ def _figure(evaluation: Evaluation) -> bytes:
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows), 3, squeeze=False, sharex="col")
     for (first, second, third), row in zip(axes, rows, strict=True):
-        finite = row.advantages_bps[np.isfinite(row.advantages_bps)]
+        finite = row.columns["pa"][np.isfinite(row.columns["pa"])]
         first.hist(finite, bins=40, range=_histogram_range(evaluation), color="#4a78b0")
         first.axvline(0, color="#999", linewidth=0.8)
         first.set_title(f"{row.name}: PA", fontsize=9)
@@ -175,6 +185,6 @@ def _figure(evaluation: Evaluation) -> bytes:
 
 def _histogram_range(evaluation: Evaluation) -> tuple[float, float]:
     """A range that contains 99 % of all PA, the same for every row."""
-    advantages = np.concatenate([row.advantages_bps for row in evaluation.rows])
+    advantages = np.concatenate([row.columns["pa"] for row in evaluation.rows])
     finite = advantages[np.isfinite(advantages)]
     return tuple(np.quantile(finite, [0.005, 0.995])) if len(finite) else (-1.0, 1.0)

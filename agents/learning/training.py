@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.learning import checkpoint
 from serl.agents.learning.baseline import BaselineConfig
+from serl.agents.learning.early_stopping import EarlyStopping, StoppingConfig
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.errors import DivergedError
 from serl.agents.learning.halop import HALOPConfig
@@ -48,6 +49,9 @@ class TrainingConfig(LearningSettings):
     macmic: MacMicConfig = MacMicConfig()
     network: NetworkConfig = NetworkConfig()
     checkpoint_updates: int = Field(20, gt=0, description="updates between checkpoints")
+    early_stopping: StoppingConfig | None = Field(
+        None, description="ppo: the stopping time is chosen on validation orders"
+    )
 
     @property
     def learner(self) -> PPOConfig | BaselineConfig:
@@ -99,8 +103,9 @@ class Training:
 
     def __init__(
         self, config: TrainingConfig, envs: Sequence[VectorEnv], folder: Path, metadata: dict[str, Any] | None = None,
-        learner: PPO | None = None,
+        learner: PPO | None = None, score: Callable[[Policy], float] | None = None,
     ) -> None:  # fmt: skip
+        """score: for early stopping, see `validation_scorer`."""
         for env in envs[1:]:
             Interface.from_env(envs[0]).require(Interface.from_env(env), "the second environment")
         self.config, self.folder = config, folder
@@ -108,17 +113,24 @@ class Training:
         self.weights = MarketWeights(config.hybrid) if len(envs) == 2 else None
         self.updates = 0
         self._interface, self._metadata = Interface.from_env(envs[0]), metadata or {}
+        self.stopping: EarlyStopping | None = None
+        if config.early_stopping:
+            if score is None:
+                raise ConfigError("early_stopping: expected a score of policies, got none; leave early_stopping out")
+            self.stopping = EarlyStopping(config.early_stopping, lambda: score(self.policy()))
 
     def resume(self) -> None:
         """Restores the folder's checkpoint. PolicyFileError if there is none that fits these settings."""
-        saved = checkpoint.restore(self.learner, self.folder / CHECKPOINT)
+        saved, best = checkpoint.restore(self.learner, self.folder / CHECKPOINT)
         self.updates = saved["updates"]
         if self.weights:
             self.weights.values[:] = saved["weights"]
+        if self.stopping:
+            self.stopping.restore(saved["stopping"], best)
 
     def run(self, report: Callable[[dict[str, Any]], None] = lambda statistics: None) -> Policy:
-        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end and when interrupted.
-        A DivergedError leaves the last finite weights in `diverged.safetensors`."""
+        """Trains to the end and calls `report` with the statistics of every update. Saves the policy at the end and when interrupted; with early
+        stopping, the best one. A DivergedError leaves the last finite weights in `diverged.safetensors`."""
         try:
             for statistics in self.train_until(self.config.ppo.steps):
                 report(statistics)
@@ -127,15 +139,19 @@ class Training:
             self._save_checkpoint(path)
             raise DivergedError(f"{error}; the last finite weights are in {path}") from None
         finally:
-            self.policy().save(self.folder / POLICY)
-        return self.policy()
+            policy = self._best_policy()
+            policy.save(self.folder / POLICY)
+        return policy
 
     def train_until(self, steps: int) -> Iterator[dict[str, Any]]:
-        """Trains until `steps` environment steps are done, and then writes a checkpoint. Yields the statistics of every update."""
+        """Trains until `steps` environment steps are done or early stopping ends it, and then writes a checkpoint. Yields the statistics of every
+        update."""
         learner, total, started = self.learner, self.config.ppo.steps, False
         while learner.steps < steps:
             if not started or self.updates % self.config.checkpoint_updates == 0:
                 self._save_checkpoint(self.folder / CHECKPOINT)
+                if self.stopping and self.stopping.finished:
+                    return
                 learner.reset()
                 started = True
             weights = self.weights.at(learner.steps / total) if self.weights else [1.0]
@@ -144,16 +160,33 @@ class Training:
             if self.weights:
                 self.weights.update(statistics["losses"])
                 statistics["static_weight"] = weights[0]
+            if self.stopping:
+                statistics["validation_bps"] = self.stopping.last_bps
             yield {**statistics, "steps": learner.steps}
         self._save_checkpoint(self.folder / CHECKPOINT)
 
     def _save_checkpoint(self, path: Path) -> None:
-        weights = list(self.weights.values) if self.weights else []
-        checkpoint.save(self.learner, {"updates": self.updates, "weights": weights}, path)
+        training: dict[str, Any] = {
+            "updates": self.updates,
+            "weights": list(self.weights.values) if self.weights else [],
+        }
+        best: dict[str, Any] = {}
+        if self.stopping:
+            self.stopping.at_checkpoint(self.learner.steps, self.learner.network.state_dict())
+            training["stopping"], best = self.stopping.state, self.stopping.weights
+        checkpoint.save(self.learner, training, path, best)
 
-    def policy(self) -> Policy:
-        """The current policy."""
+    def _best_policy(self) -> Policy:
+        """The best policy of early stopping, whose weights replace the learner's; else the current one."""
+        if self.stopping is None or not self.stopping.weights:
+            return self.policy()
+        self.learner.network.load_state_dict(self.stopping.weights)
+        return self.policy(self.stopping.best_steps)
+
+    def policy(self, steps: int | None = None) -> Policy:
+        """The current policy; steps: after which it was the learner's, now by default."""
         metadata = {
-            "name": self.config.name, "seed": self.config.ppo.seed, "steps": self.learner.steps, **self._metadata,
+            "name": self.config.name, "seed": self.config.ppo.seed, "steps": self.learner.steps if steps is None else steps,
+            **self._metadata,
         }  # fmt: skip
         return Policy(self.learner.network, self._interface, metadata)

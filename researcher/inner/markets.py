@@ -135,7 +135,7 @@ class Imagined:
         config = self.config
         return StaticBars(
             self.days, config.environments, half_spread_bps=self.half_spread_bps, impact_bps=config.impact_bps,
-            participation=config.participation,
+            participation=config.participation, fills=config.fills,
         )  # fmt: skip
 
     def hours(self, part: str) -> Sequence[Hours]:

@@ -24,6 +24,10 @@ COMMANDS = {
         "Execute a parent order on a running exchange and report its cost.",
     ),
     "data": ("serl.agents.execution.cli_data:data", "Show how data is split into training, validation and test."),
+    "bar-costs": (
+        "serl.agents.execution.cli_data:bar_costs",
+        "Estimate spread and impact for bars from days with a book.",
+    ),
     "volume-curve": ("serl.agents.execution.cli:volume_curve", "Estimate the intraday volume curve that VWAP needs."),
     "realism": ("serl.agents.realism.cli:realism", "Compare a simulated day with a real one."),
     "impact": ("serl.agents.impact.cli:impact", "Measure the impact of a metaorder on a replayed or simulated day."),

@@ -2,9 +2,17 @@
 
 A market child fills bar by bar from the first bar on, at most `participation` of each bar's volume, at the bar's VWAP (or its typical price
 (high + low + close) / 3), worsened by half the spread and by `impact_bps` times the order's share of the bar's volume. A limit child that
-crosses when it arrives trades at the first bar's open with the same costs; otherwise it fills at its price when a bar's range goes through
-it. Both share the same cap on volume; the quantity above the cap stays unfilled. Forced completion has no cap and trades at the last close
-with the same costs. The notional of each fill is rounded to a whole tick x lot.
+crosses when it arrives trades at the first bar's open with the same costs; otherwise it rests and fills at its price from a bar whose range
+goes through it. Bars do not say how much was traded at which price, so FILLS has two models of what a resting order gets:
+
+- `strict`: at most `participation` x B, where B is the volume traded beyond its price if the bar's volume V was spread evenly over its range:
+  B = V min(1, (high - price) / (high - low)) for a sale, V min(1, (price - low) / (high - low)) for a purchase. Everybody else's orders at the
+  price come first: volume at the price itself fills nothing.
+- `touch`: as much as a market order, once the range goes through the price by any amount. It is optimistic: a bar that passes the price by a
+  tick fills the whole order.
+
+Market and limit child share the cap `participation` x V; the quantity above the cap stays unfilled. Forced completion has no cap and trades at
+the last close with the same costs. The notional of each fill is rounded to a whole tick x lot.
 """
 
 import dataclasses
@@ -20,6 +28,8 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
 
 OPEN, HIGH, LOW, CLOSE, PRICE, VOLUME = range(6)
+FILLS = ("strict", "touch")
+"""Models of what a resting order fills, see the module."""
 # Columns of `env_states`, one row per environment
 DAY, SIGN, NOW = range(3)
 
@@ -63,18 +73,24 @@ def _add_fill(price: float, lots: int, fill: Any) -> None:
 
 
 @inlined
-def _fill_limit(bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, fill: Any) -> int:
+def _fill_limit(
+    bar: Any, sign: int, lots: int, limit_ticks: int, arriving: bool, cost_bps: float, strict: bool,
+    participation: float, fill: Any,
+) -> int:  # fmt: skip
     """Lots filled of a limit order in one bar; an order that crosses when it arrives takes liquidity and pays for it."""
     if lots <= 0:
         return 0
     taking = bar[OPEN] * (1 - sign * cost_bps * 1e-4)
-    beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
     if arriving and sign * (taking - limit_ticks) >= 0:
         _add_fill(taking, lots, fill)
-    elif beyond > 0:
-        _add_fill(np.float64(limit_ticks), lots, fill)
-    else:
+        return lots
+    beyond = bar[HIGH] - limit_ticks if sign > 0 else limit_ticks - bar[LOW]
+    if beyond <= 0:
         return 0
+    span = bar[HIGH] - bar[LOW]
+    if strict and beyond < span:
+        lots = min(lots, int(participation * bar[VOLUME] * beyond / span))
+    _add_fill(np.float64(limit_ticks), lots, fill)
     return lots
 
 
@@ -102,14 +118,15 @@ def _write_book(values: Any, index: int, half_spread_bps: float, participation: 
 
 @compiled
 def _advance(
-    values: Any, starts_ns: Any, env_states: Any, which: Any, children: Any, until_ns: Any, half_spread_bps: float,
-    impact_bps: float, participation: float, forced: bool, frames: Any, fills: Any,
+    values: Any, starts_ns: Any, env_states: Any, which: Any, children: Any, until_ns: Any, half_spreads_bps: Any,
+    impact_bps: float, participation: float, strict: bool, forced: bool, frames: Any, fills: Any,
 ) -> None:  # fmt: skip
     """Steps environments `which`; `forced` trades at the last known price without advancing time."""
     for index in range(which.size):
         env = which[index]
         env_state, frame, fill, child = env_states[env], frames[env], fills[env], children[index]
         bars, sign = values[env_state[DAY]], env_state[SIGN]
+        half_spread_bps = half_spreads_bps[env_state[DAY]]
         fill.lots = fill.notional = fill.resting_lots = fill.ahead_lots = 0
         frame.traded_lots = frame.traded_notional = frame.signed_lots = 0
         market_left, limit_left = child.market_lots, child.limit_lots if child.limit_ticks > 0 else 0
@@ -129,7 +146,9 @@ def _advance(
             market_left -= lots
             resting = min(limit_left, capacity_lots - lots)
             cost_bps = _cost_bps(bar[VOLUME], resting, half_spread_bps, impact_bps)
-            limit_left -= _fill_limit(bar, sign, resting, child.limit_ticks, arriving, cost_bps, fill)
+            limit_left -= _fill_limit(
+                bar, sign, resting, child.limit_ticks, arriving, cost_bps, strict, participation, fill
+            )
             arriving = False
             _add_trades(bar, frame)
             bar_index += 1
@@ -142,18 +161,23 @@ class StaticBars:
     """N environments over days of bars. See the module and `ExecutionMarket`. `trades` of a FRAME is 0: bars do not contain it."""
 
     def __init__(
-        self, bars: BarDays, count: int, *, half_spread_bps: float = 1.0, impact_bps: float = 0.0, participation: float = 0.2
+        self, bars: BarDays, count: int, *, half_spread_bps: float | NDArray[np.float64] = 1.0, impact_bps: float = 0.0,
+        participation: float = 0.2, fills: str = "strict",
     ) -> None:  # fmt: skip
-        if not 0 < participation <= 1 or half_spread_bps < 0 or impact_bps < 0:
+        """half_spread_bps: one number, or one for each day (D,). fills: one of FILLS."""
+        half_spreads_bps = np.broadcast_to(np.asarray(half_spread_bps, np.float64), len(bars.values)).copy()
+        if not 0 < participation <= 1 or not (half_spreads_bps >= 0).all() or impact_bps < 0:
             raise ConfigError(
                 "bars: expected participation in (0, 1] and costs from 0 on, got "
                 f"participation {participation}, half_spread_bps {half_spread_bps}, impact_bps {impact_bps}"
             )
+        if fills not in FILLS:
+            raise ConfigError(f"bars: expected fills {' or '.join(FILLS)}, got {fills!r}")
         self.count, self.bars = count, bars
         self.frames, self.fills = np.zeros(count, FRAME), np.zeros(count, FILL)
         self._most_lots = bars.values[..., VOLUME].sum(axis=1)
         self._spans = [(int(bars.starts_ns[0]), int(bars.starts_ns[-1]) + bars.bar_ns)] * len(bars.values)
-        self._rules = (half_spread_bps, impact_bps, participation)
+        self._rules = (half_spreads_bps, impact_bps, participation, fills == "strict")
         self._env_states = np.zeros((count, 3), np.int64)
         self._all_envs = np.arange(count)
 

@@ -94,7 +94,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
         zeros = np.zeros(self.num_envs)
         if self.actions == "market":
             return actions[:, 0], zeros, zeros
-        offset = np.rint(actions[:, -1] * self._offset_unit_ticks())
+        offset = np.rint(actions[:, -1] * self.offset_unit_ticks())
         if self.actions == "limit":
             return zeros, actions[:, 0], offset
         shares = actions[:, :2]
@@ -103,7 +103,7 @@ class ExecutionVectorEnv(VectorEnv):  # type: ignore[misc]
             shares = np.minimum(1.0, PACED_SLICES_MAX * shares / steps_left[:, None])
         return shares[:, 0], shares[:, 1], offset
 
-    def _offset_unit_ticks(self) -> Any:
+    def offset_unit_ticks(self) -> Any:
         """(N,) ticks for an offset of 1."""
         return self.offset_ticks + np.nan_to_num(self.offset_bps * 1e-4 * mids(self.market.frames))
 

@@ -4,12 +4,12 @@ import importlib
 from pathlib import Path
 
 from serl.agents.execution.policies.policy import Policy
-from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive
+from serl.agents.execution.policies.reactive import Aggressive, Participation, Passive, Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss, Twap
 from serl.agents.execution.policies.volume import VolumeCurve, Vwap
 from serl.exchange.errors import ConfigError
 
-NAMES = ("twap", "vwap", "pov", "ac", "aggressive", "passive")
+NAMES = ("twap", "vwap", "pov", "ac", "aggressive", "passive", "patience")
 
 
 def make_policy(
@@ -33,6 +33,8 @@ def make_policy(
         return Aggressive()
     if name == "passive":
         return Passive(cross_share)
+    if name == "patience":
+        return Patience()
     if not Path(name).exists():
         raise ConfigError(f"policy: expected one of {', '.join(NAMES)}, or the file of a trained policy, got {name!r}")
     return _load(Path(name))

@@ -1,4 +1,4 @@
-"""Policies that react to the market or to the remaining quantity: participation, all at once, passive then crossing."""
+"""Policies that react to the market or to the remaining quantity: participation, all at once, passive then crossing, patience."""
 
 import dataclasses
 
@@ -73,3 +73,41 @@ class Passive:
         remaining, steps_left = parents["remaining_lots"], steps - parents["step"]
         take = np.where(steps_left <= self.cross_share * steps, np.ceil(remaining / steps_left), 0)
         return lots_to_actions(env, take, remaining - take)
+
+
+@dataclasses.dataclass(frozen=True)
+class Patience:
+    """Rests some even slices of the order near the mid (in bars, the last close), renewed at every decision; what is later than an even schedule
+    by more than `late_slices` crosses. A simple rule that a trained policy must beat; see `fit_patience` for its fitted form."""
+
+    rest_slices: float = 4.0
+    """Even slices (quantity over decisions) that rest."""
+    late_slices: float = 3.0
+    """Even slices that the order may be late."""
+    place: float = 0.0
+    """Where it rests, in half spreads from the mid: 0 is the mid (rounded towards the own side), 1 the same-side touch, 2 behind it."""
+
+    name = "patience"
+    modes = ("hybrid",)
+    interface = None
+
+    def __post_init__(self) -> None:
+        if not (self.rest_slices > 0 and self.late_slices >= 0 and self.place >= 0):
+            raise ConfigError(
+                "patience: expected a positive number of resting slices, and late slices and a place from 0 on, got "
+                f"{self.rest_slices}, {self.late_slices} and {self.place}"
+            )
+
+    def actions(self, env: ExecutionVectorEnv) -> Floats:
+        """See Policy."""
+        require_mode(self, env.actions)
+        episodes, parents, frames = env.accounts.episodes, env.accounts.parents, env.market.frames
+        slice_lots, remaining = episodes["qty_lots"] / episodes["steps"], parents["remaining_lots"]
+        behind = remaining - slice_lots * (episodes["steps"] - parents["step"])
+        take = np.clip(np.ceil(behind - self.late_slices * slice_lots), 0, remaining)
+        rest = np.minimum(np.ceil(self.rest_slices * slice_lots), remaining - take)
+        bid, ask = frames["bid_ticks"][:, 0], frames["ask_ticks"][:, 0]
+        half_spread = np.where((bid > 0) & (ask > 0), 0.5 * (ask - bid), 0.0)
+        actions = lots_to_actions(env, take, rest)
+        actions[:, 2] = np.ceil((self.place - 1) * half_spread) / env.offset_unit_ticks()
+        return actions

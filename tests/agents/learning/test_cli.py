@@ -77,8 +77,16 @@ def test_train_and_evaluate(folder: Path) -> None:
         str(reports),
     )
     assert done.returncode == 0, done.stderr
+    assert "patience: Patience(" in done.stdout
     lines = [line for line in (reports / "evaluation.md").read_text().splitlines() if line.startswith("| ")]
-    assert [line.split("|")[1].strip() for line in lines] == ["policy", "TWAP", "run", "twap:limit", "passive"] * 2
+    assert [line.split("|")[1].strip() for line in lines] == [
+        "policy",
+        "TWAP",
+        "patience",
+        "run",
+        "twap:limit",
+        "passive",
+    ] * 2
     assert "a.day (fingerprint " in done.stdout
     assert {path.name for path in reports.iterdir()} == {
         f"evaluation.{suffix}" for suffix in ("md", "csv", "html", "json")
@@ -116,6 +124,30 @@ def test_invalid_settings_are_one_line(tmp_path: Path, refused: Callable[..., st
 
 def test_the_shipped_settings_are_valid_and_need_a_day(refused: Callable[..., str]) -> None:
     assert "expected at least one file" in refused("train", "replay")
+
+
+def test_the_tables_of_bars_say_which_fills_they_assume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.parquet", rows())
+    (tmp_path / "bars.yaml").write_text(
+        "market: {kind: static, interval_s: 60, duration_s: 180, environments: 8, spreads: stock, impact_bps: 2.5}"
+    )
+    for fills in ("strict", "touch"):
+        arguments = [
+            "evaluate",
+            "ac",
+            "--market",
+            str(path),
+            "--config",
+            str(tmp_path / "bars.yaml"),
+            "--episodes",
+            "8",
+        ]
+        cli.serl.main([*arguments, "--fills", fills, "--output", str(tmp_path)], standalone_mode=False)
+        shown = capsys.readouterr().out
+        assert f"static market of bars, fills {fills} (half spread by stock, impact 2.5 bps times" in shown
+        assert "ac: AlmgrenChriss(" in shown
+        for suffix in ("md", "html", "csv", "json"):
+            assert f"fills {fills}" in (tmp_path / f"evaluation.{suffix}").read_text()
 
 
 def test_decisions_between_bars_are_refused(tmp_path: Path, refused: Callable[..., str]) -> None:

@@ -11,7 +11,7 @@ from serl.agents.execution.environment.records import EPISODE
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.execution.policies.policy import Policy as AnyPolicy
-from serl.agents.execution.policies.reactive import Aggressive, Passive
+from serl.agents.execution.policies.reactive import Aggressive, Passive, Patience
 from serl.agents.execution.policies.schedules import Twap
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import (
@@ -19,6 +19,7 @@ from serl.agents.learning.evaluation import (
     Contender,
     Hold,
     Outcome,
+    _mid_price,
     bootstrap_clusters,
     bootstrap_estimates,
     evaluate,
@@ -81,16 +82,16 @@ def test_the_market_vwap_covers_the_whole_window_of_orders_that_are_done_early(s
     rows = episodes(scenario, 20)
     held, once = outcome_of(scenario, Hold(), rows).results, outcome_of(scenario, Aggressive(), rows).results
     expected = rows["sign"] * (once["price_ticks"] / held["vwap_ticks"] - 1) * 1e4
-    np.testing.assert_allclose(evaluation.rows[1].advantages_bps, expected)
+    np.testing.assert_allclose(evaluation.rows[2].columns["pa"], expected)
     assert held["afi"].tolist() == [1.0] * 20
 
 
 def test_a_twap_has_no_advantage_over_itself(scenario: Scenario) -> None:
     everyone = [Contender("again", Twap(), "market"), Contender("impatient", Aggressive(), "market")]
     evaluation = evaluate(scenario, everyone, 20, 7)
-    for row in evaluation.rows[:2]:
+    for row in (evaluation.rows[0], evaluation.rows[2]):
         assert row.estimates["PA_twap"].value == row.estimates["PA_twap"].low == row.estimates["PA_twap"].high == 0
-    assert evaluation.rows[2].estimates["PA_twap"].value != 0
+    assert evaluation.rows[3].estimates["PA_twap"].value != 0
     assert evaluation.clusters > 10
     assert evaluation.unit == "blocks of a window's length"
 
@@ -103,9 +104,9 @@ def test_impact_and_risk_make_the_shortfall(day: Day) -> None:
         parts = row.estimates["IMPACT"].value + row.estimates["RISK"].value
         assert parts == pytest.approx(row.estimates["IS"].value)
     assert replayed.rows[0].estimates["IMPACT"].value < 0, "slices that cross move the price against the next"
-    assert replayed.rows[1].estimates["IMPACT"].value == 0, "a single trade meets a market that it has not moved"
+    assert replayed.rows[2].estimates["IMPACT"].value == 0, "a single trade meets a market that it has not moved"
     static = evaluate(Scenario(large.model_copy(update={"kind": "static"}), [day]), everyone, 20, 7)
-    assert [row.estimates["IMPACT"].value for row in static.rows] == [0, 0, 0]
+    assert [row.estimates["IMPACT"].value for row in static.rows] == [0, 0, 0, 0]
 
 
 def test_simulated_days_are_in_one_part_only() -> None:
@@ -118,7 +119,7 @@ def test_simulated_days_are_in_one_part_only() -> None:
     assert all(len(found) == 5 for found in days.values())
     assert not (days["train"] & days["validation"] or days["train"] & days["test"] or days["validation"] & days["test"])
     evaluation = evaluate(Scenario(config), [Contender("passive", Passive(), "hybrid")], 8, 7)
-    assert evaluation.rows[1].estimates["FFR"].value == 1
+    assert evaluation.rows[2].estimates["FFR"].value == 1
 
 
 def test_the_bootstrap_clusters() -> None:
@@ -132,6 +133,24 @@ def test_the_bootstrap_clusters() -> None:
     rows["day"] = 0
     numbers, unit = bootstrap_clusters(rows, rows["day"])
     assert (unit, numbers.max() + 1) == ("blocks of a window's length", 4)
+
+
+def test_the_rule_is_in_every_table_and_the_others_are_paired_with_it(scenario: Scenario) -> None:
+    rule = Contender("patience", Patience(2, 1, 1), "hybrid")
+    evaluation = evaluate(scenario, [Contender("impatient", Aggressive(), "market")], 20, 7, rule=rule)
+    assert [row.name for row in evaluation.rows] == ["TWAP", "patience", "impatient"]
+    own, other = evaluation.rows[1], evaluation.rows[2]
+    assert (own.columns["pa_rule"] == 0).all()
+    np.testing.assert_allclose(other.columns["pa_rule"], other.columns["pa"] - own.columns["pa"], atol=1e-9)
+    difference = other.estimates["PA"].value - own.estimates["PA"].value
+    assert other.estimates["PA_rule"].value == pytest.approx(difference)
+
+
+def test_at_mids_by_hand() -> None:
+    rows = np.zeros(1, EPISODE)
+    rows["sign"], rows["qty_lots"] = 1, 10
+    found = _mid_price(rows, np.array([0.4]), np.array([[6.0, 4.0]]), np.array([[100.0, 102.0]]), np.array([110.0]))
+    assert found.tolist() == [(6 * 101 + 4 * 110) / 10]
 
 
 def test_measures_by_hand() -> None:
@@ -157,15 +176,15 @@ def test_a_learnt_policy_gets_its_own_observations(day: Day, scenario: Scenario,
     network = ActorCritic(NetworkConfig(memory=8), len(interface.names), interface.low, interface.high, 0)
     policy = Policy(network, interface, {})
     evaluation = evaluate(scenario, [Contender("learnt", policy, "hybrid")], 12, 7)
-    assert evaluation.rows[1].actions.shape[1] == 3
+    assert evaluation.rows[2].actions.shape[1] == 3
     sections = [Section(evaluation, "a test")] * 2
     paths = write_tables(sections, tmp_path)
     assert [path.suffix for path in paths] == [".md", ".csv", ".html", ".json"]
     numbers = json.loads(paths[3].read_text())
     assert [market["seed"] for market in numbers["markets"]] == [7, 7] and numbers["made"]["seed"] == 7
-    learnt = evaluation.rows[1].estimates["PA"]
-    assert numbers["markets"][0]["policies"][1]["PA"]["value"] == pytest.approx(learnt.value)
-    assert len(comma_separated(sections).splitlines()) == 1 + 2 * 2 * len(MEASURES)
+    learnt = evaluation.rows[2].estimates["PA"]
+    assert numbers["markets"][0]["policies"][2]["PA"]["value"] == pytest.approx(learnt.value)
+    assert len(comma_separated(sections).splitlines()) == 1 + 2 * 3 * len(MEASURES)
     assert "data:image/png;base64," in paths[2].read_text()
     with pytest.raises(LayoutMismatchError, match="offset_bps"):
         policy.actions(

@@ -11,6 +11,7 @@ import torch
 from benchmarks.toy import ToyExecution
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.learning.baseline import BaselinePolicy
+from serl.agents.learning.cli_evaluate import trained_with
 from serl.agents.learning.evaluation import execute_orders
 from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.training import POLICY, Training, load_config, load_saved_config
@@ -38,6 +39,22 @@ def test_a_run_is_resumed_and_ends_like_the_old_code(tmp_path: Path) -> None:
     assert expected["log_std"].numel() == 1
     for name, tensor in resumed.network.state_dict().items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_bars_of_an_old_run_keep_their_model_of_fills(tmp_path: Path) -> None:
+    assert "fills" not in (RUN / "config.yaml").read_text()
+    assert load_saved_config(RUN).market.fills == "touch"
+    new = tmp_path / "new.yaml"
+    new.write_text("market: {kind: static}")
+    assert load_config(new).market.fills == "strict"
+
+
+def test_a_table_says_with_which_fills_a_policy_was_trained() -> None:
+    old = {"data": [{"data": "bars.parquet", "market": {"kind": "static"}}]}
+    new = {"data": [{"data": "bars.parquet", "market": {"kind": "static", "fills": "strict"}}]}
+    book = {"data": [{"data": "a.day", "market": {"kind": "replay", "fills": "strict"}}]}
+    found = [trained_with(one) for one in (old, new, book, {})]
+    assert found == [", trained with fills touch", ", trained with fills strict", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ class Sales:
 
 def _env(values: Any, count: int, actions: str) -> ExecutionVectorEnv:
     starts = START_NS + MINUTE_NS * np.arange(values.shape[1])
-    market = StaticBars(BarDays(starts, MINUTE_NS, values), count, half_spread_bps=0.5, participation=0.5)
+    market = StaticBars(
+        BarDays(starts, MINUTE_NS, values), count, half_spread_bps=0.5, participation=0.5, fills="touch"
+    )
     scales = Scales(volume_lots=VOLUME, depth_lots=VOLUME)
     return ExecutionVectorEnv(market, Sales(*values.shape[:2]), actions=actions, scales=scales)
 

@@ -17,6 +17,7 @@ def test_a_run_of_the_old_code_is_opened_and_resumed(tmp_path: Path) -> None:
     saved = json.loads(CONFIG.read_text())
     assert {"discount", "trace"} < set(saved["inner"]["ppo"])
     config = parse_config(saved, "saved", SAVED)
+    assert config.inner.market.fills == "touch", "bars had no other model"
     assert (config.inner.ppo.gamma, config.inner.ppo.gae_lambda) == (1.0, 0.9)
     database = run.begin(tmp_path, config, "test", resume=False)
     database.set_fact("config", saved)

@@ -1,5 +1,7 @@
 """The market of bars, by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from tests.agents.execution.environment.stage import SECOND_NS, bars, child, epi
 DAYS = bars((1000, 1010, 990, 1000, 1001, 500), (1000, 1030, 1000, 1020, 1010, 100), (1020, 1020, 900, 950, 960, 400))
 
 
-def market(**rules: float) -> StaticBars:
+def market(**rules: Any) -> StaticBars:
     """Of the three minutes, without costs unless said."""
     return StaticBars(DAYS, 1, **({"half_spread_bps": 0.0} | rules))
 
@@ -44,11 +46,54 @@ def test_costs_are_half_the_spread_and_the_share_of_the_volume() -> None:
     ],
 )
 def test_a_limit_child_is_filled_when_the_range_goes_through(sign: int, price: int, lots: int, notional: int) -> None:
-    one = market()
+    one = market(fills="touch")
     one.reset(np.arange(1), episode(sign=sign, qty=200, interval=120, steps=1))
     step(one, child(limit=200, price=price), 120)
     assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (lots, notional)
     assert one.fills[0]["resting_lots"] == 200 - lots
+
+
+@pytest.mark.parametrize(
+    ("sign", "price", "lots"),
+    [
+        (1, 1010, 13),  # nothing beyond it in the first bar; in the second 100 (1030 - 1010) / 30 lots, a fifth of them
+        (1, 1009, 5 + 14),  # 500 (1010 - 1009) / 20, then 100 (1030 - 1009) / 30
+        (1, 1001, 45 + 19),
+        (-1, 990, 0),
+        (-1, 991, 5),
+        (-1, 1000, 50),  # it does not cross at the open of 1000 with a spread, and the second bar does not go below it
+    ],
+)
+def test_a_strict_limit_child_fills_from_the_volume_beyond_its_price(sign: int, price: int, lots: int) -> None:
+    one = market(half_spread_bps=1.0)
+    one.reset(np.arange(1), episode(sign=sign, qty=200, interval=120, steps=1))
+    step(one, child(limit=200, price=price), 120)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (lots, lots * price)
+    assert one.fills[0]["resting_lots"] == 200 - lots
+
+
+def test_a_bar_wholly_beyond_the_price_fills_as_much_as_its_share() -> None:
+    gap = bars((1000, 1000, 1000, 1000, 1000, 500), (1020, 1020, 1020, 1020, 1020, 500))
+    one = StaticBars(gap, 1, half_spread_bps=1.0)
+    one.reset(np.arange(1), episode(qty=300, interval=120, steps=1))
+    step(one, child(limit=300, price=1010), 120)
+    assert (one.fills[0]["lots"], one.fills[0]["notional"]) == (100, 100 * 1010)
+
+
+def test_a_resting_child_shares_the_cap_with_a_market_child() -> None:
+    one = market(half_spread_bps=1.0)
+    one.reset(np.arange(1), episode(qty=200, interval=60, steps=1))
+    step(one, child(market=90, limit=100, price=1001), 60)
+    assert one.fills[0]["lots"] == 90 + 10
+
+
+def test_each_day_has_its_spread() -> None:
+    two = BarDays(DAYS.starts_ns, DAYS.bar_ns, np.concatenate([DAYS.values, DAYS.values]))
+    one = StaticBars(two, 1, half_spread_bps=np.array([0.0, 20.0]))
+    for day, notional in ((0, 50 * 1001), (1, round(50 * 1001 * (1 - 0.0020)))):
+        one.reset(np.arange(1), episode(day=day, interval=60, steps=1))
+        step(one, child(market=50), 60)
+        assert one.fills[0]["notional"] == notional
 
 
 def test_a_limit_child_that_crosses_pays_half_the_spread() -> None:
@@ -109,3 +154,5 @@ def test_invalid_bars_are_refused() -> None:
         bars((1.0, 1.0, 1.0, 0.0, 1.0, 5.0))
     with pytest.raises(ConfigError, match="participation"):
         market(participation=0.0)
+    with pytest.raises(ConfigError, match="strict or touch, got 'range'"):
+        market(fills="range")

@@ -1,0 +1,79 @@
+"""Early stopping: the stopping time of a training run is chosen on validation orders, because PPO on few days keeps improving on those days long
+after it has become worse on others.
+
+At every checkpoint the present policy works the same validation orders. The run keeps the best policy so far and ends when `patience`
+checkpoints in a row have not been better.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from serl.agents.learning.environments import Scenario
+from serl.agents.learning.evaluation import execute_orders
+from serl.agents.learning.market_config import MarketConfig, with_overrides
+from serl.agents.learning.policy import Policy
+from serl.agents.learning.settings import LearningSettings
+
+
+class StoppingConfig(LearningSettings):
+    """Settings of early stopping."""
+
+    orders: int = Field(4000, gt=0, description="validation orders, the same at every checkpoint")
+    seed: int = Field(1_000_003, ge=0, description="of these orders")
+    patience: int = Field(10, gt=0, description="checkpoints without a better one after which training ends")
+
+
+class EarlyStopping:
+    """Keeps the best weights. `state` is JSON for a checkpoint, `weights` its tensors."""
+
+    def __init__(self, config: StoppingConfig, score: Callable[[], float]) -> None:
+        """score: mean PA in bps of the present policy on the validation orders."""
+        self._config, self._score = config, score
+        self.best_bps = self.last_bps = -np.inf
+        self.best_steps, self.scored_steps, self.worse = 0, -1, 0
+        self.weights: dict[str, Tensor] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether training should end."""
+        return self.worse >= self._config.patience
+
+    def at_checkpoint(self, steps: int, weights: dict[str, Tensor]) -> None:
+        """Scores the policy after so many steps, once: a resumed run begins with the checkpoint that it ended with."""
+        if steps == self.scored_steps:
+            return
+        self.scored_steps, self.last_bps = steps, self._score()
+        self.worse += 1
+        if self.last_bps > self.best_bps:
+            self.best_bps, self.best_steps, self.worse = self.last_bps, steps, 0
+            self.weights = {name: tensor.clone() for name, tensor in weights.items()}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """JSON for `restore`."""
+        names = ("best_bps", "last_bps", "best_steps", "scored_steps", "worse")
+        return {name: getattr(self, name) for name in names}
+
+    def restore(self, state: dict[str, Any], weights: dict[str, Tensor]) -> None:
+        """Continues where a checkpoint was taken."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.weights = weights
+
+
+def validation_scorer(market: MarketConfig, config: StoppingConfig) -> Callable[[Policy], float]:
+    """Mean PA in bps of a policy on the validation orders of a market."""
+    scenario = Scenario(
+        with_overrides(market, {"part": "validation", "environments": min(market.environments, config.orders)})
+    )
+    episodes = scenario.sampler.sample(np.random.Generator(np.random.PCG64(config.seed)), config.orders)
+
+    def score(policy: Policy) -> float:
+        env = scenario.env_for(policy, policy.modes[0])
+        return float(np.nanmean(execute_orders(env, policy, episodes).results["pa_bps"]))
+
+    return score

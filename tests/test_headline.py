@@ -1,0 +1,92 @@
+"""The table of all methods, with a few orders and steps."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import headline
+from serl.exchange.errors import ConfigError
+from serl.history.day import write_day
+from serl.history.generate import generate_day
+from tests.agents.execution.test_data import write
+
+STOCKS, DATES, BARS = 5, 6, 60
+
+
+def random_bars() -> dict[str, list[object]]:
+    """An hour of minutes of some stocks and dates."""
+    random = np.random.default_rng(0)
+    table: dict[str, list[object]] = {
+        name: [] for name in ("symbol", "date", "ToD", "open", "high", "low", "close", "volume")
+    }
+    for stock in range(STOCKS):
+        for date in range(DATES):
+            close = 50 * np.exp(np.cumsum(random.normal(0, 5e-4, BARS + 1)))
+            for bar in range(BARS):
+                low, high = min(close[bar : bar + 2]) * 0.9995, max(close[bar : bar + 2]) * 1.0005
+                numbers = (close[bar], high, low, close[bar + 1], float(random.integers(500, 5000)))
+                values = (f"S{stock}", f"2020-01-{date + 1:02d}", f"10:{bar:02d}:00", *numbers)
+                for column, value in zip(table.values(), values, strict=True):
+                    column.append(value)
+    return table
+
+
+def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
+    bars, output = write(tmp_path / "bars.parquet", random_bars()), tmp_path / "out"
+    command = [sys.executable, "-m", "benchmarks.headline", "--quick", "--json", "--no-dynamic"]
+    command += ["--nasdaq", str(bars), "--output", str(output)]
+    first = subprocess.run(command, capture_output=True, text=True, check=True)
+    sections = json.loads(first.stdout)
+    assert [(one["market"], one["part"]) for one in sections] == [("nasdaq", "test"), ("nasdaq", "unseen")]
+    for one in sections:
+        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *headline.METHODS]
+        assert "fills strict" in one["title"] and "part " + one["part"] in one["facts"]
+        rule = one["rows"][1]
+        assert rule["PA_rule"] == [0, 0, 0]
+        for row in one["rows"]:
+            assert row["PA"][0] - rule["PA"][0] == pytest.approx(row["PA_rule"][0])
+            assert row["PA_mid"][0] != row["PA"][0]
+    text = headline.markdown(sections[0])
+    assert "| SE-RL | none: train one with `serl researcher start`" in text and "| HALOP-style | 1 |" in text
+    times = {path: path.stat().st_mtime_ns for path in output.rglob("policy.safetensors")}
+    assert len(times) == len(headline.METHODS)
+    (output / "nasdaq-unseen.json").unlink()
+    (output / "nasdaq" / "opd-0" / "done").unlink()
+    again = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout) == sections
+    changed = [path.parent.name for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns]
+    assert changed == ["opd-0"]
+
+
+def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:
+    headline.begin(tmp_path, {"seed": 1})
+    headline.begin(tmp_path, {"seed": 1})
+    with pytest.raises(ConfigError, match="choose another --output"):
+        headline.begin(tmp_path, {"seed": 2})
+
+
+@pytest.mark.parametrize("market", headline.SETTINGS)
+@pytest.mark.parametrize("method", headline.METHODS)
+def test_every_learner_has_settings_for_every_market(market: str, method: str) -> None:
+    config = headline.config_of(market, method, [], 7, headline.Budget(steps=1000))
+    assert config.learner.seed == 7 and config.learner.steps == 1000
+    assert config.algorithm == headline.ALGORITHMS.get(method, "ppo")
+    assert config.market.kind == {"nasdaq": "static", "cn": "static"}.get(market, market)
+    if method == "MacMic-style":
+        decisions = round(config.market.duration_s / config.market.interval_s)
+        assert decisions % config.macmic.interval_steps == 0
+    if method == "PPO limit":
+        assert config.early_stopping and config.market.reward == "price"
+
+
+@pytest.mark.long
+def test_books_too(tmp_path: Path) -> None:
+    day, output = tmp_path / "a.day", tmp_path / "out"
+    write_day(generate_day(3), day)
+    command = [sys.executable, "-m", "benchmarks.headline", "--quick", "--book", str(day), "--output", str(output)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "### replay, test: replay market" in done.stdout and "### dynamic, test: dynamic market" in done.stdout
