@@ -35,7 +35,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.validation.entrypoints import load
 
 ENTRY = "serl.researcher.inner.job:train"
-NETWORK, POPULATION = "network.safetensors", "population.yaml"
+NETWORK, POPULATION, WARM = "network.safetensors", "population.yaml", "warm.safetensors"
 CURVE_POINTS = 50
 
 
@@ -112,9 +112,20 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
     if Kind.AGENT in modules:
         make, arguments = CustomPPO, (*arguments, modules[Kind.AGENT])
     run = Training(config, envs, folder, learner=make(*arguments))
+    if (folder / WARM).exists():
+        start_from(run.learner, folder / WARM)
     if (folder / CHECKPOINT).exists():
         run.resume()
     return run
+
+
+def start_from(learner: PPO, path: Path) -> None:
+    """Give a learner the weights of a file, if its network has the same parameters of the same shapes; else it keeps its own."""
+    own, (given, _) = dict(learner.network.state_dict()), files.read(path, "network")
+    if {name: tensor.shape for name, tensor in own.items()} == {name: tensor.shape for name, tensor in given.items()}:
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(given[name])
 
 
 def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:

@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
+from serl.agents.learning.policy import Policy, load_policy
 from serl.researcher.candidates import Budget, Candidate, Module, Score
-from serl.researcher.inner import results, training
+from serl.researcher.inner import contender, results, training
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.errors import IncumbentError
 from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
 from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.job import prepare
 from serl.researcher.inner.race import Standings
 from serl.researcher.inner.race_config import Race, Stage
 from serl.researcher.inner.results import Trial
@@ -194,3 +197,31 @@ def test_results_without_pairs_are_read(tmp_path: Path) -> None:
     found = results.read(tmp_path / "result.json")
     assert found is not None and found.score is not None and found.paired is None
     assert found.score.advantages_bps == (1.0, 1.0)
+
+
+def test_a_child_starts_from_its_parents_weights(settings: Settings, tmp_path: Path) -> None:
+    """Of the same seed, where the network has the same shape; a parent without that seed has none."""
+    warm = settings.model_copy(update={"warm_start": True, "orders": 4})
+    parent, child = rewards(2)
+    before = Contender(parent, warm, BUDGET, tmp_path / parent.key, ignore_stage, trainer("local"))
+    before.run(1.0, 0)
+    job = tmp_path / "job"
+    contender.write_warm(tmp_path / parent.key / "seed-1" / "policy.safetensors", job)
+    assert not job.exists()
+    contender.write_warm(tmp_path / parent.key / "seed-0" / "policy.safetensors", job)
+    policy = load_policy(tmp_path / parent.key / "seed-0" / "policy.safetensors")
+    assert isinstance(policy, Policy)
+    vector = prepare(child, warm.of_seed(0), BUDGET, job).learner.network.vector
+    assert torch.equal(vector, policy.network.vector)  # type: ignore[union-attr]
+    (tmp_path / "fresh").mkdir()
+    assert not torch.equal(prepare(child, warm.of_seed(0), BUDGET, tmp_path / "fresh").learner.network.vector, vector)
+    scores = []
+    for named in (None, parent.key):
+        one = Candidate(child.modules, named)
+        assert one.key == child.key
+        after = Contender(one, warm, BUDGET, tmp_path / f"{named}" / child.key, ignore_stage, trainer("local"))
+        if named:
+            (tmp_path / named / parent.key).symlink_to(tmp_path / parent.key)
+        after.run(1.0, 0)
+        scores.append(after.trials[1.0, 0].score.advantages_bps)
+    assert scores[0] != scores[1]
