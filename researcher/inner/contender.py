@@ -37,7 +37,8 @@ class Contender:
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
         self.key, self.is_rule = candidate.key, rules.is_rule(candidate)
         self._report, self._train = report, train
-        self._part, self._permit = scored_on or (None, None)
+        self._part: str | None = scored_on[0] if scored_on else None
+        self._permit: Permit | None = scored_on[1] if scored_on else None
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = results.read(folder / FAILED)
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
