@@ -6,7 +6,7 @@ policy_evaluations_per_min 30 (64 orders each in `liquid`), trainings_per_hour 3
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -47,12 +47,9 @@ def write_bars(path: Path) -> Path:
 
 def _timed(contenders: Sequence[Contender], seeds: int) -> float:
     """Seconds in which WORKERS threads run these trainings."""
-    began = time.perf_counter()
+    began, tickets = time.perf_counter(), [(one, seed) for seed in range(seeds) for one in contenders]
     with ThreadPoolExecutor(WORKERS) as pool:
-        done: list[Callable[[], None]] = [
-            lambda one=one, seed=seed: one.run(1.0, seed) for seed in range(seeds) for one in contenders
-        ]  # type: ignore[misc]
-        list(pool.map(lambda run: run(), done))
+        list(pool.map(lambda ticket: ticket[0].run(1.0, ticket[1]), tickets))
     for one in contenders:
         assert not one.failure, one.failure.reason
     return time.perf_counter() - began

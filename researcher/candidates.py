@@ -22,6 +22,8 @@ class Candidate:
     """A learning algorithm: at most one module of each kind. Missing kinds use the default."""
 
     modules: Mapping[Kind, Module]
+    parent: str | None = dataclasses.field(default=None, compare=False)
+    """Key of the candidate that it descends from, whose weights it may start from; not part of its own key."""
 
     @property
     def key(self) -> str:

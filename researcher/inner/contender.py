@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from serl.agents.learning.policy import Policy
+from serl.agents.learning import files
+from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result
 from serl.researcher.inner import results, rules, training
 from serl.researcher.inner.errors import ScoreError
 from serl.researcher.inner.executors import Train
+from serl.researcher.inner.job import WARM
 from serl.researcher.inner.results import Trial
 from serl.researcher.inner.score import Permit, score
 from serl.researcher.inner.settings import Settings
@@ -35,7 +37,8 @@ class Contender:
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
         self.key, self.is_rule = candidate.key, rules.is_rule(candidate)
         self._report, self._train = report, train
-        self._part, self._permit = scored_on or (None, None)
+        self._part: str | None = scored_on[0] if scored_on else None
+        self._permit: Permit | None = scored_on[1] if scored_on else None
         folder.mkdir(parents=True, exist_ok=True)
         self.failure = results.read(folder / FAILED)
         found = [results.read_trial(path) for path in sorted(folder.glob("seed-*/share-*.json"))]
@@ -108,6 +111,8 @@ class Contender:
         if self.is_rule:
             return rules.rule_policy(self.candidate, self.settings, job), {}
         budget = dataclasses.replace(self.budget, seed=self.budget.seed + seed)
+        if settings.warm_start and self.candidate.parent:
+            write_warm(self.folder.parent / self.candidate.parent / f"seed-{seed}" / POLICY, job)
         job_result = self._train(self.candidate, settings, budget, share, job)
         if not job_result.ok:
             raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
@@ -134,3 +139,13 @@ class Contender:
         """Path of the policy of the first seed: choosing the seed that scored best would choose luck."""
         path = self.folder / "seed-0" / POLICY
         return str(path) if path.exists() and not self.failure else None
+
+
+def write_warm(policy: Path, job: Path) -> None:
+    """Write the weights of a parent's policy into the folder of a job, once. A parent without this seed, or that is a rule, has none."""
+    if not policy.exists() or (job / WARM).exists():
+        return
+    found = load_policy(policy)
+    if isinstance(found, Policy):
+        job.mkdir(mode=0o700, exist_ok=True)
+        files.write(job / WARM, "network", dict(found.network.state_dict()), {})

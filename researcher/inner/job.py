@@ -37,7 +37,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.validation.entrypoints import load
 
 ENTRY = "serl.researcher.inner.job:train"
-NETWORK, POPULATION = "network.safetensors", "population.yaml"
+NETWORK, POPULATION, WARM = "network.safetensors", "population.yaml", "warm.safetensors"
 CURVE_POINTS = 50
 
 
@@ -118,9 +118,20 @@ def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Pa
     if Kind.POLICY in modules:
         learner.network.start_at_zero()  # before training, the policy is its rule
     run = Training(config, envs, folder, learner=learner)
+    if (folder / WARM).exists():
+        start_from(run.learner, folder / WARM)
     if (folder / CHECKPOINT).exists():
         run.resume()
     return run
+
+
+def start_from(learner: PPO, path: Path) -> None:
+    """Give a learner the weights of a file, if its network has the same parameters of the same shapes; else it keeps its own."""
+    own, (given, _) = dict(learner.network.state_dict()), files.read(path, "network")
+    if {name: tensor.shape for name, tensor in own.items()} == {name: tensor.shape for name, tensor in given.items()}:
+        with torch.no_grad():
+            for name, tensor in own.items():
+                tensor.copy_(given[name])
 
 
 def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:

@@ -31,8 +31,10 @@ class Race(BaseModel):
 
     stages: tuple[Stage, ...] = DEFAULT
     trainings: float | None = Field(
-        None, gt=0, description="trainings at the full steps that all candidates of an iteration get together; null: no limit"
-    )  # fmt: skip
+        6.0,
+        gt=0,
+        description="trainings at the full steps that all candidates of an iteration get together; null: no limit but the stages'",
+    )
     at_once: int = Field(
         2, ge=1, description="trainings that the bandit gives before it looks at the scores again; workers run them in parallel"
     )  # fmt: skip
@@ -57,5 +59,6 @@ def stages_of_rungs(rungs: Any, kept: Any) -> dict[str, Any]:
     if not isinstance(rungs, list | tuple) or not all(isinstance(share, int | float) for share in rungs):
         raise ValueError(f"rungs: expected shares like [0.25, 0.5, 1], got {rungs!r}; better set race.stages")
     return {
-        "stages": [{"share": share, "seeds": 1, "kept": kept if place else 1.0} for place, share in enumerate(rungs)]
+        "trainings": None,
+        "stages": [{"share": share, "seeds": 1, "kept": kept if place else 1.0} for place, share in enumerate(rungs)],
     }

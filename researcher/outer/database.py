@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +174,13 @@ class Database:
     def pending(self, iteration: int) -> list[tuple[int, Candidate]]:
         """Slots and candidates of an iteration that have no result yet."""
         found = self.rows("SELECT * FROM candidates WHERE iteration = ? AND stage IS NULL ORDER BY slot", iteration)
-        return [(row["slot"], _candidate(row)) for row in found]
+        return [(row["slot"], replace(_candidate(row), parent=self._parent(row))) for row in found]
+
+    def _parent(self, row: sqlite3.Row) -> str | None:
+        """The key of a candidate's first parent."""
+        for place in parents_of(row):
+            return str(self.one("SELECT key FROM candidates WHERE iteration = ? AND slot = ?", *place))
+        return None
 
     def result_of(self, key: str) -> Result | None:
         """The result of an earlier candidate with the same modules; None if there is none."""

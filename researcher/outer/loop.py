@@ -39,16 +39,18 @@ def reason_to_stop(config: OuterConfig, database: Database) -> str | None:
     hours = sum(row["seconds"] for row in done) / 3600
     if config.hours_max is not None and hours >= config.hours_max:
         return f"{hours:.2f} of {config.hours_max:g} hours are spent"
-    if _empty(database) >= config.empty_iterations_max:
+    if _empty(database, config) >= config.empty_iterations_max:
         last = database.rows("SELECT * FROM verdicts WHERE reason != 'ok' ORDER BY id DESC LIMIT 1")
         text = f"; the last verdict: {last[0]['stage']}, {last[0]['reason']}: {last[0]['text']}" if last else ""
         return f"{config.empty_iterations_max} iterations in a row had no valid candidate{text}"
     return None
 
 
-def _empty(database: Database) -> int:
-    """Number of latest finished iterations in a row without a valid candidate."""
-    last = database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL") or 0
+def _empty(database: Database, config: OuterConfig) -> int:
+    """Number of latest finished iterations in a row without a valid proposal; the incumbent is none."""
+    last = (
+        database.one("SELECT max(iteration) FROM candidates WHERE key IS NOT NULL AND slot < ?", config.candidates) or 0
+    )
     return max(0, database.iterations_done - int(last))
 
 
@@ -123,13 +125,18 @@ class OuterLoop:
         for slot in range(self.config.candidates):
             self.callbacks.on_proposing(iteration, slot)
             if slot not in known:
-                first = (iteration, slot) == (1, 0)
-                proposal = (
-                    Proposal(self.config.incumbent_candidate) if first else self.proposer.propose(iteration, slot)
-                )
+                proposal = self.proposer.propose(iteration, slot)
                 self._require_endpoint(proposal)
                 self.database.add_proposal(iteration, slot, proposal)
                 self.callbacks.on_proposed(iteration, slot, proposal)
+        if iteration == 1 and self.config.candidates not in known:
+            self._add_incumbent()
+
+    def _add_incumbent(self) -> None:
+        """Store the incumbent beside the proposals of iteration 1, which keep their slots and seeds."""
+        slot, incumbent = self.config.candidates, Proposal(self.config.incumbent_candidate)
+        self.database.add_proposal(1, slot, incumbent)
+        self.callbacks.on_proposed(1, slot, incumbent)
 
     def _require_endpoint(self, proposal: Proposal) -> None:
         """Raise EndpointRefusedError if an endpoint rejects a request before the run has any module of its model: key, model or parameters are

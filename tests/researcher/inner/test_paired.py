@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serl.researcher.candidates import Score
+from serl.researcher.candidates import Paired, Score
 from serl.researcher.inner.paired import paired, student
 
 DAYS, PER_DAY = 24, 10
@@ -14,7 +14,9 @@ def score(advantages: np.ndarray, days: np.ndarray, controls: np.ndarray) -> Sco
     return Score(float(advantages.mean()), 0.0, 0.0, 0.0, len(advantages), 1.0, 0.0, 0.0, *rows)
 
 
-def drawn(random: np.random.Generator, effect: float, day_std: float, seed_std: float, seeds: int, slope: float = 0.0):  # type: ignore[no-untyped-def]
+def drawn(
+    random: np.random.Generator, effect: float, day_std: float, seed_std: float, seeds: int, slope: float = 0.0
+) -> tuple[list[Score], list[Score]]:
     """Scores of a candidate and an incumbent: a true effect, noise common to a day, to a training, and to both algorithms."""
     days = np.repeat(np.arange(DAYS), PER_DAY)
     day_noise = random.normal(0, day_std, DAYS)
@@ -28,10 +30,14 @@ def drawn(random: np.random.Generator, effect: float, day_std: float, seed_std: 
     return own, theirs
 
 
+def compared(scores: tuple[list[Score], list[Score]]) -> Paired:
+    return paired(scores[0], scores[1], 1.0)
+
+
 @pytest.mark.parametrize(("day_std", "seed_std", "seeds"), [(0.5, 0.0, 1), (0.3, 0.5, 8), (0.0, 0.5, 3)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(day_std: float, seed_std: float, seeds: int) -> None:
     random = np.random.default_rng(1)
-    found = [paired(*drawn(random, 0.2, day_std, seed_std, seeds), 1.0) for _ in range(300)]
+    found = [compared(drawn(random, 0.2, day_std, seed_std, seeds)) for _ in range(300)]
     held = np.mean([one.low_bps <= 0.2 <= one.high_bps for one in found])
     assert 0.91 <= held <= 1.0, held
 
@@ -60,8 +66,8 @@ def test_the_spread_between_trainings_is_in_the_error() -> None:
 
 def test_the_control_variate_is_used_where_it_helps() -> None:
     random = np.random.default_rng(5)
-    helped = [paired(*drawn(random, 0.2, 0.0, 0.0, 1, slope=2.0), 1.0) for _ in range(200)]
-    plain = [paired(*drawn(random, 0.2, 0.0, 0.0, 1, slope=0.0), 1.0) for _ in range(20)]
+    helped = [compared(drawn(random, 0.2, 0.0, 0.0, 1, slope=2.0)) for _ in range(200)]
+    plain = [compared(drawn(random, 0.2, 0.0, 0.0, 1, slope=0.0)) for _ in range(20)]
     assert all(one.controlled for one in helped)
     assert abs(np.mean([one.difference_bps for one in helped]) - 0.2) < 0.01, "it adds no bias"
     assert np.std([one.difference_bps for one in helped]) < 0.05 < 2.0 / np.sqrt(DAYS * PER_DAY), "without it .13"

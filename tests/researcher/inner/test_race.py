@@ -6,14 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
+from serl.agents.learning.policy import Policy, load_policy
 from serl.researcher.candidates import Budget, Candidate, Module, Score
-from serl.researcher.inner import results, training
+from serl.researcher.inner import contender, results, training
 from serl.researcher.inner.contender import Contender
 from serl.researcher.inner.errors import IncumbentError
 from serl.researcher.inner.evaluate import evaluate_many, ignore_stage
 from serl.researcher.inner.executors import trainer
+from serl.researcher.inner.job import prepare
 from serl.researcher.inner.race import Standings
 from serl.researcher.inner.race_config import Race, Stage
 from serl.researcher.inner.results import Trial
@@ -123,7 +126,8 @@ def test_a_kill_at_any_training_repeats_and_loses_none(
     apart: int, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A race over two calls, cut at its trainings: the same results, from the same trainings."""
-    racing = settings.model_copy(update={"race": Race(stages=STAGES, at_once=2), "orders": 4})
+    inside = {"race": Race(stages=STAGES, at_once=2), "orders": 4, "scored_in": "market"}
+    racing = settings.model_copy(update=inside)
     really, calls = training.train, list[tuple[str, float, int]]()
     limit = [10**9]
 
@@ -136,25 +140,28 @@ def test_a_kill_at_any_training_repeats_and_loses_none(
 
     monkeypatch.setattr(training, "train", train)
 
-    def race(folder: Path) -> list[Any]:
-        first = evaluate_many([Candidate({}), *rewards(2)], racing, BUDGET, folder, 1)
-        both = evaluate_many([rewards(3)[2], Candidate({}), *rewards(2)], racing, BUDGET, folder, 1)
-        return [(one.stage, one.reason, one.score, one.paired) for one in (*first, *both)]
+    def race(folder: Path, done: list[Any]) -> list[Any]:
+        """Both calls; `done` holds the results of those that have ended, as the database of a run does."""
+        for candidates in ([Candidate({}), *rewards(2)], [rewards(3)[2], Candidate({}), *rewards(2)])[len(done) :]:
+            found = evaluate_many(candidates, racing, BUDGET, folder, 1)
+            done.append([(one.stage, one.reason, one.score, one.paired) for one in found])
+        return done
 
-    whole = race(tmp_path / "whole")
+    whole = race(tmp_path / "whole", [])
     trained = list(calls)
     assert len(trained) == len(set(trained)) > 8
-    assert whole[0][3].difference_bps == whole[0][3].se_bps == 0.0, "the incumbent against itself"
-    assert {stage for stage, *_ in whole} == {"done", "halved"}
+    assert whole[0][0][3].difference_bps == whole[0][0][3].se_bps == 0.0, "the incumbent against itself"
+    assert {stage for found in whole for stage, *_ in found} == {"done", "halved"}
+    assert race(tmp_path / "whole", whole[:1]) == whole and calls == trained, "it has ended"
     for cut in range(5, len(trained), apart):
         calls.clear()
+        done: list[Any] = []
         limit[0] = cut
         with pytest.raises(Killed):
-            race(tmp_path / str(cut))
+            race(tmp_path / str(cut), done)
         limit[0] = 10**9
-        assert race(tmp_path / str(cut)) == whole
+        assert race(tmp_path / str(cut), done) == whole
         assert sorted(calls) == sorted(trained), "each training once"
-    assert race(tmp_path / "whole") == whole
 
 
 def test_an_incumbent_that_fails_ends_the_race(settings: Settings, tmp_path: Path) -> None:
@@ -194,3 +201,31 @@ def test_results_without_pairs_are_read(tmp_path: Path) -> None:
     found = results.read(tmp_path / "result.json")
     assert found is not None and found.score is not None and found.paired is None
     assert found.score.advantages_bps == (1.0, 1.0)
+
+
+def test_a_child_starts_from_its_parents_weights(settings: Settings, tmp_path: Path) -> None:
+    """Of the same seed, where the network has the same shape; a parent without that seed has none."""
+    warm = settings.model_copy(update={"warm_start": True, "orders": 4})
+    parent, child = rewards(2)
+    before = Contender(parent, warm, BUDGET, tmp_path / parent.key, ignore_stage, trainer("local"))
+    before.run(1.0, 0)
+    job = tmp_path / "job"
+    contender.write_warm(tmp_path / parent.key / "seed-1" / "policy.safetensors", job)
+    assert not job.exists()
+    contender.write_warm(tmp_path / parent.key / "seed-0" / "policy.safetensors", job)
+    policy = load_policy(tmp_path / parent.key / "seed-0" / "policy.safetensors")
+    assert isinstance(policy, Policy)
+    vector = prepare(child, warm.of_seed(0), BUDGET, job).learner.network.vector
+    assert torch.equal(vector, policy.network.vector)
+    (tmp_path / "fresh").mkdir()
+    assert not torch.equal(prepare(child, warm.of_seed(0), BUDGET, tmp_path / "fresh").learner.network.vector, vector)
+    scores = []
+    for named in (None, parent.key):
+        one = Candidate(child.modules, named)
+        assert one.key == child.key
+        after = Contender(one, warm, BUDGET, tmp_path / f"{named}" / child.key, ignore_stage, trainer("local"))
+        if named:
+            (tmp_path / named / parent.key).symlink_to(tmp_path / parent.key)
+        after.run(1.0, 0)
+        scores.append(after.trials[1.0, 0].score.advantages_bps)
+    assert scores[0] != scores[1]

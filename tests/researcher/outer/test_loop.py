@@ -55,7 +55,7 @@ def test_a_kill_at_any_point_changes_nothing(tmp_path: Path) -> None:
     mortal = Mortal(config, 10**9)
     OuterLoop(config, tmp_path / "whole", whole, mortal, mortal.evaluate).run()
     calls = 10**9 - mortal.left
-    assert calls == 3 * (2 + 1 + 1) - 1, "the first candidate is the incumbent, which nobody proposes"
+    assert calls == 3 * (2 + 1 + 1)
     for n in range(calls):
         folder, asked = tmp_path / f"killed-{n}", []
         for lives in (n, 10**9):
@@ -114,7 +114,7 @@ def test_the_default_is_evaluated_once(tmp_path: Path) -> None:
 def test_what_fails_counts_as_worse_than_the_worst(tmp_path: Path) -> None:
     config = config_of(iterations=1, candidates=4, penalty_bps=5.0)
     database = run.begin(tmp_path, config, "test", resume=False)
-    fates = [("done", -3.0), ("done", 2.0), ("halved", None), ("training", None)]
+    fates = [("done", -3.0), ("done", 2.0), ("halved", None), ("training", None), ("done", 0.0)]
 
     def evaluate(candidates: Any, folder: Path) -> list[Result]:
         return [Result(stage, "told", None if pa is None else score_of(pa), None, {}) for stage, pa in fates]
@@ -125,9 +125,10 @@ def test_what_fails_counts_as_worse_than_the_worst(tmp_path: Path) -> None:
         2.0,
         -3.0,
         -8.0,
+        0.0,
     ]
     assert {(row["stage"], row["reason"]): row["count"] for row in database.tally()} == {
-        ("dry run", "ok"): 3, ("done", "ok"): 2, ("halved", "no score"): 1, ("training", "no score"): 1,
+        ("dry run", "ok"): 4, ("done", "ok"): 3, ("halved", "no score"): 1, ("training", "no score"): 1,
     }  # fmt: skip
     database.close()
 
@@ -156,7 +157,7 @@ def test_a_team_learns_to_speak_and_one_agent_does_not(tmp_path: Path) -> None:
         asked = [
             set(modules_of(row["modules"])) for row in database.rows("SELECT * FROM candidates WHERE stage = 'done'")
         ]
-        assert len(asked) == len(arithmetic.asked) == 2
+        assert len(asked) == len(arithmetic.asked) == 3, "and the incumbent"
         assert (Kind.COMMUNICATE in set().union(*asked)) == (scenario == "multi")
         database.close()
 
@@ -168,5 +169,5 @@ def test_modules_are_kept_as_they_came(tmp_path: Path) -> None:
     for row in database.rows("SELECT * FROM modules"):
         json.loads(row["text"])
         assert row["origin"] == row["model"] == "uniform"
-    assert database.one("SELECT count(*) FROM modules") == 2, "the incumbent is no draft"
+    assert database.one("SELECT count(*) FROM modules") == 4
     database.close()

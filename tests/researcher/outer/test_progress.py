@@ -23,17 +23,20 @@ def test_without_a_terminal_each_candidate_has_its_lines(tmp_path: Path, capsys:
     lines = capsys.readouterr().err.splitlines()
     keys = [row["key"][:6] for row in database.rows("SELECT key FROM candidates ORDER BY slot")]
     database.close()
-    assert lines[:4] == [
+    made = [
         line
-        for slot, (key, made) in enumerate(zip(keys, ("default modules", "reward dry run ok"), strict=True))
+        for slot, key in enumerate(keys[:2])
         for line in (
             f"iteration 1 of 1: proposing candidate {slot + 1}",
-            f"iteration 1, slot {slot}: proposed {key}; {made}",
+            f"iteration 1, slot {slot}: proposed {key}; reward dry run ok",
         )
     ]
-    assert [text.partition(", PA")[0] for text in lines[4:6]] == [f"iteration 1, slot {slot}: done" for slot in (0, 1)]
-    assert lines[6].startswith("iteration 1: PA")
-    assert lines[7:] == ["candidate abcdef: training"]
+    assert lines[:5] == [*made, f"iteration 1, slot 2: proposed {keys[2]}; default modules"], "the incumbent"
+    assert [text.partition(", PA")[0] for text in lines[5:8]] == [
+        f"iteration 1, slot {slot}: done" for slot in range(3)
+    ]
+    assert lines[8].startswith("iteration 1: PA")
+    assert lines[9:] == ["candidate abcdef: training"]
 
 
 def test_lines_say_why() -> None:

@@ -52,13 +52,14 @@ class Racer:
 
 
 @pytest.mark.parametrize("proposer", ["random", "default"])
-def test_the_first_candidate_is_the_incumbent(tmp_path: Path, proposer: str) -> None:
+def test_the_first_iteration_has_the_incumbent(tmp_path: Path, proposer: str) -> None:
     config = config_of(proposer=proposer, incumbent={"reward": json.loads(REWARD)})
     database, racer = run.begin(tmp_path, config, "test", resume=False), Racer()
     run.research(config, tmp_path, database, racer)
-    first = database.rows("SELECT * FROM candidates WHERE iteration = 1 AND slot = 0")[0]
+    first = database.rows("SELECT * FROM candidates WHERE iteration = 1 AND slot = 2")[0]
+    assert first["key"] == config.incumbent_candidate.key == racer.asked[0][-1]
+    assert database.slots(1) == {0, 1, 2} and database.slots(2) == {0, 1}, "beside the proposals"
     database.close()
-    assert first["key"] == config.incumbent_candidate.key == racer.asked[0][0]
     assert set(config.incumbent_candidate.modules) == {Kind.REWARD}
 
 
@@ -83,7 +84,7 @@ def test_candidates_of_earlier_iterations_race_on(tmp_path: Path) -> None:
     run.research(config, tmp_path, database, racer)
     assert len(racer.asked) == 3
     assert all(set(before) < set(after) for before, after in itertools.pairwise(racer.asked))
-    key = racer.asked[0][1]
+    key = racer.asked[0][0]
     (row,) = database.rows("SELECT * FROM candidates WHERE key = ?", key)
     stored = json.loads(row["paired"])
     assert stored["seeds"] == 3
@@ -95,32 +96,32 @@ def test_candidates_of_earlier_iterations_race_on(tmp_path: Path) -> None:
 
 
 def test_the_lower_bound_decides_and_not_pa(tmp_path: Path) -> None:
-    """Slots: the incumbent, the highest PA with a wide interval, a sure gain, a sure loss."""
-    config = config_of(iterations=1, candidates=4)
+    """Slots: the highest PA with a wide interval, a sure gain, a sure loss, the incumbent."""
+    config = config_of(iterations=1, candidates=3)
     database = run.begin(tmp_path, config, "test", resume=False)
     fates = [
-        (0.0, paired_of(0.0, 0.0)),
         (9.0, paired_of(0.9, 1.0)),
         (1.0, paired_of(0.3, 0.1)),
         (2.0, paired_of(-0.5, 0.01)),
+        (0.0, paired_of(0.0, 0.0)),
     ]
 
     def evaluate(candidates: Sequence[Candidate], folder: Path) -> list[Result]:
         return [Result("done", "", score_of(pa), None, {"stages": 1, "open": False}, paired) for pa, paired in fates]
 
     run.research(config, tmp_path, database, evaluate)
-    assert [one.slot for one in database.evaluated(2, 9)] == [2, 0, 3, 1]
-    assert [one.slot for one in database.evaluated(2, 1, worst=True)] == [3]
+    assert [one.slot for one in database.evaluated(2, 9)] == [1, 3, 2, 0]
+    assert [one.slot for one in database.evaluated(2, 1, worst=True)] == [2]
     best = report.best(database)
-    assert best is not None and best["slot"] == 2
+    assert best is not None and best["slot"] == 1
     assert best["paired"]["difference_low_bps"] == pytest.approx(0.1)
     assert "+0.30 bps [+0.10, +0.50] against the incumbent in 3 trainings" in report.status_text(database, config)
     assert database.one("SELECT pa_bps FROM iterations") == 1.0
     database.close()
     found = report.write_report(tmp_path, tmp_path / "report.html")
-    assert [row["slot"] for row in found["race"]] == [2, 0, 3, 1]
+    assert [row["slot"] for row in found["race"]] == [1, 3, 2, 0]
     assert "<h2>Race</h2>" in (tmp_path / "report.html").read_text()
-    assert runs.candidate(tmp_path, 1, 2)["difference_bps"] == pytest.approx(0.3)
+    assert runs.candidate(tmp_path, 1, 1)["difference_bps"] == pytest.approx(0.3)
 
 
 def test_a_database_without_pairs_is_opened_and_goes_on(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_a_database_without_pairs_is_opened_and_goes_on(tmp_path: Path) -> None:
     plain.close()
     assert runs.overview(tmp_path)["candidates"][0]["difference_bps"] is None
     database, _ = run.open_run(tmp_path)
-    assert [one.result.paired for one in database.evaluated(2, 9)] == [None, None]
+    assert [one.result.paired for one in database.evaluated(2, 9)] == [None, None, None]
     assert report.summary(database, config)["best"]["paired"] == {}
     longer = config_of(iterations=2)
     run.research(longer, tmp_path, database, Racer())

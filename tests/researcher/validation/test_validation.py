@@ -137,10 +137,11 @@ def test_rewards_are_dry_run(body: str, reason: Reason, words: str) -> None:
     assert words in findings[0].text
 
 
-@pytest.mark.parametrize("field", ["filled", "remaining", "gain_bps", "price_bps", "participation"])
-@pytest.mark.parametrize("when", ["1", "step.last"])
-def test_rewards_of_fills_pay_for_something(field: str, when: str) -> None:
-    assert not dry_run_findings(Kind.REWARD, REWARD.format(f"{when} * step.{field} + 0 * step.filled"))
+@pytest.mark.parametrize(
+    "paid", ["filled", "remaining", "gain_bps", "price_bps", "participation", "last * step.unfilled"]
+)
+def test_rewards_of_fills_pay_for_something(paid: str) -> None:
+    assert not dry_run_findings(Kind.REWARD, REWARD.format(f"step.{paid}"))
 
 
 def test_a_specification_that_pays_for_the_market_alone_is_named() -> None:
