@@ -11,7 +11,7 @@ from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.llm.served import ServedModel
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
@@ -84,7 +84,7 @@ class LowLevelTuning:
 
     def _experience(self, row: Any) -> Experience:
         kind, messages = Kind(row["kind"]), json.loads(row["conversation"])
-        grammar = grammar_of(json_schema(kind)) if self._form == "spec" else None
+        grammar = grammar_of(json_schema(kind)) if form_of(kind, self._form) == "spec" else None
         prompt, performance = self._tuner.base.prompt_ids(messages), row["performance_bps"]
         if row["origin"] == "uniform":
             made = Experience(prompt, self._tuner.base.text_ids(row["text"]), performance, grammar)
