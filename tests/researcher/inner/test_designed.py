@@ -119,6 +119,14 @@ def test_messages_about_what_is_not_observed_are_refused(settings: Settings, tmp
     assert "expected channels of what is observed, got return_0" in result.reason
 
 
+def test_messages_in_code_keep_their_observations(settings: Settings) -> None:
+    coded = Candidate({Kind.COMMUNICATE: Module("code", example(Kind.COMMUNICATE, "code"))})
+    same = joined(coded, candidate(Kind.INTERFACE, actions="limit"))
+    assert designed(same, settings).market.actions == "limit"
+    with pytest.raises(ConfigError, match="messages in code"):
+        designed(joined(coded, candidate(Kind.INTERFACE, levels=1)), settings)
+
+
 def test_settings_are_no_code(settings: Settings) -> None:
     coded = Candidate({Kind.LEARNER: Module("code", "def learner():\n    return {}")})
     with pytest.raises(ConfigError, match="expected a specification"):
