@@ -28,7 +28,14 @@ def designed(candidate: Candidate, settings: Settings) -> Settings:
         market["actions"] = MODE
     if market:
         changes |= {name: getattr(settings, name).model_copy(update=market) for name in ("market", "dynamic")}
-    return settings.model_copy(update=changes)
+    found = settings.model_copy(update=changes)
+    coded = Kind.COMMUNICATE in candidate.modules and candidate.modules[Kind.COMMUNICATE].form == "code"
+    if coded and layout_of(found.market) != layout_of(settings.market):
+        raise ConfigError(
+            "communicate, interface: expected the observations that messages in code are written for, by their place, got others; leave levels "
+            "and observations of the interface as they are, or write the messages as a specification"
+        )
+    return found
 
 
 def _chosen(candidate: Candidate, kind: Kind) -> Any:

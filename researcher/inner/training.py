@@ -71,7 +71,7 @@ def train(candidate: Candidate, settings: Settings, budget: Budget, share: float
 def _compile_outside(text: str, static: bool, dynamic: bool) -> None:
     """Fill numba's cache for sandboxed jobs by a trusted job outside, with the same stages. ResearcherError if it fails with these settings."""
     settings = Settings.model_validate_json(text)
-    kinds = (Kind.REWARD, Kind.IMAGINE) if settings.market.data else (Kind.REWARD,)
+    kinds = (Kind.IMAGINE,) if settings.market.data else ()
     trusted = Candidate({kind: Module("spec", example(kind, "spec")) for kind in kinds})
     with tempfile.TemporaryDirectory(prefix="serl-warm-") as folder:
         result = train(trusted, settings, Budget(int(static), int(dynamic)), 1.0, Path(folder) / "job")

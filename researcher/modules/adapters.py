@@ -38,12 +38,11 @@ def reward_inputs(env: ExecutionVectorEnv, fills: Rows, last: Any, memory: Float
         "decision_gain_bps": (sign * (fills["notional"] - lots * decision_mid) - fees) / (qty * arrival) * 1e4,
         "decision_price_bps": np.where(lots > 0, sign * (price - decision_mid) / arrival * 1e4, 0.0),
         "decision_drift_bps": sign * (decision_mid - arrival) / arrival * 1e4,
-        "move_bps": sign * move / arrival * 1e4, "memory": memory,
+        "move_bps": sign * move / arrival * 1e4,
     }  # fmt: skip
     # an empty book has no mid; values relative to it become 0
-    return RewardInputs(
-        **{name: np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0) for name, values in fields.items()}
-    )
+    finite = np.nan_to_num(np.stack(list(fields.values())), nan=0.0, posinf=0.0, neginf=0.0)
+    return RewardInputs(**dict(zip(fields, finite, strict=True)), memory=memory)
 
 
 def as_reward(module: RewardModule) -> Reward:

@@ -90,11 +90,11 @@ class RewardInputs:
     move_bps: Floats
     """The mid now against the mid at the decision, signed like a gain."""
     memory: Floats
-    """(n_envs, MEMORY_SIZE): what the module returned as its memory at the order's last step; 0 at an order's first step."""
+    """(n_envs, 4): what the module returned, as the second of a pair, at the order's last step; 0 at an order's first step."""
 
 
 RewardModule = Callable[[RewardInputs], Floats | tuple[Floats, Floats]]
-"""reward(step) -> (n_envs,) finite rewards of the step, or a pair: the rewards, and the (n_envs, MEMORY_SIZE) memory for the order's next step."""
+"""reward(step) -> (n_envs,) finite rewards of the step, or a pair: the rewards, and the (n_envs, 4) memory for the order's next step."""
 
 AgentModule = Callable[[int, int], Any]
 """build(observation_dim, action_dim) -> torch.nn.Module whose forward takes (batch, observation_dim) float32 and gives a pair:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from serl.researcher.candidates import Candidate
+from serl.researcher.inner.rules import is_rule
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.requests import grammar_of
-from serl.researcher.modules.contracts import Form, Kind
+from serl.researcher.modules.contracts import Form, Kind, form_of
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer.database import Database, modules_of
 from serl.researcher.tuning.base import Base
@@ -18,7 +20,7 @@ from serl.researcher.tuning.pool import Scored
 from serl.researcher.tuning.rewards import Measurement, paired
 
 _QUERY = """
-SELECT m.*, c.key, c.stage, c.score, c.facts, c.modules, c.performance_bps AS candidate_bps FROM modules m
+SELECT m.*, c.key, c.stage, c.score, c.paired, c.facts, c.modules, c.performance_bps AS candidate_bps FROM modules m
 JOIN candidates c ON c.iteration = m.iteration AND c.slot = m.slot
 WHERE m.iteration <= ? AND (m.text IS NOT NULL OR m.answer IS NOT NULL) AND m.conversation != '[]' ORDER BY m.iteration, m.id
 """
@@ -27,7 +29,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def grammar(kind: Kind, form: Form) -> str | None:
     """The grammar under which modules of a kind are written; None for code."""
-    return grammar_of(json_schema(kind)) if form == "spec" else None
+    return grammar_of(json_schema(kind)) if form_of(kind, form) == "spec" else None
 
 
 def task_of(database: Database) -> str:
@@ -59,34 +61,43 @@ def _recorded(
     row: Mapping[str, Any], base: Base, form: Form, score: Measurement | None, task: str, fresh: bool
 ) -> Recorded:
     repaired = len(json.loads(row["conversation"])) > 2
+    drawable = form_of(Kind(row["kind"]), form) == "spec" and not repaired
     scored = Scored(
         _module(row, base, form), row["kind"], row["key"] or f"rejected-{row['id']}", f"{task} {_training(row)}",
         None if row["text"] is None else score, fresh,
     )  # fmt: skip
-    return Recorded(str(row["id"]), scored, row["text"] if form == "spec" and not repaired else None)
+    return Recorded(str(row["id"]), scored, row["text"] if drawable else None)
 
 
 def _training(row: Mapping[str, Any]) -> str:
     """What a candidate's score was measured after: scores after more training are better and are not compared with others."""
-    if Kind.POLICY in modules_of(row["modules"]):
+    if is_rule(Candidate(modules_of(row["modules"]))):
         return "no training"
+    if row["paired"]:
+        return f"share {json.loads(row['paired'])['share']:g}"
     facts = json.loads(row["facts"] or "{}")
     return f"share {facts.get('share', 1.0):g}, seeds {facts.get('seeds', 1)}"
 
 
 def _measurements(rows: Rows) -> dict[str, Measurement]:
-    """The measured score of each scored candidate by key, paired on common orders within each training."""
+    """The measured score of each scored candidate by key: its difference to the incumbent, or in runs of earlier versions relative to the
+    others after the same training, on common orders."""
+    found = {row["key"]: _measured(row) for row in rows if row["paired"]}
     groups: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
-        if row["score"]:
+        if row["score"] and row["key"] not in found:
             groups.setdefault(_training(row), {}).setdefault(row["key"], row)
-    found = {}
     for members in groups.values():
         scores = {key: json.loads(row["score"]) for key, row in members.items()}
         orders = {key: score["advantages_bps"] for key, score in scores.items()}
         measured = paired(orders, {key: score["pa_bps"] for key, score in scores.items()})
         found |= {key: Measurement(*measured[key], _features(row)) for key, row in members.items()}
     return found
+
+
+def _measured(row: Mapping[str, Any]) -> Measurement:
+    score = json.loads(row["paired"])
+    return Measurement(score["difference_bps"], score["se_bps"], _features(row))
 
 
 def _features(row: Mapping[str, Any]) -> dict[str, float] | None:

@@ -15,7 +15,7 @@ from tests.researcher.outer.small import Arithmetic
 
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize(("page", "printed"), [("sandbox.md", "ok 42\n"), ("modules.md", "True \n")])
+@pytest.mark.parametrize(("page", "printed"), [("sandbox.md", "ok 42\n"), ("modules.md", "True\n1.0\nTrue \n")])
 def test_pages_run(page: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
     run(page)
     assert capsys.readouterr().out == printed

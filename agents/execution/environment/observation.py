@@ -5,6 +5,7 @@ Scales are fitted on training data and saved with a policy; `Layout.names` names
 
 import dataclasses
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,13 @@ class Layout:
                 f"left_out: expected names of observations, got {', '.join(unknown)}; Layout().names lists them"
             )
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the numbers, in order."""
         left = set(self.left_out)
         return tuple(name for name in self.all_names if name not in left and _without_index(name) not in left)
 
-    @property
+    @cached_property
     def all_names(self) -> tuple[str, ...]:
         """Names of all numbers, also of those that are left out."""
         book = [

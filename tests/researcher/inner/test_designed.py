@@ -37,11 +37,15 @@ def candidate(*kinds: Kind, **changes: Any) -> Candidate:
     return Candidate({kind: Module("spec", text) for kind, text in zip(kinds, texts, strict=True)})
 
 
+def joined(one: Candidate, other: Candidate) -> Candidate:
+    return Candidate({**one.modules, **other.modules})
+
+
 def trained(one: Candidate, settings: Settings, folder: Path, share: float = 1.0) -> Policy:
     """The policy of a candidate, trained in this process."""
     folder.mkdir()
-    arguments: list[Any] = [{"modules": {kind.value: vars(module) for kind, module in one.modules.items()}}]
-    value = job.train(*arguments, settings.model_dump(mode="json"), vars(BUDGET), share, str(folder))
+    modules = {kind.value: vars(module) for kind, module in one.modules.items()}
+    value = job.train({"modules": modules}, settings.model_dump(mode="json"), vars(BUDGET), share, str(folder))
     value = json.loads(json.dumps(value))
     return training.policy_of(JobResult(Outcome.OK, "", value), one, settings, BUDGET, folder)
 
@@ -109,10 +113,18 @@ def test_nothing_of_the_book_need_be_observed(settings: Settings) -> None:
 
 def test_messages_about_what_is_not_observed_are_refused(settings: Settings, tmp_path: Path) -> None:
     channels = [{"observation": "return_0", "gain": 1, "squash": "tanh"}]
-    silent = candidate(Kind.COMMUNICATE, channels=channels).modules | candidate(Kind.INTERFACE, history_steps=0).modules
-    result = inner.evaluate(Candidate(silent), settings, BUDGET, tmp_path)
+    silent = joined(candidate(Kind.COMMUNICATE, channels=channels), candidate(Kind.INTERFACE, history_steps=0))
+    result = inner.evaluate(silent, settings, BUDGET, tmp_path)
     assert (result.stage, result.score) == ("training", None)
     assert "expected channels of what is observed, got return_0" in result.reason
+
+
+def test_messages_in_code_keep_their_observations(settings: Settings) -> None:
+    coded = Candidate({Kind.COMMUNICATE: Module("code", example(Kind.COMMUNICATE, "code"))})
+    same = joined(coded, candidate(Kind.INTERFACE, actions="limit"))
+    assert designed(same, settings).market.actions == "limit"
+    with pytest.raises(ConfigError, match="messages in code"):
+        designed(joined(coded, candidate(Kind.INTERFACE, levels=1)), settings)
 
 
 def test_settings_are_no_code(settings: Settings) -> None:
@@ -151,8 +163,8 @@ def test_a_residual_is_trained_scored_and_kept(form: Form, settings: Settings, t
 
 
 def test_rules_see_what_networks_do_not(settings: Settings, tmp_path: Path) -> None:
-    modules = candidate(Kind.POLICY, Kind.LEARNER).modules | candidate(Kind.INTERFACE, levels=1, book="no").modules
-    policy = trained(Candidate(modules), settings, tmp_path / "job")
+    blind = joined(candidate(Kind.POLICY, Kind.LEARNER), candidate(Kind.INTERFACE, levels=1, book="no"))
+    policy = trained(blind, settings, tmp_path / "job")
     assert isinstance(policy, ResidualPolicy)
     assert "bid_lots_1" not in policy.interface.names
     policy.save(tmp_path / "policy.safetensors")
