@@ -13,6 +13,7 @@ from serl.researcher.outer.database import Database, modules_of, parents_of
 from serl.researcher.outer.errors import RunError
 from serl.researcher.outer.figures import iterations
 from serl.researcher.outer.loop import converged
+from serl.researcher.outer.operator_table import operator_table
 from serl.researcher.outer.run import open_run
 
 
@@ -31,6 +32,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "iterations": iterations(database.rows),
         "valid": valid_shares(database),
         "verdicts": database.tally(),
+        "operators": operator_table(database),
         "candidates": dict(_counts(database)),
         "test": database.fact("test"),
     }  # fmt: skip
