@@ -6,7 +6,7 @@ from typing import Any
 
 from serl.researcher.outer.bandit import Arm
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 
 AFTER_ALL = 1 << 40
 """An iteration after every other."""
@@ -15,7 +15,7 @@ AFTER_ALL = 1 << 40
 def operator_table(database: Database) -> list[dict[str, Any]]:
     """A row for each operator and model: attempts, candidates that they gave and of these those with a score, the mean paired difference to the
     incumbent of their time with its standard error over candidates, and how many beat it by more than two standard errors. Empty for older runs."""
-    past = Past(database, AFTER_ALL)
+    past = PastResults(database, AFTER_ALL)
     tried: dict[Arm, list[bool]] = {}
     for row in database.rows("SELECT operator, model, used FROM attempts ORDER BY iteration, slot, number"):
         tried.setdefault(Arm(row["operator"], row["model"]), []).append(bool(row["used"]))

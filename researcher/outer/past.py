@@ -18,7 +18,7 @@ EVERY = -1
 
 
 @dataclass(frozen=True)
-class Past:
+class PastResults:
     """The results before iteration `before`; the same whenever it is read."""
 
     database: Database

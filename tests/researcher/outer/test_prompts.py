@@ -21,7 +21,7 @@ from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.evidence import curve_line
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.prompts import Section, conversation, market_text
 from serl.researcher.outer.records import Draft, Lessons, Note, Proposal, Verdict
@@ -73,7 +73,7 @@ def known_run(
 
 
 def prompt_of(config: OuterConfig, database: Database, author: Author, kind: Kind, operator: Operator = "rewrite") -> list[dict[str, str]]:  # fmt: skip
-    past = Past(database, 99)
+    past = PastResults(database, 99)
     without_levels = config.model_copy(update={"high_level": None})
     parents = [elite.candidate for elite in past.archive[:2]]
     made = PromptWriter(without_levels, database).write(kind, operator, author, past, parents, np.random.default_rng(0))
