@@ -176,6 +176,11 @@ class OuterConfig(_Part):
                 "low_level: needs the weights of the model, which an external endpoint does not provide; "
                 "omit endpoint (embedded model), or set low_level: false"
             )
+        names = [self.endpoint.model if self.endpoint else self.model, *(one.model for one in self.endpoints)]
+        if len(set(names)) != len(names):
+            raise ValueError(
+                f"endpoints: expected models with different names, got {', '.join(names)}; the report tells them apart by name"
+            )
         if self.form == "code" and self.proposer == "random":
             raise ValueError("proposer: random draws specifications; set form: spec")
         return self

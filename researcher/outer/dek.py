@@ -18,7 +18,7 @@ from serl.researcher.outer.identity import behaviour_identity, text_identity
 from serl.researcher.outer.low_level import LowLevelTuning
 from serl.researcher.outer.notes import measured_notes, write_note
 from serl.researcher.outer.operators import MECHANICAL, PARENTS, Made, Operators
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Attempt, Draft, Instruction, Lessons, Note, Proposal, Verdict
 
@@ -37,8 +37,8 @@ class DekProposer:
         """Names of the language models."""
         return ", ".join(author.name for author in self._authors) or "no model"
 
-    def _past(self, before: int) -> Past:
-        return Past(self._database, before, self._config.search.bins)
+    def _past(self, before: int) -> PastResults:
+        return PastResults(self._database, before, self._config.search.bins)
 
     def propose(self, iteration: int, slot: int) -> Proposal:
         """A candidate that is not known yet. An attempt that gives none is followed by operators without a model."""
@@ -61,7 +61,7 @@ class DekProposer:
             arm = next((one for one in mechanical if one.operator == "mutate"), mechanical[-1])
         return Proposal(None, tuple(drafts), places, tuple(attempts))
 
-    def _arm(self, past: Past, rng: np.random.Generator) -> Arm:
+    def _arm(self, past: PastResults, rng: np.random.Generator) -> Arm:
         """An arm without parents for a `fresh_share`, else one with parents, and for a `model_share` one with a model; among these the bandit
         chooses."""
         arms = self._operators.arms(past)

@@ -5,7 +5,7 @@ from typing import Any
 
 from serl.researcher.candidates import Result, Score
 from serl.researcher.modules.contracts import Kind
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.records import EvaluatedCandidate
 
 TEXT_CHARS_MAX = 1500
@@ -31,7 +31,7 @@ def module_text(kind: Kind, one: EvaluatedCandidate) -> str:
     return module.text.strip() if len(module.text) <= TEXT_CHARS_MAX else ""
 
 
-def past_lines(past: Past, kind: Kind, count: int) -> list[str]:
+def past_lines(past: PastResults, kind: Kind, count: int) -> list[str]:
     """The `count` best and as many worst different modules of a kind, each with its best candidate's difference to the incumbent."""
     seen: dict[str, EvaluatedCandidate] = {}
     own = module_text(kind, past.incumbent) if past.incumbent else ""

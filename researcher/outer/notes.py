@@ -10,7 +10,7 @@ from serl.researcher.modules.contracts import Kind
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.features import features
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.records import Note, Verdict
 
 COUNT_MIN = 3
@@ -19,7 +19,7 @@ SHOWN = 4
 """Candidates of an iteration that a model is shown for a note."""
 
 
-def measured_notes(past: Past, kinds: Sequence[Kind], count: int) -> list[str]:
+def measured_notes(past: PastResults, kinds: Sequence[Kind], count: int) -> list[str]:
     """The choices whose candidates differ most, in standard errors, from those without them, such as
     'policy rest_percent 3000: +0.40 bps over n=12 (standard error 0.10)'. Confounded by the other choices, as means of a search are."""
     candidates = past.done
@@ -46,14 +46,14 @@ def written_notes(database: Database, before: int, count: int) -> list[str]:
     return [row["text"] for row in rows][::-1]
 
 
-def write_note(past: Past, kinds: Sequence[Kind], author: Author, seed: int) -> tuple[tuple[Note, ...], Verdict]:
+def write_note(past: PastResults, kinds: Sequence[Kind], author: Author, seed: int) -> tuple[tuple[Note, ...], Verdict]:
     """Let a model say what the iteration `past.before - 1` teaches."""
     known = written_notes(past.database, past.before, SHOWN)
     text, verdict = author.generate_sentence("note", None, _request(past, kinds, known), seed, set(known))
     return ((Note(author.name, text),) if text else ()), verdict
 
 
-def _request(past: Past, kinds: Sequence[Kind], known: Sequence[str]) -> tuple[Message, ...]:
+def _request(past: PastResults, kinds: Sequence[Kind], known: Sequence[str]) -> tuple[Message, ...]:
     latest = [one for one in past.scored if one.iteration == past.before - 1]
     shown = latest[:SHOWN] + latest[SHOWN:][-1:]
     lines = [

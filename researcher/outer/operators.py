@@ -14,7 +14,7 @@ from serl.researcher.outer.author import Author, verdict_of
 from serl.researcher.outer.bandit import Arm
 from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.mutation import cross, mutate
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
 from serl.researcher.outer.records import Draft, EvaluatedCandidate, Prompt
 from serl.researcher.validation.validate import validate
@@ -87,7 +87,7 @@ class Operators:
     def __init__(self, config: OuterConfig, authors: Sequence[Author], writer: PromptWriter) -> None:
         self._config, self._authors, self._writer = config, {author.name: author for author in authors}, writer
 
-    def arms(self, past: Past) -> list[Arm]:
+    def arms(self, past: PastResults) -> list[Arm]:
         """What can be tried now: operators whose parents exist, with each model that can do what they ask."""
         found = list[Arm]()
         for operator in self._config.search.operators:
@@ -108,7 +108,7 @@ class Operators:
                 found += [Arm(operator, name) for name in self._authors]
         return found
 
-    def apply(self, arm: Arm, past: Past, rng: np.random.Generator) -> Made:
+    def apply(self, arm: Arm, past: PastResults, rng: np.random.Generator) -> Made:
         """An attempt of an arm."""
         operator = cast(Operator, arm.operator)
         author = self._authors.get(arm.model)
@@ -122,7 +122,7 @@ class Operators:
             parents = (past.incumbent,)  # which it descends from, by the kinds that it leaves
         return Made(drafts, inherited, parents)
 
-    def _inherited(self, parents: Sequence[EvaluatedCandidate], past: Past, rng: np.random.Generator) -> dict[Kind, Module]:  # fmt: skip
+    def _inherited(self, parents: Sequence[EvaluatedCandidate], past: PastResults, rng: np.random.Generator) -> dict[Kind, Module]:  # fmt: skip
         """The modules beside the new ones: the incumbent's, the parent's, or each from one of both parents."""
         if not parents:
             return past.incumbent_modules
@@ -141,7 +141,7 @@ class Operators:
         return some_of(kinds, config.rewritten if parents else 1 - config.search.kept, rng)
 
     def _draft(
-        self, operator: Operator, kind: Kind, author: Author | None, past: Past, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
+        self, operator: Operator, kind: Kind, author: Author | None, past: PastResults, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
     ) -> Draft:  # fmt: skip
         texts = [
             module.text for one in parents if (module := one.candidate.modules.get(kind)) and module.form == "spec"

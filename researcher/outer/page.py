@@ -26,6 +26,7 @@ def page(found: dict[str, Any], origin: Origin) -> str:
         *_race(found["race"], found["incumbent"]),
         "<h2>PA by iteration</h2>", curve(found["iterations"]),
         "<h2>Valid modules</h2><p>By model; the first row is the untuned model.</p>", _table(found["valid"]),
+        "<h2>Operators</h2><p>What made the candidates: attempts, candidates, and their difference to the incumbent of their time on the same orders.</p>", _table(found["operators"]),
         "<h2>Verdicts</h2><p>Every answer and every evaluation, by stage, reason and model.</p>", _table(found["verdicts"]),
         *_ablations(found["ablations"]),
         "<h2>Iterations</h2>", _table([{**row, "tuning": _short(row["tuning"])} for row in found["iterations"]]),

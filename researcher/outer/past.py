@@ -18,7 +18,7 @@ EVERY = -1
 
 
 @dataclass(frozen=True)
-class Past:
+class PastResults:
     """The results before iteration `before`; the same whenever it is read."""
 
     database: Database
@@ -59,22 +59,26 @@ class Past:
         """What a candidate gains over the incumbent, on the same orders."""
         return paired_difference(one.result, self.incumbent.result) if self.incumbent else None
 
-    def paid(self) -> dict[Arm, list[float]]:
-        """What each operator and model was paid for its attempts; see bandit.py."""
+    def gains(self) -> dict[Arm, list[Difference | None]]:
+        """What the attempts of each operator and model gained over the incumbent of their time; None for those without a scored candidate."""
         rows = self.database.rows(
             "SELECT a.*, c.key FROM attempts a JOIN candidates c USING (iteration, slot) WHERE a.iteration < ? ORDER BY a.iteration, a.slot, number",
             self.before,
         )  # fmt: skip
         by_key = {one.candidate.key: one for one in self.scored}
-        found: dict[Arm, list[float]] = {}
+        found: dict[Arm, list[Difference | None]] = {}
         for row in rows:
             rival = self._incumbent_before(row["iteration"])
             if rival is None:
                 continue
             made = by_key.get(row["key"]) if row["used"] else None
             gain = paired_difference(made.result, rival.result) if made else None
-            found.setdefault(Arm(row["operator"], row["model"]), []).append(gain.better if gain else 0.0)
+            found.setdefault(Arm(row["operator"], row["model"]), []).append(gain)
         return found
+
+    def paid(self) -> dict[Arm, list[float]]:
+        """What each operator and model was paid for its attempts; see bandit.py."""
+        return {arm: [gain.better if gain else 0.0 for gain in gains] for arm, gains in self.gains().items()}
 
     def _incumbent_before(self, iteration: int) -> EvaluatedCandidate | None:
         return next((one for one in self.done if one.iteration < iteration), None)

@@ -11,7 +11,7 @@ from serl.researcher.outer.config import Operator, OuterConfig
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.glossary import glossary
 from serl.researcher.outer.notes import measured_notes, written_notes
-from serl.researcher.outer.past import Past
+from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompts import Section
 from serl.researcher.outer.records import EvaluatedCandidate, Prompt
 
@@ -33,7 +33,7 @@ class PromptWriter:
         self._config, self._database = config, database
 
     def write(
-        self, kind: Kind, operator: Operator, author: Author, past: Past, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
+        self, kind: Kind, operator: Operator, author: Author, past: PastResults, parents: Sequence[EvaluatedCandidate], rng: np.random.Generator
     ) -> Prompt:  # fmt: skip
         """The prompt for a module of a kind. Without a parent it may be one of the best past prompts again."""
         high = self._config.high_level
@@ -55,7 +55,9 @@ class PromptWriter:
         )  # fmt: skip
         return Prompt(kind, messages, number)
 
-    def sections(self, kind: Kind, author: Author, past: Past, parents: Sequence[EvaluatedCandidate]) -> list[Section]:
+    def sections(
+        self, kind: Kind, author: Author, past: PastResults, parents: Sequence[EvaluatedCandidate]
+    ) -> list[Section]:
         """What is known, in the order in which it is shown."""
         incumbent, pairs = past.incumbent, self._config.high_level.pairs if self._config.high_level else PAIRS
         kinds, notes = self._config.module_kinds, self._config.search.notes

@@ -12,6 +12,7 @@ from serl.researcher.outer.database import BEST, Database, modules_of, parents_o
 from serl.researcher.outer.figures import iterations, paired_of
 from serl.researcher.outer.final import score_test
 from serl.researcher.outer.loop import converged
+from serl.researcher.outer.operator_table import operator_table
 from serl.researcher.outer.run import open_run
 
 
@@ -32,6 +33,7 @@ def summary(database: Database, config: OuterConfig) -> dict[str, Any]:
         "race": race(database),
         "valid": valid_shares(database),
         "verdicts": database.tally(),
+        "operators": operator_table(database),
         "candidates": dict(_counts(database)),
         "test": database.fact("test"),
     }  # fmt: skip

@@ -12,6 +12,7 @@ from serl.agents.traders.population import load_population
 from serl.agents.traders.simulate import fingerprint
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate, Result
+from serl.researcher.inner.market_facts import market_facts
 from serl.researcher.inner.settings import Settings
 from serl.researcher.llm.client import Client, ReplayedClient
 from serl.researcher.llm.served import ServedModel, served_model
@@ -181,6 +182,8 @@ def research(
 ) -> str:  # fmt: skip
     """Run to the end; returns the reason why the run ended."""
     evaluate = evaluator or make_evaluator(config, folder, callbacks)
+    if evaluator is None and config.uses_llm and database.fact("market") is None:
+        database.set_fact("market", market_facts(with_history(config.inner, folder).market))
     with open_proposer(config, folder, database, offline=offline) as (proposer, served):
 
         def revive() -> None:

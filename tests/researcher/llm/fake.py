@@ -30,7 +30,8 @@ def completion(text: str = "hello", finish: str = "stop", prompt: int = 10, toke
 
 
 class Fake:
-    """Sends `replies` in turn and then repeats the last one: a dict (200), (status, headers, text), or CLOSE."""
+    """Sends `replies` in turn and then repeats the last one: a dict (200), (status, headers, text), CLOSE, or a function of the request that
+    gives one of these."""
 
     def __init__(self, replies: list[Any], kind: str) -> None:
         self.replies, self.kind = replies, kind
@@ -41,6 +42,7 @@ class Fake:
             def do_POST(self) -> None:
                 fake.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 reply = fake.reply()
+                reply = reply(fake.requests[-1]) if callable(reply) else reply
                 if reply == CLOSE:
                     self.close_connection = True
                     return

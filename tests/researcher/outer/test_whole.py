@@ -32,6 +32,7 @@ pytestmark = pytest.mark.skipif(
 def smallest() -> OuterConfig:
     values = load_config(Path("default")).model_dump(mode="json")
     values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
+    values["search"] |= {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes each candidate
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
     values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 2}
     values["inner"] |= {"orders": 2, "rungs": [1.0]}
