@@ -80,7 +80,7 @@ def _measurements(rows: Rows) -> dict[str, Measurement]:
     for row in rows:
         if row["score"]:
             groups.setdefault(_training(row), {}).setdefault(row["key"], row)
-    found = {}
+    found: dict[str, Measurement] = {}
     for members in groups.values():
         scores = {key: json.loads(row["score"]) for key, row in members.items()}
         orders = {key: score["advantages_bps"] for key, score in scores.items()}
