@@ -11,6 +11,7 @@ minus that of the untuned model, in deviations of uniform specifications, over s
 """
 
 import argparse
+import copy
 import json
 import math
 import time
@@ -89,7 +90,8 @@ class Study:
 
     def fresh_tuner(self, **changes: Any) -> Tuner:
         """A tuner of the untuned model."""
-        return Tuner(self.base, TuningConfig(**{"microbatch": 8, **self.settings, **changes}))
+        base = replace(self.base, model=copy.deepcopy(self.base.model))  # a tuner changes its model for good
+        return Tuner(base, TuningConfig(**{"microbatch": 8, **self.settings, **changes}))
 
     def written(self, tuner: Tuner, truth: Truth, n: int, rng: np.random.Generator) -> list[float]:
         """True scores of modules that the model writes."""
@@ -102,29 +104,23 @@ def run(study: Study, method: str, seed: int) -> dict[str, float]:
     options = dict(METHODS[method]) if method != "none" else {}
     updates, known = options.pop("updates", study.updates), options.pop("known", True)
     truth, rng = Truth(study.kind, seed), np.random.default_rng([seed, 2])
-    tuner, rows, seconds, refused = study.fresh_tuner(seed=seed, **options), list[Scored](), 0.0, 0
-    try:
-        for iteration in range(study.iterations if method != "none" else 0):
-            rows = [replace(row, fresh=False) for row in rows] + _measured(study, tuner, truth, rng, iteration, known)
-            began, pool = time.perf_counter(), Pool(rows, tuner.config)
-            for _ in range(updates):
-                batch = pool.minibatch(CANDIDATES, rng)
-                if tuner.stopped or not batch:
-                    refused += 1
-                    continue
-                last = tuner.learn(batch)
-            seconds += time.perf_counter() - began
-        score = float(np.mean(study.written(tuner, truth, SAMPLES, np.random.default_rng([seed, 3]))))
-    finally:
-        tuner.model.unload()
-        for name, tensor in tuner.model.get_base_model().named_parameters():
-            del name
-            tensor.requires_grad_(True)
+    tuner, rows, seconds, skipped = study.fresh_tuner(seed=seed, **options), list[Scored](), 0.0, 0
+    for iteration in range(study.iterations if method != "none" else 0):
+        rows = [replace(row, fresh=False) for row in rows] + _measured(study, tuner, truth, rng, iteration, known)
+        began, pool = time.perf_counter(), Pool(rows, tuner.config)
+        for _ in range(updates):
+            batch = pool.minibatch(CANDIDATES, rng)
+            if tuner.stopped or not batch:
+                skipped += 1
+                continue
+            last = tuner.learn(batch)
+        seconds += time.perf_counter() - began
+    score = float(np.mean(study.written(tuner, truth, SAMPLES, np.random.default_rng([seed, 3]))))
     kl = last.kl if tuner.step else 0.0
     return {
         "score": score,
         "updates": tuner.step,
-        "skipped": refused,
+        "skipped": skipped,
         "update_s": seconds / max(1, tuner.step),
         "kl": kl,
     }

@@ -12,7 +12,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.tuning.base import Base
 from serl.researcher.tuning.tuner import Tuner
 
-LAYERS, HIDDEN, TEXTS, STEPS, BATCH = 2, 64, 2000, 300, 32
+LAYERS, HIDDEN, TEXTS, STEPS, BATCH = 2, 64, 2000, 150, 32
 
 
 def small_base(kind: Kind, seed: int = 0) -> Base:

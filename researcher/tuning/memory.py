@@ -79,9 +79,11 @@ def available_bytes() -> int | None:
         return None
     rows = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
     free = int(rows["MemAvailable"].split()[0]) * 1024
-    limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
-    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
+    limit = CGROUP / "memory.max"
+    if limit.exists() and (text := limit.read_text().strip()) != "max":
+        usage = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+        cached = int(usage["active_file"]) + int(usage["inactive_file"])  # freed when memory is needed
+        free = min(free, int(text) - int((CGROUP / "memory.current").read_text()) + cached)
     return free
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def write_experience(path: Path, rows: Sequence[Scored], model_sha256: str) -> N
         file.write("".join(f"{line}\n" for line in lines).encode())
 
 
-def read_experience(path: Path, model_sha256: str, grammars: dict[str, str | None]) -> list[Scored]:
+def read_experience(path: Path, model_sha256: str, grammars: Mapping[str, str | None]) -> list[Scored]:
     """The rows of a file, none of them fresh. `grammars` are the present ones by kind. TuningError if the file is none, or a row is of another
     model, of a kind that this run does not design, or of an older schema."""
     try:
@@ -35,7 +35,7 @@ def read_experience(path: Path, model_sha256: str, grammars: dict[str, str | Non
     ]
 
 
-def _row(line: str, place: str, model_sha256: str, grammars: dict[str, str | None]) -> Scored:
+def _row(line: str, place: str, model_sha256: str, grammars: Mapping[str, str | None]) -> Scored:
     try:
         found: dict[str, Any] = json.loads(line)
         model, kind, grammar = found.pop("model"), found["kind"], found.pop("grammar")

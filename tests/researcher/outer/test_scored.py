@@ -1,0 +1,82 @@
+"""The scored modules of a run's database as experience."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra `researcher` is not installed")
+pytest.importorskip("transformers", reason="the extra `researcher` is not installed")
+
+from serl.researcher.candidates import Candidate, Module, Result, Score
+from serl.researcher.modules.contracts import Kind
+from serl.researcher.outer import run
+from serl.researcher.outer.database import Database
+from serl.researcher.outer.records import Draft, Prompt, Proposal
+from serl.researcher.outer.scored import recorded_modules
+from serl.researcher.tuning.base import Base
+from tests.researcher.outer.small import REWARD, config_of
+from tests.researcher.tuning.small import small_base
+
+PROMPT = Prompt(Kind.REWARD, ({"role": "user", "content": "w1"},))
+
+
+def base() -> Base:
+    made = small_base()
+    made.tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    return made
+
+
+def spec(weight: int) -> str:
+    values = json.loads(REWARD)
+    values["terms"][0]["weight_percent"] = weight
+    return json.dumps(values)
+
+
+def result(orders: tuple[float, ...] | None, share: float = 1.0, stage: str = "done") -> Result:
+    if orders is None:
+        return Result("training", "no signal", None, None, {})
+    mean = sum(orders) / len(orders)
+    return Result(stage, "", Score(mean, mean, mean, mean, len(orders), 1.0, 0.0, 0.0, orders), None, {"share": share})
+
+
+def database(folder: Path, results: list[Result]) -> Database:
+    """A run of one iteration with a candidate for each result."""
+    made = run.begin(folder, config_of(), "test", resume=False)
+    for slot, _ in enumerate(results):
+        text = spec([1, 2, 5, 10, 20, 50][slot])
+        draft = Draft(Kind.REWARD, "spec", "uniform", "uniform", PROMPT, text, (), PROMPT.messages)
+        made.add_proposal(1, slot, Proposal(Candidate({Kind.REWARD: Module("spec", text)}), (draft,)))
+    made.add_results(1, "tiny", dict(enumerate(results)))
+    made.set_performance(1, 5.0)
+    return made
+
+
+def test_scores_are_paired_and_failures_have_none(tmp_path: Path) -> None:
+    made = database(tmp_path, [result((11.0, -9.0)), result((9.0, -11.0)), result(None)])
+    good, bad, failed = (one.row for one in recorded_modules(made, base(), "spec", 1))
+    assert good.score and bad.score
+    assert (good.score.value_bps, bad.score.value_bps) == (1.0, -1.0)
+    assert good.score.error_bps == pytest.approx(0.0, abs=1e-9), "orders that move both alike are no noise"
+    assert good.score.features and good.score.features["reward.terms[].weight_percent=1"] == 1.0
+    assert failed.score is None
+    assert good.fresh and good.module.prompt_ids == (1,)
+    assert not any(one.row.fresh for one in recorded_modules(made, base(), "spec", 2))
+    made.close()
+
+
+def test_only_scores_after_the_same_training_are_compared(tmp_path: Path) -> None:
+    short, long = result((1.0, 2.0), 0.25, "halved"), result((5.0, 7.0))
+    made = database(tmp_path, [short, result((3.0, 4.0), 0.25, "halved"), long, result((4.0, 6.0))])
+    rows = [one.row for one in recorded_modules(made, base(), "spec", 1)]
+    assert [row.group == rows[0].group for row in rows] == [True, True, False, False]
+    values = [row.score.value_bps for row in rows if row.score]
+    assert values == [-1.0, 1.0, 0.5, -0.5], "relative to those of the same training"
+    made.close()
+
+
+def test_what_exploration_could_have_drawn_is_known(tmp_path: Path) -> None:
+    made = database(tmp_path, [result((1.0, 2.0))])
+    (one,) = recorded_modules(made, base(), "spec", 1)
+    assert one.drawable == spec(1)
+    made.close()
