@@ -50,14 +50,14 @@ def row_of(study: Study) -> dict[str, Any]:
         "default_pa_bps": float(default.mean()), "default_seed_std_bps": float(default.mean(1).std(ddof=1)) if len(default) > 1 else None,
         "gains_bps": {name: [round(gain(name, TEST).bps, 3), round(gain(name, TEST).se_bps, 3)] for name in [*study.methods, *study.bounds]},
         "ceiling": ceiling, "gain_bps": found.bps, "paired_se_bps": found.se_bps, "errors": errors, "best_rule": study.best_rule,
-        "kept": bool(errors >= ERRORS_MIN and study.task.ladder),
+        "kept": bool(errors >= ERRORS_MIN),
     }  # fmt: skip
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as Markdown: PA of the default, then differences to it with standard errors."""
     names = list(dict.fromkeys(name for row in rows for name in row["gains_bps"]))
-    heads = ["task", "default", *names, "ceiling", "paired_se_bps", "errors", "kept"]
+    heads = ["task", "default", *names, "ceiling", "paired_se_bps", "errors", "holds 5"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for row in rows:
         gains = [

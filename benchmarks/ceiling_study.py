@@ -62,7 +62,7 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "measured.json"
         about = {
-            "task": task.model_dump(mode="json"),
+            "task": task.model_dump(mode="json", exclude={"about", "ladder"}),
             "options": dataclasses.asdict(options) | {"workers": 0},
             "data": list(map(str, data)),
         }

@@ -32,7 +32,7 @@ class Task(BaseModel):
     version: int = Field(ge=1, description="rises with every change that changes scores")
     about: str = Field(description="what is hard in it, in a sentence")
     expects: str = Field("", description="the user's own data that it needs; empty: none")
-    ladder: bool = Field(True, description="false: kept as a control, because little can be gained in it")
+    ladder: bool = Field(True, description="false: its ceiling is not 5 standard errors above the default")
     kinds: tuple[Kind, ...] = Field(description="kinds of modules that can be designed for it")
     budget: Budget = Budget()
     incumbent: dict[Kind, dict[str, Any]] = Field({}, description="specification of each kind; none: the default")

@@ -12,7 +12,7 @@ from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import SECOND_NS
 from tests.agents.traders.trader_bench import ZERO, population
 
-NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes")
+NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes", "thin", "trending", "spoofed", "informed", "closing")
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
 """Maximum median distance from the value: without value traders the price drifts."""
@@ -94,7 +94,7 @@ def test_unreadable_and_missing_files(tmp_path: Path) -> None:
         load_population(tmp_path / "some.yaml")
     with pytest.raises(
         PopulationError,
-        match="expected a YAML file or one of amzn, hawkes, liquid, rmsc04, small, stressed, got neither",
+        match="expected a YAML file or one of amzn, closing, hawkes, informed, liquid, rmsc04, small, spoofed, stressed, thin, trending, got neither",
     ):
         load_population("nowhere.yaml")
 
