@@ -1,7 +1,7 @@
 """The rules that a trained policy must beat, fitted on training orders only.
 
 `fit_patience` looks for the patience rule (reactive.py) with the highest mean PA: one setting at a time over GRID, beginning with the default, until
-no change helps. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
+no change helps. GRID contains the TWAP, so where resting does not pay, the rule becomes one. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
 
 - σ: root mean square move of the mid between decisions, per root second; the median over orders.
 - η, in bars: impact_bps x 1e-4 x mid over the volume traded per second, what these charge; in books: τ / (2 ρ) with ρ lots per tick displayed
@@ -26,8 +26,8 @@ from serl.agents.learning.evaluation import Hold, execute_orders
 from serl.exchange.records import Rows
 
 GRID: dict[str, tuple[float, ...]] = {
-    "rest_slices": (1.0, 2.0, 4.0, 8.0),
-    "late_slices": (0.0, 1.0, 3.0, 6.0),
+    "rest_slices": (0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+    "late_slices": (-1.0, 0.0, 1.0, 3.0, 6.0),
     "place": (0.0, 1.0, 2.0, 4.0),
 }
 URGENCY = 1.0
