@@ -13,7 +13,7 @@ each training; `--quick` checks the command with a few orders and steps.
 import argparse
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ from serl.agents.learning.evaluation import (
 from serl.agents.learning.incumbents import fit_almgren_chriss, fit_patience, training_score
 from serl.agents.learning.market_config import with_overrides
 from serl.agents.learning.policy import load_policy
+from serl.agents.learning.sources import BARS_SUFFIX
 from serl.agents.learning.training import load_config
 from serl.exchange.errors import ConfigError
 from serl.researcher.outer.report import winner
+from serl.researcher.outer.run import open_run
 
 PARTS = {"nasdaq": ("test", "unseen"), "cn": ("test", "unseen"), "replay": ("test",), "dynamic": ("test",)}
 
@@ -95,9 +97,11 @@ def headline(data: dict[str, list[str]], budget: Budget, folder: Path, researche
 def _researched(run: Path | None, market: str) -> list[tuple[str, Path]]:
     """The best policy of a researcher's run, in the markets that have its kind of data: bars for a run on bars, else books and traders."""
     found = winner(run) if run else None
-    if found is None:
+    if run is None or found is None:
         return []
-    bars = any(str(one.get("data", "")).endswith(".parquet") for one in load_policy(found).metadata.get("data", []))
+    database, config = open_run(run)
+    database.close()
+    bars = any(path.suffix == BARS_SUFFIX for path in config.inner.market.data)
     return [(SERL, found)] if bars == (market in ("nasdaq", "cn")) else []
 
 
@@ -137,8 +141,11 @@ def begin(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def _budget(arguments: argparse.Namespace) -> Budget:
-    names = ("orders", "book_orders", "seeds", "baseline_seeds", "steps", "fills")
-    return Budget(methods=tuple(arguments.methods), **{name: getattr(arguments, name) for name in names})
+    chosen = {"methods": tuple(arguments.methods), "fills": arguments.fills}
+    if arguments.quick:
+        return replace(QUICK, **chosen)
+    names = ("orders", "book_orders", "seeds", "baseline_seeds", "steps")
+    return Budget(**chosen, **{name: getattr(arguments, name) for name in names})
 
 
 def main() -> None:
@@ -147,7 +154,7 @@ def main() -> None:
     given = {"nasdaq": [arguments.nasdaq], "cn": [arguments.cn], "replay": arguments.book}
     data = {market: [str(path) for path in files if path] for market, files in given.items() if any(files)}
     data |= {} if arguments.no_dynamic else {"dynamic": []}
-    budget = QUICK if arguments.quick else _budget(arguments)
+    budget = _budget(arguments)
     researcher = str(arguments.researcher) if arguments.researcher else None
     begin(arguments.output, {"data": data, "seed": arguments.seed, "researcher": researcher, **asdict(budget)})
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -3,18 +3,24 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.progress import Progress
 
 from benchmarks import headline
-from benchmarks.headline_methods import ALGORITHMS, METHODS, SETTINGS, Budget, config_of
+from benchmarks.headline_methods import ALGORITHMS, METHODS, QUICK, SETTINGS, Budget, config_of
 from benchmarks.headline_table import markdown
+from benchmarks.proof import run_variant
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
+from serl.researcher.outer.config import parse_config
 from tests.agents.execution.test_data import write
+from tests.doc_fixtures import QUICK_RUN
 
 STOCKS, DATES, BARS = 5, 6, 60
 
@@ -62,6 +68,21 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == sections
     changed = [path.parent.name for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns]
     assert changed == ["opd-0"]
+
+
+def test_the_best_policy_of_a_researchers_run_has_a_row(tmp_path: Path) -> None:
+    bars = write(tmp_path / "bars.parquet", random_bars())
+    values: dict[str, Any] = {"name": "small", **QUICK_RUN, "kinds": ["policy"]}
+    values["inner"] = {**values["inner"], "market": {**values["inner"]["market"], "data": [str(bars)]}}
+    run_variant(parse_config(values, "small"), "random", 0, tmp_path / "run", None, None)
+    budget = replace(QUICK, methods=("PPO",))
+    with Progress(disable=True) as progress:
+        data = {"nasdaq": [str(bars)]}
+        sections = headline.headline(data, budget, tmp_path, tmp_path / "run", 1, progress)
+    for one in sections:
+        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", "PPO", "SE-RL"]
+        assert "train one with" not in markdown(one)
+        assert one["rows"][-1]["PA"] != one["rows"][0]["PA"]
 
 
 def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:
