@@ -3,16 +3,24 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.progress import Progress
 
 from benchmarks import headline
+from benchmarks.headline_methods import ALGORITHMS, METHODS, QUICK, SETTINGS, Budget, config_of
+from benchmarks.headline_table import markdown
+from benchmarks.proof import run_variant
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
+from serl.researcher.outer.config import parse_config
 from tests.agents.execution.test_data import write
+from tests.doc_fixtures import QUICK_RUN
 
 STOCKS, DATES, BARS = 5, 6, 60
 
@@ -43,23 +51,38 @@ def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     sections = json.loads(first.stdout)
     assert [(one["market"], one["part"]) for one in sections] == [("nasdaq", "test"), ("nasdaq", "unseen")]
     for one in sections:
-        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *headline.METHODS]
+        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", *METHODS]
         assert "fills strict" in one["title"] and "part " + one["part"] in one["facts"]
         rule = one["rows"][1]
         assert rule["PA_rule"] == [0, 0, 0]
         for row in one["rows"]:
             assert row["PA"][0] - rule["PA"][0] == pytest.approx(row["PA_rule"][0])
             assert row["PA_mid"][0] != row["PA"][0]
-    text = headline.markdown(sections[0])
+    text = markdown(sections[0])
     assert "| SE-RL | none: train one with `serl researcher start`" in text and "| HALOP-style | 1 |" in text
     times = {path: path.stat().st_mtime_ns for path in output.rglob("policy.safetensors")}
-    assert len(times) == len(headline.METHODS)
+    assert len(times) == len(METHODS)
     (output / "nasdaq-unseen.json").unlink()
     (output / "nasdaq" / "opd-0" / "done").unlink()
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(again.stdout) == sections
     changed = [path.parent.name for path, time_ns in times.items() if path.stat().st_mtime_ns != time_ns]
     assert changed == ["opd-0"]
+
+
+def test_the_best_policy_of_a_researchers_run_has_a_row(tmp_path: Path) -> None:
+    bars = write(tmp_path / "bars.parquet", random_bars())
+    values: dict[str, Any] = {"name": "small", **QUICK_RUN, "kinds": ["policy"]}
+    values["inner"] = {**values["inner"], "market": {**values["inner"]["market"], "data": [str(bars)]}}
+    run_variant(parse_config(values, "small"), "random", 0, tmp_path / "run", None, None)
+    budget = replace(QUICK, methods=("PPO",))
+    with Progress(disable=True) as progress:
+        data = {"nasdaq": [str(bars)]}
+        sections = headline.headline(data, budget, tmp_path, tmp_path / "run", 1, progress)
+    for one in sections:
+        assert [row["policy"] for row in one["rows"]] == ["TWAP", "patience", "VWAP", "AC", "PPO", "SE-RL"]
+        assert "train one with" not in markdown(one)
+        assert one["rows"][-1]["PA"] != one["rows"][0]["PA"]
 
 
 def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:
@@ -69,12 +92,12 @@ def test_an_output_of_other_settings_is_refused(tmp_path: Path) -> None:
         headline.begin(tmp_path, {"seed": 2})
 
 
-@pytest.mark.parametrize("market", headline.SETTINGS)
-@pytest.mark.parametrize("method", headline.METHODS)
+@pytest.mark.parametrize("market", SETTINGS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_learner_has_settings_for_every_market(market: str, method: str) -> None:
-    config = headline.config_of(market, method, [], 7, headline.Budget(steps=1000))
+    config = config_of(market, method, [], 7, Budget(steps=1000))
     assert config.learner.seed == 7 and config.learner.steps == 1000
-    assert config.algorithm == headline.ALGORITHMS.get(method, "ppo")
+    assert config.algorithm == ALGORITHMS.get(method, "ppo")
     assert config.market.kind == {"nasdaq": "static", "cn": "static"}.get(market, market)
     if method == "MacMic-style":
         decisions = round(config.market.duration_s / config.market.interval_s)

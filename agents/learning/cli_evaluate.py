@@ -157,7 +157,8 @@ def provenance(scenario: "Scenario", contenders: "Sequence[Contender]") -> str:
     """The origin of orders and trained policies."""
     config, source = scenario.config, scenario.source.describe()
     where = f"part {config.part}" if config.hours is None else f"hours {config.hours}"
-    trained: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
+    files: list[Any] = [one.policy for one in contenders if one.policy.interface is not None]
+    trained = [one for one in files if "seed" in one.metadata]  # the policy of a rule was not trained
     return " ".join(
         [
             f"{scenario.market_name}{_bar_costs(scenario)}, {source['data']} (fingerprint {source.get('fingerprint', '-')}), {where},",

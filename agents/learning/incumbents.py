@@ -1,7 +1,9 @@
 """The rules that a trained policy must beat, fitted on training orders only.
 
 `fit_patience` looks for the patience rule (reactive.py) with the highest mean PA: one setting at a time over GRID, beginning with the default, until
-no change helps. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
+no change helps. Of all rules tried whose mean is within ERRORS standard errors of the best one's (paired by order), it takes the one with the
+smallest deviation of PA: delays earn or lose whatever the market did in those days. GRID contains the TWAP, so where resting does not pay, the rule
+becomes one. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
 
 - σ: root mean square move of the mid between decisions, per root second; the median over orders.
 - η, in bars: impact_bps x 1e-4 x mid over the volume traded per second, what these charge; in books: τ / (2 ρ) with ρ lots per tick displayed
@@ -22,31 +24,34 @@ from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.reactive import Patience
 from serl.agents.execution.policies.schedules import AlmgrenChriss
 from serl.agents.learning.environments import Scenario
-from serl.agents.learning.evaluation import Hold, execute_orders
+from serl.agents.learning.evaluation import Floats, Hold, execute_orders
 from serl.exchange.records import Rows
 
 GRID: dict[str, tuple[float, ...]] = {
-    "rest_slices": (1.0, 2.0, 4.0, 8.0),
-    "late_slices": (0.0, 1.0, 3.0, 6.0),
+    "rest_slices": (0.0, 0.5, 1.0, 2.0, 4.0, 8.0),
+    "late_slices": (-1.0, 0.0, 1.0, 3.0, 6.0),
     "place": (0.0, 1.0, 2.0, 4.0),
 }
+TWAP_RULE = Patience(0.0, -1.0)
+ERRORS = 2.0
 URGENCY = 1.0
 BAR_ORDERS, BOOK_ORDERS = 4096, 256
 """Training orders on which a rule is fitted, by the market."""
 SECOND_NS = 1_000_000_000
 
-Score = Callable[[Policy, str], float]
+Score = Callable[[Policy, str], Floats]
 
 
 def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0) -> Score:
-    """Mean PA in bps of (policy, action mode) on training orders, against the VWAP of the market without us."""
+    """(orders,) PA in bps of (policy, action mode) on training orders, against the VWAP of the market without us."""
     orders = orders or (BAR_ORDERS if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
     episodes = training_orders(scenario, orders, seed)
     without_us = execute_orders(scenario.env_for(Hold(), "market"), Hold(), episodes).results["vwap_ticks"]
 
-    def score(policy: Policy, mode: str) -> float:
+    def score(policy: Policy, mode: str) -> Floats:
         price = execute_orders(scenario.env_for(policy, mode), policy, episodes).results["price_ticks"]
-        return float(np.nanmean(episodes["sign"] * (price / without_us - 1) * 1e4))
+        advantages: Floats = episodes["sign"] * (price / without_us - 1) * 1e4
+        return advantages
 
     return score
 
@@ -59,7 +64,7 @@ def training_orders(scenario: Scenario, orders: int, seed: int) -> Rows:
 def fit_patience(score: Score) -> Patience:
     """See the module."""
     best = Patience()
-    found = {best: score(best, "hybrid")}
+    found = {rule: score(rule, "hybrid") for rule in (best, TWAP_RULE)}
     improved = True
     while improved:
         before = best
@@ -68,9 +73,18 @@ def fit_patience(score: Score) -> Patience:
                 rule = dataclasses.replace(best, **{name: value})
                 if rule not in found:
                     found[rule] = score(rule, "hybrid")
-            best = max(found, key=lambda rule: found[rule])
+            best = max(found, key=lambda rule: float(np.nanmean(found[rule])))
         improved = best != before
-    return best
+    return min(
+        (rule for rule, advantages in found.items() if _as_good(advantages, found[best])),
+        key=lambda rule: float(np.nanstd(found[rule])),
+    )
+
+
+def _as_good(advantages: Floats, best: Floats) -> bool:
+    """Whether the mean is within ERRORS standard errors of the best one's, paired by order."""
+    gap = best - advantages
+    return bool(np.nanmean(gap) <= ERRORS * np.nanstd(gap) / np.sqrt(np.isfinite(gap).sum()))
 
 
 def fit_almgren_chriss(scenario: Scenario, seed: int = 0) -> AlmgrenChriss:

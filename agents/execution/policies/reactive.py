@@ -78,12 +78,13 @@ class Passive:
 @dataclasses.dataclass(frozen=True)
 class Patience:
     """Rests some even slices of the order near the mid (in bars, the last close), renewed at every decision; what is later than an even schedule
-    by more than `late_slices` crosses. A simple rule that a trained policy must beat; see `fit_patience` for its fitted form."""
+    by more than `late_slices` crosses. Without resting slices and with -1 late ones it is a TWAP. A simple rule that a trained policy must beat; see
+    `fit_patience` for its fitted form."""
 
     rest_slices: float = 4.0
     """Even slices (quantity over decisions) that rest."""
     late_slices: float = 3.0
-    """Even slices that the order may be late."""
+    """Even slices that the order may be late; -1: the slice that is due now crosses."""
     place: float = 0.0
     """Where it rests, in half spreads from the mid: 0 is the mid (rounded towards the own side), 1 the same-side touch, 2 behind it."""
 
@@ -92,9 +93,9 @@ class Patience:
     interface = None
 
     def __post_init__(self) -> None:
-        if not (self.rest_slices > 0 and self.late_slices >= 0 and self.place >= 0):
+        if not (self.rest_slices >= 0 and self.late_slices >= -1 and self.place >= 0):
             raise ConfigError(
-                "patience: expected a positive number of resting slices, and late slices and a place from 0 on, got "
+                "patience: expected resting slices and a place from 0 on, and late slices from -1 on, got "
                 f"{self.rest_slices}, {self.late_slices} and {self.place}"
             )
 

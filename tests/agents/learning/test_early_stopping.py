@@ -61,11 +61,13 @@ def test_a_resumed_run_stops_with_the_same_policy(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_scored_once() -> None:
-    calls = []
-    stopping = EarlyStopping(StoppingConfig(patience=1), lambda: calls.append(1) or -1.0)
+    scores = iter([1.0, 0.5])
+    stopping = EarlyStopping(StoppingConfig(patience=1), lambda: next(scores))
     for _ in range(3):
         stopping.at_checkpoint(10, {})
-    assert len(calls) == 1 and not stopping.finished
+    assert stopping.last_bps == 1.0 and not stopping.finished
+    stopping.at_checkpoint(20, {})
+    assert stopping.last_bps == 0.5 and stopping.finished
 
 
 def test_a_run_that_cannot_score_policies_is_refused(tmp_path: Path) -> None:
