@@ -1,6 +1,6 @@
 """A bandit over operators and models: Thompson sampling (Thompson 1933; for fractional rewards Agrawal and Goyal 2012, arXiv 1111.1797).
 
-An attempt is paid with the probability that its candidate is better than the incumbent of its time, on the same orders; with 0 if it gave no
+An attempt is paid with the probability that its candidate is better than the best of its time, on the same orders; with 0 if it gave no
 candidate. That is a rank and no size, so that one lucky score cannot decide (Fialho, Schoenauer and Sebag 2010 use ranks for the same reason).
 """
 

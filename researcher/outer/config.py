@@ -70,7 +70,10 @@ class Search(_Part):
         OPERATORS, min_length=1, description="what may make a candidate; cross, mutate and uniform need no model"
     )
     kept: float = Field(
-        0.5, ge=0, lt=1, description="probability that a candidate without a parent leaves a kind at the incumbent"
+        0.5,
+        ge=0,
+        lt=1,
+        description="probability that a candidate without a parent leaves a kind as in the best candidate",
     )
     model_share: float = Field(
         0.5, ge=0, le=1, description="share of candidates that only language models make, so that they learn on"

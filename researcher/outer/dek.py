@@ -84,7 +84,7 @@ class DekProposer:
         writers = [author for author in self._authors if author.size != "tiny"]
         if self._config.high_level is not None and writers:
             writer = writers[rng.integers(len(writers))]
-            lines = [evidence.score_text_of(past.incumbent)] if past.incumbent else []
+            lines = [evidence.score_text_of(past.best)] if past.best else []
             lines += measured_notes(past, self._config.module_kinds, self._config.search.notes)
             for place, kind in enumerate(self._config.module_kinds):
                 kind_rng = np.random.default_rng([self._config.seed, iteration, 1 << 20, place])

@@ -1,4 +1,4 @@
-"""What was measured, as lines of a prompt: the incumbent, past modules by their difference to it, behaviour, learning curves, the market."""
+"""What was measured, as lines of a prompt: the best candidate, past modules by their difference to the incumbent, behaviour, learning curves, the market."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def module_text(kind: Kind, one: EvaluatedCandidate) -> str:
 def past_lines(past: PastResults, kind: Kind, count: int) -> list[str]:
     """The `count` best and as many worst different modules of a kind, each with its best candidate's difference to the incumbent."""
     seen: dict[str, EvaluatedCandidate] = {}
-    own = module_text(kind, past.incumbent) if past.incumbent else ""
+    own = module_text(kind, past.best) if past.best else ""
     for one in past.scored:
         text = module_text(kind, one)
         if text and text != own:

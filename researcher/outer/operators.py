@@ -118,14 +118,14 @@ class Operators:
         inherited = self._inherited(parents, past, rng)
         kinds = self._kinds(operator, parents, rng)
         drafts = tuple(self._draft(operator, kind, author, past, parents, rng) for kind in kinds)
-        if not parents and past.incumbent and set(inherited) - set(kinds):
-            parents = (past.incumbent,)  # which it descends from, by the kinds that it leaves
+        if not parents and past.best and set(inherited) - set(kinds):
+            parents = (past.best,)  # which it descends from, by the kinds that it leaves
         return Made(drafts, inherited, parents)
 
     def _inherited(self, parents: Sequence[EvaluatedCandidate], past: PastResults, rng: np.random.Generator) -> dict[Kind, Module]:  # fmt: skip
-        """The modules beside the new ones: the incumbent's, the parent's, or each from one of both parents."""
+        """The modules beside the new ones: the best candidate's, the parent's, or each from one of both parents."""
         if not parents:
-            return past.incumbent_modules
+            return past.best_modules
         each = [dict(parent.candidate.modules) for parent in parents]
         picked = {kind: each[rng.integers(len(each))].get(kind) for kind in self._config.module_kinds}
         return {kind: module for kind, module in picked.items() if module is not None}

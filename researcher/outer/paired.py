@@ -27,11 +27,16 @@ class Difference(NamedTuple):
 
 
 def paired_difference(one: Result, other: Result) -> Difference | None:
-    """`one` minus `other`, order by order; of the means alone if their orders differ in number; None without both scores."""
+    """`one` minus `other`, order by order; None without both scores.
+
+    Trainings with the same seeds are scored on the same orders, those of the first seed first. If one candidate has more trainings, the others of it
+    are left out; without common orders, the difference is that of the means.
+    """
     if one.score is None or other.score is None:
         return None
     ours, theirs = np.array(one.score.advantages_bps), np.array(other.score.advantages_bps)
-    if len(ours) != len(theirs) or len(ours) < 2:
+    count = min(len(ours), len(theirs))
+    if count < 2:
         return Difference(one.score.pa_bps - other.score.pa_bps, math.nan)
-    gaps = ours - theirs
-    return Difference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(len(gaps))))
+    gaps = ours[:count] - theirs[:count]
+    return Difference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(count)))

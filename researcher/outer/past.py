@@ -36,14 +36,14 @@ class PastResults:
         return self.database.evaluated(self.before, EVERY, worst=True)[::-1]
 
     @property
-    def incumbent(self) -> EvaluatedCandidate | None:
+    def best(self) -> EvaluatedCandidate | None:
         """The candidate that others must beat; None before the first score."""
         return self.done[0] if self.done else None
 
     @property
-    def incumbent_modules(self) -> dict[Kind, Module]:
+    def best_modules(self) -> dict[Kind, Module]:
         """Its modules; empty where all are the default's."""
-        return dict(self.incumbent.candidate.modules) if self.incumbent else {}
+        return dict(self.best.candidate.modules) if self.best else {}
 
     @cached_property
     def archive(self) -> list[Elite]:
@@ -56,11 +56,13 @@ class PastResults:
         return children(parents_of(row) for row in self.database.rows("SELECT parents FROM candidates"))
 
     def difference(self, one: EvaluatedCandidate) -> Difference | None:
-        """What a candidate gains over the incumbent, on the same orders."""
-        return paired_difference(one.result, self.incumbent.result) if self.incumbent else None
+        """What a candidate gains over the run's incumbent; in runs of earlier versions, which had none, over the best."""
+        if one.result.paired:
+            return Difference(one.result.paired.difference_bps, one.result.paired.se_bps)
+        return paired_difference(one.result, self.best.result) if self.best else None
 
     def gains(self) -> dict[Arm, list[Difference | None]]:
-        """What the attempts of each operator and model gained over the incumbent of their time; None for those without a scored candidate."""
+        """What the attempts of each operator and model gained over the best candidate of their time; None for those without a scored candidate."""
         rows = self.database.rows(
             "SELECT a.*, c.key FROM attempts a JOIN candidates c USING (iteration, slot) WHERE a.iteration < ? ORDER BY a.iteration, a.slot, number",
             self.before,
@@ -68,7 +70,7 @@ class PastResults:
         by_key = {one.candidate.key: one for one in self.scored}
         found: dict[Arm, list[Difference | None]] = {}
         for row in rows:
-            rival = self._incumbent_before(row["iteration"])
+            rival = self._best_before(row["iteration"])
             if rival is None:
                 continue
             made = by_key.get(row["key"]) if row["used"] else None
@@ -80,7 +82,7 @@ class PastResults:
         """What each operator and model was paid for its attempts; see bandit.py."""
         return {arm: [gain.better if gain else 0.0 for gain in gains] for arm, gains in self.gains().items()}
 
-    def _incumbent_before(self, iteration: int) -> EvaluatedCandidate | None:
+    def _best_before(self, iteration: int) -> EvaluatedCandidate | None:
         return next((one for one in self.done if one.iteration < iteration), None)
 
     def errors(self, kind: Kind, count: int) -> Sequence[str]:

@@ -59,17 +59,18 @@ class PromptWriter:
         self, kind: Kind, author: Author, past: PastResults, parents: Sequence[EvaluatedCandidate]
     ) -> list[Section]:
         """What is known, in the order in which it is shown."""
-        incumbent, pairs = past.incumbent, self._config.high_level.pairs if self._config.high_level else PAIRS
+        best, pairs = past.best, self._config.high_level.pairs if self._config.high_level else PAIRS
         kinds, notes = self._config.module_kinds, self._config.search.notes
         found = [
             Section("Inputs (meaning, and usual range):", glossary(kind, author.form), 4),
             Section("The market on training days:", evidence.market_lines(self._database.fact("market")), 5),
         ]
-        if incumbent and incumbent.result.score:
-            own, curve = evidence.module_text(kind, incumbent), evidence.curve_line(incumbent.result)
+        if best and best.result.score:
+            own, curve = evidence.module_text(kind, best), evidence.curve_line(best.result)
             found += [
-                Section("The incumbent, which you must beat:", [text for text in (evidence.score_text_of(incumbent), own) if text], 9),
-                Section("The incumbent's behaviour:", [*evidence.behaviour_lines(incumbent.result.score), *filter(None, [curve])], 6),
+                Section(f"The best so far ({past.difference(best)} to the incumbent), which you must beat:",
+                        [text for text in (evidence.score_text_of(best), own) if text], 9),
+                Section("Its behaviour:", [*evidence.behaviour_lines(best.result.score), *filter(None, [curve])], 6),
             ]  # fmt: skip
         for number, parent in enumerate(parents):
             gain = f"{past.difference(parent)} to the incumbent"

@@ -229,7 +229,7 @@ def test_an_iteration_without_anybody_done_teaches_too(tmp_path: Path) -> None:
     assert database.iterations_done == 2
     assert [row[0] for row in database.rows("SELECT stage FROM candidates WHERE iteration = 1")] == ["training", "halved", "halved"]  # fmt: skip
     assert "Past modules" in asked[3]["messages"][1]["content"]
-    assert "incumbent, which" not in asked[3]["messages"][1]["content"]
+    assert "which you must beat" not in asked[3]["messages"][1]["content"]
 
 
 def test_the_best_prompts_are_replayed(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_prompt_shows_what_is_known(tmp_path: Path) -> None:
     config, database = known_run(tmp_path, [Kind.POLICY])
     text = prompt_of(config, database, author_of("large", context_tokens=16_384), Kind.POLICY)[1]["content"]
     for shown in (
-        "rest_percent: 0 | 50 | 100", "behind_schedule: inventory - time_left", "volume_lots_per_s 123", "The incumbent, which you must beat",
+        "rest_percent: 0 | 50 | 100", "behind_schedule: inventory - time_left", "volume_lots_per_s 123", "The best so far (", "which you must beat",
         "crossed 0.1 0.5 0.9", "buys -1.00", "price moved against -3.00", "Return while training", "Parent 1 (", "to the incumbent",
         "Measured so far:", "over n=", "Note 8: rest more", "error 8 of policy",
     ):  # fmt: skip

@@ -74,8 +74,6 @@ def test_policies_start_from_the_example_and_others_from_the_default() -> None:
     assert config_of().incumbent_candidate == Candidate({})
     with pytest.raises(ConfigError, match=r"incumbent\.reward"):
         config_of(incumbent={"reward": {"base": "nothing"}})
-    with pytest.raises(ConfigError, match="expected policy alone"):
-        config_of(incumbent={"reward": json.loads(REWARD), "policy": json.loads(example(Kind.POLICY, "spec"))})
 
 
 def test_candidates_of_earlier_iterations_race_on(tmp_path: Path) -> None:
