@@ -99,7 +99,8 @@ class Contender:
             self._fail("scoring", "never trades", text, time.monotonic() - trained)
             return
         facts = {
-            "training_s": trained - began, "scoring_s": time.monotonic() - trained, "steps": policy.metadata["steps"], "claims": claims,
+            "validation_s": 0.0 if self.trials else self.validation_s, "training_s": trained - began,
+            "scoring_s": time.monotonic() - trained, "steps": policy.metadata["steps"], "claims": claims,
         }  # fmt: skip
         self.trials[share, seed] = Trial(share, seed, found, facts)
         results.write_trial(self.trials[share, seed], place / f"share-{share:g}.json")

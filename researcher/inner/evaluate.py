@@ -116,9 +116,9 @@ def _outcome(one: Contender, standings: Standings) -> Result:
 
 def _scored(stage: str, reason: str, one: Contender, found: Paired | None, facts: dict[str, Any]) -> Result:
     trials, top = list(one.trials.values()), one.top()
-    times = {name: sum(trial.facts[name] for trial in trials) for name in ("training_s", "scoring_s")}
+    times = {name: sum(trial.facts[name] for trial in trials) for name in ("validation_s", "training_s", "scoring_s")}
     made = {
-        "validation_s": one.validation_s, **times, "share": top[0].share, "seeds": len(top),
+        **times, "share": top[0].share, "seeds": len(top),
         "steps": sum(trial.facts["steps"] for trial in top), "claims": top[0].facts["claims"], **facts,
     }  # fmt: skip
     return Result(stage, reason, mean_score([trial.score for trial in top]), one.policy(), made, found)

@@ -86,11 +86,11 @@ class Settings(BaseModel):
     def _former_names(cls, values: Any) -> Any:
         if not isinstance(values, dict) or not {"rungs", "kept"} & set(values):
             return values
-        if "race" in values:
+        if "race" in values and Race.model_validate(values["race"]) != Race():
             raise ValueError(
                 "race: expected either race.stages or the former rungs and kept, got both; use race.stages"
             )
-        rest = {name: value for name, value in values.items() if name not in ("rungs", "kept")}
+        rest = {name: value for name, value in values.items() if name not in ("rungs", "kept", "race")}
         return rest | {"race": stages_of_rungs(values.get("rungs", (0.25, 0.5, 1.0)), values.get("kept", 0.5))}
 
     @model_validator(mode="after")

@@ -8,12 +8,8 @@ from typing import Any
 
 from serl.agents.execution.data import TEST
 from serl.researcher.candidates import Candidate
-from serl.researcher.inner.contender import Contender
-from serl.researcher.inner.executors import trainer
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.results import mean_score
-from serl.researcher.inner.score import Permit
-from serl.researcher.inner.worker import abandon
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import BEST, Database, modules_of
 from serl.researcher.outer.errors import RunError
@@ -54,7 +50,14 @@ def _now() -> str:
 
 
 def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[str, Any]:
-    """The mean scores on the test part and the paired difference."""
+    """The mean scores on the test part and the paired difference. Imports PyTorch, which a report without a final score does not need."""
+    from serl.researcher.inner.contender import (
+        Contender,
+    )  # these import PyTorch, which a report without a final score does not need
+    from serl.researcher.inner.executors import trainer
+    from serl.researcher.inner.score import Permit
+    from serl.researcher.inner.worker import abandon
+
     settings = with_history(config.inner, database.folder).model_copy(update={"folds": 0})
     budget = dataclasses.replace(config.budget, seed=config.budget.seed + FRESH_SEEDS)
     seeds, train, permit = range(config.inner.race.final_seeds), trainer(config.train_on), Permit()

@@ -49,7 +49,7 @@ def made(folder: Path, candidate: Candidate, trials: dict[tuple[float, int], flo
         rows = (tuple(map(float, values)), tuple(range(ORDERS)), (0.0,) * ORDERS)
         score = Score(float(values.mean()), 0.0, 0.0, 0.0, ORDERS, 1.0, 0.0, 0.0, *rows)
         (one.folder / f"seed-{seed}").mkdir(exist_ok=True)
-        results.write_trial(Trial(share, seed, score, {"training_s": 0, "scoring_s": 0, "steps": 1, "claims": {}}), one.folder / f"seed-{seed}" / f"share-{share:g}.json")  # fmt: skip
+        results.write_trial(Trial(share, seed, score, {"validation_s": 0, "training_s": 0, "scoring_s": 0, "steps": 1, "claims": {}}), one.folder / f"seed-{seed}" / f"share-{share:g}.json")  # fmt: skip
     return Contender(candidate, Settings(), BUDGET, folder / candidate.key, ignore_stage, trainer("local"))
 
 
@@ -187,7 +187,7 @@ def test_the_former_names_still_work() -> None:
     assert found.race.stages == (Stage(share=0.25, seeds=1), Stage(share=1.0, seeds=1, kept=0.4))
     assert Settings.model_validate({"rungs": [1.0]}).race.stages == (Stage(share=1, seeds=1),)
     with pytest.raises(ValidationError, match=r"got both; use race\.stages"):
-        Settings.model_validate({"rungs": [1.0], "race": {}})
+        Settings.model_validate({"rungs": [1.0], "race": {"at_once": 9}})
     with pytest.raises(ValidationError, match=r"rungs: expected shares like"):
         Settings.model_validate({"rungs": "all"})
 

@@ -87,11 +87,11 @@ def test_ctrl_c_in_training_leaves_no_result(settings: Settings, tmp_path: Path)
     running = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, settings.model_dump_json(), str(tmp_path)], start_new_session=True, stderr=subprocess.PIPE
     )  # fmt: skip
-    while not list(tmp_path.glob(f"*/job/{CHECKPOINT}")):
+    while not list(tmp_path.glob(f"*/seed-*/job/{CHECKPOINT}")):
         assert running.poll() is None, running.communicate()[1]
         time.sleep(0.05)
     os.killpg(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert b"KeyboardInterrupt" in errors
-    assert list(tmp_path.glob("*/result.json")) == []
-    assert list(tmp_path.glob("*/rung-*.json")) == []
+    assert list(tmp_path.glob("*/seed-*/share-*.json")) == []
+    assert list(tmp_path.glob("*/failed.json")) == []

@@ -35,7 +35,7 @@ def smallest() -> OuterConfig:
     values["search"] |= {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes each candidate
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
     values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 2}
-    values["inner"] |= {"orders": 2, "rungs": [1.0]}
+    values["inner"] |= {"orders": 2, "folds": 0, "race": {"stages": [{"share": 1, "seeds": 1}], "final_seeds": 2}}
     values["inner"]["market"] |= {"environments": 4, "duration_s": 60}
     values["inner"]["dynamic"] |= {
         "environments": 4,
@@ -55,7 +55,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
     database = run.begin(tmp_path, config, "test", resume=False)
     assert run.research(config, tmp_path, database) == "all 1 iterations are done"
     rows = database.rows("SELECT * FROM candidates")
-    assert [row["stage"] for row in rows] == ["done", "done"], [row["reason"] for row in rows]
+    assert [row["stage"] for row in rows] == ["done"] * 3, "two proposals and the incumbent"
     for row in rows:
         assert len(json.loads(row["score"])["advantages_bps"]) == 2
         load_policy(tmp_path / row["policy"])
@@ -76,7 +76,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
         ]
         database.close()
     found = write_report(tmp_path, tmp_path / "report.html", final=True)
-    assert found["test"]["score"]["orders"] == 2
+    assert found["test"]["score"]["orders"] == 4, "two trainings on fresh seeds, two orders each"
     assert [row["tuning"]["step"] for row in found["iterations"]] == list(range(2, 2 * iterations + 1, 2))
 
 
