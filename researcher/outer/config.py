@@ -179,6 +179,11 @@ class OuterConfig(_Part):
                 "low_level: needs the weights of the model, which an external endpoint does not provide; "
                 "omit endpoint (embedded model), or set low_level: false"
             )
+        beginning = {"dek": {"fresh", "uniform"}, "search": {"uniform"}}.get(self.proposer)
+        if beginning and not beginning & set(self.search.operators):
+            raise ValueError(
+                f"search.operators: expected {' or '.join(sorted(beginning))} among them, got {', '.join(self.search.operators)}; others need parents"
+            )
         names = [self.endpoint.model if self.endpoint else self.model, *(one.model for one in self.endpoints)]
         if len(set(names)) != len(names):
             raise ValueError(

@@ -78,7 +78,7 @@ def some_of(kinds: Sequence[Kind], share: float, rng: np.random.Generator) -> tu
     if len(kinds) == 1:
         return tuple(kinds)
     chosen = tuple(kind for kind in kinds if rng.random() < share)
-    return chosen or (kinds[rng.integers(len(kinds))],)
+    return chosen or (kinds[int(rng.integers(len(kinds)))],)
 
 
 class Operators:
@@ -134,7 +134,7 @@ class Operators:
         """The kinds to make anew."""
         kinds, config = self._config.module_kinds, self._config
         if operator == "mutate":
-            return (kinds[rng.integers(len(kinds))],)
+            return (kinds[int(rng.integers(len(kinds)))],)
         if operator == "cross":
             differing = [kind for kind in kinds if len({one.candidate.modules.get(kind) for one in parents}) > 1]
             return some_of(differing or kinds, config.rewritten, rng)

@@ -121,7 +121,7 @@ def test_the_tiny_models_own_tokens_are_within_the_estimate(tmp_path: Path) -> N
         pytest.skip("needs the model in fp32: serl llm fetch tiny, serl llm unpack tiny")
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)  # type: ignore[no-untyped-call]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     author = author_of("tiny")
     for kind in Kind:
         config, database = known_run(tmp_path / kind.value, [kind])

@@ -201,6 +201,8 @@ def test_every_ablation_is_a_valid_configuration() -> None:
     ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
     ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
     ({"endpoints": [{"base_url": "http://x/v1", "model": "tiny"}]}, "models with different names, got tiny, tiny"),
+    ({"proposer": "search", "search": {"operators": ["fresh", "mutate"]}}, "expected uniform among them"),
+    ({"proposer": "dek", "search": {"operators": ["rewrite"]}}, "expected fresh or uniform among them"),
     ({"iterationz": 1}, "iterationz"),
 ])  # fmt: skip
 def test_bad_settings_are_named(changes: dict[str, Any], message: str) -> None:

@@ -15,6 +15,7 @@ from serl.researcher.candidates import Result
 from serl.researcher.outer import run
 from serl.researcher.outer.config import OuterConfig
 from serl.researcher.outer.database import Database
+from serl.researcher.outer.loop import Callbacks
 from serl.researcher.outer.report import write_report
 from tests.researcher.llm.fake import completion, fake_endpoint
 from tests.researcher.outer.scripted import Script
@@ -223,7 +224,7 @@ def test_proposals_do_not_wait_for_training(tmp_path: Path) -> None:
             if (iteration, slot) == (2, config.candidates - 1):
                 proposed.set()
 
-        run.research(config, tmp_path, database, evaluate, run.Callbacks(on_proposed=on_proposed))
+        run.research(config, tmp_path, database, evaluate, Callbacks(on_proposed=on_proposed))
     assert ahead == [config.candidates]
     database.close()
 

@@ -1,0 +1,35 @@
+"""Edits of a text: applied where they fit exactly once, refused else."""
+
+import pytest
+
+from serl.researcher.llm.answers import Answer
+from serl.researcher.llm.edits import apply_edits, has_edits
+from serl.researcher.llm.errors import UnusableAnswerError
+
+TEXT = "a = 1\nb = 2\nc = 2\n"
+
+
+def edit(search: str, replacement: str) -> str:
+    return f"<<<<<<< SEARCH\n{search}=======\n{replacement}>>>>>>> REPLACE\n"
+
+
+def test_edits_apply_in_order() -> None:
+    answer = Answer("First:\n" + edit("a = 1\n", "a = 3\n") + "then\n" + edit("a = 3\nb = 2\n", ""), "stop")
+    assert has_edits(answer)
+    assert apply_edits(answer, TEXT) == "c = 2\n"
+
+
+@pytest.mark.parametrize(("block", "message"), [
+    (edit("d = 4\n", "d = 5\n"), "got them 0 times"),
+    (edit("= 2\n", "= 3\n"), "got them 2 times"),
+    (edit("", "d = 5\n"), "got them 0 times"),
+    (edit("a = 1\n", "a = 1\n"), "expected an edit that changes"),
+])  # fmt: skip
+def test_what_does_not_apply_is_said(block: str, message: str) -> None:
+    with pytest.raises(UnusableAnswerError, match=message) as raised:
+        apply_edits(Answer(block, "stop"), TEXT)
+    assert raised.value.fault == "edit"
+
+
+def test_other_answers_have_no_edits() -> None:
+    assert not has_edits(Answer("```python\na = 1\n```", "stop"))
