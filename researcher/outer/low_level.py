@@ -20,7 +20,7 @@ from serl.researcher.outer import uniform
 from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
-from serl.researcher.outer.scored import Recorded, grammar, recorded_modules, task_of
+from serl.researcher.outer.scored import Recorded, grammar, recorded_modules, run_of
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import log_mixture
 from serl.researcher.tuning.pool import Pool, Scored
@@ -153,7 +153,7 @@ class LowLevelTuning:
         from serl.researcher.tuning.store import write_experience
 
         facts = {
-            "tasks": sorted({task_of(self._database), *(row.group.split()[0] for row in self._imported)}), "data": self._database.fact("data"),
+            "runs": sorted({run_of(self._database), *(row.group.split()[0] for row in self._imported)}), "data": self._database.fact("data"),
             "candidates": len({row.candidate for row in rows}), "modules": len(rows), "started_from": self._started_from,
         }  # fmt: skip
         save_adapter(self._tuner, self._folder / ADAPTER, facts)

@@ -32,11 +32,10 @@ def grammar(kind: Kind, form: Form) -> str | None:
     return grammar_of(json_schema(kind)) if form_of(kind, form) == "spec" else None
 
 
-def task_of(database: Database) -> str:
-    """A short hash of a run's markets and settings of training and scoring: scores of different tasks are not compared."""
-    config = database.fact("config")
-    task = [database.fact("data"), config["inner"], config["budget"], config["name"], config["seed"]]
-    return hashlib.sha256(json.dumps(task, sort_keys=True).encode()).hexdigest()[:12]
+def run_of(database: Database) -> str:
+    """A short hash of a run's data and settings: scores of different runs are not compared."""
+    content = json.dumps([database.fact("data"), database.fact("config")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,17 @@ class Recorded:
 def recorded_modules(database: Database, base: Base, form: Form, iteration: int) -> list[Recorded]:
     """All modules with tokens up to an iteration, oldest first. Those of `iteration` are fresh."""
     rows = [dict(row) for row in database.rows(_QUERY, iteration)]
-    scores, task = _measurements(rows), task_of(database)
-    return [_recorded(row, base, form, scores.get(row["key"]), task, row["iteration"] == iteration) for row in rows]
+    scores, run = _measurements(rows), run_of(database)
+    return [_recorded(row, base, form, scores.get(row["key"]), run, row["iteration"] == iteration) for row in rows]
 
 
 def _recorded(
-    row: Mapping[str, Any], base: Base, form: Form, score: Measurement | None, task: str, fresh: bool
+    row: Mapping[str, Any], base: Base, form: Form, score: Measurement | None, run: str, fresh: bool
 ) -> Recorded:
     repaired = len(json.loads(row["conversation"])) > 2
     drawable = form_of(Kind(row["kind"]), form) == "spec" and not repaired
     scored = Scored(
-        _module(row, base, form), row["kind"], row["key"] or f"rejected-{row['id']}", f"{task} {_training(row)}",
+        _module(row, base, form), row["kind"], row["key"] or f"rejected-{row['id']}", f"{run} {_training(row)}",
         None if row["text"] is None else score, fresh,
     )  # fmt: skip
     return Recorded(str(row["id"]), scored, row["text"] if drawable else None)

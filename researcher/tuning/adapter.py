@@ -12,7 +12,7 @@ _SHAPE = ("rank", "alpha", "targets", "norms")
 
 
 def save_adapter(tuner: Tuner, path: Path, facts: dict[str, Any]) -> None:
-    """Write the adapter with its model's hash and `facts`, such as tasks and number of candidates, atomically."""
+    """Write the adapter with its model's hash and `facts`, such as runs, data and number of candidates, atomically."""
     metadata = {
         "model": tuner.base.path.name, "model_sha256": tuner.base.sha256, "shape": _shape(tuner), "updates": tuner.step,
         "methods": tuner.config.methods, "facts": facts,

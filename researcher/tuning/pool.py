@@ -20,7 +20,7 @@ class Scored:
     candidate: str
     """Key of its candidate, whose modules share a score."""
     group: str
-    """Task and training: only scores of one group are compared."""
+    """Run and training: only scores of one group are compared."""
     score: Measurement | None
     """None if the module or its candidate failed: that counts as bad as a score can."""
     fresh: bool = True

@@ -1,6 +1,6 @@
 """Rewards from noisy scores: paired measurements, smoothed over similar specifications, with a floor at the noise.
 
-Scores are compared only within a group: the same task and the same training. A difference that the noise explains must not move the weights:
+Scores are compared only within a group: the same run and the same training. A difference that the noise explains must not move the weights:
 advantages are divided by the spread of the denoised scores or by the noise of a score, whichever is larger. Their size also scales the step
 (`Minibatch.strength`), because Adam would turn any gradient, however small, into a full step.
 """

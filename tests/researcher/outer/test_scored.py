@@ -80,3 +80,13 @@ def test_what_exploration_could_have_drawn_is_known(tmp_path: Path) -> None:
     (one,) = recorded_modules(made, base(), "spec", 1)
     assert one.drawable == spec(1)
     made.close()
+
+
+def test_each_run_is_a_group_of_its_own(tmp_path: Path) -> None:
+    groups = []
+    for name, seed in (("first", 0), ("second", 1)):
+        made = database(tmp_path / name, [result((1.0, 2.0))])
+        made.set_fact("config", made.fact("config") | {"seed": seed})
+        groups += [one.row.group for one in recorded_modules(made, base(), "spec", 1)]
+        made.close()
+    assert groups[0] != groups[1]

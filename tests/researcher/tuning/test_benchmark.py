@@ -32,6 +32,7 @@ def test_the_interval_is_students() -> None:
     assert np.isnan(tuning.half_interval([1.0]))
 
 
+@pytest.mark.long
 def test_a_method_learns_from_valid_modules_of_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning_model, "STEPS", 5)
     monkeypatch.setattr(tuning_model, "TEXTS", 200)

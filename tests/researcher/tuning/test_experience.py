@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from serl.agents.learning.settings import SAVED
+from serl.exchange.errors import ConfigError
 from serl.researcher.llm.answers import Answer, Token
+from serl.researcher.outer.config import parse_config
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import Experience, experience_of, log_mixture
 
@@ -30,3 +33,11 @@ def test_answers_become_experience() -> None:
 def test_bad_experience_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(TuningError):
         Experience(**{"prompt_ids": (1,), "token_ids": (2,), "performance_bps": 0.0, **bad})  # type: ignore[arg-type]
+
+
+def test_settings_of_old_runs_are_read_and_refused_in_new_files() -> None:
+    old = {"proposer": "dek", "low_level": {"tuning": {"baseline_decay": 0.9, "replay_kept": 16}}}
+    low = parse_config(old, "run.db", SAVED).active_low_level
+    assert low is not None and low.tuning.replay_kept == 16
+    with pytest.raises(ConfigError, match="baseline_decay"):
+        parse_config(old, "mine.yaml")
