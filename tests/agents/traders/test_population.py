@@ -12,7 +12,19 @@ from serl.agents.traders.simulate import Simulation
 from serl.agents.traders.trader_api import SECOND_NS
 from tests.agents.traders.trader_bench import ZERO, population
 
-NAMES = ("amzn", "small", "rmsc04", "liquid", "stressed", "hawkes", "thin", "trending", "spoofed", "informed", "closing")
+NAMES = (
+    "amzn",
+    "small",
+    "rmsc04",
+    "liquid",
+    "stressed",
+    "hawkes",
+    "thin",
+    "trending",
+    "spoofed",
+    "informed",
+    "closing",
+)
 SPREAD_MEDIAN_MAX, SPREAD_P99_MAX = {"amzn": 20, "rmsc04": 5, "stressed": 5}, {"amzn": 50, "rmsc04": 30, "stressed": 30}
 OFF_MEDIAN_MAX = {"amzn": 0.01}
 """Maximum median distance from the value: without value traders the price drifts."""
