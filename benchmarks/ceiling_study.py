@@ -122,7 +122,9 @@ class Study:
         def report(done: int) -> None:
             self._report(f"{name} searched", done, trials)
 
-        return search(draw, evaluate, self.folder / f"{name}.journal", trials, workers, report, first, top)
+        found = search(draw, evaluate, self.folder / f"{name}.journal", trials, workers, report, first, top)
+        self._orders.pop(SEARCHED, None)  # the states of its days take much memory
+        return found
 
     def _value_of_rule(self, spec: Any, number: int) -> float:
         return float(self.orders(SEARCHED).advantages(*_with_mode(rule(spec, self.settings))).mean())

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from benchmarks import ceiling, ceiling_study
+from benchmarks import ceiling
 from benchmarks.ceiling_orders import paired
 from benchmarks.ceiling_search import search
 from serl.exchange.errors import ConfigError
+from serl.researcher.inner import training
 from serl.researcher.tasks import load_task
 
 
@@ -40,7 +41,7 @@ def test_a_quick_study_continues_without_repeating(task: Path, tmp_path: Path, m
     with pytest.raises(ConfigError, match="--resume"):
         ceiling.studied(ceiling.parser().parse_args(words))
     (tmp_path / "studies" / "mine" / ceiling.ROW).unlink()  # as if stopped before the end
-    monkeypatch.setattr(ceiling_study.training, "train", None)  # nothing is trained again
+    monkeypatch.setattr(training, "train", None)  # nothing is trained again
     assert ceiling.studied(ceiling.parser().parse_args([*words, "--resume"])) == rows
     with pytest.raises(ConfigError, match="these options"):
         ceiling.studied(ceiling.parser().parse_args([*words[:1], *words[2:], "--resume"]))
