@@ -34,8 +34,8 @@ GRID: dict[str, tuple[float, ...]] = {
 TWAP_RULE = Patience(rest_slices=0.0, late_slices=-1.0)
 ERRORS = 2.0
 URGENCY = 1.0
-BAR_ORDERS, BOOK_ORDERS = 16384, 256
-"""Training orders on which a rule is fitted, by the market."""
+BAR_ORDERS, BOOK_ORDERS, BATCHES = 16384, 256, 64
+"""Training orders on which a rule is fitted, by the market; in bars, at most so many batches of as many as there are environments."""
 SECOND_NS = 1_000_000_000
 
 Score = Callable[[Policy, str], Floats]
@@ -43,7 +43,8 @@ Score = Callable[[Policy, str], Floats]
 
 def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0) -> Score:
     """(orders,) PA in bps of (policy, action mode) on training orders, against the VWAP of the market without us."""
-    orders = orders or (BAR_ORDERS if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
+    bar_orders = min(BAR_ORDERS, BATCHES * scenario.market.count)
+    orders = orders or (bar_orders if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
     episodes = training_orders(scenario, orders, seed)
     without_us = execute_orders(scenario.env_for(Hold(), "market"), Hold(), episodes).results["vwap_ticks"]
 
