@@ -20,6 +20,19 @@ NOT_RUN = {
     ("../README.md", "make demo"): "both make an environment of their own, which takes minutes",
     ("models.md", "serl llm export"): "needs a run that has tuned; outer/test_tuned.py exports one",
     ("results.md", "serl evaluate pov"): "six learnt policies in three markets take minutes with a single order",
+    (
+        "results.md",
+        "python -m benchmarks.headline --nasdaq nasdaq.parquet --no-dynamic --steps 1000000 --seeds 3 --methods",
+    ): "the block before it runs the same command with other options",
+    ("results.md", "python -m benchmarks.headline --cn"): "the command is run for the Nasdaq bars",
+    (
+        "results.md",
+        "python -m benchmarks.headline --book",
+    ): "five learners in replayed books take minutes with a few steps",
+    (
+        "results.md",
+        "python -m benchmarks.headline --steps 200000",
+    ): "learners among simulated traders take minutes with a few steps",
     ("results.md", "python -m benchmarks.ablation"): "twelve policies take minutes with a single step",
     ("results.md", "python -m benchmarks.proof --config book"): "it trains in books and scores in served exchanges",
 }

@@ -1,9 +1,8 @@
 """The rules that a trained policy must beat, fitted on training orders only.
 
 `fit_patience` looks for the patience rule (reactive.py) with the highest mean PA: one setting at a time over GRID, beginning with the default, until
-no change helps. Of all rules tried whose mean is within ERRORS standard errors of the best one's (paired by order), it takes the one with the
-smallest deviation of PA: delays earn or lose whatever the market did in those days. GRID contains the TWAP, so where resting does not pay, the rule
-becomes one. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
+no change helps. It is taken if it beats the TWAP, which is a patience rule too, by more than ERRORS standard errors (paired by order), and else the TWAP
+is: delays earn or lose whatever the market did in those days. `fit_almgren_chriss` measures σ and η of Almgren and Chriss:
 
 - σ: root mean square move of the mid between decisions, per root second; the median over orders.
 - η, in bars: impact_bps x 1e-4 x mid over the volume traded per second, what these charge; in books: τ / (2 ρ) with ρ lots per tick displayed
@@ -32,11 +31,11 @@ GRID: dict[str, tuple[float, ...]] = {
     "late_slices": (-1.0, 0.0, 1.0, 3.0, 6.0),
     "place": (0.0, 1.0, 2.0, 4.0),
 }
-TWAP_RULE = Patience(0.0, -1.0)
+TWAP_RULE = Patience(rest_slices=0.0, late_slices=-1.0)
 ERRORS = 2.0
 URGENCY = 1.0
-BAR_ORDERS, BOOK_ORDERS = 4096, 256
-"""Training orders on which a rule is fitted, by the market."""
+BAR_ORDERS, BOOK_ORDERS, BATCHES = 16384, 256, 64
+"""Training orders on which a rule is fitted, by the market; in bars, at most so many batches of as many as there are environments."""
 SECOND_NS = 1_000_000_000
 
 Score = Callable[[Policy, str], Floats]
@@ -44,7 +43,8 @@ Score = Callable[[Policy, str], Floats]
 
 def training_score(scenario: Scenario, orders: int | None = None, seed: int = 0) -> Score:
     """(orders,) PA in bps of (policy, action mode) on training orders, against the VWAP of the market without us."""
-    orders = orders or (BAR_ORDERS if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
+    bar_orders = min(BAR_ORDERS, BATCHES * scenario.market.count)
+    orders = orders or (bar_orders if isinstance(scenario.market, StaticBars) else BOOK_ORDERS)
     episodes = training_orders(scenario, orders, seed)
     without_us = execute_orders(scenario.env_for(Hold(), "market"), Hold(), episodes).results["vwap_ticks"]
 
@@ -75,16 +75,9 @@ def fit_patience(score: Score) -> Patience:
                     found[rule] = score(rule, "hybrid")
             best = max(found, key=lambda rule: float(np.nanmean(found[rule])))
         improved = best != before
-    return min(
-        (rule for rule, advantages in found.items() if _as_good(advantages, found[best])),
-        key=lambda rule: float(np.nanstd(found[rule])),
-    )
-
-
-def _as_good(advantages: Floats, best: Floats) -> bool:
-    """Whether the mean is within ERRORS standard errors of the best one's, paired by order."""
-    gap = best - advantages
-    return bool(np.nanmean(gap) <= ERRORS * np.nanstd(gap) / np.sqrt(np.isfinite(gap).sum()))
+    gain = found[best] - found[TWAP_RULE]
+    error = np.nanstd(gain) / np.sqrt(np.isfinite(gain).sum())
+    return best if np.nanmean(gain) > ERRORS * error else TWAP_RULE
 
 
 def fit_almgren_chriss(scenario: Scenario, seed: int = 0) -> AlmgrenChriss:
