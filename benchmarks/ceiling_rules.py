@@ -11,9 +11,10 @@ from benchmarks.ceiling_orders import Floats, Orders
 from serl.agents.execution.policies.policy import Policy
 from serl.agents.execution.policies.schedules import Schedule
 from serl.agents.execution.policies.volume import Vwap
+from serl.agents.learning.residual import MODE
 from serl.exchange.records import Rows
 from serl.researcher.candidates import Candidate, Module
-from serl.researcher.inner.rules import MODE, rule_policy
+from serl.researcher.inner.rules import rule_policy
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Kind
 

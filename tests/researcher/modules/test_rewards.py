@@ -95,6 +95,7 @@ def reward(step):
     memory = step.memory.copy()
     memory[:, 0] += step.filled
     memory[:, 1] = step.step
+    memory[:, 2] = step.remaining
     return {}, memory
 """
 
@@ -147,8 +148,9 @@ def test_memory_is_checked(memory: str, error: type[Exception], words: str) -> N
 
 
 def test_the_dry_run_carries_memory() -> None:
-    source = MEMORY.format("step.memory[:, 1]")
+    source = MEMORY.format("step.memory[:, 2]")
     assert dry_run(Kind.REWARD, function("code", source))[0] == []
-    constant = MEMORY.format("step.memory[:, 2]")
-    assert "no signal" in dry_run(Kind.REWARD, function("code", constant))[0][0].text
+    for nothing in (1, 3):  # the same for all orders, whatever they did
+        source = MEMORY.format(f"step.memory[:, {nothing}]")
+        assert "pays for nothing" in dry_run(Kind.REWARD, function("code", source))[0][0].text
     assert MEMORY_SIZE == 4

@@ -17,7 +17,7 @@ from serl.researcher.outer.prompts import GOALS
 from tests.researcher.llm.fake import CLOSE, completion
 
 NUMBERS = {
-    Kind.REWARD: "5.0", Kind.AGENT: "64", Kind.IMAGINE: "0.3", Kind.PROFILES: "25.0", Kind.COMMUNICATE: "BEHIND_SCHEDULE = 21, 44",
+    Kind.REWARD: "0.05", Kind.AGENT: "64", Kind.IMAGINE: "0.3", Kind.PROFILES: "25.0", Kind.COMMUNICATE: "BEHIND_SCHEDULE = 21, 44",
     Kind.POLICY: "4.0",
 }  # fmt: skip
 """What an answer changes in the example of a kind."""

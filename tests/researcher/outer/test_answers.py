@@ -23,7 +23,7 @@ from tests.researcher.outer.small import REWARD, Arithmetic, config_of, endpoint
 CODE = example(Kind.REWARD, "code")
 MODEL_ALONE = {"operators": ["fresh", "rewrite"], "kept": 0.0, "notes": 0, "ahead": 0}
 """No operator takes the place of a model that fails."""
-OTHER = REWARD.replace("price_advantage", "shortfall")
+OTHER = REWARD.replace('"schedule"', '"shortfall"')
 BETTER = REWARD.replace("-", "")
 """Better than the incumbent by the arithmetic of small.py."""
 
@@ -87,13 +87,13 @@ def test_an_endpoint_can_write_every_kind(form: Form, tmp_path: Path) -> None:
         tmp_path, replies, Accepting(), kinds=list(Kind), scenario="multi", form=form, repairs_max=0
     )
     assert counted(database) == {("dry run", "ok"): len(Kind), ("done", "ok"): 1}
-    (modules,) = (json.loads(row["modules"]) for row in database.rows("SELECT modules FROM candidates"))
+    (modules,) = (json.loads(row["modules"]) for row in database.rows("SELECT modules FROM candidates WHERE slot = 0"))
     assert set(modules) == set(Kind)
     kept = {Kind(row["kind"]): row["form"] for row in database.rows("SELECT kind, form FROM modules")}
     assert kept == forms
     for kind, request in zip(Kind, asked, strict=True):
         assert "JSON object alone" in request["messages"][1]["content"] or forms[kind] == "code"
-    assert len(evaluator.asked) == 1
+    assert len(evaluator.asked) == 2, "with the incumbent"
 
 
 class Accepting(Arithmetic):

@@ -75,5 +75,5 @@ def test_differences_are_paired_by_order() -> None:
 
 def test_features_name_choices_and_defaults() -> None:
     found = features(Candidate({Kind.REWARD: Module("spec", REWARD)}), (Kind.REWARD, Kind.AGENT))
-    assert {"reward base price_advantage", "agent default", "reward terms of length 2"} <= found
-    assert "reward terms with unfilled linear last_step" in found
+    assert {"reward base schedule", "agent default", "reward terms of length 2"} <= found
+    assert "reward terms with unfilled linear one last_step" in found

@@ -32,9 +32,9 @@ def test_the_order_of_terms_and_the_layout_do_not_matter() -> None:
 
 def test_code_is_compared_without_comments_and_names_of_variables() -> None:
     text = example(Kind.REWARD, "code")
-    renamed = text.replace("crowding", "penalty").replace('"""(n_envs,) rewards in bps."""', "# another comment")
+    renamed = text.replace("held", "kept").replace('"""(n_envs,) rewards in bps."""', "# another comment")
     assert text_identity(code(renamed)) == text_identity(code(text))
-    assert text_identity(code(text.replace("2.0 *", "3.0 *"))) != text_identity(code(text))
+    assert text_identity(code(text.replace("0.05 *", "0.06 *"))) != text_identity(code(text))
     assert text_identity(code(text.replace("step.unfilled", "step.behind"))) != text_identity(code(text))
 
 

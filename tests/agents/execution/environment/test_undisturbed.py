@@ -61,4 +61,4 @@ def test_without_impact_it_is_the_schedule_advantage() -> None:
         env.reset(seed=5)
         random = np.random.Generator(np.random.PCG64(1))
         found.append([env.step(random.uniform(0, 0.5, (N, 3)))[1] for _ in range(STEPS)])
-    np.testing.assert_allclose(found[0], found[1], atol=1e-9)
+    np.testing.assert_allclose(np.array(found[0]), np.array(found[1]), atol=1e-9)
