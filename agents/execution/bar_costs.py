@@ -103,6 +103,8 @@ class Costs:
     """The same per share of the mean volume of a bar, instead of each bar's own: what a plan before the trade can know."""
     half_spread_bps: float
     """Mean over time of half the displayed spread."""
+    half_spread_from_bars_bps: float
+    """What `half_spreads_bps` finds in the bars of this day: how far it is from the displayed spread shows its error."""
     excess_bps: float
     """Mean cost of a lot above half the spread."""
     slices: int
@@ -122,7 +124,7 @@ def fit_costs(day: Day, bar_s: float = 60.0, *, seed: int = 0, **slicing: float)
     of_mean = float(paid.sum() / (slices.lots**2 / mean_volume).sum())
     return Costs(
         day.reference.symbols[0].name, float(paid.sum() / charged.sum()), float(low), float(high), of_mean,
-        float(slices.half_spread_bps.mean()), excess, len(slices.lots), len(bars),
+        float(slices.half_spread_bps.mean()), _half_spread_of_day_bps(day, round(bar_s * SECOND_NS)), excess, len(slices.lots), len(bars),
     )  # fmt: skip
 
 
@@ -134,10 +136,24 @@ def half_spreads_bps(table: BarTable, training: Any) -> Floats:
         days = values[training & (table.symbol == symbol)]
         if not len(days):
             continue
-        close, middle = np.log(days[..., CLOSE]), 0.5 * (np.log(days[..., HIGH]) + np.log(days[..., LOW]))
-        traded = (days[:, :-1, VOLUME] > 0) & (days[:, 1:, VOLUME] > 0)
-        products = (close[:, :-1] - middle[:, :-1]) * (close[:, :-1] - middle[:, 1:])
-        squared = 4 * products[traded].mean() if traded.any() else 0.0
-        half_tick_bps = 0.5 / days[..., CLOSE].mean() * 1e4
-        found[symbol] = max(half_tick_bps, 0.5 * np.sqrt(max(0.0, squared)) * 1e4)
+        found[symbol] = _half_spread_bps(*(days[..., column] for column in (HIGH, LOW, CLOSE, VOLUME)))
     return found
+
+
+def _half_spread_bps(high: Floats, low: Floats, close: Floats, volume: Floats) -> float:
+    """Of days of bars (D, B) in ticks; see the module."""
+    middle, last = 0.5 * (np.log(high) + np.log(low)), np.log(close)
+    traded = (volume[:, :-1] > 0) & (volume[:, 1:] > 0)
+    products = (last[:, :-1] - middle[:, :-1]) * (last[:, :-1] - middle[:, 1:])
+    squared = 4 * products[traded].mean() if traded.any() else 0.0
+    return float(max(0.5 / close.mean(), 0.5 * np.sqrt(max(0.0, squared))) * 1e4)
+
+
+def _half_spread_of_day_bps(day: Day, bar_ns: int) -> float:
+    """What `half_spreads_bps` would estimate from the bars of a day with trades."""
+    trades = recorded_trades(day)[:-1]
+    bars, first = np.unique(trades["time_ns"] // bar_ns, return_index=True)
+    prices = trades["price_ticks"].astype(float)
+    high, low = np.maximum.reduceat(prices, first), np.minimum.reduceat(prices, first)
+    close, ones = prices[np.append(first[1:], len(prices)) - 1], np.ones((1, len(bars)))
+    return _half_spread_bps(high[None], low[None], close[None], ones)

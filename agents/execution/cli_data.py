@@ -61,7 +61,8 @@ def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) ->
     """Estimate impact_bps and half_spread_bps of the market of bars from DAYS with a book.
 
     Slices of 0.5 to 5 % of a bar's mean volume take the displayed book; with the impact shown, bars charge them as much in total as the book did.
-    `of mean`: the same per share of the mean volume of a bar; `above it`: the mean cost above half the spread.
+    `of mean`: the same per share of the mean volume of a bar; `half spread`: displayed, mean over time; `from bars`: estimated as for
+    `market.spreads: stock`; `above it`: the mean cost above half the spread.
     """
     import dataclasses
 
@@ -75,13 +76,14 @@ def bar_costs(days: tuple[Path, ...], bar_s: float, seed: int, as_json: bool) ->
     if as_json:
         click.echo(json.dumps({"bar_s": bar_s, "seed": seed, "days": [dataclasses.asdict(one) for one in found]}))
         return
-    headers = ("day", "impact", "95 %", "of mean", "half spread", "above it", "slices")
+    headers = ("day", "impact", "95 %", "of mean", "half spread", "from bars", "above it")
     table = Table(title=f"bars of {bar_s:g} s, seed {seed}, in bps; interval over bars", title_justify="left")
     for header in headers:
         table.add_column(header, justify="left" if header == "day" else "right")
     for one in found:
         table.add_row(
             one.symbol, f"{one.impact_bps:.2f}", f"{one.impact_low_bps:.2f} to {one.impact_high_bps:.2f}",
-            f"{one.impact_of_mean_volume_bps:.2f}", f"{one.half_spread_bps:.2f}", f"{one.excess_bps:.2f}", f"{one.slices:,}",
+            f"{one.impact_of_mean_volume_bps:.2f}", f"{one.half_spread_bps:.2f}", f"{one.half_spread_from_bars_bps:.2f}",
+            f"{one.excess_bps:.2f}",
         )  # fmt: skip
     Console().print(table)

@@ -39,6 +39,7 @@ def test_bars_charge_slices_as_much_as_the_book(day: Day) -> None:
     charged = (slices.lots * costs.impact_bps * slices.lots / slices.volume_lots).sum()
     assert charged == pytest.approx(paid)
     assert paid > 0 and costs.impact_low_bps < costs.impact_bps < costs.impact_high_bps
+    assert 0 < costs.half_spread_from_bars_bps < 3 * costs.half_spread_bps
     assert costs.slices == len(slices.lots) > 1000
     assert (slices.lots <= 0.2 * slices.volume_lots).all()
 
