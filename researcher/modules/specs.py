@@ -3,6 +3,7 @@
 Every number is a choice from a list: grammars can enforce lists, but not bounds. `json_schema` constrains decoding.
 """
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -179,6 +180,7 @@ SPECS: dict[Kind, type[_Spec]] = {
 }
 
 
+@cache
 def json_schema(kind: Kind) -> dict[str, Any]:
     """The JSON schema of a kind, for grammar-constrained decoding. Fields that older specifications lack are required of new ones."""
     schema = SPECS[kind].model_json_schema()

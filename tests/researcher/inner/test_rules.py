@@ -100,7 +100,7 @@ def test_a_run_designs_policies(tmp_path: Path) -> None:
     run.research(config, tmp_path, database)
     rows = database.rows("SELECT stage, pa_bps FROM candidates")
     database.close()
-    assert [row["stage"] for row in rows] == ["done"] * 4
+    assert [row["stage"] for row in rows] == ["done"] * 5, "with the incumbent"
     assert len({row["pa_bps"] for row in rows}) > 1
 
 
