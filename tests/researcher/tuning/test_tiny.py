@@ -77,7 +77,9 @@ def test_a_bandit_is_learnt_and_served(base: Base, served: ServedModel, tmp_path
     for _ in range(20):
         log_p = tuner.log_p(rows).double().numpy()
         share = np.exp(log_p) / np.exp(log_p).sum()
-        probabilities.append(float(np.exp(log_p[rewarded])))  # of these tokens: the endpoint may write the same word with others
+        probabilities.append(
+            float(np.exp(log_p[rewarded]))
+        )  # of these tokens: the endpoint may write the same word with others
         if probabilities[-1] > 0.9:
             break
         drawn = rng.choice(5, size=4, p=0.5 * share + 0.1)
