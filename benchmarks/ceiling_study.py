@@ -19,7 +19,7 @@ from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner import training
-from serl.researcher.inner.rules import is_rule, rule_policy
+from serl.researcher.inner.rules import rule_policy
 from serl.researcher.inner.settings import Settings
 from serl.researcher.tasks import Task
 
@@ -142,7 +142,7 @@ class Study:
     def _retrain(self, name: str, settings: Settings, budget: Budget) -> None:
         """Trains the incumbent with each seed, in parallel. A rule has no seeds."""
         candidate, seeds = self.task.first_candidate, self.options.seeds
-        if is_rule(candidate):
+        if candidate.is_rule:
             self._measure_all({name: _with_mode(rule_policy(candidate, settings, self.folder))}, (FRESH, TEST))
             return
 

@@ -26,6 +26,12 @@ class Candidate:
     """Key of the candidate that it descends from, whose weights it may start from; not part of its own key."""
 
     @property
+    def is_rule(self) -> bool:
+        """Whether it is a policy as it stands. Beside modules that training uses, a rule is what the policy learns to correct."""
+        kinds = set(self.modules)
+        return Kind.POLICY in kinds and kinds <= {Kind.POLICY, Kind.INTERFACE}
+
+    @property
     def key(self) -> str:
         """Hash of the content: equal modules have equal keys."""
         content = {kind.value: [one.form, one.text] for kind, one in sorted(self.modules.items())}

@@ -35,7 +35,14 @@ PYTHON = {
     "tutorials/write-a-bot.md",
 }  # fmt: skip
 """Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
-YAML = {"latency.md", "orders.md", "traders.md", "tutorials/run-the-researcher.md", "tutorials/start-an-exchange.md"}
+YAML = {
+    "latency.md",
+    "orders.md",
+    "researcher.md",
+    "traders.md",
+    "tutorials/run-the-researcher.md",
+    "tutorials/start-an-exchange.md",
+}
 
 
 def test_every_block_has_a_test() -> None:

@@ -36,7 +36,7 @@ NEEDS_EXTRA = {
     "llm export run --to merged --output tuned": "researcher",
     "researcher start": "researcher",
     "researcher start --on ray": "ray,researcher",
-    "researcher report run --final": "researcher",
+    "researcher report run --final": "learning",
     "demo --output demo": "researcher",
 }
 """Command lines and the extras that they need; every command that needs one is here."""

@@ -35,7 +35,7 @@ class Contender:
     ) -> None:  # fmt: skip
         """scored_on: the sealed part, for the final score; by default the part of the settings."""
         self.candidate, self.settings, self.budget, self.folder = candidate, settings, budget, folder
-        self.key, self.is_rule = candidate.key, rules.is_rule(candidate)
+        self.key, self.is_rule = candidate.key, candidate.is_rule
         self._report, self._train = report, train
         self._part: str | None = scored_on[0] if scored_on else None
         self._permit: Permit | None = scored_on[1] if scored_on else None

@@ -23,12 +23,6 @@ ENTRY = "serl.researcher.inner.job:trace_policy"
 LIMITS = Limits(wall_s=20.0, cpu_s=20)
 
 
-def is_rule(candidate: Candidate) -> bool:
-    """Whether a candidate is a policy as it stands. Beside modules that training uses, a rule is what the policy learns to correct."""
-    kinds = set(candidate.modules)
-    return Kind.POLICY in kinds and kinds <= {Kind.POLICY, Kind.INTERFACE}
-
-
 def rule_policy(candidate: Candidate, settings: Settings, folder: Path) -> RulePolicy:
     """The policy of a candidate; its files stay in `folder`, which is created. UnusableError if its module cannot be used; SandboxUnavailableError if code
     cannot be sandboxed here."""

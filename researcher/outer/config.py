@@ -50,7 +50,7 @@ class LowLevel(_Part):
     )
     threads: int = Field(1, gt=0, description="threads of the tuner; more help only on an idle machine")
     updates_per_iteration: int = Field(
-        4, gt=0, description="updates after each iteration, each on modules_max of all scored modules"
+        2, gt=0, description="updates after each iteration, each on modules_max of all scored modules"
     )
     start_from: Path | None = Field(None, description="adapter of an earlier run: its tuning/adapter.safetensors")
     experience: Path | None = Field(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from serl.agents.execution.data import TEST
+from serl.extras import require
 from serl.researcher.candidates import Candidate
 from serl.researcher.inner.paired import paired
 from serl.researcher.inner.results import mean_score
@@ -25,6 +26,7 @@ def score_test(database: Database, config: OuterConfig) -> None:
     The time at which the test part was opened is written down before; if the command is killed, the same call finishes what it began.
     RunError if the test part was scored before, or there is no candidate to score.
     """
+    require("the final score", "torch", "safetensors")
     if (found := database.fact("test")) is not None:
         raise RunError(
             f"the test part was scored already: {final_line(found)}; a second score would not be on unseen orders: omit --final"
@@ -51,9 +53,7 @@ def _now() -> str:
 
 def _compare(best: Candidate, database: Database, config: OuterConfig) -> dict[str, Any]:
     """The mean scores on the test part and the paired difference. Imports PyTorch, which a report without a final score does not need."""
-    from serl.researcher.inner.contender import (
-        Contender,
-    )  # these import PyTorch, which a report without a final score does not need
+    from serl.researcher.inner.contender import Contender
     from serl.researcher.inner.executors import trainer
     from serl.researcher.inner.score import Permit
     from serl.researcher.inner.worker import abandon

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from serl.researcher.candidates import Candidate
-from serl.researcher.inner.rules import is_rule
 from serl.researcher.llm.answers import Answer, Token
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.modules.contracts import Form, Kind, form_of
@@ -70,7 +69,7 @@ def _recorded(
 
 def _training(row: Mapping[str, Any]) -> str:
     """What a candidate's score was measured after: scores after more training are better and are not compared with others."""
-    if is_rule(Candidate(modules_of(row["modules"]))):
+    if Candidate(modules_of(row["modules"])).is_rule:
         return "no training"
     if row["paired"]:
         return f"share {json.loads(row['paired'])['share']:g}"

@@ -138,11 +138,11 @@ def test_settings_are_no_code(settings: Settings) -> None:
 @pytest.mark.parametrize("beside", [Kind.LEARNER, Kind.AGENT], ids=lambda kind: kind.value)
 def test_an_untrained_residual_scores_as_its_rule(beside: Kind, settings: Settings, tmp_path: Path) -> None:
     both = candidate(Kind.POLICY, beside)
-    assert not rules.is_rule(both)
+    assert not both.is_rule
     untrained = trained(both, settings, tmp_path / "job", share=0.0)
     assert isinstance(untrained, ResidualPolicy)
     alone = candidate(Kind.POLICY)
-    assert rules.is_rule(alone) and rules.is_rule(candidate(Kind.POLICY, Kind.INTERFACE))
+    assert alone.is_rule and candidate(Kind.POLICY, Kind.INTERFACE).is_rule
     rule = rules.rule_policy(alone, settings, tmp_path / "rule")
     assert untrained.interface.actions == "hybrid"
     assert score(untrained, settings) == score(rule, settings)

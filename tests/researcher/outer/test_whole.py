@@ -34,7 +34,7 @@ def smallest() -> OuterConfig:
     values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
     values["search"] |= {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes each candidate
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
-    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 2}
+    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 1}
     values["inner"] |= {"orders": 2, "folds": 0, "race": {"stages": [{"share": 1, "seeds": 1}], "final_seeds": 2}}
     values["inner"]["market"] |= {"environments": 4, "duration_s": 60}
     values["inner"]["dynamic"] |= {
@@ -60,7 +60,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
         assert len(json.loads(row["score"])["advantages_bps"]) == 2
         load_policy(tmp_path / row["policy"])
     facts = json.loads(database.rows("SELECT facts FROM iterations")[0]["facts"])
-    assert facts["step"] == facts["updates"] == 2 and facts["modules"] == 2 and facts["gradient_norm"] > 0
+    assert facts["step"] == facts["updates"] == 1 and facts["modules"] == 2 and facts["gradient_norm"] > 0
     assert {path.name for path in (tmp_path / "tuning").iterdir()} >= {"adapter.safetensors", "experience.jsonl"}
     kept = database.rows("SELECT * FROM candidates")
 
@@ -77,7 +77,7 @@ def test_a_run_from_the_model_to_the_exchange_and_back(iterations: int, tmp_path
         database.close()
     found = write_report(tmp_path, tmp_path / "report.html", final=True)
     assert found["test"]["score"]["orders"] == 4, "two trainings on fresh seeds, two orders each"
-    assert [row["tuning"]["step"] for row in found["iterations"]] == list(range(2, 2 * iterations + 1, 2))
+    assert [row["tuning"]["step"] for row in found["iterations"]] == list(range(1, iterations + 1))
 
 
 class Killed(BaseException):
