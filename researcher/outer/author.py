@@ -19,7 +19,7 @@ from serl.researcher.validation.findings import Report, Tally
 from serl.researcher.validation.validate import validate
 
 INSTRUCTION_CHARS_MAX = 300
-TINY_PROMPT_TOKENS = 800
+TINY_PROMPT_TOKENS = 1000
 ERRORS_CHARS_MAX = 1200
 """Of the errors of an answer that go back to the model."""
 INSTRUCTION_TEMPERATURE = 0.5
