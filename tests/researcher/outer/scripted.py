@@ -21,7 +21,8 @@ NUMBERS = {
     Kind.POLICY: "4.0",
 }  # fmt: skip
 """What an answer changes in the example of a kind."""
-FAULTS = ("prose", "truncated", "syntax", "same", "rate limited", "failing", "closed", "malformed", "slow")
+TRANSIENT = ("rate limited", "failing", "closed", "malformed")
+FAULTS = ("prose", "truncated", "syntax", "same", *TRANSIENT, "slow")
 
 
 class Script:
@@ -42,11 +43,14 @@ class Script:
             self.did["sentence"] += 1
             return completion(f"Rest {rng.integers(1000)} percent of the order and cross what is late.")
         fault = str(rng.choice(FAULTS)) if rng.random() < self.fault_share else ""
-        if fault in ("rate limited", "failing", "closed", "malformed"):
-            if digest not in self._failed:  # the retry succeeds
+        if fault in TRANSIENT:
+            if (
+                digest not in self._failed
+            ):  # the retry succeeds, so which of them it is changes nothing: they come in turn
                 self._failed.add(digest)
-                self.did[fault] += 1
-                return _transient(fault)
+                turn = TRANSIENT[(len(self._failed) - 1) % len(TRANSIENT)]
+                self.did[turn] += 1
+                return _transient(turn)
             fault = ""
         if fault == "slow":
             time.sleep(0.05)
