@@ -43,6 +43,7 @@ def random_bars() -> dict[str, list[object]]:
     return table
 
 
+@pytest.mark.long
 def test_one_command_makes_the_table_and_continues(tmp_path: Path) -> None:
     bars, output = write(tmp_path / "bars.parquet", random_bars()), tmp_path / "out"
     command = [sys.executable, "-m", "benchmarks.headline", "--quick", "--json", "--no-dynamic"]

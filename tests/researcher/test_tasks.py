@@ -74,7 +74,7 @@ def test_data_is_given_like_that_of_any_configuration(tmp_path: Path) -> None:
     write(bars := tmp_path / "bars.parquet", rows())
     (config := tmp_path / "mine.yaml").write_text("task: bars-us\n")
     found = load_config(config, [bars])
-    assert (found.inner.market.data, found.inner.market.impact_bps) == ([bars], 6)
+    assert (found.inner.market.data, found.inner.market.impact_bps) == ([bars], 2.5)
 
 
 def test_an_incumbent_is_a_candidate_of_specifications() -> None:

@@ -67,7 +67,7 @@ NETWORK = [
     ),
     Hostile(
         "connect to an abstract socket",
-        "import socket; socket.socket(socket.AF_UNIX).connect('\\0serl-canary')",
+        "import socket; socket.socket(socket.AF_UNIX).connect('\\0serl-canary-{port}')",
         text="not permitted",
     ),
     Hostile("ask for a name", "import socket; socket.getaddrinfo('example.org', 80)", text="gaierror"),

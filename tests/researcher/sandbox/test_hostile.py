@@ -69,7 +69,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
     udp.bind(tcp.getsockname())
     path = tmp_path_factory.mktemp("socket") / "s"
     unix.bind(str(path))
-    abstract.bind("\0serl-canary")
+    abstract.bind(f"\0serl-canary-{tcp.getsockname()[1]}")  # another process may run these tests too
     sockets = (tcp, udp, unix, abstract)
     for each in sockets:
         each.setblocking(False)
