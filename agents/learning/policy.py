@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import re
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from serl.agents.learning.baseline import BaselinePolicy
 
 KIND = "policy"
+SEED_FOLDER = re.compile(r"seed-\d+")
 RESIDUAL = "residual"
 BASELINES = ("opd", "halop", "macmic")
 """Kinds of policy files of the baselines; the module of the same name reads each."""
@@ -140,5 +142,8 @@ def load_network(
 
 
 def _display_name(path: Path) -> str:
-    """The name of the run's folder, or of the file."""
-    return path.parent.name if path.stem == KIND and path.parent.name else path.stem
+    """The name of the run's folder, or of the file; of a candidate's training in the researcher, its key and `seed-N`."""
+    folder = path.parent
+    if path.stem != KIND or not folder.name:
+        return path.stem
+    return f"{folder.parent.name}-{folder.name}" if SEED_FOLDER.fullmatch(folder.name) else folder.name

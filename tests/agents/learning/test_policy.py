@@ -11,7 +11,7 @@ from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.errors import LayoutMismatchError
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.networks import ActorCritic
-from serl.agents.learning.policy import Policy, load_policy
+from serl.agents.learning.policy import Policy, _display_name, load_policy
 
 SEEN = np.random.Generator(np.random.PCG64(1)).standard_normal((32, 8)).astype(np.float32)
 
@@ -69,3 +69,11 @@ def test_other_units_are_refused() -> None:
     other = dataclasses.replace(one, scales={"depth_lots": 2.0})
     with pytest.raises(LayoutMismatchError, match=r"scales: .*\{\}.*depth_lots"):
         one.require(other)
+
+
+@pytest.mark.parametrize(("path", "name"), [
+    ("runs/bars-1/policy.safetensors", "bars-1"), ("mine.safetensors", "mine"), ("policy.safetensors", "policy"),
+    ("candidates/8cc24c/seed-0/policy.safetensors", "8cc24c-seed-0"),
+])  # fmt: skip
+def test_a_policy_is_named_after_its_folder_or_file(path: str, name: str) -> None:
+    assert _display_name(Path(path)) == name
