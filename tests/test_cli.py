@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from serl.exchange.ports import free_port
+
 
 @pytest.mark.parametrize(
     ("line", "path"),
     [
-        ("demo --output FILE", "FILE"),
+        ("demo --output FILE --port PORT", "FILE"),
         ("keys new FILE", "FILE"),
         ("drop-copy -o FILE/x", "FILE/x"),
     ],
@@ -19,7 +21,7 @@ import pytest
 def test_an_unusable_path_is_a_one_line_error(line: str, path: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    arguments = line.replace("FILE", str(file)).split()
+    arguments = line.replace("FILE", str(file)).replace("PORT", str(free_port())).split()
     done = subprocess.run([sys.executable, "-m", "serl", *arguments], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     (message,) = done.stderr.splitlines()
