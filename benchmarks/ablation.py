@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.parity import STUDENT
 from serl.agents.learning.environments import Scenario
 from serl.agents.learning.evaluation import Contender, evaluate
 from serl.agents.learning.market_config import with_overrides
+from serl.agents.learning.students_t import student
 from serl.agents.learning.training import Training, TrainingConfig, environments, load_config
 
 RULES = ("static", "dynamic", "fixed", "adaptive")
@@ -63,7 +63,7 @@ def table(results: dict[str, Any], markets: list[str]) -> str:
         seeds = len(values)
         for place, market in enumerate(markets):
             means = values[:, place].mean(axis=0)
-            half = STUDENT[seeds - 1] * values[:, place].std(axis=0, ddof=1) / seeds**0.5 if seeds > 1 else means * 0
+            half = student(seeds - 1) * values[:, place].std(axis=0, ddof=1) / seeds**0.5 if seeds > 1 else means * 0
             cells = [
                 f"{mean:.2f} ± {width:.2f}" if seeds > 1 else f"{mean:.2f}"
                 for mean, width in zip(means, half, strict=True)

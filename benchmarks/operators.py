@@ -16,6 +16,7 @@ from typing import Any
 from serl.agents.execution.data import TRAIN
 from serl.agents.learning.policy import load_policy
 from serl.agents.learning.rule_policy import RulePolicy
+from serl.agents.learning.students_t import student
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.outer import report, run
@@ -24,8 +25,6 @@ from serl.researcher.outer.config import OuterConfig, parse_config
 METHODS = ("random", "search")
 PER_ITERATION = 6
 FRESH_SEED = 77
-T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201}
-"""Quantiles of Student's t for 95 % intervals, by degrees of freedom."""
 
 
 def settings(method: str, seed: int, evaluations: int, orders: int) -> OuterConfig:
@@ -65,7 +64,7 @@ def fresh(inner: Settings, orders: int) -> Settings:
 
 def interval(values: list[float]) -> tuple[float, float, float]:
     """Mean and 95 % t-interval."""
-    mean, half = fmean(values), T_95[len(values) - 1] * stdev(values) / len(values) ** 0.5
+    mean, half = fmean(values), student(len(values) - 1) * stdev(values) / len(values) ** 0.5
     return mean, mean - half, mean + half
 
 

@@ -17,11 +17,10 @@ from benchmarks.toy import ToyExecution
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
+from serl.agents.learning.students_t import student
 
 Floats = NDArray[np.float64]
 ENVIRONMENTS, ROLLOUT_STEPS = 32, 32
-STUDENT = {1: 12.706, 2: 4.303, 4: 2.776, 8: 2.306, 18: 2.101}
-"""97.5 % quantiles by degrees of freedom."""
 
 
 def config_of(seed: int) -> PPOConfig:
@@ -50,7 +49,7 @@ def difference(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
     """(difference of the means over seeds, half width of its 95 % interval), for each checkpoint."""
     seeds = len(ours)
     error = np.sqrt((ours.var(0, ddof=1) + theirs.var(0, ddof=1)) / seeds)
-    return ours.mean(0) - theirs.mean(0), STUDENT[2 * seeds - 2] * error
+    return ours.mean(0) - theirs.mean(0), student(2 * seeds - 2) * error
 
 
 def main() -> None:

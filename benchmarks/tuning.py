@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.tuning_model import sampled, small_base
+from serl.agents.learning.students_t import student
 from serl.researcher.llm.models import find
 from serl.researcher.llm.requests import grammar_of
 from serl.researcher.modules.contracts import Kind
@@ -146,35 +147,10 @@ def _measured(
     return found
 
 
-T_95 = (
-    math.nan,
-    12.71,
-    4.30,
-    3.18,
-    2.78,
-    2.57,
-    2.45,
-    2.36,
-    2.31,
-    2.26,
-    2.23,
-    2.20,
-    2.18,
-    2.16,
-    2.14,
-    2.13,
-    2.12,
-    2.11,
-    2.10,
-    2.09,
-)
-"""Student's t for a 95 % interval of a mean, by the number of values less one; beyond: 2.09, which is wider than due."""
-
-
 def half_interval(values: list[float]) -> float:
     """Half the 95 % t-interval of the mean."""
     return (
-        T_95[min(len(values), len(T_95)) - 1] * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+        student(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
         if len(values) > 1
         else math.nan
     )

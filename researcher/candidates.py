@@ -25,6 +25,11 @@ class Candidate:
     parent: str | None = dataclasses.field(default=None, compare=False)
     """Key of the candidate that it descends from, whose weights it may start from; not part of its own key."""
 
+    @classmethod
+    def of_specifications(cls, values: Mapping[Kind, Mapping[str, Any]]) -> "Candidate":
+        """A candidate of specifications, given as plain values by kind."""
+        return cls({kind: Module("spec", json.dumps(spec)) for kind, spec in values.items()})
+
     @property
     def is_rule(self) -> bool:
         """Whether it is a policy as it stands. Beside modules that training uses, a rule is what the policy learns to correct."""

@@ -4,7 +4,6 @@ A task fixes the market, its parts, the budget of a training and the incumbent t
 of days of its own: no seed is in two parts.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serl.exchange.errors import ConfigError
-from serl.researcher.candidates import Budget, Candidate, Module
+from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Kind
 
@@ -41,7 +40,7 @@ class Task(BaseModel):
     @property
     def first_candidate(self) -> Candidate:
         """The incumbent."""
-        return Candidate({kind: Module("spec", json.dumps(spec)) for kind, spec in self.incumbent.items()})
+        return Candidate.of_specifications(self.incumbent)
 
     def settings(self, data: Sequence[Path] = ()) -> Settings:
         """Settings of the inner loop. ConfigError if the data that the task expects is not given or does not exist."""

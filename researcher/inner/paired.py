@@ -14,14 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.agents.learning.students_t import student
 from serl.researcher.candidates import Paired, Score
 
 Floats = NDArray[np.float64]
-QUANTILES = {
-    1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086,
-    30: 2.042, 60: 2.000, 120: 1.980, math.inf: 1.960,
-}  # fmt: skip
-"""Student's 97.5 % quantiles by degrees of freedom, for 95 % intervals."""
 CONTROLLED_MIN = 8
 """Clusters from which on the slope of the control variate is estimated well enough."""
 
@@ -81,12 +77,6 @@ def quantile(days: NDArray[np.int64], seeds: NDArray[np.int64]) -> float:
     counts = [len(np.unique(found)) for found in (days, seeds)]
     rarer = min(count for count in counts if count > 1) if max(counts) > 1 else len(days)
     return student(max(1, rarer - 1))
-
-
-def student(freedom: float) -> float:
-    """Student's 97.5 % quantile, between the rows of the table linear in 1 / degrees of freedom."""
-    inverse = np.array([1 / row for row in QUANTILES])[::-1]
-    return float(np.interp(1 / freedom, inverse, list(QUANTILES.values())[::-1]))
 
 
 def _without_control(values: Floats, controls: Floats) -> Floats:

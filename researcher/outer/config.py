@@ -1,6 +1,5 @@
 """Settings of the outer loop."""
 
-import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -203,7 +202,7 @@ class OuterConfig(_Part):
         """What candidates are compared with, and the first candidate of a run. A run of policies alone starts from the example."""
         if not self.incumbent and self.module_kinds == (Kind.POLICY,):
             return Candidate({Kind.POLICY: Module("spec", example(Kind.POLICY, "spec"))})
-        return Candidate({kind: Module("spec", json.dumps(values)) for kind, values in self.incumbent.items()})
+        return Candidate.of_specifications(self.incumbent)
 
     @property
     def uses_llm(self) -> bool:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from serl.agents.learning.students_t import student
 from serl.researcher.candidates import Paired, Score
-from serl.researcher.inner.paired import paired, student
+from serl.researcher.inner.paired import paired
 
 DAYS, PER_DAY = 24, 10
 
