@@ -19,6 +19,7 @@ NOT_RUN = {
     ("index.md", "make demo"): "it makes an environment of its own, which takes minutes",
     ("../README.md", "make demo"): "both make an environment of their own, which takes minutes",
     ("models.md", "serl llm export"): "needs a run that has tuned; outer/test_tuned.py exports one",
+    ("researcher.md", "python -m benchmarks.proof"): "five tasks take a minute in any size; test_proof.py runs one",
     ("results.md", "serl evaluate pov"): "six learnt policies in three markets take minutes with a single order",
     (
         "results.md",
@@ -34,7 +35,6 @@ NOT_RUN = {
         "python -m benchmarks.headline --steps 200000",
     ): "learners among simulated traders take minutes with a few steps",
     ("results.md", "python -m benchmarks.ablation"): "twelve policies take minutes with a single step",
-    ("results.md", "python -m benchmarks.proof --config book"): "it trains in books and scores in served exchanges",
 }
 """Console blocks that are not run, by page and first words, with the reason. Tests still parse their commands."""
 

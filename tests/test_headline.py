@@ -14,10 +14,10 @@ from rich.progress import Progress
 from benchmarks import headline
 from benchmarks.headline_methods import ALGORITHMS, METHODS, QUICK, SETTINGS, Budget, config_of
 from benchmarks.headline_table import markdown
-from benchmarks.proof import run_variant
 from serl.exchange.errors import ConfigError
 from serl.history.day import write_day
 from serl.history.generate import generate_day
+from serl.researcher.outer import run
 from serl.researcher.outer.config import parse_config
 from tests.agents.execution.test_data import write
 from tests.doc_fixtures import QUICK_RUN
@@ -75,7 +75,10 @@ def test_the_best_policy_of_a_researchers_run_has_a_row(tmp_path: Path) -> None:
     bars = write(tmp_path / "bars.parquet", random_bars())
     values: dict[str, Any] = {"name": "small", **QUICK_RUN, "kinds": ["policy"]}
     values["inner"] = {**values["inner"], "market": {**values["inner"]["market"], "data": [str(bars)]}}
-    run_variant(parse_config(values, "small"), "random", 0, tmp_path / "run", None, None)
+    config = parse_config(values | {"proposer": "random"}, "small")
+    database = run.begin(tmp_path / "run", config, "test", resume=False)
+    run.research(config, tmp_path / "run", database)
+    database.close()
     budget = replace(QUICK, methods=("PPO",))
     with Progress(disable=True) as progress:
         data = {"nasdaq": [str(bars)]}

@@ -22,6 +22,12 @@ class MarketConfig(LearningSettings):
     data: list[Path] = Field([], description="static: one file of bars, or days with a book; replay: days with a book")
     population: str = Field("rmsc04", description="dynamic: a shipped population or a YAML file")
     simulated_days: int = Field(16, gt=0, le=1000, description="dynamic: seeds of each part")
+    first_day: int = Field(
+        0,
+        ge=0,
+        le=900_000,
+        description="dynamic: number of the first simulated day of each part; others are other days",
+    )
     part: Part = Field(
         "train", description="of the data, see `serl data`; simulated days have different seeds in each part"
     )

@@ -228,7 +228,7 @@ class Simulated:
     def hours(self, part: str) -> Sequence[Hours]:
         """See Source."""
         named = TRAIN if part == FOLD else part
-        first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}"))
+        first = int(_part(FIRST_SEEDS, named, f"population {self.config.population}")) + self.config.first_day
         return [Hours(first + seed, *self._span_ns, self._volume_lots_per_s) for seed in fold_seeds(part, self.config)]
 
     def dates(self, days: Any) -> Any:

@@ -38,6 +38,8 @@ class Standings:
     def __init__(self, config: Race, contenders: Sequence[Contender], incumbent: Contender) -> None:
         self._config, self.incumbent = config, incumbent
         self._contenders = sorted(contenders, key=lambda one: one.key)
+        self._paired: dict[tuple[str, float, int], Paired] = {}
+        """By contender, share and number of trials: the ranking asks for each again and again, and trials never change."""
 
     def stages_done(self, one: Contender) -> int:
         """How many stages a contender has finished, from the first on."""
@@ -56,10 +58,13 @@ class Standings:
         A single training says nothing about the spread between trainings; it takes the spread of the others, as far as they have one.
         """
         trials = one.top() if stage is None else one.at(one.share_of(stage.share), stage.seeds)
-        share = trials[0].share
-        theirs = self.incumbent.at(self.incumbent.share_of(share), len(trials))
-        trained = not (one.is_rule and self.incumbent.is_rule)
-        found = paired([trial.score for trial in trials], [trial.score for trial in theirs], share, trained=trained)
+        share, trained = trials[0].share, not (one.is_rule and self.incumbent.is_rule)
+        place = one.key, share, len(trials)
+        if place not in self._paired:
+            theirs = self.incumbent.at(self.incumbent.share_of(share), len(trials))
+            scores = [[trial.score for trial in each] for each in (trials, theirs)]
+            self._paired[place] = paired(scores[0], scores[1], share, trained=trained)
+        found = self._paired[place]
         if trained and found.seeds == 1 and (spread := self.spread_bps()):
             error = math.hypot(found.se_bps, spread)
             wider = error * (found.high_bps - found.difference_bps) / found.se_bps if found.se_bps else OPTIMISM * error

@@ -37,7 +37,12 @@ def mean_score(scores: Sequence[Score]) -> Score:
     means = {name: float(np.mean([getattr(score, name) for score in scores])) for name in numbers}
     rows = ("advantages_bps", "clusters", "controls_bps")
     joined = {name: tuple(value for score in scores for value in getattr(score, name)) for name in rows}
-    behaviour = {name: float(np.mean([score.behaviour[name] for score in scores])) for name in scores[0].behaviour}
+    told = dict.fromkeys(
+        name for score in scores for name in score.behaviour
+    )  # few orders may lack a group, such as that of falling prices
+    behaviour = {
+        name: float(np.mean([score.behaviour[name] for score in scores if name in score.behaviour])) for name in told
+    }
     return Score(**means, **joined, behaviour=behaviour, orders=sum(score.orders for score in scores))  # type: ignore[arg-type]
 
 

@@ -1,5 +1,6 @@
-"""Ablations: the table of `python -m benchmarks.proof`, for the report of a run."""
+"""The table of `python -m benchmarks.proof`, for the report of a run."""
 
+import json
 from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, TypeAdapter, ValidationError
@@ -12,52 +13,41 @@ Interval = tuple[float, float, float]
 
 
 class Ablation(BaseModel):
-    """Results of one variant of the researcher, aggregated over seeds."""
+    """What one method found, pooled over tasks and seeds. Tables of earlier versions have no differences."""
 
     variant: str = Field(validation_alias=AliasChoices("variant", "way"))
-    """Tables written by earlier versions say `way`."""
+    """The method; older tables say `way`."""
     seeds: int
-    scored: int
-    """Number of seeds that ended with a score."""
-    validation: Interval | None
-    """PA of the best candidate, in bps."""
     test: Interval | None
-    """PA of that candidate on the test part, in bps."""
-    valid_first: Interval | None
-    """Share of modules valid at the first answer, by the untuned model."""
-    valid_last: Interval | None
-    """The same, by the last model of the run."""
-    hours: float
-    """Total hours of all seeds."""
+    """PA of its best candidates on days that no run has seen, in bps."""
+    difference: Interval | None = None
+    """PA of the full method minus its own, paired by seed, in bps."""
+    p_holm: float | None = None
+    """Of that difference being 0 or less, corrected for the number of differences."""
 
 
 def read_ablations(folder: Path) -> list[Ablation]:
     """Read FOLDER/proof.json; RunError if it is missing or invalid."""
     path = folder / FILE
     try:
-        return TypeAdapter(list[Ablation]).validate_json(path.read_bytes())
+        found = json.loads(path.read_bytes())
+        return TypeAdapter(list[Ablation]).validate_python(found["rows"] if isinstance(found, dict) else found)
     except OSError as error:
         raise RunError(
             f"{path}: cannot be read ({error.strerror}); run: python -m benchmarks.proof --output {folder}"
         ) from None
-    except ValidationError as error:
-        raise RunError(
-            f"{path}: expected the table of `python -m benchmarks.proof`, got: {error.errors()[0]['msg']}"
-        ) from None
+    except (ValueError, KeyError) as error:
+        text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise RunError(f"{path}: expected the table of `python -m benchmarks.proof`, got: {text}") from None
 
 
 def table_row(one: Ablation) -> dict[str, str]:
     """A row of the table as text, by column."""
     return {
-        "variant": one.variant, "seeds with a score": f"{one.scored} of {one.seeds}",
-        "best on validation, bps": _interval(one.validation), "its test, bps": _interval(one.test),
-        "valid, untuned": _share(one.valid_first), "valid, last": _share(one.valid_last), "hours": f"{one.hours:.2f}",
+        "method": one.variant, "seeds": str(one.seeds), "PA on fresh days, bps": _interval(one.test),
+        "full minus it, bps": _interval(one.difference), "p (Holm)": "" if one.p_holm is None else f"{one.p_holm:.4f}",
     }  # fmt: skip
 
 
 def _interval(found: Interval | None) -> str:
-    return "none" if found is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*found)
-
-
-def _share(found: Interval | None) -> str:
-    return "none" if found is None else f"{found[0]:.0%}"
+    return "" if found is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*found)

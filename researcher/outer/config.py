@@ -101,7 +101,7 @@ class OuterConfig(_Part):
         None,
         description="a task (researcher/tasks.py): fills inner, budget, incumbent and kinds where they are not given",
     )
-    proposer: Literal["dek", "search", "eureka", "random", "default"] = "dek"
+    proposer: Literal["dek", "search", "eureka", "random", "tpe", "climb", "default"] = "dek"
     search: Search = Search()
     high_level: HighLevel | None = Field(HighLevel(), description="null: fixed prompts")
     low_level: LowLevel | Literal[False] | None = Field(
@@ -188,8 +188,8 @@ class OuterConfig(_Part):
             raise ValueError(
                 f"endpoints: expected models with different names, got {', '.join(names)}; the report tells them apart by name"
             )
-        if self.form == "code" and self.proposer == "random":
-            raise ValueError("proposer: random draws specifications; set form: spec")
+        if self.form == "code" and self.proposer in ("random", "tpe", "climb"):
+            raise ValueError(f"proposer: {self.proposer} makes specifications; set form: spec")
         return self
 
     @property

@@ -13,11 +13,10 @@ import numpy as np
 
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.specs import json_schema
-from serl.researcher.outer.uniform import choices, drawn, resolved
+from serl.researcher.outer.uniform import Path, choices, drawn, resolved, uniformly
 
 TWO_CHANGES_SHARE = 0.3
 """Share of mutations that change two choices instead of one."""
-Path = tuple[str | int, ...]
 Change = tuple[Path, Callable[[np.random.Generator], Any]]
 """Where, and what the value there becomes."""
 
@@ -50,7 +49,7 @@ def _changes(schema: dict[str, Any], definitions: dict[str, Any], value: Any, pa
         for index, item in enumerate(value):
             yield from _changes(schema["items"], definitions, item, (*path, index))
         if len(value) < schema["maxItems"]:
-            yield path, lambda rng: [*value, drawn(schema["items"], definitions, rng)]
+            yield path, lambda rng: [*value, drawn(schema["items"], definitions, uniformly(rng))]
         if len(value) > schema.get("minItems", 0):
             yield path, lambda rng: _without(value, int(rng.integers(len(value))))
     else:

@@ -38,7 +38,7 @@ def page(found: dict[str, Any], origin: Origin) -> str:
 def _ablations(rows: Sequence[dict[str, Any]] | None) -> Iterable[str]:
     if rows is None:
         return []
-    text = "Proposal methods with equal budgets and seeds: means over seeds with 95 % intervals, over all runs of the comparison."
+    text = "Methods with equal budgets on the same days: means over tasks and seeds with 95 % intervals, on days that no run has seen."
     return ["<h2>Ablations</h2>", f"<p>{text}</p>", _table([table_row(Ablation.model_validate(row)) for row in rows])]
 
 

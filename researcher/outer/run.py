@@ -19,6 +19,7 @@ from serl.researcher.llm.served import ServedModel, served_model
 from serl.researcher.llm.settings import Size
 from serl.researcher.modules.contracts import Form
 from serl.researcher.outer.author import Author
+from serl.researcher.outer.baselines import ClimbProposer, ParzenProposer
 from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.dek import DekProposer
@@ -111,14 +112,8 @@ def open_proposer(
     config: OuterConfig, folder: Path, database: Database, *, offline: bool = False
 ) -> Iterator[tuple[Proposer, ServedModel | None]]:
     """The proposer of a run and the served language model, if any, for the duration of the context."""
-    if config.proposer == "default":
-        yield DefaultProposer(), None
-        return
-    if config.proposer == "random":
-        yield RandomProposer(config), None
-        return
-    if config.proposer == "search":
-        yield DekProposer(config, database, [], None), None
+    if not config.uses_llm:
+        yield _without_model(config, database), None
         return
     if config.form == "code":
         bubblewrap.require_bwrap()  # fail before the first answer
@@ -135,6 +130,19 @@ def open_proposer(
             )
             tuning.resume(database.iterations_done, first)
         yield _proposer(config, database, [first, *_more_authors(config, first)], tuning), served
+
+
+def _without_model(config: OuterConfig, database: Database) -> Proposer:
+    match config.proposer:
+        case "random":
+            return RandomProposer(config)
+        case "tpe":
+            return ParzenProposer(config, database)
+        case "climb":
+            return ClimbProposer(config, database)
+        case "search":
+            return DekProposer(config, database, [], None)
+    return DefaultProposer()
 
 
 def _client(config: OuterConfig, folder: Path, offline: bool) -> Client:

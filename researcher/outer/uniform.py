@@ -1,7 +1,8 @@
-"""Specifications drawn uniformly from their schema: the random proposer, and exploration for tuning."""
+"""Specifications drawn from their schema: uniformly, for the random proposer and exploration for tuning, or by choices of a caller's."""
 
 import json
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,25 @@ import numpy as np
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.specs import json_schema, parse
 
+Path = tuple[str | int, ...]
+Choose = Callable[[Path, Sequence[Any]], Any]
+"""(where, options) to one of the options; for a list the options are its lengths."""
+
 
 def draw(kind: Kind, rng: np.random.Generator) -> str:
     """Draw a specification: all list lengths and all choices are equally probable. Whitespace is that of the embedded endpoint."""
+    return json.dumps(chosen(kind, uniformly(rng)))
+
+
+def chosen(kind: Kind, choose: Choose) -> Any:
+    """The plain values of a specification, each field of which is chosen."""
     schema = json_schema(kind)
-    return json.dumps(drawn(schema, schema.get("$defs", {}), rng))
+    return drawn(schema, schema.get("$defs", {}), choose)
+
+
+def uniformly(rng: np.random.Generator) -> Choose:
+    """Chooses uniformly."""
+    return lambda path, options: options[int(rng.integers(len(options)))]
 
 
 def log_p(kind: Kind, text: str) -> float:
@@ -33,16 +48,16 @@ def choices(schema: dict[str, Any]) -> list[Any] | None:
     return [schema["const"]] if "const" in schema else schema.get("enum")
 
 
-def drawn(schema: dict[str, Any], definitions: dict[str, Any], rng: np.random.Generator) -> Any:
-    """A value of a schema, drawn uniformly."""
+def drawn(schema: dict[str, Any], definitions: dict[str, Any], choose: Choose, path: Path = ()) -> Any:
+    """A value of a schema, made of choices."""
     schema = resolved(schema, definitions)
     options = choices(schema)
     if options is not None:
-        return options[rng.integers(len(options))]
+        return choose(path, options)
     if schema["type"] == "array":
-        length = rng.integers(schema.get("minItems", 0), schema["maxItems"] + 1)
-        return [drawn(schema["items"], definitions, rng) for _ in range(length)]
-    return {name: drawn(field, definitions, rng) for name, field in schema["properties"].items()}
+        length = choose(path, range(schema.get("minItems", 0), schema["maxItems"] + 1))
+        return [drawn(schema["items"], definitions, choose, (*path, place)) for place in range(length)]
+    return {name: drawn(field, definitions, choose, (*path, name)) for name, field in schema["properties"].items()}
 
 
 def _log_p(schema: dict[str, Any], definitions: dict[str, Any], value: Any) -> float:

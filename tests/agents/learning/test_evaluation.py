@@ -118,6 +118,8 @@ def test_simulated_days_are_in_one_part_only() -> None:
     }
     assert all(len(found) == 5 for found in days.values())
     assert not (days["train"] & days["validation"] or days["train"] & days["test"] or days["validation"] & days["test"])
+    later = Scenario(config.model_copy(update={"first_day": 3})).source.hours("test")
+    assert [hours.day for hours in later] == [day + 3 for day in sorted(days["test"])]
     evaluation = evaluate(Scenario(config), [Contender("passive", Passive(), "hybrid")], 8, 7)
     assert evaluation.rows[2].estimates["FFR"].value == 1
 

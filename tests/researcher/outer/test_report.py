@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks import proof
+from benchmarks import proof_table
 from serl.agents.execution.environment.interface import Interface
 from serl.exchange.errors import ConfigError
 from serl.researcher.browse import runs
 from serl.researcher.candidates import Candidate, Result
 from serl.researcher.inner.settings import SHARED
 from serl.researcher.outer import report, run
-from serl.researcher.outer.ablations import Ablation, read_ablations
-from serl.researcher.outer.config import OuterConfig, load_config
-from serl.researcher.outer.database import Database
+from serl.researcher.outer.ablations import read_ablations
+from serl.researcher.outer.config import load_config
 from serl.researcher.outer.errors import RunError
 from tests.researcher.outer.small import Arithmetic, config_of, pa_of, score_of
 
@@ -125,52 +124,23 @@ def test_a_run_whose_test_part_was_seen_does_not_go_on(tmp_path: Path) -> None:
     database.close()
 
 
-def test_the_proof_in_a_tiny_size(tmp_path: Path) -> None:
-    tested: list[str] = []
-
-    def tester(database: Database, config: OuterConfig) -> None:
-        tested.append(config.name)
-        database.set_fact("test", {"score": {"pa_bps": 2.0}})
-
-    base = config_of(iterations=2, candidates=2)
-    for _ in range(2):  # the second time all is there
-        rows = proof.proof(base, ["random", "default"], 3, tmp_path, Arithmetic(), tester)
-        assert tested == ["random-0", "default-0", "random-1", "default-1", "random-2", "default-2"]
-    random, default = rows
-    assert default["validation"] == [0.0, 0.0, 0.0]
-    seeds = {path.name for path in (tmp_path / "default-2").iterdir()}
-    assert seeds == {"2", "1002", "2002", "3002"}, (
-        "the default is trained as often as the others' candidates, each time anew"
-    )
-    assert len(default["best_so_far"]) == 2
-    low, high = random["validation"][1:]
-    assert low <= random["validation"][0] <= high
-    assert len(random["best_so_far"]) == 2
-    assert random["test_by_seed"] == [2.0] * 3
-    assert random["single"][0] <= random["validation"][0] and default["single"] == [0.0, 0.0]
-    assert "random" in proof.text(rows)
-    assert proof.interval([]) is None
-
-
 def test_the_proof_is_shown_in_the_report(tmp_path: Path) -> None:
     small_run(tmp_path / "run")
-
-    def tester(database: Database, config: OuterConfig) -> None:
-        database.set_fact("test", {"score": {"pa_bps": 2.0}})
-
     compared = tmp_path / "proof"
+    compared.mkdir()
     with pytest.raises(RunError, match=r"benchmarks\.proof --output"):
         report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
-    rows = proof.proof(config_of(iterations=1), ["random", "default"], 2, compared, Arithmetic(), tester)
-    (compared / "proof.json").write_text(json.dumps(rows))
-    found = report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
-    kept = [{name: row[name] for name in Ablation.model_fields} for row in rows]
-    assert json.loads((tmp_path / "report.json").read_text())["ablations"] == found["ablations"] == kept
+    pa_bps = {("full", "thin"): [1.0, 1.5, 2.0], ("random", "thin"): [0.5, 0.4, 0.9]}
+    found = proof_table.summary(pa_bps, ["full", "random"], ["thin"])
+    (compared / "proof.json").write_text(json.dumps(found))
+    shown = report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
+    assert json.loads((tmp_path / "report.json").read_text())["ablations"] == json.loads(json.dumps(shown["ablations"]))
     text = (tmp_path / "report.html").read_text()
-    assert "<h2>Ablations</h2>" in text and "+2.00 [+2.00, +2.00]" in text
-    former = [{"way": row["variant"]} | {name: row[name] for name in row if name != "variant"} for row in rows]
-    (compared / "proof.json").write_text(json.dumps(former))
-    assert [row.variant for row in read_ablations(compared)] == ["random", "default"]
+    low, high = found["rows"][1]["difference"][1:]
+    assert "<h2>Ablations</h2>" in text and f"+0.90 [{low:+.2f}, {high:+.2f}]" in text
+    former = {"way": "eureka", "seeds": 3, "scored": 3, "validation": [0, 0, 0], "test": [2, 1, 3], "hours": 1.0}
+    (compared / "proof.json").write_text(json.dumps([former]))
+    assert [(row.variant, row.test) for row in read_ablations(compared)] == [("eureka", (2, 1, 3))]
     (compared / "proof.json").write_text('[{"variant": "random"}]')
     with pytest.raises(RunError, match="Field required"):
         report.write_report(tmp_path / "run", tmp_path / "report.html", ablations=compared)
@@ -183,21 +153,12 @@ def page_of(folder: Path) -> str:
     return (folder / "alone.html").read_text()
 
 
-def test_every_ablation_is_a_valid_configuration() -> None:
-    base = load_config(Path("default"))
-    assert base.active_low_level is not None
-    variants = {name: proof.settings(base, name, 1) for name in proof.VARIANTS}
-    assert variants["full"].active_low_level and variants["no-high"].active_low_level
-    assert not any(variants[name].active_low_level for name in ("no-low", "neither", "eureka", "random", "default"))
-    assert {config.seed for config in variants.values()} == {config.budget.seed for config in variants.values()} == {1}
-
-
 @pytest.mark.parametrize(("changes", "message"), [
     ({"low_level": {}, "endpoint": {"base_url": "http://x/v1", "model": "m"}}, "needs the weights"),
     ({"kinds": ["communicate"]}, "scenario: multi"),
     ({"kinds": [], "scenario": "multi", "inner": BARS}, "multi cannot be scored in process"),
     ({"kinds": ["reward", "reward"]}, "expected each once"),
-    ({"form": "code"}, "random draws specifications"),
+    ({"form": "code"}, "random makes specifications"),
     ({"inner": {"market": {"kind": "static", "levels": 3}}}, "market.levels is 3, dynamic.levels is 5"),
     ({"inner": {"dynamic": {"kind": "dynamic", "offset_bps": 2}}}, "dynamic.offset_bps is 2"),
     ({"endpoints": [{"base_url": "http://x/v1", "model": "tiny"}]}, "models with different names, got tiny, tiny"),

@@ -1,0 +1,81 @@
+"""The methods that the proof compares, as settings of the researcher, and how much each of them gets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from serl.researcher.outer.config import OuterConfig, parse_config
+from serl.researcher.tasks import load_task
+
+FULL, RANDOM, TPE, CEILING, DEFAULT = "full", "random", "tpe", "ceiling", "default"
+METHODS: dict[str, dict[str, Any]] = {
+    FULL: {"proposer": "dek"},
+    "no-low": {"proposer": "dek", "low_level": False},
+    "no-high": {"proposer": "dek", "high_level": None},
+    "no-model": {"proposer": "search"},
+    "no-racing": {"proposer": "dek"},
+    "eureka": {"proposer": "eureka", "low_level": False},
+    RANDOM: {"proposer": "random"},
+    "climb": {"proposer": "climb"},
+    TPE: {"proposer": "tpe"},
+    CEILING: {"proposer": "tpe"},
+    DEFAULT: {},
+}
+"""`ceiling` continues the run of `tpe` to CEILING_SHARE times its candidates; `default` trains the default algorithm instead of searching."""
+CEILING_SHARE = 3
+DAYS_PER_SEED = 1000
+"""Distance between the simulated days of two seeds, which share none."""
+FRESH_DAYS = 400_000
+"""Distance between the days of a search and the days that measure what it found."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much a run gets. All methods have the same number of candidates and of scored batches of orders."""
+
+    iterations: int = 15
+    candidates: int = 8
+    orders: int = 100
+    """Of a batch, the unit in which the race scores: once every candidate, three and eight times the better ones."""
+    batches: int = 16
+    """Of an iteration, the first of each candidate among them."""
+    days: int = 100
+    fresh_orders: int = 400
+    fresh_days: int = 200
+    trainings: int = 1
+    """Of the default."""
+    steps_share: float = 1.0
+    """Of the task's budget, for a training of the default."""
+    first_day: int = 0
+
+    def market(self, seed: int, *, fresh: bool = False) -> dict[str, Any]:
+        """The simulated days of a seed."""
+        first = self.first_day + DAYS_PER_SEED * (1 + seed) + (FRESH_DAYS if fresh else 0)
+        return {"first_day": first, "simulated_days": self.fresh_days if fresh else self.days}
+
+
+def config_of(task: str, method: str, seed: int, options: Options) -> OuterConfig:
+    """A run without early ends on a task's rules: kind `policy`, which needs no training."""
+    alone = method == "climb"  # one candidate at a time: a (1+1) strategy
+    iterations = options.iterations * (options.candidates if alone else 1) * (CEILING_SHARE if method == CEILING else 1)
+    batches = options.batches / options.candidates if alone else options.batches
+    race: dict[str, Any] = {"trainings": batches, "at_once": 1 if alone else options.candidates}
+    if method == "no-racing":
+        race |= {"stages": [{"share": 1.0, "seeds": max(1, options.batches // options.candidates)}], "trainings": None}
+    values = METHODS[method] | {
+        "name": f"{Path(task).stem}-{TPE if method == CEILING else method}-{seed}", "task": task, "kinds": ["policy"], "seed": seed, "iterations": iterations,
+        "candidates": 1 if alone else options.candidates, "workers": 1, "empty_iterations_max": 10_000,
+        "convergence": {"iterations_min": 10_000}, "budget": {"static_steps": 0, "dynamic_steps": 0},
+        "inner": {"orders": options.orders, "folds": 0, "race": race, "market": options.market(seed)},
+    }  # fmt: skip
+    return parse_config(values, method)
+
+
+def default_config(task: str, seed: int, options: Options) -> OuterConfig:
+    """The settings that the default algorithm is trained with, on the same days."""
+    steps = round(load_task(task).budget.static_steps * options.steps_share)
+    values = {
+        "task": task, "seed": seed, "budget": {"seed": seed, "static_steps": steps},
+        "inner": {"orders": options.orders, "folds": 0, "market": options.market(seed)},
+    }  # fmt: skip
+    return parse_config(values, DEFAULT)

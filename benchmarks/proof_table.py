@@ -1,0 +1,129 @@
+"""The tables of the proof: means over seeds by task, and the registered contrasts with t-intervals and Holm's correction."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.proof_methods import CEILING, DEFAULT, FULL
+from serl.agents.learning.students_t import student, tail
+
+Found = Mapping[tuple[str, str], Sequence[float]]
+"""PA on fresh days in bps of each seed, by (method, task)."""
+
+
+class Estimate(NamedTuple):
+    """A mean over tasks and seeds, with its 95 % t-interval."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    """Of the mean being 0 or less, one-sided."""
+    freedom: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One method minus another, on common days."""
+
+    first: str
+    second: str
+
+    @property
+    def name(self) -> str:
+        """As text."""
+        return f"{self.first} - {self.second}"
+
+
+def pooled(by_task: Sequence[Sequence[float]]) -> Estimate:
+    """The mean over tasks of the means over seeds. Tasks are fixed strata: the variance is that of seeds within tasks, with the sum of their
+    degrees of freedom (Cochran 1977, Sampling Techniques, 5.3 and 5.4)."""
+    values = [np.asarray(one, np.float64) for one in by_task]
+    mean = float(np.mean([one.mean() for one in values]))
+    error = math.sqrt(sum(float(one.var(ddof=1)) / len(one) for one in values)) / len(values)
+    freedom = sum(len(one) - 1 for one in values)
+    half = student(freedom) * error
+    return Estimate(mean, mean - half, mean + half, tail(mean / error, freedom) if error else 0.5, freedom)
+
+
+def differences(found: Found, contrast: Contrast, tasks: Sequence[str]) -> list[list[float]]:
+    """By task and seed."""
+    return [
+        [one - other for one, other in zip(found[contrast.first, task], found[contrast.second, task], strict=True)]
+        for task in tasks
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number (Holm 1979, Scandinavian Journal of Statistics 6)."""
+    order = np.argsort(p_values)
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def gap_share(found: Found, tasks: Sequence[str]) -> Estimate | None:
+    """(full - default) - half of (ceiling - default): above 0 where the full method closes more than half of the gap."""
+    if not all((method, task) in found for method in (FULL, CEILING, DEFAULT) for task in tasks):
+        return None
+    return pooled([
+        [full - default - (ceiling - default) / 2 for full, ceiling, default in zip(
+            found[FULL, task], found[CEILING, task], found[DEFAULT, task], strict=True)]
+        for task in tasks
+    ])  # fmt: skip
+
+
+def summary(found: Found, methods: Sequence[str], tasks: Sequence[str]) -> dict[str, Any]:
+    """All figures as plain JSON."""
+    contrasts = [Contrast(FULL, method) for method in methods if method != FULL] if FULL in methods else []
+    estimates = [pooled(differences(found, one, tasks)) for one in contrasts]
+    half = gap_share(found, tasks)
+    corrected = holm([one.p for one in estimates])
+    return {
+        "tasks": list(tasks), "seeds": len(next(iter(found.values()))),
+        "means": {method: [*map(float, [np.mean(found[method, task]) for task in tasks])] for method in methods},
+        "pooled": {method: pooled([found[method, task] for task in tasks])._asdict() for method in methods},
+        "rows": [_row(found, method, tasks, dict(zip([one.second for one in contrasts], zip(estimates, corrected, strict=True), strict=True))) for method in methods],
+        "contrasts": [
+            {"contrast": one.name, **estimate._asdict(), "p_holm": p,
+             "by_task": [str(pooled([each])) for each in differences(found, one, tasks)]}
+            for one, estimate, p in zip(contrasts, estimates, corrected, strict=True)
+        ],
+        "more_than_half_of_the_gap": half._asdict() if half else None,
+    }  # fmt: skip
+
+
+def _row(
+    found: Found, method: str, tasks: Sequence[str], compared: Mapping[str, tuple[Estimate, float]]
+) -> dict[str, Any]:
+    """A row of the table in the report of a run."""
+    against, p = compared.get(method, (None, None))
+    return {
+        "variant": method, "seeds": sum(len(found[method, task]) for task in tasks), "test": pooled([found[method, task] for task in tasks])[:3],
+        "difference": against[:3] if against else None, "p_holm": p,
+    }  # fmt: skip
+
+
+def text(summary: Mapping[str, Any]) -> str:
+    """The figures as Markdown."""
+    tasks = summary["tasks"]
+    lines = [f"| method | {' | '.join(tasks)} | all |", "|" + "---|" * (len(tasks) + 2)]
+    for method, means in summary["means"].items():
+        pooled = Estimate(**summary["pooled"][method])
+        lines.append(f"| {method} | {' | '.join(f'{mean:+.2f}' for mean in means)} | {pooled} |")
+    lines += ["", f"| difference | {' | '.join(tasks)} | all | p (Holm) |", "|" + "---|" * (len(tasks) + 3)]
+    for one in summary["contrasts"]:
+        whole = Estimate(*(one[name] for name in Estimate._fields))
+        lines.append(f"| {one['contrast']} | {' | '.join(one['by_task'])} | {whole} | {one['p_holm']:.4f} |")
+    if summary["more_than_half_of_the_gap"]:
+        half = Estimate(**summary["more_than_half_of_the_gap"])
+        lines += ["", f"full - default - half of (ceiling - default): {half}"]
+    return "\n".join(lines)

@@ -1,0 +1,114 @@
+"""The proof: a quick one ends with tables and continues without repeating; its statistics against known values."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from benchmarks import proof, proof_table
+from benchmarks.proof_methods import METHODS, Options, config_of
+from serl.exchange.errors import ConfigError
+from serl.researcher.tasks import load_task
+
+METHODS_TRIED = ("full", "random", "climb", "tpe", "ceiling", "default")
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A task in a small market."""
+    values = load_task("thin").model_dump(mode="json", exclude={"name"})
+    values["inner"]["market"] |= {
+        "population": "small", "hours": "09:31-09:34", "simulated_days": 9, "environments": 2, "duration_s": 60,
+    }  # fmt: skip
+    (path := tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.mark.long
+def test_a_quick_proof_continues_without_repeating(task: Path, tmp_path: Path) -> None:
+    words = [str(task), "--quick", "--seeds", "2", "--output", str(tmp_path / "proof"), "--methods", *METHODS_TRIED]
+    check_quick(words, tmp_path / "proof", METHODS_TRIED)
+
+
+def test_a_quick_proof_without_a_model(task: Path, tmp_path: Path) -> None:
+    words = [
+        str(task),
+        "--quick",
+        "--seeds",
+        "2",
+        "--output",
+        str(tmp_path / "proof"),
+        "--methods",
+        "no-model",
+        "tpe",
+        "ceiling",
+    ]
+    check_quick(words, tmp_path / "proof", ("no-model", "tpe", "ceiling"))
+
+
+def check_quick(words: list[str], output: Path, methods: tuple[str, ...]) -> None:
+    found = proof.proven(proof.parser().parse_args(words))
+    assert set(found["means"]) == set(methods)
+    assert all(method in proof_table.text(found) for method in methods)
+    made = json.loads((output / "mine" / "seed-1" / "ceiling.json").read_text())
+    before = json.loads((output / "mine" / "seed-1" / "tpe.json").read_text())
+    assert made["candidates"] == 3 * before["candidates"] == 12
+    with pytest.raises(ConfigError, match="--resume"):
+        proof.proven(proof.parser().parse_args(words))
+    (output / "mine" / "seed-1" / "tpe.json").write_text(json.dumps(before | {"fresh_bps": 777.0}))
+    again = proof.proven(proof.parser().parse_args([*words, "--resume"]))
+    assert again["means"]["tpe"][0] > 300, "a finished run is read, not repeated"
+    with pytest.raises(ConfigError, match="other iterations"):
+        proof.proven(proof.parser().parse_args([word for word in words if word != "--quick"] + ["--resume"]))
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="simulated days"):
+        proof.proven(proof.parser().parse_args(["lob-replay", "--output", str(tmp_path / "proof")]))
+    with pytest.raises(ConfigError, match="at least 2 seeds"):
+        proof.proven(proof.parser().parse_args(["thin", "--seeds", "1", "--output", str(tmp_path / "proof")]))
+
+
+def test_all_methods_have_the_same_candidates_and_days() -> None:
+    options = Options(iterations=4, candidates=6, batches=12)
+    configs = {method: config_of("thin", method, 3, options) for method in METHODS if method != "default"}
+    candidates = {method: one.iterations * one.candidates for method, one in configs.items()}
+    assert candidates.pop("ceiling") == 72
+    assert set(candidates.values()) == {24}
+    assert len({one.inner.market.model_dump_json() for one in configs.values()}) == 1
+    batches = {method: (one.inner.race.trainings or 0) * one.iterations for method, one in configs.items()}
+    assert batches.pop("ceiling") == 144 and batches.pop("no-racing") == 0
+    assert configs["no-racing"].inner.race.stages[0].seeds == 2
+    assert set(batches.values()) == {48}
+    assert configs["full"].active_low_level and configs["no-high"].active_low_level
+    assert not any(configs[name].active_low_level for name in ("no-low", "eureka", "no-model", "random", "tpe"))
+    other = config_of("thin", "random", 4, options).inner.market
+    assert other.first_day >= configs["random"].inner.market.first_day + options.days
+
+
+def test_statistics_against_known_values() -> None:
+    found = proof_table.pooled([[1.0, 2.0, 3.0, 4.0], [2.0, 2.0, 4.0, 4.0]])  # by hand
+    error = np.sqrt((5 / 3) / 4 + (4 / 3) / 4) / 2
+    assert (found.mean, found.freedom) == (2.75, 6)
+    assert found.high - found.mean == pytest.approx(2.447 * error)
+    assert proof_table.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert proof_table.holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
+    random = np.random.default_rng(0)
+    tasks = ["a", "b", "c"]
+
+    def p_values(gain: float) -> list[float]:
+        values = {
+            (method, task): list(random.normal(gain * (method == "full"), 1, 10))
+            for method in ("full", "random")
+            for task in tasks
+        }
+        return [one["p_holm"] for one in proof_table.summary(values, ["full", "random"], tasks)["contrasts"]]
+
+    assert max(p_values(2.0)) < 0.001
+    false = np.mean([p_values(0.0)[0] < 0.05 for _ in range(400)])
+    assert 0.02 < false < 0.09
