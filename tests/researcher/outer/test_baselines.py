@@ -62,7 +62,7 @@ def test_an_earlier_candidate_is_told_to_the_estimator_as_the_choices_that_make_
 
 
 def test_the_climb_changes_the_best(tmp_path: Path) -> None:
-    config = config_of(proposer="climb", iterations=6, candidates=1, seed=1)
+    config = config_of(proposer="climb", iterations=20, candidates=1, seed=1)
     database = run.begin(tmp_path, config, "test", resume=False)
     run.research(config, tmp_path, database, Arithmetic())
     parents = [
