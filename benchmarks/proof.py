@@ -126,7 +126,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("tasks", nargs="+", metavar="TASK", help=f"{', '.join(task_names())}, or a YAML file")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=list(METHODS), help="the first is compared with each other"
+    )
     parser.add_argument("--seeds", type=int, default=10)
     for field in dataclasses.fields(Options):
         name = field.name.replace("_", "-")

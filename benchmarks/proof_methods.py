@@ -33,13 +33,13 @@ FRESH_DAYS = 400_000
 class Options:
     """How much a run gets. All methods have the same number of candidates and of scored batches of orders."""
 
-    iterations: int = 15
+    iterations: int = 13
     candidates: int = 8
-    orders: int = 100
+    orders: int = 50
     """Of a batch, the unit in which the race scores: once every candidate, three and eight times the better ones."""
-    batches: int = 16
+    batches: int = 12
     """Of an iteration, the first of each candidate among them."""
-    days: int = 100
+    days: int = 50
     fresh_orders: int = 400
     fresh_days: int = 200
     trainings: int = 1

@@ -21,7 +21,7 @@ class Ablation(BaseModel):
     test: Interval | None
     """PA of its best candidates on days that no run has seen, in bps."""
     difference: Interval | None = None
-    """PA of the full method minus its own, paired by seed, in bps."""
+    """PA of the first method minus its own, paired by seed, in bps."""
     p_holm: float | None = None
     """Of that difference being 0 or less, corrected for the number of differences."""
 
@@ -45,7 +45,7 @@ def table_row(one: Ablation) -> dict[str, str]:
     """A row of the table as text, by column."""
     return {
         "method": one.variant, "seeds": str(one.seeds), "PA on fresh days, bps": _interval(one.test),
-        "full minus it, bps": _interval(one.difference), "p (Holm)": "" if one.p_holm is None else f"{one.p_holm:.4f}",
+        "the first minus it, bps": _interval(one.difference), "p (Holm)": "" if one.p_holm is None else f"{one.p_holm:.4f}",
     }  # fmt: skip
 
 

@@ -4,29 +4,31 @@ Both read the JSON schema of a kind, so they know every field that the schema ha
 word becomes any other, a list gains or loses an item.
 """
 
+import copy
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.modules.specs import json_schema
-from serl.researcher.outer.uniform import choices, drawn, resolved, uniformly
+from serl.researcher.outer.uniform import Path, choices, drawn, resolved, uniformly
 
 TWO_CHANGES_SHARE = 0.3
 """Share of mutations that change two choices instead of one."""
+Change = tuple[Path, Callable[[np.random.Generator], Any]]
+"""Where, and what the value there becomes."""
 
 
 def mutate(kind: Kind, text: str, rng: np.random.Generator) -> str:
-    """The specification with one or two choices changed.
-
-    At each level one part is chosen uniformly: a field of an object; an item of a list, or its length. So a long list, whose fields outnumber
-    all others, gets no more changes than a single number, and a new item is as probable as a change of an old one.
-    """
+    """The specification with one or two choices changed."""
     schema = json_schema(kind)
     value = json.loads(text)
     for _ in range(1 + (rng.random() < TWO_CHANGES_SHARE)):
-        value = _changed(schema, schema.get("$defs", {}), value, rng)
+        changes = list(_changes(schema, schema.get("$defs", {}), value, ()))
+        path, make = changes[rng.integers(len(changes))]
+        value = _with(value, path, make(rng))
     return json.dumps(value)
 
 
@@ -36,34 +38,24 @@ def cross(kind: Kind, one: str, other: str, rng: np.random.Generator) -> str:
     return json.dumps(_crossed(schema, schema.get("$defs", {}), json.loads(one), json.loads(other), rng))
 
 
-def _changed(schema: dict[str, Any], definitions: dict[str, Any], value: Any, rng: np.random.Generator) -> Any:
-    """The value with one choice changed; itself where there is no other choice."""
+def _changes(schema: dict[str, Any], definitions: dict[str, Any], value: Any, path: Path) -> Iterator[Change]:
     schema = resolved(schema, definitions)
     options = choices(schema)
     if options is not None:
         near = neighbours(options, value)
-        return near[int(rng.integers(len(near)))] if near else value
-    if schema["type"] == "array":
-        return _changed_list(schema, definitions, value, rng)
-    names = [name for name, field in schema["properties"].items() if name in value and _can_change(field, definitions)]
-    name = names[int(rng.integers(len(names)))]
-    return {**value, name: _changed(schema["properties"][name], definitions, value[name], rng)}
-
-
-def _can_change(schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
-    options = choices(resolved(schema, definitions))
-    return options is None or len(options) > 1
-
-
-def _changed_list(schema: dict[str, Any], definitions: dict[str, Any], value: list[Any], rng: np.random.Generator) -> list[Any]:  # fmt: skip
-    """A list with an item more, an item less, or one changed, each as probable where it is possible."""
-    ways = ["more"] * (len(value) < schema["maxItems"]) + ["less"] * (len(value) > schema.get("minItems", 0))
-    ways += ["changed"] * bool(value)
-    way, place = ways[int(rng.integers(len(ways)))], int(rng.integers(len(value))) if value else 0
-    if way == "more":
-        return [*value, drawn(schema["items"], definitions, uniformly(rng))]
-    changed = [_changed(schema["items"], definitions, value[place], rng)] if way == "changed" else []
-    return value[:place] + changed + value[place + 1 :]
+        if near:
+            yield path, lambda rng: near[rng.integers(len(near))]
+    elif schema["type"] == "array":
+        for index, item in enumerate(value):
+            yield from _changes(schema["items"], definitions, item, (*path, index))
+        if len(value) < schema["maxItems"]:
+            yield path, lambda rng: [*value, drawn(schema["items"], definitions, uniformly(rng))]
+        if len(value) > schema.get("minItems", 0):
+            yield path, lambda rng: _without(value, int(rng.integers(len(value))))
+    else:
+        for name, field in schema["properties"].items():
+            if name in value:
+                yield from _changes(field, definitions, value[name], (*path, name))
 
 
 def neighbours(options: list[Any], value: Any) -> list[Any]:
@@ -73,6 +65,19 @@ def neighbours(options: list[Any], value: Any) -> list[Any]:
         place = ordered.index(value)
         return [ordered[index] for index in (place - 1, place + 1) if 0 <= index < len(ordered)]
     return [option for option in options if option != value]
+
+
+def _without(value: list[Any], index: int) -> list[Any]:
+    return value[:index] + value[index + 1 :]
+
+
+def _with(value: Any, path: Path, new: Any) -> Any:
+    """A copy with the value at a path replaced."""
+    if not path:
+        return new
+    changed = copy.copy(value)
+    changed[path[0]] = _with(value[path[0]], path[1:], new)
+    return changed
 
 
 def _crossed(schema: dict[str, Any], definitions: dict[str, Any], one: Any, other: Any, rng: np.random.Generator) -> Any:  # fmt: skip
