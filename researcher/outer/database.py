@@ -39,8 +39,8 @@ CREATE TABLE IF NOT EXISTS notes (id INTEGER PRIMARY KEY, iteration INTEGER NOT 
 CREATE TABLE IF NOT EXISTS iterations (
     iteration INTEGER PRIMARY KEY, model TEXT NOT NULL, pa_bps REAL, ema_bps REAL, change_bps REAL, seconds REAL NOT NULL, facts TEXT NOT NULL);
 """
-_UNSTORED = {"clusters": (), "controls_bps": ()}
-"""Parts of a score that only the race needs, which has them in its own files."""
+_UNSTORED: dict[str, Any] = {"controls_bps": ()}
+"""Of a score: only the race needs it, which has it in its own files."""
 _ADDED = {"difference_bps": "REAL", "lower_bps": "REAL", "paired": "TEXT"}
 """Columns of candidates that databases of earlier versions lack: the paired difference, the lower end of its interval, and all of it as JSON."""
 BEST = "lower_bps IS NULL, lower_bps DESC, pa_bps DESC, iteration, slot"

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from serl.researcher.candidates import Result
+from serl.researcher.candidates import Result, Score
+from serl.researcher.inner.paired import standard_error
 
 
 class Difference(NamedTuple):
-    """A mean over orders and its standard error; the error is NaN for scores of other orders."""
+    """A mean over orders and its standard error, clustered by day; the error is NaN for scores of other orders."""
 
     mean_bps: float
     error_bps: float
@@ -34,9 +35,14 @@ def paired_difference(one: Result, other: Result) -> Difference | None:
     """
     if one.score is None or other.score is None:
         return None
-    ours, theirs = np.array(one.score.advantages_bps), np.array(other.score.advantages_bps)
-    count = min(len(ours), len(theirs))
+    count = min(len(one.score.advantages_bps), len(other.score.advantages_bps))
     if count < 2:
         return Difference(one.score.pa_bps - other.score.pa_bps, math.nan)
-    gaps = ours[:count] - theirs[:count]
-    return Difference(float(gaps.mean()), float(gaps.std(ddof=1) / math.sqrt(count)))
+    gaps = np.subtract(one.score.advantages_bps[:count], other.score.advantages_bps[:count])
+    return Difference(float(gaps.mean()), standard_error(gaps, _days(one.score, count), np.zeros(count, np.int64)))
+
+
+def _days(score: Score, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The days of the first orders; those of earlier versions' scores, which are not stored, count as different."""
+    known = len(score.clusters) == len(score.advantages_bps)
+    return np.asarray(score.clusters[:count] if known else range(count), np.int64)
