@@ -121,7 +121,7 @@ class Killed(BaseException):
     """As SIGKILL."""
 
 
-@pytest.mark.parametrize("apart", [99, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("apart", [12, pytest.param(1, marks=pytest.mark.long)])
 def test_a_kill_at_any_training_repeats_and_loses_none(
     apart: int, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
