@@ -163,11 +163,11 @@ def _figure(evaluation: Evaluation) -> bytes:
     axes = figure.subplots(len(rows), 3, squeeze=False, sharex="col")
     for (first, second, third), row in zip(axes, rows, strict=True):
         finite = row.columns["pa"][np.isfinite(row.columns["pa"])]
-        first.hist(finite, bins=40, range=_histogram_range(evaluation), color="#4a78b0")
+        first.hist(finite, bins=40, range=_histogram_range(evaluation), color="#4a78b0", histtype="stepfilled")
         first.axvline(0, color="#999", linewidth=0.8)
         first.set_title(f"{row.name}: PA", fontsize=9)
         for index, name in enumerate(ACTION_NAMES[row.actions.shape[1]]):
-            second.hist(row.actions[:, index], bins=40, alpha=0.6, label=name, density=True)
+            second.hist(row.actions[:, index], bins=40, alpha=0.6, label=name, density=True, histtype="stepfilled")
         second.set_title("actions", fontsize=9)
         second.legend(fontsize=7)
         share = np.linspace(0, 1, row.remaining.shape[1], endpoint=False)

@@ -3,8 +3,10 @@
 import hashlib
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ class Base:
 def load_base(path: Path) -> Base:
     """Load a GGUF file or a folder of transformers in fp32. TuningError if it is neither.
 
-    A GGUF file is dequantised the first time, which takes 20 s for 135 M parameters. The fp32 copy takes four bytes per parameter.
+    A GGUF file is dequantised the first time, which takes 8 s for 135 M parameters. The fp32 copy takes four bytes per parameter.
     """
     if not path.exists():
         raise TuningError(f"{path}: expected a .gguf file or a folder of transformers, got nothing there")
@@ -88,6 +90,19 @@ def _dequantised(path: Path) -> Path:
     return folder
 
 
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """transformers reads a GGUF file three times, and maps the names of tensors anew for each module: 10 s of 17."""
+    import gguf
+
+    reader, names = gguf.GGUFReader, gguf.get_tensor_name_map
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(reader), cache(names)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader, gguf.get_tensor_name_map = reader, names
+
+
 def _dequantise(path: Path, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
@@ -96,8 +111,9 @@ def _dequantise(path: Path, folder: Path) -> None:
     modeling_gguf_pytorch_utils.tqdm = partial(modeling_gguf_pytorch_utils.tqdm, disable=None)
     place = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "local_files_only": True}
     try:
-        model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(**place)
+        with _read_once():
+            model = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(**place)
     except (OSError, ValueError, KeyError) as error:
         raise TuningError(f"{path}: cannot be loaded by transformers ({error})") from None
     # the model is fp32 now, but save_pretrained still treats it as quantised

@@ -3,7 +3,6 @@
 import copy
 import shutil
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
+from serl.researcher.tuning.gguf_header import read_header
 from serl.researcher.tuning.tuner import Tuner
 
 
@@ -73,40 +73,21 @@ def _base_name(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Architecture of a GGUF file, and offset and size in bytes of each tensor."""
-
-    architecture: str
-    places: dict[str, tuple[int, int]]
-
-
-@lru_cache(maxsize=2)
-def _layout(gguf: Path) -> _Layout:
-    """The layout of a GGUF file; cached, because reading the vocabulary takes seconds."""
-    from gguf import GGUFReader
-
-    reader = GGUFReader(gguf)
-    field = reader.get_field("general.architecture")
-    places = {tensor.name: (int(tensor.data_offset), int(tensor.n_bytes)) for tensor in reader.tensors}
-    return _Layout(str(field.contents()) if field else "none", places)
-
-
-def _names(tuner: Tuner, gguf: Path) -> Any:
-    """The map from transformers' names to those in a GGUF."""
+def _names(tuner: Tuner, gguf: Path) -> tuple[str, Any]:
+    """The architecture of a GGUF, and the map from transformers' names to those in it."""
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 
     known = {text: arch for arch, text in MODEL_ARCH_NAMES.items()}
-    name = _layout(gguf).architecture
+    name = read_header(gguf).values.get("general.architecture", "none")
     if name not in known:
         raise TuningError(f"{gguf}: expected an architecture that gguf knows, got {name}")
-    return get_tensor_name_map(known[name], tuner.base.model.config.num_hidden_layers)
+    return name, get_tensor_name_map(known[name], tuner.base.model.config.num_hidden_layers)
 
 
 def _write_lora(tuner: Tuner, gguf: Path, path: Path) -> None:
     from gguf import GGUFWriter
 
-    architecture, names = _layout(gguf).architecture, _names(tuner, gguf)
+    architecture, names = _names(tuner, gguf)
     writer = GGUFWriter(path, architecture)
     writer.add_type("adapter")
     writer.add_string("adapter.type", "lora")
@@ -137,13 +118,12 @@ def _rotary_order(rows: NDArray[np.float32], name: str, config: Any) -> NDArray[
 
 def _write_norms(norms: dict[str, NDArray[np.float32]], tuner: Tuner, gguf: Path, copied: Path) -> None:
     """Overwrite the norms' scales in the copy. They are fp32 in every quantisation."""
-    names, places = _names(tuner, gguf), _layout(gguf).places
+    (_, names), places = _names(tuner, gguf), read_header(gguf).tensors
     with copied.open("r+b") as file:
         for name, values in norms.items():
             tensor = f"{names.get_name(name)}.weight"
-            offset, n_bytes = places[tensor]
-            data = values.astype("<f4").tobytes()
-            if n_bytes != len(data):
-                raise TuningError(f"{gguf}: {tensor}: expected {len(data)} bytes of fp32, got {n_bytes}")
-            file.seek(offset)
+            place, data = places[tensor], values.astype("<f4").tobytes()
+            if place.n_bytes != len(data):
+                raise TuningError(f"{gguf}: {tensor}: expected {len(data)} bytes of fp32, got {place.n_bytes}")
+            file.seek(place.offset)
             file.write(data)

@@ -14,6 +14,7 @@ from serl.researcher.modules.contracts import Form
 from serl.researcher.tuning.base import dequantised_folder
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
+from serl.researcher.tuning.gguf_header import read_header
 
 RUNTIME_BYTES = 400_000_000
 """Python, PyTorch and transformers."""
@@ -35,7 +36,7 @@ class Sizes:
 
 
 def sizes_of(gguf: Path) -> Sizes:
-    """The sizes of a GGUF file, from its fp32 copy if there is one, else from its header, which takes seconds."""
+    """The sizes of a GGUF file, from its fp32 copy if there is one, else from its header."""
     folder = dequantised_folder(gguf)
     if (folder / "config.json").exists():
         found = json.loads((folder / "config.json").read_text())
@@ -47,22 +48,18 @@ def sizes_of(gguf: Path) -> Sizes:
             found["intermediate_size"],
             found["vocab_size"],
         )
-    from gguf import GGUFReader
-
-    reader = GGUFReader(gguf)
-    name = reader.get_field("general.architecture")
-    prefix = name.contents() if name else ""
-    values = [
-        reader.get_field(f"{prefix}.{part}") for part in ("block_count", "embedding_length", "feed_forward_length")
-    ]
-    shapes = {tensor.name: tensor for tensor in reader.tensors}
-    if any(value is None for value in values) or "token_embd.weight" not in shapes:
+    header = read_header(gguf)
+    name = header.values.get("general.architecture", "")
+    parts = ("block_count", "embedding_length", "feed_forward_length")
+    values = [header.values[key] for part in parts if (key := f"{name}.{part}") in header.values]
+    if len(values) < len(parts) or "token_embd.weight" not in header.tensors:
         raise TuningError(
-            f"{gguf}: expected a model with layers and an embedding, got {prefix or 'no architecture'}; use another GGUF file"
+            f"{gguf}: expected a model with layers and an embedding, got {name or 'no architecture'}; use another GGUF file"
         )
-    layers, hidden, intermediate = (int(value.contents()) for value in values if value is not None)
-    vocabulary = int(shapes["token_embd.weight"].n_elements) // hidden
-    return Sizes(sum(int(tensor.n_elements) for tensor in reader.tensors), layers, hidden, intermediate, vocabulary)
+    layers, hidden, intermediate = values
+    vocabulary = header.tensors["token_embd.weight"].n_elements // hidden
+    parameters = sum(tensor.n_elements for tensor in header.tensors.values())
+    return Sizes(parameters, layers, hidden, intermediate, vocabulary)
 
 
 def needed_bytes(sizes: Sizes, microbatch: int, prompt_tokens: int, module_tokens: int, form: Form) -> int:

@@ -178,15 +178,21 @@ class Tuner:
         """Gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its place; it returns losses and weights."""
         config = self.config
         for made, part in self._microbatches(rows, size):
-            with torch.no_grad(), self._at_start():
-                log_start = log_softmax(self._lora_model, made, config.temperature)
+            log_start = self._log_start(made) if self.step else None
             estimate = straight_through if config.estimator == "straight_through" else log_softmax
             log_all = estimate(self._lora_model, made, config.temperature)
+            log_start = log_all.detach() if log_start is None else log_start  # the first update is at the start
             log_p, kl, entropies = chosen(log_all, made), divergence(log_all, log_start, made), entropy(log_all, made)
             loss, weight = loss_of((log_p, chosen(log_start, made)), part)
             loss = loss + config.kl_weight * kl - config.entropy_weight * entropies
             (loss.sum() / len(rows)).backward()
             yield torch.stack([loss.detach(), log_p, weight, kl, entropies], dim=1).tolist()
+
+    @torch.no_grad()
+    def _log_start(self, batch: Batch) -> Tensor:
+        """See log_softmax, of the model as tuning found it."""
+        with self._at_start():
+            return log_softmax(self._lora_model, batch, self.config.temperature)
 
     def _policy_gradient(self, log_p: Tensor, proposed: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
         weight = (log_p.detach() - proposed).exp().clamp(max=self.config.weight_max)

@@ -26,6 +26,7 @@ export class LookBack {
 
   select(number) {
     this.number = number >= this.newest ? null : Math.max(this.oldest, number);
+    this.draw(); // at once: on a busy machine the next frame is late, and who steps by key reads the slider
     this.onSelect();
   }
 

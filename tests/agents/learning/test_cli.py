@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_interrupted_and_resumed(folder: Path) -> None:
     )  # fmt: skip
     while not (run / "checkpoint.safetensors").exists():
         assert started.poll() is None, started.communicate()[1]
+        time.sleep(0.02)
     os.kill(started.pid, signal.SIGINT)
     _, errors = started.communicate()
     assert started.returncode == 128 + signal.SIGINT

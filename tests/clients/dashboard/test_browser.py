@@ -14,6 +14,8 @@ from tests.clients.dashboard.server_fixture import Dashboard, OpenPage, dashboar
 from tests.server_fixture import RawClient, free_endpoint, launch, start_exchange
 
 TRADES, P95_MS, ROUNDS = 40, 200, 3
+AXIS_PX = 62
+"""Of the heat map: right of its newest column."""
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +143,8 @@ def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
         wait_until(lambda: looked.levels("bid") == before, "the book as it was")
         assert looked.levels("ask") == asks and match() == first
         assert state.inner_text().lower() == "looking back"
-        assert page.inner_text("#clock") == page.inner_text("#look-back-time")[:8]
+        wait_until(lambda: page.inner_text("#clock") == page.inner_text("#look-back-time")[:8], "its time")
+        assert int(page.input_value("#look-back")) == at
         assert page.inner_text("#ladder .bid span:first-child") == "1"
         page.screenshot(path=str(screenshots / "past.png"))
         next_column()
@@ -149,11 +152,30 @@ def test_looking_back_shows_the_book_and_the_trades_of_an_earlier_moment(
         page.keyboard.press("Escape")
         wait_until(lambda: looked.levels("ask") == [[1200, 1]] and match() == second, "back to now")
         assert state.inner_text().lower() == "scaled" and page.inner_text("#look-back-time") == "now"
-        page.locator("#heat").click(position={"x": 700, "y": 100})
+        newest_px = page.evaluate("document.getElementById('heat').clientWidth") - AXIS_PX
+        page.locator("#heat").click(position={"x": newest_px - 15, "y": 100})
         wait_until(lambda: state.inner_text().lower() == "looking back", "a click selects a moment")
         page.get_by_role("button", name="Now", exact=True).click()
         wait_until(lambda: state.inner_text().lower() == "scaled", "back to now")
         assert looked.console == []
+
+
+def test_each_step_back_moves_the_slider_before_the_next_frame(opened: Any, shown: Dashboard) -> None:
+    with OpenPage(opened, shown.address) as looked:
+        page = looked.page
+        wait_until(lambda: int(page.get_attribute("#look-back", "max") or 0) > 4, "columns")
+        newest, *moved = page.evaluate("""() => {
+            const slider = document.getElementById("look-back");
+            const press = (key) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+            press("ArrowLeft");
+            const values = [Number(slider.max)];
+            for (const key of ["ArrowLeft", "ArrowLeft", "ArrowRight", "Escape"]) {
+                values.push(Number(slider.value));
+                press(key);
+            }
+            return [...values, Number(slider.value)];
+        }""")
+        assert moved == [newest - 1, newest - 2, newest - 3, newest - 2, newest]
 
 
 def test_the_operator_pauses_the_clock_and_sets_its_speed(opened: Any, endpoint: str, shown: Dashboard) -> None:

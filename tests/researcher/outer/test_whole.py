@@ -34,7 +34,7 @@ def smallest() -> OuterConfig:
     values |= {"iterations": 1, "candidates": 2, "kinds": ["reward"]}
     values["search"] |= {"operators": ["fresh", "rewrite"], "ahead": 0}  # the model writes each candidate
     values["budget"] |= {"static_steps": 640, "dynamic_steps": 320, "wall_s": 400}
-    values["low_level"] = {"modules_max": 2, "uniform_share": 0.5, "updates_per_iteration": 1}
+    values["low_level"] = {"modules_max": 1, "uniform_share": 0.5, "updates_per_iteration": 1}
     values["inner"] |= {"orders": 2, "folds": 0, "race": {"stages": [{"share": 1, "seeds": 1}], "final_seeds": 2}}
     values["inner"]["market"] |= {"environments": 4, "duration_s": 60}
     values["inner"]["dynamic"] |= {
