@@ -34,9 +34,7 @@ def start_from(tuner: Tuner, path: Path) -> dict[str, Any]:
         )
     shape = _BEFORE | metadata["shape"]
     if shape != _shape(tuner):
-        raise TuningError(
-            f"{path}: expected {_shape(tuner)}, got {shape}; use the same settings in low_level.tuning"
-        )
+        raise TuningError(f"{path}: expected {_shape(tuner)}, got {shape}; use the same settings in low_level.tuning")
     tuner.start_from(tensors)
     return metadata
 

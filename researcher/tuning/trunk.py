@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from serl.researcher.tuning.errors import TuningError
+from serl.researcher.tuning.memory import KEPT_BYTES
 
-KEPT_BYTES = 256_000_000
-"""Of each store of states: about 200 modules of the tiny model at 500 tokens."""
 _CHECKED = 8
 """Tokens of the check that the parts are the model."""
 

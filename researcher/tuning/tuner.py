@@ -274,6 +274,11 @@ class Tuner:
         self.step, self.stopped, self.proposals = facts["step"], facts["stopped"], dict(facts.get("proposals", {}))
 
 
+def saved_settings(path: Path) -> TuningConfig:
+    """The settings of a saved state."""
+    return TuningConfig.model_validate(files.read(path, KIND)[1]["config"], context=SAVED)
+
+
 def _first_layer(model: Any, config: TuningConfig) -> int:
     """The lowest layer that is trained."""
     n_layers = int(model.config.num_hidden_layers)
