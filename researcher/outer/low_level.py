@@ -168,11 +168,11 @@ class LowLevelTuning:
 
 
 def settings_of(config: LowLevel, folder: Path) -> TuningConfig:
-    """The settings of a run's tuner. One that began with the defaults of an earlier version goes on with as many layers."""
+    """The settings of a run's tuner: those of its states, because a run that began with the defaults of an earlier version goes on with them."""
     from serl.researcher.tuning.tuner import saved_settings
 
     saved = states(folder)
-    return config.tuning.model_copy(update={"layers": saved_settings(saved[-1]).layers}) if saved else config.tuning
+    return saved_settings(saved[-1]) if saved else config.tuning
 
 
 def states(folder: Path) -> list[Path]:

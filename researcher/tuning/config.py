@@ -30,7 +30,7 @@ class TuningConfig(BaseModel):
         True, description="also train the scales of the norms; they are served in the base weights, not in the adapter"
     )
     estimator: Literal["reinforce", "straight_through"] = Field("reinforce", description="of the policy gradient")
-    learning_rate: float = Field(5e-4, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     gradient_norm_max: float = Field(1.0, gt=0)
     temperature: float = Field(1.0, gt=0, description="sampling temperature of the modules")
     weight_max: float = Field(2.0, gt=0, description="upper limit of importance weights")
