@@ -19,7 +19,7 @@ from serl.researcher.validation.findings import Report, Tally
 from serl.researcher.validation.validate import validate
 
 INSTRUCTION_CHARS_MAX = 300
-TINY_PROMPT_TOKENS = 1000
+TINY_PROMPT_TOKENS = 400
 ERRORS_CHARS_MAX = 1200
 """Of the errors of an answer that go back to the model."""
 INSTRUCTION_TEMPERATURE = 0.5
@@ -67,7 +67,7 @@ class Author:
     @property
     def prompt_tokens(self) -> int:
         """Tokens of a prompt that leave room for the answer and for one repair: the answer again, and its errors. Those of a tiny model are
-        shorter still: it makes little of a long prompt, and every update of its weights reads all prompts again."""
+        shorter still: it makes little of a long prompt, and every update of its weights reads prompts again."""
         fitting = self.context_tokens - 2 * self.max_tokens - ERRORS_CHARS_MAX // 3
         return min(TINY_PROMPT_TOKENS, fitting) if self.size == "tiny" else fitting
 

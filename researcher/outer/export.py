@@ -5,7 +5,7 @@ from typing import Literal
 
 from serl.researcher.llm.models import find
 from serl.researcher.outer.errors import RunError
-from serl.researcher.outer.low_level import states
+from serl.researcher.outer.low_level import settings_of, states
 from serl.researcher.outer.run import TUNING, open_run
 
 ExportFormat = Literal["peft", "merged"]
@@ -34,7 +34,7 @@ def export_run(folder: Path, format: ExportFormat, output: Path) -> int:
 
     if format == "peft":
         require_fits_peft(config.active_low_level.tuning)  # fail before loading the model
-    tuner = Tuner(load_base(find(config.model)), config.active_low_level.tuning)
+    tuner = Tuner(load_base(find(config.model)), settings_of(config.active_low_level, folder / TUNING))
     tuner.resume(saved[-1])
     (export_peft if format == "peft" else export_merged)(tuner, output)
     return tuner.step

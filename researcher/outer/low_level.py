@@ -21,6 +21,7 @@ from serl.researcher.outer.author import Author
 from serl.researcher.outer.config import LowLevel
 from serl.researcher.outer.database import Database
 from serl.researcher.outer.scored import Recorded, grammar, recorded_modules, run_of
+from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.experience import log_mixture
 from serl.researcher.tuning.pool import Pool, Scored
@@ -47,8 +48,9 @@ class LowLevelTuning:
         self.config, self._form, self._folder = config, form, folder
         self._served, self._database = served, database
         self._gguf = find(model)
-        require_memory(self._gguf, config.tuning, form)
-        self._tuner = Tuner(load_base(self._gguf), config.tuning)
+        tuning = settings_of(config, folder)
+        require_memory(self._gguf, tuning, form)
+        self._tuner = Tuner(load_base(self._gguf), tuning)
         folder.mkdir(parents=True, exist_ok=True)
         self._started_from = (
             start_from(self._tuner, self._kept(config.start_from, START)) if config.start_from else None
@@ -163,6 +165,14 @@ class LowLevelTuning:
         """Keep the two newest states, which are enough to resume."""
         for path in states(self._folder)[:-2]:
             path.unlink()
+
+
+def settings_of(config: LowLevel, folder: Path) -> TuningConfig:
+    """The settings of a run's tuner: those of its states, because a run that began with the defaults of an earlier version goes on with them."""
+    from serl.researcher.tuning.tuner import saved_settings
+
+    saved = states(folder)
+    return saved_settings(saved[-1]) if saved else config.tuning
 
 
 def states(folder: Path) -> list[Path]:

@@ -18,6 +18,7 @@ from serl.researcher.outer.records import EvaluatedCandidate, Prompt
 ERRORS, ERROR_CHARS_MAX = 3, 300
 PAIRS = 2
 """Past modules in a prompt without the high level: this many best and as many worst."""
+PAST_TITLE = "Past modules, by their difference to the incumbent:"
 TASKS: dict[Operator, str] = {
     "rewrite": "Rewrite the first parent's module so that it scores higher.",
     "diff": "Edit the first parent's module so that it scores higher.",
@@ -46,21 +47,36 @@ class PromptWriter:
             known = self._database.instructions(kind, past.before)
             chosen = high_level.choose(known, high.instructions, rng)
             instruction, number, lines = chosen.text, chosen.id, prompts.instruction_lines(kind, known, high.pairs)
-        sections = self.sections(kind, author, past, parents)
-        if author.size != "tiny":
-            sections.append(Section("Past instructions:", lines, 1))
+        if author.size == "tiny":  # it writes specifications alone
+            parents = [parent for parent in parents if not _is_code(kind, parent)]
+        asked = f"{TASKS.get(operator, '') if parents else ''} {instruction}".strip()
+        if author.size == "tiny":
+            shown, rest = _parent_sections(kind, past, parents), self._short_sections(kind, past, parents)
+            return Prompt(kind, prompts.short_conversation(kind, shown, rest, asked, author.prompt_tokens), number)
+        sections = [*self.sections(kind, author, past, parents), Section("Past instructions:", lines, 1)]
         messages = prompts.conversation(
-            prompts.macro_prompt(self._config.inner, self._config.budget), kind, author.form, sections,
-            f"{TASKS.get(operator, '')} {instruction}".strip(), author.prompt_tokens, edits=operator == "diff",
+            prompts.macro_prompt(self._config.inner, self._config.budget), kind, author.form, sections, asked,
+            author.prompt_tokens, edits=operator == "diff",
         )  # fmt: skip
         return Prompt(kind, messages, number)
+
+    def _short_sections(self, kind: Kind, past: PastResults, parents: Sequence[EvaluatedCandidate]) -> list[Section]:
+        """What a tiny model is shown beside the parents: modules, and what each gained."""
+        best, found = past.best, list[Section]()
+        if best and not _is_code(kind, best) and _whole(kind, best) not in {_whole(kind, parent) for parent in parents}:
+            title = f"The best so far ({_gain(past, best)}), which you must beat:"
+            found.append(Section(title, [_whole(kind, best)], 9))
+        return [*found, Section(PAST_TITLE, evidence.past_lines(past, kind, self._pairs), 7)]
+
+    @property
+    def _pairs(self) -> int:
+        return self._config.high_level.pairs if self._config.high_level else PAIRS
 
     def sections(
         self, kind: Kind, author: Author, past: PastResults, parents: Sequence[EvaluatedCandidate]
     ) -> list[Section]:
         """What is known, in the order in which it is shown."""
-        best, pairs = past.best, self._config.high_level.pairs if self._config.high_level else PAIRS
-        kinds, notes = self._config.module_kinds, self._config.search.notes
+        best, kinds, notes = past.best, self._config.module_kinds, self._config.search.notes
         found = [
             Section("Inputs (meaning, and usual range):", glossary(kind, author.form), 4),
             Section("The market on training days:", evidence.market_lines(self._database.fact("market")), 5),
@@ -68,20 +84,34 @@ class PromptWriter:
         if best and best.result.score:
             own, curve = evidence.module_text(kind, best), evidence.curve_line(best.result)
             found += [
-                Section(f"The best so far ({past.difference(best)} to the incumbent), which you must beat:",
+                Section(f"The best so far ({_gain(past, best)}), which you must beat:",
                         [text for text in (evidence.score_text_of(best), own) if text], 9),
                 Section("Its behaviour:", [*evidence.behaviour_lines(best.result.score), *filter(None, [curve])], 6),
             ]  # fmt: skip
-        for number, parent in enumerate(parents):
-            gain = f"{past.difference(parent)} to the incumbent"
-            found.append(Section(f"Parent {number + 1} ({gain}):", [_whole(kind, parent)], 10))
         return [
             *found,
-            Section("Past modules, by their difference to the incumbent:", evidence.past_lines(past, kind, pairs), 7),
+            *_parent_sections(kind, past, parents),
+            Section(PAST_TITLE, evidence.past_lines(past, kind, self._pairs), 7),
             Section("Measured so far:", measured_notes(past, kinds, notes), 3),
             Section("Notes:", written_notes(self._database, past.before, notes), 3),
             Section("Errors of past modules; avoid them:", [text[:ERROR_CHARS_MAX] for text in past.errors(kind, ERRORS)], 2),
         ]  # fmt: skip
+
+
+def _parent_sections(kind: Kind, past: PastResults, parents: Sequence[EvaluatedCandidate]) -> list[Section]:
+    return [
+        Section(f"Parent {number} ({_gain(past, parent)}):", [_whole(kind, parent)], 10)
+        for number, parent in enumerate(parents, 1)
+    ]
+
+
+def _is_code(kind: Kind, one: EvaluatedCandidate) -> bool:
+    module = one.candidate.modules.get(kind)
+    return module is not None and module.form == "code"
+
+
+def _gain(past: PastResults, one: EvaluatedCandidate) -> str:
+    return f"{past.difference(one)} to the incumbent"
 
 
 def _whole(kind: Kind, parent: EvaluatedCandidate) -> str:

@@ -4,7 +4,7 @@ The texts are part of the experiment: a change invalidates recorded calls (`--of
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from serl.agents.learning.rule import STEPS_LEFT
@@ -65,6 +65,9 @@ INITIAL = {
 }
 """The initial instructions of a run."""
 
+SHORT_TASK = "You design algorithms that execute large orders; the score is the price advantage (PA) in bps, and higher is better."
+"""The task in a prompt for a tiny model."""
+
 _SHOWN: dict[Kind, list[type]] = {Kind.REWARD: [contracts.RewardInputs], Kind.PROFILES: [contracts.MarketStatistics]}
 """Classes whose source a prompt for code includes."""
 
@@ -112,9 +115,29 @@ def conversation(
     What is known is cut until the estimate of the whole is at most `tokens`; the rest is needed in any case.
     """
     form = form_of(kind, form)
+    return _fitted(sections, tokens, lambda rest: _messages(macro, kind, form, rest, instruction, edits))
+
+
+def short_conversation(
+    kind: Kind, parents: Sequence[Section], sections: Sequence[Section], instruction: str, tokens: int
+) -> tuple[Message, ...]:
+    """The prompt for a specification by a tiny model: without the contract, because a grammar holds its answer to the schema. It is cut as in
+    `conversation`, except the parents, which the instruction is about."""
+
+    def messages(rest: Sequence[Section]) -> tuple[Message, ...]:
+        known = [section.text for section in (*parents, *rest)]
+        return _asked(SHORT_TASK, kind, known, instruction, _answer_format("spec", False))
+
+    return _fitted(sections, tokens, messages)
+
+
+def _fitted(
+    sections: Sequence[Section], tokens: int, write: Callable[[Sequence[Section]], tuple[Message, ...]]
+) -> tuple[Message, ...]:
+    """The messages written of as much of the sections as `tokens` allow."""
     rest = list(sections)
     while True:
-        messages = _messages(macro, kind, form, rest, instruction, edits)
+        messages = write(rest)
         cuttable = [place for place, section in enumerate(rest) if section.lines]
         if estimate_prompt_tokens({"messages": messages}) <= tokens or not cuttable:
             return messages
@@ -123,14 +146,12 @@ def conversation(
 
 
 def _messages(macro: str, kind: Kind, form: Form, sections: Sequence[Section], instruction: str, edits: bool) -> tuple[Message, ...]:  # fmt: skip
-    known = [section.text for section in sections]
-    parts = (
-        f"Design {GOALS[kind]}.",
-        contract_text(kind, form),
-        *known,
-        f"Instruction: {instruction}",
-        _answer_format(form, edits),
-    )
+    known = [contract_text(kind, form), *(section.text for section in sections)]
+    return _asked(macro, kind, known, instruction, _answer_format(form, edits))
+
+
+def _asked(macro: str, kind: Kind, known: Sequence[str], instruction: str, answer: str) -> tuple[Message, ...]:
+    parts = (f"Design {GOALS[kind]}.", *known, f"Instruction: {instruction}", answer)
     return (
         {"role": "system", "content": macro},
         {"role": "user", "content": "\n".join(part for part in parts if part)},

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from serl.agents.learning import files
+from serl.researcher.tuning.config import LAYERS_BEFORE
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.tuner import Tuner
 
 KIND = "adapter"
-_SHAPE = ("rank", "alpha", "targets", "norms")
+_SHAPE = ("rank", "alpha", "targets", "layers", "norms")
+_BEFORE = {"layers": LAYERS_BEFORE}
+"""Of adapters that do not tell."""
 
 
 def save_adapter(tuner: Tuner, path: Path, facts: dict[str, Any]) -> None:
@@ -29,10 +32,9 @@ def start_from(tuner: Tuner, path: Path) -> dict[str, Any]:
             f"{path}: expected an adapter of the model {tuner.base.path.name} ({tuner.base.sha256[:12]}), got one of "
             f"{metadata['model']} ({metadata['model_sha256'][:12]}); use that model, or start without the adapter"
         )
-    if metadata["shape"] != _shape(tuner):
-        raise TuningError(
-            f"{path}: expected {_shape(tuner)}, got {metadata['shape']}; use the same settings in low_level.tuning"
-        )
+    shape = _BEFORE | metadata["shape"]
+    if shape != _shape(tuner):
+        raise TuningError(f"{path}: expected {_shape(tuner)}, got {shape}; use the same settings in low_level.tuning")
     tuner.start_from(tensors)
     return metadata
 

@@ -8,6 +8,8 @@ from serl.agents.learning.settings import SAVED
 
 _FORMER = ("baseline_decay",)
 """Settings that a saved run may hold and that have no effect now."""
+LAYERS_BEFORE = None
+"""Saved settings without `layers` are of runs that trained all layers."""
 
 Method = Literal["policy_gradient", "preference", "supervised"]
 
@@ -23,11 +25,12 @@ class TuningConfig(BaseModel):
     rank: int = Field(16, gt=0)
     alpha: float = Field(32.0, gt=0)
     targets: tuple[str, ...] = Field(("q_proj", "v_proj"), min_length=1)
+    layers: int | None = Field(10, gt=0, description="uppermost layers that are trained; null: all")
     norms: bool = Field(
         True, description="also train the scales of the norms; they are served in the base weights, not in the adapter"
     )
     estimator: Literal["reinforce", "straight_through"] = Field("reinforce", description="of the policy gradient")
-    learning_rate: float = Field(5e-4, gt=0)
+    learning_rate: float = Field(1e-3, gt=0)
     gradient_norm_max: float = Field(1.0, gt=0)
     temperature: float = Field(1.0, gt=0, description="sampling temperature of the modules")
     weight_max: float = Field(2.0, gt=0, description="upper limit of importance weights")
@@ -50,7 +53,10 @@ class TuningConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_former(cls, values: Any, info: ValidationInfo) -> Any:
+    def _as_saved(cls, values: Any, info: ValidationInfo) -> Any:
         if info.context == SAVED and isinstance(values, dict):
-            return {name: value for name, value in values.items() if name not in _FORMER}
+            return {
+                "layers": LAYERS_BEFORE,
+                **{name: value for name, value in values.items() if name not in _FORMER},
+            }
         return values

@@ -1,9 +1,9 @@
 """How much memory an update of a model needs, so that a run which does not fit says so before it starts.
 
-    4 bytes · (parameters + tokens · layers · (10 hidden + 5 intermediate) + scored tokens · 6 vocabulary) + .4 GB
+    4 bytes · (parameters + tokens · trained layers · (10 hidden + 5 intermediate) + scored tokens · 6 vocabulary) + .4 GB
 
-Tokens are those of a microbatch: activations are kept for the backward pass, and without a grammar so are the logits of policy and start. The
-factors follow the tensors of a Llama layer; measured on `tiny` (docs/models.md).
+and in a run .5 GB for what is kept of modules (see `trunk`). Tokens are those of a microbatch: activations are kept for the backward pass, and
+without a grammar so are the logits of policy and start. The factors follow the tensors of a Llama layer; measured on `tiny` (docs/models.md).
 """
 
 import json
@@ -15,6 +15,9 @@ from serl.researcher.tuning.base import dequantised_folder
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.errors import TuningError
 from serl.researcher.tuning.gguf_header import read_header
+
+KEPT_BYTES = 256_000_000
+"""Limit of each of the two stores of a tuner: about 200 modules of the tiny model at 500 tokens."""
 
 RUNTIME_BYTES = 400_000_000
 """Python, PyTorch and transformers."""
@@ -62,10 +65,13 @@ def sizes_of(gguf: Path) -> Sizes:
     return Sizes(parameters, layers, hidden, intermediate, vocabulary)
 
 
-def needed_bytes(sizes: Sizes, microbatch: int, prompt_tokens: int, module_tokens: int, form: Form) -> int:
-    """Peak memory of a process that tunes the model in fp32."""
+def needed_bytes(
+    sizes: Sizes, layers: int | None, microbatch: int, prompt_tokens: int, module_tokens: int, form: Form
+) -> int:
+    """Peak memory of a process that tunes the uppermost layers of the model (None: all) in fp32 and keeps nothing of earlier modules."""
     tokens = microbatch * (prompt_tokens + module_tokens)
-    activations = tokens * sizes.layers * (10 * sizes.hidden + 5 * sizes.intermediate)
+    trained = sizes.layers if layers is None else min(layers, sizes.layers)
+    activations = tokens * trained * (10 * sizes.hidden + 5 * sizes.intermediate)
     logits = 0 if form == "spec" else microbatch * module_tokens * 6 * sizes.vocabulary
     return 4 * (sizes.parameters + activations + logits) + RUNTIME_BYTES
 
@@ -86,7 +92,9 @@ def available_bytes() -> int | None:
 
 def require_memory(gguf: Path, config: TuningConfig, form: Form) -> None:
     """Raise TuningError if the updates of a model do not fit into the available memory."""
-    needed = needed_bytes(sizes_of(gguf), config.microbatch, PROMPT_TOKENS, MODULE_TOKENS[form], form)
+    layers = None if config.estimator == "straight_through" else config.layers  # its gradient flows through all
+    sizes, module = sizes_of(gguf), MODULE_TOKENS[form]
+    needed = needed_bytes(sizes, layers, config.microbatch, PROMPT_TOKENS, module, form) + 2 * KEPT_BYTES
     found = available_bytes()
     if found is not None and needed > found:
         raise TuningError(

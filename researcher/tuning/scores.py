@@ -9,6 +9,7 @@ from torch import Tensor
 
 from serl.researcher.tuning.experience import Experience
 from serl.researcher.tuning.masks import Choices, Masks
+from serl.researcher.tuning.trunk import Trunk
 
 FORBIDDEN = -1e9
 """Logit of a token that the grammar forbids: finite, so that 0 · log 0 is 0 in entropies and gradients."""
@@ -78,19 +79,35 @@ def _spread(choices: Sequence[Choices], vocabulary: Tensor) -> Tensor:
     return masks
 
 
-def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | None = None) -> Tensor:
-    """(n, n_vocabulary): log-probabilities of the distribution that each token was sampled from, including the grammar.
+def states(model: Any, batch: Batch, trunk: Trunk | None = None, soft: Tensor | None = None) -> Tensor:
+    """(n, hidden): the decoder's outputs from which the tokens are predicted.
 
-    `soft` (n, n_vocabulary) is added to the one-hot tokens in the model's input (see `straight_through`).
+    With a `trunk`, its lower layers are not run again for modules that it knows. `soft` (n, n_vocabulary) is added to the one-hot tokens in the
+    model's input (see `straight_through`); it changes what all layers get, so the trunk does not apply.
     """
+    if trunk is not None and soft is None:
+        return trunk(batch.input_ids, batch.attention)[batch.row, batch.column - 1]
     embeddings, ids = model.get_input_embeddings(), batch.vocabulary
     inputs = embeddings(batch.input_ids)
     if soft is not None:
         table = embeddings.weight if ids is None else embeddings.weight[ids]
         inputs = inputs.index_put((batch.row, batch.column), soft @ table, accumulate=True)
     hidden = model.get_decoder()(inputs_embeds=inputs, attention_mask=batch.attention, use_cache=False)
-    predicting = hidden.last_hidden_state[batch.row, batch.column - 1]
-    head = model.get_output_embeddings()
+    predicting: Tensor = hidden.last_hidden_state[batch.row, batch.column - 1]
+    return predicting
+
+
+def log_softmax(
+    model: Any, batch: Batch, temperature: float, trunk: Trunk | None = None, soft: Tensor | None = None
+) -> Tensor:
+    """(n, n_vocabulary): log-probabilities of the distribution that each token was sampled from, including the grammar. `trunk`, `soft`: see
+    `states`."""
+    return log_softmax_of(states(model, batch, trunk, soft), model, batch, temperature)
+
+
+def log_softmax_of(predicting: Tensor, model: Any, batch: Batch, temperature: float) -> Tensor:
+    """As log_softmax, from the decoder's outputs (n, hidden)."""
+    head, ids = model.get_output_embeddings(), batch.vocabulary
     if ids is None:
         logits = head(predicting)
     else:
@@ -102,11 +119,11 @@ def log_softmax(model: Any, batch: Batch, temperature: float, soft: Tensor | Non
     return torch.log_softmax(logits, dim=-1)
 
 
-def straight_through(model: Any, batch: Batch, temperature: float) -> Tensor:
+def straight_through(model: Any, batch: Batch, temperature: float, trunk: Trunk | None = None) -> Tensor:
     """As log_softmax, but gradients also flow through the module's earlier tokens: hard tokens y in the forward pass, the soft
     distribution p in the backward pass: y + p - stop(p) (Bengio, Léonard, Courville 2013)."""
-    soft = log_softmax(model, batch, temperature).exp()
-    return log_softmax(model, batch, temperature, soft - soft.detach())
+    soft = log_softmax(model, batch, temperature, trunk).exp()
+    return log_softmax(model, batch, temperature, soft=soft - soft.detach())
 
 
 def chosen(log_p: Tensor, batch: Batch) -> Tensor:

@@ -10,6 +10,7 @@ distribution. The exact gradient of a good module that is rare under the policy 
 (self-imitation, Oh et al. 2018; 0 gives the unbiased estimate).
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -36,8 +37,11 @@ from serl.researcher.tuning.scores import (
     divergence,
     entropy,
     log_softmax,
+    log_softmax_of,
+    states,
     straight_through,
 )
+from serl.researcher.tuning.trunk import Kept, Trunk
 
 KIND = "tuning"
 LossOf = Callable[[tuple[Tensor, Tensor], slice], tuple[Tensor, Tensor]]
@@ -77,21 +81,25 @@ class Tuner:
         from peft import LoraConfig, get_peft_model
 
         self.base, self.config = base, config or TuningConfig()
+        first = _first_layer(base.model, self.config)
+        n_layers = base.model.config.num_hidden_layers
         lora = LoraConfig(
             r=self.config.rank, lora_alpha=self.config.alpha, lora_dropout=0.0, target_modules=list(self.config.targets),
-            modules_to_save=["norm"] if self.config.norms else None, task_type="CAUSAL_LM",
+            layers_to_transform=list(range(first, n_layers)) if first else None,
+            modules_to_save=_norms(base.model, first) if self.config.norms else None, task_type="CAUSAL_LM",
         )  # fmt: skip
         torch.manual_seed(self.config.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # peft uses a deprecated name of transformers
             self.model: Any = get_peft_model(base.model, lora)
         self.model.eval()  # no dropout: score the distribution that was sampled
+        self._trunk = Trunk(self._lora_model, n_layers - first) if first else None
         self.masks = Masks(base.tokenizer, base.n_vocabulary)
         self.step = 0
         self.stopped: str | None = None
         self.proposals: dict[str, float] = {}
         """Log-probabilities of the proposals of past modules by id; saved, because the policy that proposed them is gone."""
-        self._start = self._copy()
+        self._start, self._start_states = self._copy(), Kept()
         self._optimizer = torch.optim.Adam(self.trained().values(), lr=self.config.learning_rate)
 
     def trained(self) -> dict[str, Tensor]:
@@ -102,7 +110,7 @@ class Tuner:
     def log_p(self, rows: Sequence[Experience]) -> Tensor:
         """(n_rows,): Σ log p(token) of each module under the policy."""
         scores = [
-            chosen(log_softmax(self._lora_model, batch, self.config.temperature), batch)
+            chosen(log_softmax(self._lora_model, batch, self.config.temperature, self._trunk), batch)
             for batch, _ in self._microbatches(rows)
         ]
         return torch.cat(scores)
@@ -178,10 +186,9 @@ class Tuner:
         """Gradients of one method. `loss_of` gets (log p, log p0) of a microbatch and its place; it returns losses and weights."""
         config = self.config
         for made, part in self._microbatches(rows, size):
-            log_start = self._log_start(made) if self.step else None
+            log_start = self._log_start(rows[part], made)
             estimate = straight_through if config.estimator == "straight_through" else log_softmax
-            log_all = estimate(self._lora_model, made, config.temperature)
-            log_start = log_all.detach() if log_start is None else log_start  # the first update is at the start
+            log_all = estimate(self._lora_model, made, config.temperature, self._trunk)
             log_p, kl, entropies = chosen(log_all, made), divergence(log_all, log_start, made), entropy(log_all, made)
             loss, weight = loss_of((log_p, chosen(log_start, made)), part)
             loss = loss + config.kl_weight * kl - config.entropy_weight * entropies
@@ -189,10 +196,17 @@ class Tuner:
             yield torch.stack([loss.detach(), log_p, weight, kl, entropies], dim=1).tolist()
 
     @torch.no_grad()
-    def _log_start(self, batch: Batch) -> Tensor:
-        """See log_softmax, of the model as tuning found it."""
-        with self._at_start():
-            return log_softmax(self._lora_model, batch, self.config.temperature)
+    def _log_start(self, rows: Sequence[Experience], made: Batch) -> Tensor:
+        """(n, n_vocabulary): log-probabilities of a microbatch at the start. Its states are kept, because the start does not change."""
+
+        def computed(places: list[int]) -> list[Tensor]:
+            part = batch_of([rows[place] for place in places], self.masks)
+            with self._at_start():
+                found = states(self._lora_model, part, self._trunk)
+            return [found[part.row == index].clone() for index in range(len(places))]
+
+        known = self._start_states.all_of([(row.prompt_ids, row.token_ids, row.grammar) for row in rows], computed)
+        return log_softmax_of(torch.cat(known), self._lora_model, made, self.config.temperature)
 
     def _policy_gradient(self, log_p: Tensor, proposed: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
         weight = (log_p.detach() - proposed).exp().clamp(max=self.config.weight_max)
@@ -226,7 +240,7 @@ class Tuner:
     def start_from(self, tensors: Mapping[str, Tensor]) -> None:
         """Start from the weights of an adapter: KL and preferences are relative to it. Call before the first update."""
         self._set(tensors)
-        self._start = self._copy()
+        self._start, self._start_states = self._copy(), Kept()
 
     def _stop(self, kl: float, mean_entropy: float) -> str | None:
         if kl > self.config.kl_max:
@@ -258,6 +272,24 @@ class Tuner:
                 state.setdefault(int(index), {})[moment] = tensor
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
         self.step, self.stopped, self.proposals = facts["step"], facts["stopped"], dict(facts.get("proposals", {}))
+
+
+def saved_settings(path: Path) -> TuningConfig:
+    """The settings of a saved state."""
+    return TuningConfig.model_validate(files.read(path, KIND)[1]["config"], context=SAVED)
+
+
+def _first_layer(model: Any, config: TuningConfig) -> int:
+    """The lowest layer that is trained."""
+    n_layers = int(model.config.num_hidden_layers)
+    return 0 if config.layers is None else max(0, n_layers - config.layers)
+
+
+def _norms(model: Any, first: int) -> list[str]:
+    """Names of the norms from layer `first` up, the final one included."""
+    named = [name for name, _ in model.named_modules() if name.endswith("norm")]
+    places = [re.search(r"\.layers\.(\d+)\.", name) for name in named]
+    return [name for name, place in zip(named, places, strict=True) if place is None or int(place[1]) >= first]
 
 
 def _by_length(batch: Minibatch) -> Minibatch:

@@ -15,6 +15,7 @@ from serl.exchange.errors import SerlError
 from serl.researcher.cli_llm import llm
 from serl.researcher.outer import export as exports
 from serl.researcher.outer import run
+from serl.researcher.outer.low_level import settings_of
 from serl.researcher.tuning import base
 from serl.researcher.tuning.config import TuningConfig
 from serl.researcher.tuning.experience import Experience
@@ -70,6 +71,20 @@ def test_merged_holds_adapter_and_norms(tmp_path: Path) -> None:
     assert float((merged - logits(small_base().model)).abs().max()) > 0.01
     refused = export(tmp_path / "run", "merged", tmp_path / "merged")
     assert isinstance(refused.exception, SerlError) and "new or empty folder" in str(refused.exception)
+
+
+def test_a_run_of_earlier_defaults_is_exported_with_the_layers_that_it_trained(tmp_path: Path) -> None:
+    tuned_run(tmp_path, layers=1)
+    database, config = run.open_run(tmp_path)
+    database.set_fact(
+        "config", config.model_dump(mode="json") | {"low_level": {"tuning": {"rank": 4, "learning_rate": 0.05}}}
+    )
+    database.close()
+    database, config = run.open_run(tmp_path)
+    database.close()
+    assert config.active_low_level and config.active_low_level.tuning.layers is None
+    assert settings_of(config.active_low_level, tmp_path / run.TUNING).layers == 1, "the state knows"
+    assert export(tmp_path, "merged", tmp_path / "merged").exit_code == 0
 
 
 def test_peft_is_refused_where_norms_were_tuned(tmp_path: Path) -> None:

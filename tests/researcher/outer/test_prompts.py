@@ -23,7 +23,7 @@ from serl.researcher.outer.database import Database
 from serl.researcher.outer.evidence import curve_line
 from serl.researcher.outer.past import PastResults
 from serl.researcher.outer.prompting import PromptWriter
-from serl.researcher.outer.prompts import Section, conversation, market_text
+from serl.researcher.outer.prompts import Section, conversation, market_text, short_conversation
 from serl.researcher.outer.records import Draft, Lessons, Note, Proposal, Verdict
 from tests.researcher.outer.small import config_of, score_of
 
@@ -109,6 +109,42 @@ def test_prompts_fit_the_context_of_the_tiny_model(kind: Kind, tmp_path: Path) -
     assert estimate_prompt_tokens({"messages": messages}) <= author.prompt_tokens <= 4096 - 2 * 400
     assert "Parent 1" in messages[1]["content"], "what an operator needs is kept longest"
     database.close()
+
+
+def test_a_tiny_model_is_shown_modules_and_what_they_gained_alone(tmp_path: Path) -> None:
+    config, database = known_run(tmp_path, [Kind.REWARD])
+    text = prompt_of(config, database, author_of("tiny"), Kind.REWARD)[1]["content"]
+    for shown in ("Design the reward", "Parent 1 (", "to the incumbent):", "Instruction: Rewrite the first parent"):
+        assert shown in text, shown
+    for left_out in ("Its fields", "Example", "Inputs", "The market", "Its behaviour", "Measured so far", "Notes", "Errors", "PA "):  # fmt: skip
+        assert left_out not in text, left_out
+    without_levels = config.model_copy(update={"high_level": None})
+    fresh = PromptWriter(without_levels, database).write(
+        Kind.REWARD, "fresh", author_of("tiny"), PastResults(database, 99), [], np.random.default_rng(0)
+    )
+    assert "The best so far (" in fresh.messages[1]["content"]
+    database.close()
+
+
+def test_a_tiny_model_is_not_shown_parents_in_code(tmp_path: Path) -> None:
+    config, database = known_run(tmp_path, [Kind.REWARD], "code", 1)
+    text = prompt_of(config, database, author_of("tiny"), Kind.REWARD)[1]["content"]
+    assert "Parent" not in text and "parent" not in text and "```" not in text
+    database.close()
+
+
+def test_past_modules_are_cut_before_the_best_and_parents_never() -> None:
+    parents, rest = (
+        [Section("Parent 1:", ["p" * 1500], 10)],
+        [Section("Best:", ["b"], 9), Section("Past:", ["x"] * 4, 7)],
+    )
+    fitting = short_conversation(Kind.REWARD, [], rest, "Do it.", 400)[1]["content"]
+    assert fitting.count("- x") == 4 and "- b" in fitting
+    tokens = estimate_prompt_tokens({"messages": short_conversation(Kind.REWARD, [], rest[:1], "Do it.", 400)})
+    cut = short_conversation(Kind.REWARD, [], rest, "Do it.", tokens)[1]["content"]
+    assert "- b" in cut and "- x" not in cut
+    long = short_conversation(Kind.REWARD, parents, rest, "Do it.", 400)[1]["content"]
+    assert "p" * 1500 in long and "- b" not in long
 
 
 def test_the_tiny_models_own_tokens_are_within_the_estimate(tmp_path: Path) -> None:

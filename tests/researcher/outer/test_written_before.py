@@ -18,6 +18,8 @@ def test_a_run_of_the_old_code_is_opened_and_resumed(tmp_path: Path) -> None:
     assert {"discount", "trace"} < set(saved["inner"]["ppo"])
     config = parse_config(saved, "saved", SAVED)
     assert config.inner.market.fills == "touch", "bars had no other model"
+    tuned = parse_config(saved | {"low_level": {"tuning": {"rank": 8}}}, "saved", SAVED).low_level
+    assert tuned and tuned.tuning.layers is None, "all layers were trained"
     assert (config.inner.ppo.gamma, config.inner.ppo.gae_lambda) == (1.0, 0.9)
     database = run.begin(tmp_path, config, "test", resume=False)
     database.set_fact("config", saved)
