@@ -8,12 +8,14 @@ from serl.researcher.outer.config import OuterConfig, parse_config
 from serl.researcher.tasks import load_task
 
 FULL, RANDOM, TPE, CEILING, DEFAULT = "full", "random", "tpe", "ceiling", "default"
+LOW_LEVEL = {"updates_per_iteration": 4}
+"""52 updates in a run of 13 iterations."""
 METHODS: dict[str, dict[str, Any]] = {
-    FULL: {"proposer": "dek"},
+    FULL: {"proposer": "dek", "low_level": LOW_LEVEL},
     "no-low": {"proposer": "dek", "low_level": False},
-    "no-high": {"proposer": "dek", "high_level": None},
+    "no-high": {"proposer": "dek", "low_level": LOW_LEVEL, "high_level": None},
     "no-model": {"proposer": "search"},
-    "no-racing": {"proposer": "dek"},
+    "no-racing": {"proposer": "dek", "low_level": LOW_LEVEL},
     "eureka": {"proposer": "eureka", "low_level": False},
     RANDOM: {"proposer": "random"},
     "climb": {"proposer": "climb"},
