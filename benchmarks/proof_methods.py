@@ -62,13 +62,15 @@ def config_of(task: str, method: str, seed: int, options: Options) -> OuterConfi
     iterations = options.iterations * (options.candidates if alone else 1) * (CEILING_SHARE if method == CEILING else 1)
     batches = options.batches / options.candidates if alone else options.batches
     race: dict[str, Any] = {"trainings": batches, "at_once": 1 if alone else options.candidates}
-    if method == "no-racing":
-        race |= {"stages": [{"share": 1.0, "seeds": max(1, options.batches // options.candidates)}], "trainings": None}
+    orders = options.orders
+    if method == "no-racing":  # one batch for every candidate, with as many orders in all
+        orders = options.orders * options.batches // options.candidates
+        race |= {"stages": [{"share": 1.0, "seeds": 1}], "trainings": None}
     values = METHODS[method] | {
         "name": f"{Path(task).stem}-{TPE if method == CEILING else method}-{seed}", "task": task, "kinds": ["policy"], "seed": seed, "iterations": iterations,
         "candidates": 1 if alone else options.candidates, "workers": 1, "empty_iterations_max": 10_000,
         "convergence": {"iterations_min": 10_000}, "budget": {"static_steps": 0, "dynamic_steps": 0},
-        "inner": {"orders": options.orders, "folds": 0, "race": race, "market": options.market(seed)},
+        "inner": {"orders": orders, "folds": 0, "race": race, "market": options.market(seed)},
     }  # fmt: skip
     return parse_config(values, method)
 

@@ -80,7 +80,8 @@ def test_all_methods_have_the_same_candidates_and_days() -> None:
     assert len({one.inner.market.model_dump_json() for one in configs.values()}) == 1
     batches = {method: (one.inner.race.trainings or 0) * one.iterations for method, one in configs.items()}
     assert batches.pop("ceiling") == 144 and batches.pop("no-racing") == 0
-    assert configs["no-racing"].inner.race.stages[0].seeds == 2
+    alone = configs["no-racing"]
+    assert alone.inner.race.stages[0].seeds == 1 and alone.inner.orders * 24 == options.orders * 48
     assert set(batches.values()) == {48}
     assert configs["full"].active_low_level and configs["no-high"].active_low_level
     assert not any(configs[name].active_low_level for name in ("no-low", "eureka", "no-model", "random", "tpe"))
