@@ -6,8 +6,10 @@ that depends on tensor values, raise NotExportableError. A node is [operation, a
 lists, and references to earlier nodes or constants. "given" lists the results.
 """
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -53,6 +55,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": torch.transpose, "size": Tensor.size, "zeros_like": torch.zeros_like, "ones_like": torch.ones_like,
     "where": torch.where, "gt": torch.gt, "ge": torch.ge, "lt": torch.lt, "le": torch.le,
 }  # fmt: skip
+BROADCAST = frozenset(
+    {"add", "sub", "mul", "truediv", "pow", "clamp", "minimum", "maximum", "where", "gt", "ge", "lt", "le"}
+)
+"""Operations whose result has the common shape of their tensors."""
 ARITHMETIC = {"add", "sub", "mul", "truediv", "neg", "pow"}
 """Operations that are also allowed on Python numbers."""
 ALIASES = {"view": "reshape", "div": "truediv", "true_divide": "truediv", "clip": "clamp", "concat": "cat"}
@@ -221,6 +227,10 @@ class Graph(nn.Module):  # type: ignore[misc]
 
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
         """(B, d) to the results of the graph; for a network (B, k) outputs and (B,) values."""
+        return self._run(observations, guarded=False)
+
+    def _run(self, observations: Tensor, guarded: bool) -> tuple[Tensor, ...]:
+        """`forward`; if guarded, no operation runs whose result would be too large."""
         results: list[Any] = []
         budget = NUMBERS_MAX * max(1, len(observations))
         for name, arguments, options in self.graph["nodes"]:
@@ -230,8 +240,11 @@ class Graph(nn.Module):  # type: ignore[misc]
                 raise NotExportableError(
                     f"{name}: expected options among {', '.join(sorted(OPTIONS))}, got {', '.join(sorted(named))}"
                 )
-            results.append(_result(name, positional, named, observations.device))
-            budget -= results[-1].numel() if isinstance(results[-1], Tensor) else 0
+            if not guarded or numbers_at_most(name, positional, named) <= budget:
+                results.append(_result(name, positional, named))
+                budget -= results[-1].numel() if isinstance(results[-1], Tensor) else 0
+            else:
+                budget = -1
             if budget < 0:
                 raise NotExportableError(
                     f"{name}: expected at most {NUMBERS_MAX:,} numbers per observation in all results, got more; use a smaller network"
@@ -240,12 +253,10 @@ class Graph(nn.Module):  # type: ignore[misc]
 
     def check(self, rows: int, size: int, *expected: tuple[int, ...]) -> None:
         """NotExportableError unless it runs on (rows, size) observations and returns finite numbers of the expected shapes."""
-        meta = Graph(self.graph, {name: value.to("meta") for name, value in self.state_dict().items()})
         observations = torch.zeros(rows, size)
         try:
-            meta(observations.to("meta"))  # shapes only, without allocating memory
             with torch.inference_mode():
-                results = self(observations)
+                results = self._run(observations, guarded=True)
             shapes = tuple(tuple(values.shape) for values in results)
             finite = all(bool(torch.isfinite(values).all()) for values in results)
         except NotExportableError:
@@ -258,12 +269,56 @@ class Graph(nn.Module):  # type: ignore[misc]
             )
 
 
-def _result(name: str, arguments: list[Any], named: dict[str, Any], device: torch.device) -> Any:
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in an argument."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, slice):
+        yield from _tensors([value.start, value.stop, value.step])
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _common_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which tensors of these shapes are broadcast."""
+    return tuple(max(sizes) for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1))[::-1]
+
+
+def _listed(index: Any) -> int:
+    """How often the lists of an index can repeat a number."""
+    if isinstance(index, tuple):
+        return math.prod(map(_listed, index))
+    return sum(map(_listed, index)) if isinstance(index, list) else 1
+
+
+def numbers_at_most(name: str, arguments: list[Any], named: dict[str, Any]) -> int:
+    """The numbers in the result of an operation, before it runs; 0 for those that never return more numbers than they get.
+    (On PyTorch's device `meta` a first operation takes a second of imports.) NotExportableError if that depends on values."""
+    tensors = list(_tensors([*arguments, *named.values()]))
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if name in ("cat", "stack"):
+        return sum(map(math.prod, shapes))
+    if name in ("matmul", "linear") and len(shapes) > 1:
+        left, right, *bias = shapes
+        right = right[::-1] if name == "linear" else right
+        columns = right[-1:] if len(right) > 1 else ()
+        made = (*_common_shape(left[:-2], right[:-2]), *left[-2:-1], *columns)
+        return math.prod(_common_shape(made, *bias))
+    choice = name == "getitem" and next(_tensors(arguments[1:]), None) is not None
+    if choice or (name == "where" and len(arguments) + len(named) < 3):
+        raise NotExportableError(f"{name}: expected a result whose shape depends on no value, got a choice by a tensor")
+    if name == "getitem" and shapes:
+        return math.prod(shapes[0]) * _listed(arguments[1])
+    return math.prod(_common_shape(*shapes)) if name in BROADCAST else 0
+
+
+def _result(name: str, arguments: list[Any], named: dict[str, Any]) -> Any:
     """The result of one operation."""
     if name not in ARITHMETIC or isinstance(arguments[0], Tensor):
         return FUNCTIONS[name](*arguments, **named)
     if any(isinstance(value, Tensor) for value in arguments):
-        return FUNCTIONS[name](torch.tensor(arguments[0], device=device), *arguments[1:])
+        return FUNCTIONS[name](torch.tensor(arguments[0]), *arguments[1:])
     numbers = all(isinstance(value, int | float) and abs(value) < INTEGER_MAX for value in arguments)
     if not numbers or name == "pow":
         raise NotExportableError(

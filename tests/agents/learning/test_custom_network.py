@@ -12,7 +12,7 @@ from torch.nn import functional
 from benchmarks.toy import ToyExecution
 from serl.agents.learning.custom_network import CustomPPO
 from serl.agents.learning.errors import NotExportableError
-from serl.agents.learning.graphs import Graph, trace_graph
+from serl.agents.learning.graphs import FUNCTIONS, Graph, numbers_at_most, trace_graph
 from serl.agents.learning.network_config import NetworkConfig
 from serl.agents.learning.ppo import PPO
 from serl.agents.learning.ppo_config import PPOConfig
@@ -83,6 +83,12 @@ def test_code_that_cannot_be_traced_is_not_exportable(network: nn.Module, why: s
 
 
 SEEN: dict[str, Any] = {"tensor": "observations"}
+
+LONG: list[Any] = [
+    ["flatten", [SEEN], {}], *[["cat", [[{"node": n}] * 4], {}] for n in range(6)],
+    ["unsqueeze", [{"node": 6}, 0], {}], ["unsqueeze", [{"node": 6}, 1], {}],
+]  # fmt: skip
+"""Nodes 7 and 8 are a row and a column of 147,456 numbers."""
 HOSTILE: list[tuple[Any, str]] = [
     ({"nodes": [["system", [SEEN], {}]], "given": [SEEN, SEEN]}, "KeyError"),
     ({"nodes": [["tanh", [{"node": 7}], {}]], "given": [SEEN, SEEN]}, "IndexError"),
@@ -91,6 +97,11 @@ HOSTILE: list[tuple[Any, str]] = [
     ({"nodes": [["reshape", [SEEN, [-1, 1, 1]], {}], *[["cat", [[{"node": n}] * 64, 1], {}] for n in range(6)]],
       "given": [SEEN, SEEN]}, "at most"),
     ({"nodes": [["pow", [10, 10**9], {}]], "given": [SEEN, SEEN]}, "Python numbers below"),
+    ({"nodes": [*LONG, ["add", [{"node": 7}, {"node": 8}], {}]], "given": [SEEN, SEEN]}, "add: .*at most"),
+    ({"nodes": [*LONG, ["matmul", [{"node": 8}, {"node": 7}], {}]], "given": [SEEN, SEEN]}, "matmul: .*at most"),
+    ({"nodes": [["getitem", [SEEN, {"tuple": [[0] * 2000, [[0]] * 2000]}], {}]], "given": [SEEN, SEEN]}, "getitem: .*at most"),
+    ({"nodes": [["gt", [SEEN, 0], {}], ["getitem", [SEEN, {"node": 0}], {}]], "given": [SEEN, SEEN]}, "depends on no value"),
+    ({"nodes": [["gt", [SEEN, 0], {}], ["where", [{"node": 0}], {}]], "given": [SEEN, SEEN]}, "depends on no value"),
 ]  # fmt: skip
 
 
@@ -98,6 +109,19 @@ HOSTILE: list[tuple[Any, str]] = [
 def test_a_hostile_graph_is_refused_before_it_takes_memory(graph: Any, why: str) -> None:
     with pytest.raises(NotExportableError, match=why):
         Graph(graph, {}).check(3, SIZE, (3, OUTPUTS), (3,))
+
+
+X = torch.randn
+EXACT: list[tuple[str, list[Any]]] = [
+    ("add", [X(3, 1), X(4)]), ("where", [X(4, 1) > 0, X(5), 0.0]), ("cat", [[X(2, 3), X(4, 3)]]), ("stack", [[X(2), X(2)], 1]),
+    *[("matmul", [X(left), X(right)]) for left, right in (((3,), (3, 5)), ((2, 3), (3,)), ((7, 1, 2, 3), (5, 3, 4)))],
+    *[("linear", [X(2, 6, 3), X(5, 3), X(5)]), ("linear", [X(2, 3), X(3)])],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "arguments"), EXACT)
+def test_the_size_of_a_result_is_known_before(name: str, arguments: list[Any]) -> None:
+    assert numbers_at_most(name, arguments, {}) == FUNCTIONS[name](*arguments).numel()
 
 
 class Apart(nn.Module):  # type: ignore[misc]
