@@ -80,7 +80,7 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._endpoint, self._model_port = free_endpoint(), free_port()
-        self._environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        self._environment = dict(os.environ)
         self._open = ExitStack()
         self._terminals: list[Terminal] = []
         self._servers: list[Terminal] = []
@@ -147,10 +147,13 @@ class Session:
         words = self._add_options(words, block.options)
         words = self._add_options(words, self._addresses(words))
         log = self._folder / f"terminal-{len(self._terminals)}.log"
+        environment = dict(self._environment)
+        if words[0] == "python":  # a program of the repository
+            environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*PROGRAMS[words[0]], *words[1:]],
-                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=self._environment,
+                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
             )  # fmt: skip
         self._terminals.append(Terminal(shlex.join(words), process, log))
         return self._terminals[-1]

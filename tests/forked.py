@@ -19,10 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-MODULES = ("serl", "serl.clients.parent_watch")
-COMMANDS = ("exchange", "agents", "dashboard", "replay", "record", "execute", "drop-copy")
-"""Of serl: those whose start is not itself what a test is about."""
-READ_AT_IMPORT = ("PYTHON", "NUMBA", "PATH", "HOME", "XDG")
+WORKER = "serl.researcher.inner.worker"
+MODULES = ("serl", "serl.clients.parent_watch", WORKER)
+LEARNING, CHARTS = "serl.researcher.inner.job", "matplotlib.pyplot"
+COMMANDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("exchange", "agents", "dashboard", "replay", "record", "drop-copy", "day"), ()),
+    "execute": (CHARTS,), "train": (LEARNING,), "evaluate": (LEARNING, CHARTS), WORKER: (LEARNING,),
+}  # fmt: skip
+"""Of serl: those whose start is not itself what a test is about, and the modules that take long which they import then."""
+READ_AT_IMPORT = ("PYTHON", "NUMBA", "PATH", "HOME", "XDG", "OMP", "MPL")
 """What the names of variables begin with that are read once: commands with other values of them are not forked."""
 ROOT = Path(__file__).parent.parent
 PR_SET_CHILD_SUBREAPER = 36
@@ -57,18 +62,19 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_AT_IMPORT)}
 
 
-def words_of(arguments: Any, environment: Any) -> tuple[list[str], bool] | None:
-    """The module and arguments of a command, and whether -u is set; None for commands that are not forked."""
+def words_of(arguments: Any, environment: Any) -> tuple[list[str], bool, tuple[str, ...]] | None:
+    """The module and arguments of a command, whether -u is set, and the modules to import before; None for commands that are not forked."""
     if isinstance(arguments, str) or arguments[0] != sys.executable:
         return None
     words = list(map(str, arguments[1:]))
     unbuffered = words[:1] == ["-u"]
     words = words[unbuffered:]
-    if words[:1] != ["-m"] or words[1] not in MODULES or not set(words[2:4]) & set(COMMANDS):
+    command = next((word for word in words[1:4] if word in COMMANDS), None)
+    if words[:1] != ["-m"] or words[1] not in MODULES or command is None:
         return None
     if environment is not None and _read_at_import(environment) != _read_at_import(os.environ):
         return None
-    return words[1:], unbuffered
+    return words[1:], unbuffered, COMMANDS[command]
 
 
 class Forked(REAL):  # type: ignore[misc]
@@ -85,7 +91,7 @@ class Forked(REAL):  # type: ignore[misc]
             for number, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
         ]
         request = {
-            "words": words[0], "unbuffered": words[1], "parent": os.getpid(), "new_session": given["start_new_session"],
+            "words": words[0], "unbuffered": words[1], "modules": words[2], "parent": os.getpid(), "new_session": given["start_new_session"],
             "folder": os.fspath(given["cwd"] or os.getcwd()), "environment": dict(given["env"] or os.environ),
         }  # fmt: skip
         with LOCK:

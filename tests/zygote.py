@@ -42,13 +42,15 @@ def preload() -> None:
 
 
 def serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Forks on each request; returns None when there are no more of them, and in a child its request."""
+    """Forks on each request, once its modules are imported; returns None when there are no more of them, and in a child its request."""
     preload()
     while True:
         message, streams, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
         if not message:
             return None
         request: dict[str, Any] = json.loads(message)
+        for name in request["modules"]:
+            importlib.import_module(name)
         reply, answer = os.pipe()
         between = os.fork()
         if between == 0:
