@@ -12,16 +12,16 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint prepared demo bench docs clean
+.PHONY: test test-long lint compiled model demo bench docs clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint prepared
+	$(MAKE) --no-print-directory -j2 lint compiled model
 	$(PYTEST)
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint prepared
+	$(MAKE) --no-print-directory -j2 lint compiled model
 	SERL_DIFFERENTIAL_COMMANDS=10000000 SERL_STATE_MACHINE_EXAMPLES=2000 SERL_TEST_FORK=0 $(PYTEST) -m "long or not long"
 
 lint: $(DEV)
@@ -30,10 +30,12 @@ lint: $(DEV)
 	$(BIN)/mypy -p serl -p tests -p benchmarks
 	$(BIN)/lint-imports
 
-# what is compiled, and the tiny language model
-prepared: $(DEV)
+compiled: $(DEV)
 	$(BIN)/serl exchange compile
 	$(BIN)/python -m tests.prepare
+
+# the tiny language model
+model: $(DEV)
 	$(BIN)/serl llm fetch tiny
 	$(BIN)/serl llm unpack tiny
 
