@@ -60,13 +60,22 @@ def png(data: bytes, text: str) -> str:
     return f'<img alt="{escape(text)}" src="data:image/png;base64,{base64.b64encode(data).decode()}">'
 
 
-def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:
-    """Writes PATH (HTML) and the same name with .json; ReportFileError if PATH ends in .json or cannot be written."""
-    json_path = path.with_suffix(".json")
-    if json_path == path:
+def check_path(path: Path) -> None:
+    """ReportFileError for a path that `write` refuses, before the work that a report takes."""
+    if path.suffix == ".json":
         raise ReportFileError(
             f"{path}: expected a name for the HTML, got that of the JSON next to it; give one that ends in .html"
         )
+    if not path.parent.is_dir():
+        raise ReportFileError(
+            f"{path}: expected a writable file, got no folder {path.parent}; give a file in a folder that exists"
+        )
+
+
+def write(path: Path, html: str, numbers: Mapping[str, Any]) -> tuple[Path, Path]:
+    """Writes PATH (HTML) and the same name with .json; ReportFileError if PATH ends in .json or cannot be written."""
+    check_path(path)
+    json_path = path.with_suffix(".json")
     try:
         json_path.write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
         path.write_text(html)

@@ -41,12 +41,14 @@ def realism(
     from rich.progress import Progress, SpinnerColumn, TextColumn
     from rich.table import Table
 
+    from serl.agents.pages.page import check_path
     from serl.agents.realism.days import cut_window, load_day, parse_window
     from serl.agents.realism.distances import check_bootstraps
     from serl.agents.realism.measure import count_steps, measure
     from serl.agents.realism.predictive import import_torch
     from serl.agents.realism.report import write_report
 
+    check_path(output)
     check_bootstraps(bootstraps)
     real_times = None if window_real is None else parse_window(window_real)
     simulated_times = real_times if window_simulated is None else parse_window(window_simulated)
