@@ -188,6 +188,8 @@ class Graph(nn.Module):  # type: ignore[misc]
             raise NotExportableError(f"graph: expected 1 to {NODES_MAX} operations, got {count}")
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
+        self._shapes: tuple[tuple[int, ...], ...] | None = None
+        """Shapes of the results without their rows, once they are checked."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Graph":
@@ -220,7 +222,20 @@ class Graph(nn.Module):  # type: ignore[misc]
         return Ellipsis
 
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """(B, d) to the results of the graph; for a network (B, k) outputs and (B,) values."""
+        """(B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
+        try:
+            found = self._run(observations)
+            shapes = tuple(tuple(values.shape) for values in found)
+        except NotExportableError:
+            raise
+        except Exception as error:  # a graph of another process may fail for some sizes only
+            raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
+        expected = None if self._shapes is None else tuple((len(observations), *shape) for shape in self._shapes)
+        if expected is not None and shapes != expected:
+            raise NotExportableError(f"expected numbers of the shapes {expected}, got {shapes}")
+        return found
+
+    def _run(self, observations: Tensor) -> tuple[Tensor, ...]:
         results: list[Any] = []
         budget = NUMBERS_MAX * max(1, len(observations))
         for name, arguments, options in self.graph["nodes"]:
@@ -242,20 +257,16 @@ class Graph(nn.Module):  # type: ignore[misc]
         """NotExportableError unless it runs on (rows, size) observations and returns finite numbers of the expected shapes."""
         meta = Graph(self.graph, {name: value.to("meta") for name, value in self.state_dict().items()})
         observations = torch.zeros(rows, size)
-        try:
-            meta(observations.to("meta"))  # shapes only, without allocating memory
-            with torch.inference_mode():
-                results = self(observations)
-            shapes = tuple(tuple(values.shape) for values in results)
-            finite = all(bool(torch.isfinite(values).all()) for values in results)
-        except NotExportableError:
-            raise
-        except Exception as error:
-            raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
+        meta(observations.to("meta"))  # shapes only, without allocating memory
+        with torch.inference_mode():
+            results = self(observations)
+        shapes = tuple(tuple(values.shape) for values in results)
+        finite = all(bool(torch.isfinite(values).all()) for values in results)
         if shapes != expected or not finite:
             raise NotExportableError(
                 f"expected finite numbers of the shapes {expected}, got {shapes}, finite: {finite}"
             )
+        self._shapes = tuple(shape[1:] for shape in expected)
 
 
 def _result(name: str, arguments: list[Any], named: dict[str, Any], device: torch.device) -> Any:

@@ -12,19 +12,18 @@ from pathlib import Path
 
 import serl
 from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.job_folder import FOLDER
 from serl.researcher.sandbox.limits import Limits
 
-FOLDER = "/job"
-"""Path of the job's folder inside the sandbox."""
 INPUTS = "/inputs"
 BOOT = Path(__file__).with_name("boot.py")
 LIBRARIES = tuple(map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")))
 PROBE_S = 10.0
-ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
+ISOLATION = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
 
 ENVIRONMENT: dict[str, str] = {}
-"""Environment of bubblewrap itself, which stays as process 1. A job can read its /proc/1/environ and memory, and --clearenv only clears
-what the job inherits. It is empty because ours contains API keys."""
+"""Environment of bubblewrap itself: ours contains API keys. The job is process 1 of its namespace (--as-pid-1), so no process of bubblewrap
+is visible inside, whose command line, environment and memory a job could read."""
 
 
 def find_bwrap() -> str:
@@ -78,10 +77,6 @@ def require_bwrap() -> str:
             "kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined), and "
             f"{sys.executable} must not lie in a folder that only another user can enter"
         )
-    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
-        raise SandboxUnavailableError(
-            "the kernel does not list children in /proc (CONFIG_PROC_CHILDREN), so jobs cannot be supervised"
-        )
     return bwrap
 
 
@@ -123,7 +118,7 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
 
 
 def command(
-    bwrap: str, folder: Path, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
+    bwrap: str, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
 ) -> list[str]:
     """The command line of a job. Everything but its folder is read-only.
 
@@ -144,6 +139,6 @@ def command(
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
         bwrap, *ISOLATION, *variables, *_mounts(paths), *mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
-        "--bind", str(folder), FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
+        "--perms", "0700", "--size", str(limits.folder_bytes), "--tmpfs", FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

@@ -101,7 +101,7 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
 )
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
     save_file({"log_std": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
-    with pytest.raises(training.UnusableError, match=words):
+    with pytest.raises(UnusableError, match=words):
         training.policy_of(JobResult(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
 
 
