@@ -19,6 +19,7 @@ from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner import training
+from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.rules import rule_policy
 from serl.researcher.inner.settings import Settings
 from serl.researcher.tasks import Task

@@ -77,8 +77,11 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     set_limits(request["limits"])
     answer = run_request(request)
-    with open(ANSWER, "w") as file:
-        file.write(answer)
+    try:
+        with open(ANSWER, "w") as file:
+            file.write(answer)
+    except OSError as error:  # the folder is full
+        os._exit(error.errno or 1)
     sys.stdout.flush()
     os._exit(0)  # skip exit handlers of the job
 

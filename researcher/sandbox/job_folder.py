@@ -54,7 +54,7 @@ def _take_file(source: str, target: Path, bytes_max: int) -> int:
         file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # a link, or without permissions
         return 0
-    with os.fdopen(file, "rb") as reading:
+    try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             return 0
@@ -62,9 +62,14 @@ def _take_file(source: str, target: Path, bytes_max: int) -> int:
             raise ReturnedError(f"its files are longer than the limit by {status.st_size - bytes_max:,} bytes")
         part = target.with_name(f".{target.name}")
         part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as writing:
+        with (
+            os.fdopen(os.dup(file), "rb") as reading,
+            open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as writing,
+        ):
             shutil.copyfileobj(reading, writing)
         part.replace(target)
+    finally:
+        os.close(file)
     return status.st_size
 
 

@@ -1,6 +1,7 @@
 """Run a job in the sandbox: start bubblewrap, supervise it, return its result."""
 
 import contextlib
+import errno
 import json
 import os
 import selectors
@@ -216,6 +217,8 @@ def _outcome(running: _RunningJob, code: int, folder: Path, limits: Limits) -> t
     if number > 0:
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         return Outcome.SIGNALLED, f"killed by {name}", None
+    if code == errno.ENOSPC:  # see boot.py
+        return Outcome.FOLDER, f"No space left on device: its folder has {limits.folder_bytes:,} bytes", None
     if code:
         return Outcome.CRASHED, f"ended with exit status {code} and no answer", None
     if not os.path.lexists(running.folder / ANSWER):

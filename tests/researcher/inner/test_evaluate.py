@@ -12,6 +12,7 @@ from serl.agents.learning.team import Channels
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import results, training
+from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Form, Kind, form_of
