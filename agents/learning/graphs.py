@@ -232,7 +232,7 @@ class Graph(nn.Module):  # type: ignore[misc]
             raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
         expected = None if self._shapes is None else tuple((len(observations), *shape) for shape in self._shapes)
         if expected is not None and shapes != expected:
-            raise NotExportableError(f"expected numbers of the shapes {expected}, got {shapes}")
+            raise NotExportableError(f"graph: expected numbers of the shapes {expected}, got {shapes}")
         return found
 
     def _run(self, observations: Tensor) -> tuple[Tensor, ...]:

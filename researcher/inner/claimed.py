@@ -1,7 +1,6 @@
 """What a training job claims about its policy. Its code may have written anything, so each claim is checked, or built anew from trusted parts."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,10 +16,12 @@ from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import MESSAGE_MAX, Kind
 
+NUMBER_MAX = 2.0**63
+
 
 def number(value: Any, what: str) -> float:
     """A finite number from 0 on. UnusableError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < NUMBER_MAX:
         raise UnusableError(f"{what}: expected a finite number from 0 on, got {str(value)[:50]}")
     return float(value)
 
@@ -72,7 +73,10 @@ def facts(value: Mapping[str, Any]) -> dict[str, Any]:
     curve = value.get("curve")
     if not isinstance(curve, list) or len(curve) > 2 * job.CURVE_POINTS:
         raise UnusableError(f"curve: expected at most {2 * job.CURVE_POINTS} points, got {str(curve)[:50]}")
-    return {"curve": [_point(each) for each in curve], **{name: number(value.get(name), name) for name in ("ready_s", "train_s")}}
+    return {
+        "curve": [_point(each) for each in curve],
+        **{name: number(value.get(name), name) for name in ("ready_s", "train_s")},
+    }
 
 
 def _point(value: Any) -> dict[str, float | None]:

@@ -160,7 +160,11 @@ def training_config(settings: TrainingSettings, budget: Budget, counts: Sequence
 
 
 def environments(
-    modules: dict[Kind, Any], settings: TrainingSettings, budget: Budget, folder: Path, source: training_data.TrainingSource | None = None
+    modules: dict[Kind, Any],
+    settings: TrainingSettings,
+    budget: Budget,
+    folder: Path,
+    source: training_data.TrainingSource | None = None,
 ) -> list[VectorEnv]:
     """The environments, with `source` in place of the settings' data: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
@@ -217,7 +221,9 @@ def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> m
     return markets.Imagined(config, markets.history(real.source, config), module, seed, half_spread_bps)
 
 
-def _dynamic(modules: dict[Kind, Any], settings: TrainingSettings, real: Scenario, seed: int, folder: Path) -> MarketConfig:
+def _dynamic(
+    modules: dict[Kind, Any], settings: TrainingSettings, real: Scenario, seed: int, folder: Path
+) -> MarketConfig:
     """The dynamic market. With a `profiles` module, its population is written to the folder."""
     if Kind.PROFILES not in modules:
         return settings.dynamic

@@ -60,6 +60,12 @@ class Settings(TrainingSettings):
         False, description="children start from their parent's weights where the network has the same shape"
     )
     score_seed: int = Field(1, ge=0, description="seed of the sampled orders")
+    first_scored_day: int | None = Field(
+        None,
+        ge=0,
+        le=900_000,
+        description="number of the first simulated day that is scored, beside market.first_day; a secret of the run where code could simulate known days",
+    )
 
     @property
     def layout_mismatch(self) -> str:
@@ -109,6 +115,8 @@ class Settings(TrainingSettings):
             raise ValueError(
                 f"scored_in: bars: expected a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
             )
+        if (last := max(self.market.first_day, self.dynamic.first_day) + (self.first_scored_day or 0)) > 900_000:
+            raise ValueError(f"first_scored_day: expected at most 900,000 with the market's first_day, got {last:,}")
         if self.folds == 1:
             raise ValueError("folds: expected 2 or more, or 0 to score on the validation part, got 1")
         return self

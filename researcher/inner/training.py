@@ -106,4 +106,3 @@ def policy_of(result: JobResult, candidate: Candidate, settings: Settings, budge
     if rule is not None:
         return ResidualPolicy(network, interface, facts, candidate.key, team, rule=rule)
     return Policy(network, interface, facts, candidate.key, team)
-

@@ -84,7 +84,7 @@ def _arrays_of_books(source: Books, days: Sequence[int], hours: Sequence[Hours])
         reference = Reference(
             (SymbolReference("TRAINING", day.reference.symbols[0].tick_size, day.reference.symbols[0].lot_size),), "", "",
             first_time_ns=day.reference.first_time_ns, last_time_ns=min(day.reference.last_time_ns, end_ns), levels=day.reference.levels,
-            counts={name: 0 for name in day.reference.counts},
+            counts=dict.fromkeys(day.reference.counts, 0),
         )  # fmt: skip
         arrays[f"reference{place}"] = reference.to_json(0)
         if source.config.kind == "replay":

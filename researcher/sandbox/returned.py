@@ -17,9 +17,7 @@ from serl.researcher.sandbox.job_result import Outcome
 JSON_BYTES_MAX = 2**20
 TENSOR_BYTES_MAX = 64 * 2**20
 TENSORS_MAX = 256
-CLAIMS = {
-    each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS, Outcome.FOLDER)
-}
+CLAIMS = {each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS, Outcome.FOLDER)}
 """Outcomes that a job may claim for itself."""
 
 

@@ -23,4 +23,3 @@ def usage_of(pid: int) -> Usage | None:
         return None
     fields = text.rpartition(")")[2].split()  # the process name before it may contain anything
     return Usage(threads=int(fields[17]), cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S)
-

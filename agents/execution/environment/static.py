@@ -228,7 +228,9 @@ def recorded_books(day: Day | RecordedDay, levels: int) -> Rows:
 class StaticBook:
     """N environments over recorded days of one symbol each. See the module and `ExecutionMarket`."""
 
-    def __init__(self, days: Sequence[Day | RecordedDay], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS) -> None:
+    def __init__(
+        self, days: Sequence[Day | RecordedDay], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS
+    ) -> None:
         if not days or any(len(day.reference.symbols) != 1 for day in days):
             raise ConfigError("static book: expected at least one day, each with one symbol")
         if latency_ns < 0 or not 1 <= levels <= LEVELS:

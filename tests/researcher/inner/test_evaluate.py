@@ -97,7 +97,7 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
     [
         (None, "not a policy"),
         ({"network": {}, "scales": {}, "steps": 5}, "not a policy"),
-        ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "policy"),
+        ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "depth_lots"),
     ],
 )
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:

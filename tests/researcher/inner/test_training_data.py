@@ -85,7 +85,9 @@ def test_the_file_has_no_book_or_trade_of_the_fold_that_is_scored_nor_of_later_h
     assert isinstance(found, RecordedDay)
     whole = recorded_books(read_day(config.data[0]), LEVELS)
     inside = sum(int(((whole["time_ns"] >= start) & (whole["time_ns"] <= end)).sum()) for start, end in spans)
-    assert len(found.books[LEVELS]) == inside + 1 + len(spans)  # the empty book, and the one that each stretch begins with
+    assert len(found.books[LEVELS]) == inside + 1 + len(
+        spans
+    )  # the empty book, and the one that each stretch begins with
     for start, end in [(spans[0][1], spans[1][0]), (spans[1][1], 2**62)]:
         trades = found.trades["time_ns"][:-1]
         assert not ((trades > start) & (trades < end)).any()

@@ -13,7 +13,6 @@ import pytest
 from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
-from serl.researcher.sandbox import run as sandbox_run
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
