@@ -30,8 +30,8 @@ def steps(value: Any, settings: Settings, budget: Budget) -> int:
     """The number of training steps. UnusableError for one that this training cannot have taken; the last update may exceed the budget."""
     market, dynamic = (one.environments + settings.agents for one in (settings.market, settings.dynamic))
     most = budget.static_steps + budget.dynamic_steps + settings.ppo.rollout_steps * (market + dynamic)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
-        raise UnusableError(f"steps: expected 1 to {most:,}, the budget, got {str(value)[:50]}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise UnusableError(f"steps: expected 0 to {most:,}, the budget, got {str(value)[:50]}")
     return value
 
 

@@ -59,6 +59,7 @@ def require_bwrap() -> str:
         *_mounts(readable_paths()),
         "--proc",
         "/proc",
+        *_folder_mount(4096),
         "--",
         sys.executable,
         "-I",
@@ -72,7 +73,7 @@ def require_bwrap() -> str:
         raise SandboxUnavailableError(f"{bwrap} does not run ({error}); reinstall bubblewrap") from None
     if probe.returncode:
         raise SandboxUnavailableError(
-            f"{bwrap} cannot set up a sandbox: {probe.stderr.strip()[-500:]}. Unprivileged user namespaces must be allowed "
+            f"{bwrap} cannot set up a sandbox: {probe.stderr.strip()[-500:]}. It must be of version 0.7 or newer, and unprivileged user namespaces must be allowed "
             "(sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0; on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined), and "
             f"{sys.executable} must not lie in a folder that only another user can enter"
@@ -117,6 +118,11 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
     return [word for path in paths for word in ("--ro-bind", str(path), str(path))]
 
 
+def _folder_mount(size: int) -> list[str]:
+    """The job's folder, in memory; bubblewrap knows --size since version 0.7."""
+    return ["--perms", "0700", "--size", str(size), "--tmpfs", FOLDER]
+
+
 def command(
     bwrap: str, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
 ) -> list[str]:
@@ -139,6 +145,6 @@ def command(
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
         bwrap, *ISOLATION, *variables, *_mounts(paths), *mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
-        "--perms", "0700", "--size", str(limits.folder_bytes), "--tmpfs", FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
+        *_folder_mount(limits.folder_bytes), "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

@@ -5,6 +5,7 @@ long as the job or our descriptor of it.
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serl.researcher.sandbox.boot import ANSWER
-from serl.researcher.sandbox.errors import ReturnedError
+from serl.researcher.sandbox.errors import ReturnedError, SandboxUnavailableError
 
 FOLDER = "/job"
 """Path of the job's folder inside the sandbox."""
@@ -23,20 +24,31 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 @contextlib.contextmanager
 def opened(process: int) -> Iterator[Path]:
-    """The folder of a process in the sandbox, as a path of this process that stays valid after the job has ended. OSError if it has ended
-    already."""
-    folder = os.open(f"/proc/{process}/root{FOLDER}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """The folder of a process in the sandbox, as a path of this process that stays valid after the job has ended. ProcessLookupError or
+    FileNotFoundError if it has ended already; SandboxUnavailableError if this machine does not let us in."""
+    try:
+        folder = os.open(f"/proc/{process}/root{FOLDER}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        raise SandboxUnavailableError(
+            "expected to read the folder of our own job through /proc/PID/root, got no permission; run where /proc is not restricted"
+        ) from None
     try:
         yield Path(f"/proc/self/fd/{folder}")
     finally:
         os.close(folder)
 
 
-def fill(folder: Path, source: Path) -> None:
-    """Copy the plain files of `source` into a job's folder, before its code runs."""
-    for path in source.iterdir():
-        if path.is_file() and not path.is_symlink() and path.name != ANSWER:
-            shutil.copyfile(path, f"{folder}/{path.name}")
+def fill(folder: Path, source: Path) -> bool:
+    """Copy the plain files of `source` into a job's folder, before its code runs; whether there is room for them."""
+    try:
+        for path in source.iterdir():
+            if PLAIN_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                shutil.copyfile(path, f"{folder}/{path.name}")
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 
 def take(folder: Path, target: Path, bytes_max: int) -> None:

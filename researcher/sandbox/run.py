@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -159,11 +160,14 @@ def _supervise(
     if running.init:
         stack.callback(os.close, running.init_fd)
     try:
-        if os.read(started_read.fileno(), 1):
+        if select.select([started_read], [], [], limits.wall_s)[0] and os.read(started_read.fileno(), 1):
             running.started_s = time.monotonic()
-            running.folder = stack.enter_context(job_folder.opened(running.init))
-            job_folder.fill(running.folder, folder)
-            request_write.write(json.dumps(request).encode())
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError, BrokenPipeError):  # somebody killed it
+                running.folder = stack.enter_context(job_folder.opened(running.init))
+                if job_folder.fill(running.folder, folder):
+                    request_write.write(json.dumps(request).encode())
+                else:
+                    running.stop(Outcome.FOLDER, "No space left on device for the files that its folder begins with")
         request_write.close()
         _read_output(running, limits)
     finally:

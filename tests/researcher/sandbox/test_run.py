@@ -139,6 +139,14 @@ def test_an_interruption_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPa
     assert is_gone(job)
 
 
+@pytest.mark.usefixtures("sandboxed")
+def test_files_that_do_not_fit_the_folder_are_a_verdict(folder: Path) -> None:
+    (folder / "given").write_bytes(bytes(2 * 2**20))
+    result = execute(folder, "answer = 1", limits=Limits(folder_bytes=2**20))
+    assert result.outcome is Outcome.FOLDER
+    assert "begins with" in result.text
+
+
 JOB = """
 from serl.researcher.sandbox import run as sandbox_run
 await_init = sandbox_run._await_init
