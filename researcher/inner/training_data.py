@@ -76,7 +76,8 @@ def _arrays_of_bars(source: Bars, days: Sequence[int]) -> dict[str, Any]:
 def _arrays_of_books(source: Books, days: Sequence[int], hours: Sequence[Hours]) -> dict[str, Any]:
     """Books and trades within the hours. A replayed market needs every command before an hour to build its book, so of its days only what
     comes after the last hour is left out."""
-    latency_ns, arrays = round(source.config.latency_us * 1000), {}
+    arrays: dict[str, Any] = {}
+    latency_ns = round(source.config.latency_us * 1000)
     for place, number in enumerate(days):
         day = source.days[number]
         spans = [(each.start_ns, each.end_ns + latency_ns) for each in hours if each.day == place]

@@ -20,6 +20,8 @@ from serl.researcher.sandbox.usage import usage_of
 
 WAIT_S = 3.0
 """How long an attack may go on: longer than the sandbox lets it."""
+CPU_S = 1.6
+"""CPU time after which an attack is stopped: more than the sandbox gives."""
 SAFE = {resource.RLIMIT_AS: 3072 * MIB, resource.RLIMIT_FSIZE: 128 * MIB, resource.RLIMIT_CORE: 0}
 """Limits of ours, above those of the sandbox, so that nothing happens to the machine."""
 RUNNER = (
@@ -36,7 +38,7 @@ class Plain:
 
     folder: Path
     code: int | None
-    """Its exit status; None if it still ran after WAIT_S."""
+    """Its exit status; None if it was stopped."""
     output_bytes: int
     memory_bytes: int
     """Largest address space."""
@@ -82,8 +84,8 @@ def died(number: signal.Signals) -> Proof:
     return lambda plain: plain.code == -number
 
 
-def ran(source: str, folder: Path, outside: Any) -> Plain:
-    """Run an attack to its end, or for WAIT_S."""
+def ran(source: str, folder: Path, outside: Any, wait_s: float = WAIT_S) -> Plain:
+    """Run an attack to its end, for wait_s or CPU_S, or until it printed OUTPUT_BYTES_MAX."""
     request = json.dumps({"entry": "serl.researcher.sandbox.entrypoints:execute", "arguments": {"source": source}, "compiled": False})  # fmt: skip
     before, memory_bytes, threads, cpu_s = outside.hash(), 0, 0, 0.0
     output = folder.with_name("output")
@@ -96,7 +98,10 @@ def ran(source: str, folder: Path, outside: Any) -> Plain:
         process.stdin.write(request.encode())
         process.stdin.close()
         began_s = time.monotonic()
-        while process.poll() is None and time.monotonic() - began_s < WAIT_S and output.stat().st_size < OUTPUT_BYTES_MAX:  # fmt: skip
+        while (
+            process.poll() is None and time.monotonic() - began_s < wait_s and cpu_s < CPU_S
+            and output.stat().st_size < OUTPUT_BYTES_MAX
+        ):  # fmt: skip
             if used := usage_of(process.pid):
                 threads, cpu_s = max(threads, used.threads), used.cpu_s
                 memory_bytes = max(memory_bytes, _address_space(process.pid))
