@@ -19,6 +19,7 @@ from serl.exchange.atomic_file import write_json
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Budget, Candidate
 from serl.researcher.inner import training
+from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.rules import rule_policy
 from serl.researcher.inner.settings import Settings
 from serl.researcher.tasks import Task
@@ -134,7 +135,7 @@ class Study:
         budget = dataclasses.replace(budget, seed=1000 + number)  # other seeds than at the end
         try:
             policy = self._trained(Candidate({}), settings, budget)
-        except training.UnusableError:
+        except UnusableError:
             return FAILED_BPS
         with self._lock:
             return float(self.orders(SEARCHED).advantages(*_with_mode(policy)).mean())
@@ -162,7 +163,7 @@ class Study:
         folder.mkdir(parents=True, exist_ok=True)
         result = training.train(candidate, settings, budget, 1.0, folder)
         if not result.ok:
-            raise training.UnusableError(f"training {result.outcome.value}: {result.text}")
+            raise UnusableError(f"training {result.outcome.value}: {result.text}")
         policy: Policy = training.policy_of(result, candidate, settings, budget, folder)
         return policy
 

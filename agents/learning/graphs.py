@@ -194,6 +194,8 @@ class Graph(nn.Module):  # type: ignore[misc]
             raise NotExportableError(f"graph: expected 1 to {NODES_MAX} operations, got {count}")
         for name, values in tensors.items():
             self.register_buffer(name, values.float())
+        self._shapes: tuple[tuple[int, ...], ...] | None = None
+        """Shapes of the results without their rows, once they are checked."""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Graph":
@@ -226,8 +228,18 @@ class Graph(nn.Module):  # type: ignore[misc]
         return Ellipsis
 
     def forward(self, observations: Tensor) -> tuple[Tensor, ...]:
-        """(B, d) to the results of the graph; for a network (B, k) outputs and (B,) values."""
-        return self._run(observations, guarded=False)
+        """(B, d) to the results of the graph, (B, ...) each; for a network (B, k) outputs and (B,) values."""
+        try:
+            found = self._run(observations, guarded=False)
+            shapes = tuple(tuple(values.shape) for values in found)
+        except NotExportableError:
+            raise
+        except Exception as error:  # a graph of another process may fail for some sizes only
+            raise NotExportableError(f"the graph does not run: {type(error).__name__}: {str(error)[:200]}") from None
+        expected = None if self._shapes is None else tuple((len(observations), *shape) for shape in self._shapes)
+        if expected is not None and shapes != expected:
+            raise NotExportableError(f"graph: expected numbers of the shapes {expected}, got {shapes}")
+        return found
 
     def _run(self, observations: Tensor, guarded: bool) -> tuple[Tensor, ...]:
         """`forward`; if guarded, no operation runs whose result would be too large."""
@@ -267,6 +279,7 @@ class Graph(nn.Module):  # type: ignore[misc]
             raise NotExportableError(
                 f"expected finite numbers of the shapes {expected}, got {shapes}, finite: {finite}"
             )
+        self._shapes = tuple(shape[1:] for shape in expected)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

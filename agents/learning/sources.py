@@ -100,11 +100,11 @@ class Bars:
                 f"market.interval_s: expected a multiple of the bars' {bar_ns / SECOND_NS:g} s, got {config.interval_s:g}"
             )
         return StaticBars(
-            self.data.table.bars, config.environments, half_spread_bps=self._half_spread_bps(),
+            self.data.table.bars, config.environments, half_spread_bps=self.half_spread_bps(),
             impact_bps=config.impact_bps, participation=config.participation, fills=config.fills,
         )  # fmt: skip
 
-    def _half_spread_bps(self) -> Any:
+    def half_spread_bps(self) -> Any:
         """That of the settings, or one for each day (D,), from the training dates of its stock; a stock without any has the median."""
         if self.config.spreads == "fixed":
             return self.config.half_spread_bps

@@ -11,8 +11,8 @@ from serl.agents.learning.policy import Policy, load_policy
 from serl.agents.learning.rule_policy import RulePolicy
 from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Budget, Candidate, Result
-from serl.researcher.inner import results, rules, training
-from serl.researcher.inner.errors import ScoreError
+from serl.researcher.inner import claimed, results, rules, training
+from serl.researcher.inner.errors import ScoreError, UnusableError
 from serl.researcher.inner.executors import Train
 from serl.researcher.inner.job import WARM
 from serl.researcher.inner.results import Trial
@@ -78,7 +78,7 @@ class Contender:
         began = time.monotonic()
         try:
             policy, claims = self._make_policy(share, seed, settings, place / JOB)
-        except training.UnusableError as error:
+        except UnusableError as error:
             self._fail("training", "no policy", str(error), time.monotonic() - began)
             return
         policy.save(place / POLICY)
@@ -116,9 +116,9 @@ class Contender:
             write_warm(self.folder.parent / self.candidate.parent / f"seed-{seed}" / POLICY, job)
         job_result = self._train(self.candidate, settings, budget, share, job)
         if not job_result.ok:
-            raise training.UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
+            raise UnusableError(f"training {job_result.outcome.value}: {job_result.text}")
         policy = training.policy_of(job_result, self.candidate, settings, budget, job)
-        return policy, {name: job_result.value.get(name) for name in ("curve", "ready_s", "train_s")}
+        return policy, claimed.facts(job_result.value)
 
     def top(self) -> list[Trial]:
         """The trials at the largest share, with seeds 0, 1, ... as far as there is no gap; empty without trials."""

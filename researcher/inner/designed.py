@@ -1,7 +1,7 @@
 """What a candidate's own settings (`learner`, `interface`) make of the settings of the inner loop, and the interface of its policies."""
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 from serl.agents.execution.environment.interface import Interface
 from serl.agents.execution.environment.observation import Layout, Scales
@@ -10,12 +10,14 @@ from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.residual import MODE
 from serl.exchange.errors import ConfigError
 from serl.researcher.candidates import Candidate
-from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.settings import TrainingSettings
 from serl.researcher.modules import build, specs
 from serl.researcher.modules.contracts import SPEC_ONLY, Kind
 
+AnySettings = TypeVar("AnySettings", bound=TrainingSettings)
 
-def designed(candidate: Candidate, settings: Settings) -> Settings:
+
+def designed(candidate: Candidate, settings: AnySettings) -> AnySettings:
     """The settings with those that the candidate's modules choose; SpecError or ConfigError if a module is no such choice. Rules, and networks
     that correct them, act in mode `hybrid`."""
     made = {kind: _chosen(candidate, kind) for kind in SPEC_ONLY if kind in candidate.modules}

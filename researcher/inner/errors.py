@@ -13,3 +13,7 @@ class SealedError(ResearcherError):
 
 class IncumbentError(ResearcherError):
     """The incumbent cannot be trained or scored, so there is nothing to compare with."""
+
+
+class UnusableError(ResearcherError):
+    """A job's output is not a valid policy."""

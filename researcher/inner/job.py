@@ -29,9 +29,9 @@ from serl.agents.learning.sources import Books
 from serl.agents.learning.team import TeamVectorEnv
 from serl.agents.learning.training import CHECKPOINT, Training, TrainingConfig
 from serl.researcher.candidates import Budget, Candidate, Module
-from serl.researcher.inner import markets
+from serl.researcher.inner import markets, training_data
 from serl.researcher.inner.designed import designed, layout_of
-from serl.researcher.inner.settings import Settings
+from serl.researcher.inner.settings import TrainingSettings
 from serl.researcher.modules import adapters, build, checks, specs
 from serl.researcher.modules.contracts import Kind
 from serl.researcher.validation.entrypoints import load
@@ -39,12 +39,16 @@ from serl.researcher.validation.entrypoints import load
 ENTRY = "serl.researcher.inner.job:train"
 NETWORK, POPULATION, WARM = "network.safetensors", "population.yaml", "warm.safetensors"
 CURVE_POINTS = 50
+CURVE = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
+"""Numbers in each point of a learning curve."""
 
 
-def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str) -> dict[str, Any]:  # fmt: skip
-    """Train until `share` of the steps are done. Returns network, messages, rule, units of observations, learning curve, steps, seconds."""
+def train(
+    candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str, Any], share: float, folder: str, data: str | None = None
+) -> dict[str, Any]:  # fmt: skip
+    """Train until `share` of the steps are done. `data` is a file of training_data.py that takes the place of the settings' data. Returns network, messages, rule, units of observations, learning curve, steps, seconds."""
     began = time.perf_counter()
-    run = prepare(candidate_of(candidate), Settings(**settings), Budget(**budget), Path(folder))
+    run = prepare(candidate_of(candidate), TrainingSettings(**settings), Budget(**budget), Path(folder), data)
     ready_s = time.perf_counter() - began
     total = run.config.ppo.steps
     curve = [_curve_point(statistics) for statistics in run.train_until(math.ceil(share * total))]
@@ -62,8 +66,7 @@ def train(candidate: dict[str, Any], settings: dict[str, Any], budget: dict[str,
 
 def _curve_point(statistics: dict[str, Any]) -> dict[str, float | None]:
     """A point of the learning curve; None for unknown values."""
-    names = ("steps", "return", "value_loss", "entropy", "kl", "static_weight")
-    return {name: float(value) if math.isfinite(value := statistics.get(name, math.nan)) else None for name in names}
+    return {name: float(value) if math.isfinite(value := statistics.get(name, math.nan)) else None for name in CURVE}
 
 
 def candidate_of(values: dict[str, Any]) -> Candidate:
@@ -71,7 +74,7 @@ def candidate_of(values: dict[str, Any]) -> Candidate:
     return Candidate({Kind(kind): Module(**module) for kind, module in values["modules"].items()})
 
 
-def module_functions(candidate: Candidate, settings: Settings) -> dict[Kind, Any]:
+def module_functions(candidate: Candidate, settings: TrainingSettings) -> dict[Kind, Any]:
     """The modules as functions, for settings that the candidate's own are part of. This runs code modules, so only in the sandbox."""
     return {
         kind: _code_function(kind, module.text, settings)
@@ -81,16 +84,16 @@ def module_functions(candidate: Candidate, settings: Settings) -> dict[Kind, Any
     }
 
 
-def _code_function(kind: Kind, source: str, settings: Settings) -> Any:
+def _code_function(kind: Kind, source: str, settings: TrainingSettings) -> Any:
     """The function of a code module. Messages are traced, so training uses exactly what the policy file will contain."""
+    if kind is Kind.POLICY:
+        return _code_rule(source, settings.market.levels)
     torch.manual_seed(0)  # random numbers drawn on import are the same after a resume
     function = load(kind, source)
-    if kind is Kind.POLICY:
-        return function.with_inputs(rule_names(settings.market.levels)).exported()
     return function.exported(settings.agents, layout_of(settings.market).size) if kind is Kind.COMMUNICATE else function
 
 
-def spec_function(kind: Kind, text: str, settings: Settings) -> Any:
+def spec_function(kind: Kind, text: str, settings: TrainingSettings) -> Any:
     """The function of a specification, for the observations of these settings."""
     spec: Any = specs.parse(kind, text)
     if kind is Kind.POLICY:
@@ -98,17 +101,25 @@ def spec_function(kind: Kind, text: str, settings: Settings) -> Any:
     return build.communicate(spec, layout_of(settings.market).names) if kind is Kind.COMMUNICATE else build.build(spec)
 
 
-def trace_policy(source: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The rule that a code module defines, as data."""
-    rule: dict[str, Any] = _code_function(Kind.POLICY, source, Settings(**settings)).to_json()
+def trace_policy(source: str, levels: int) -> dict[str, Any]:
+    """The rule that a code module defines where so many price levels are observed, as data."""
+    rule: dict[str, Any] = _code_rule(source, levels).to_json()
     return rule
 
 
-def prepare(candidate: Candidate, settings: Settings, budget: Budget, folder: Path) -> Training:
+def _code_rule(source: str, levels: int) -> Any:
+    torch.manual_seed(0)  # see _code_function
+    return load(Kind.POLICY, source).with_inputs(rule_names(levels)).exported()
+
+
+def prepare(
+    candidate: Candidate, settings: TrainingSettings, budget: Budget, folder: Path, data: str | None = None
+) -> Training:
     """The hybrid training with the candidate's modules, resumed from the folder's checkpoint if there is one."""
     settings = designed(candidate, settings)
     modules = module_functions(candidate, settings)
-    envs = environments(modules, settings, budget, folder)
+    source = training_data.read(Path(data), settings.market) if data else None
+    envs = environments(modules, settings, budget, folder, source)
     config = training_config(settings, budget, [env.num_envs for env in envs])
     make: Callable[..., PPO] = PPO
     arguments: tuple[Any, ...] = (envs, config.ppo, config.network)
@@ -134,7 +145,7 @@ def start_from(learner: PPO, path: Path) -> None:
                 tensor.copy_(given[name])
 
 
-def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
+def training_config(settings: TrainingSettings, budget: Budget, counts: Sequence[int]) -> TrainingConfig:
     """Settings of training with the budget's steps. The static market trains alone first, for so long that in the end each market has had
     its number of steps."""
     static, dynamic = (math.ceil(settings.steps_share * steps) for steps in (budget.static_steps, budget.dynamic_steps))
@@ -148,8 +159,14 @@ def training_config(settings: Settings, budget: Budget, counts: Sequence[int]) -
     )  # fmt: skip
 
 
-def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, folder: Path) -> list[VectorEnv]:
-    """The environments: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
+def environments(
+    modules: dict[Kind, Any],
+    settings: TrainingSettings,
+    budget: Budget,
+    folder: Path,
+    source: training_data.TrainingSource | None = None,
+) -> list[VectorEnv]:
+    """The environments, with `source` in place of the settings' data: the static market, partly imagined if there is an `imagine` module, and the dynamic one if the budget has steps for it."""
     agents = settings.agents if Kind.COMMUNICATE in modules else 1
 
     def scenario(config: MarketConfig, **options: Any) -> Scenario:
@@ -159,7 +176,8 @@ def environments(modules: dict[Kind, Any], settings: Settings, budget: Budget, f
 
     every = settings.market.environments
     imagined = round(every * settings.imagined_share) if Kind.IMAGINE in modules else 0
-    real = scenario(_resized(settings.market, every - imagined, agents))
+    market = _resized(settings.market, every - imagined, agents)
+    real = scenario(market, source=source and dataclasses.replace(source, config=market))
     scenarios = [real]
     if Kind.IMAGINE in modules:
         own = _resized(settings.market, imagined, agents).model_copy(update={"kind": "static"})
@@ -203,7 +221,9 @@ def _imagined(module: Any, real: Scenario, config: MarketConfig, seed: int) -> m
     return markets.Imagined(config, markets.history(real.source, config), module, seed, half_spread_bps)
 
 
-def _dynamic(modules: dict[Kind, Any], settings: Settings, real: Scenario, seed: int, folder: Path) -> MarketConfig:
+def _dynamic(
+    modules: dict[Kind, Any], settings: TrainingSettings, real: Scenario, seed: int, folder: Path
+) -> MarketConfig:
     """The dynamic market. With a `profiles` module, its population is written to the folder."""
     if Kind.PROFILES not in modules:
         return settings.dynamic

@@ -9,13 +9,13 @@ from serl.agents.learning.environments import Scenario
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.rule import Rule
 from serl.agents.learning.rule_policy import RulePolicy, rule_from_json, rule_names
-from serl.exchange.errors import SerlError
 from serl.researcher.candidates import Candidate, Module
 from serl.researcher.inner import job
 from serl.researcher.inner.designed import designed, interface_of
+from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.settings import Settings
-from serl.researcher.inner.training import UnusableError
 from serl.researcher.modules.contracts import Kind
+from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run
 
@@ -39,14 +39,16 @@ def _rule(module: Module, settings: Settings, folder: Path) -> Rule:
             rule: Rule = job.spec_function(Kind.POLICY, module.text, settings)
             return rule
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        arguments: dict[str, Any] = {"source": module.text, "settings": settings.model_dump(mode="json")}
+        arguments: dict[str, Any] = {"source": module.text, "levels": settings.market.levels}
         result = run(Job(ENTRY, arguments), folder, LIMITS)
         if not result.ok:
             raise UnusableError(f"policy {result.outcome.value}: {result.text}")
         return rule_from_json(result.value, rule_names(settings.market.levels))
     except UnusableError:
         raise
-    except (SerlError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except SandboxUnavailableError:
+        raise
+    except Exception as error:  # what PyTorch raises for hostile data is not listed anywhere
         raise UnusableError(f"the policy is not a rule: {str(error)[:300]}") from None
 
 

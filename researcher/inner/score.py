@@ -86,12 +86,17 @@ def _cached_scoring_set(text: str, part: str) -> ScoringSet:
 
 def _market_scoring_set(settings: Settings, part: str) -> ScoringSet:
     """All orders at once. Simulated days keep their states for all candidates."""
-    market = settings.market.model_copy(update={"part": part, "environments": settings.orders})
+    market = _scored(settings.market, settings).model_copy(update={"part": part, "environments": settings.orders})
     scenario = _scenario(market.model_dump_json())
     episodes = _sample_orders(scenario, settings)
     with MARKET:
         no_orders, twap = (_play(scenario.market, episodes, policy, "market", 1) for policy in (Hold(), Twap()))
     return ScoringSet([], episodes, _clusters(scenario, episodes), None, no_orders, twap, scenario)
+
+
+def _scored(config: MarketConfig, settings: Settings) -> MarketConfig:
+    """A market on the simulated days that are scored."""
+    return config.model_copy(update={"first_day": config.first_day + (settings.first_scored_day or 0)})
 
 
 @lru_cache(maxsize=8)
@@ -132,7 +137,7 @@ def scoring_set(settings: Settings, part: str | None = None, permit: Permit | No
 
 def _exchange_orders(settings: Settings, part: str) -> tuple[list[Day], Rows, NDArray[np.int64]]:
     """Days, parent orders in the hours of a part, and their clusters."""
-    config = settings.market if settings.day else settings.dynamic
+    config = settings.market if settings.day else _scored(settings.dynamic, settings)
     changes: dict[str, Any] = {"part": part, "environments": 1}
     if settings.day:
         changes |= {"kind": "replay", "data": [settings.day]}

@@ -24,8 +24,8 @@ SHARED = "actions", "levels", "left_out", "offset_ticks", "offset_bps"
 """Settings of a market that define a policy's observations and actions."""
 
 
-class Settings(BaseModel):
-    """Settings of the inner loop, the same for all candidates that are compared."""
+class TrainingSettings(BaseModel):
+    """What a training job knows of the settings: nothing about scores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,6 +42,11 @@ class Settings(BaseModel):
     )
     agents: int = Field(2, ge=2, le=8, description="agents that share a parent order, with a `communicate` module")
     steps_share: float = Field(1.0, gt=0, le=1, description="share of the budget's steps after which training stops")
+
+
+class Settings(TrainingSettings):
+    """Settings of the inner loop, the same for all candidates that are compared."""
+
     day: Path | None = Field(None, description="a day with a book, which is replayed for scoring; null: simulated days")
     scored_in: Literal["exchange", "bars", "market"] = Field(
         "exchange", description="market: in `market`, in process, on other days than training; bars: the same for bars"
@@ -55,6 +60,12 @@ class Settings(BaseModel):
         False, description="children start from their parent's weights where the network has the same shape"
     )
     score_seed: int = Field(1, ge=0, description="seed of the sampled orders")
+    first_scored_day: int | None = Field(
+        None,
+        ge=0,
+        le=900_000,
+        description="number of the first simulated day that is scored, beside market.first_day; a secret of the run where code could simulate known days",
+    )
 
     @property
     def layout_mismatch(self) -> str:
@@ -70,6 +81,11 @@ class Settings(BaseModel):
     def scoring_part(self) -> str:
         """The part of the data whose orders are scored: the fold that training leaves out, or the validation part."""
         return VALIDATION if self.market.fold is None else FOLD
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The part that a training job may know."""
+        return TrainingSettings(**{name: getattr(self, name) for name in TrainingSettings.model_fields})
 
     def of_seed(self, seed: int) -> "Settings":
         """The settings of a candidate's training number `seed`: the fold rotates with it, and after each round the orders are others."""
@@ -99,6 +115,8 @@ class Settings(BaseModel):
             raise ValueError(
                 f"scored_in: bars: expected a file of bars ({BARS_SUFFIX}) in market.data, got {self.market.data}"
             )
+        if (last := max(self.market.first_day, self.dynamic.first_day) + (self.first_scored_day or 0)) > 900_000:
+            raise ValueError(f"first_scored_day: expected at most 900,000 with the market's first_day, got {last:,}")
         if self.folds == 1:
             raise ValueError("folds: expected 2 or more, or 0 to score on the validation part, got 1")
         return self

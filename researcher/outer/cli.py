@@ -88,6 +88,7 @@ def start(
     for text in run.notices(config):
         click.echo(text, err=True)
     folder = output or Path("runs") / config.name
+    config = run.with_secret_days(config, folder, resume=resume)
     database = run.begin(folder, config, shlex.join(["serl", *sys.argv[1:]]), resume=resume)
     try:
         with show_progress(config, folder, database) as callbacks:

@@ -5,7 +5,7 @@ from pathlib import Path
 from serl.researcher.inner.settings import Settings
 
 SEED = 3_000_000
-"""Seed of the day. The dynamic market uses it for no part of the data."""
+"""Seed of the day, if scored days are not secret. The dynamic market uses it for no part of the data."""
 UNTIL = "13:05"
 """Training hours of a day end at 12:30; a day that ends before 13:00 is rejected."""
 
@@ -21,14 +21,14 @@ def with_history(settings: Settings, folder: Path) -> Settings:
         return settings
     path = folder / "history.day"
     if not path.exists():
-        _simulate(settings.dynamic.population, path)
+        _simulate(settings.dynamic.population, SEED + (settings.first_scored_day or 0), path)
     return settings.model_copy(update={"market": settings.market.model_copy(update={"data": [path.resolve()]})})
 
 
-def _simulate(name: str, path: Path) -> None:
+def _simulate(name: str, seed: int, path: Path) -> None:
     from serl.agents.traders.population import load_population
     from serl.agents.traders.simulate import simulate
     from serl.exchange.config import time_of_day_ns
     from serl.history.day import write_day
 
-    write_day(simulate(load_population(name), SEED, time_of_day_ns(UNTIL)), path)
+    write_day(simulate(load_population(name), seed, time_of_day_ns(UNTIL)), path)

@@ -1,6 +1,7 @@
 """A run of the researcher: folder, database, language model, proposer, evaluator."""
 
 import platform
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +35,8 @@ from serl.researcher.sandbox import bubblewrap
 DATABASE, RECORD, TUNING = "run.db", "calls.jsonl", "tuning"
 PACKAGES = ("serl", "numpy", "numba", "torch", "transformers", "peft", "xllamacpp")
 CONTEXT_TOKENS = 4096
+SECRET_DAYS = (10_000, 850_000)
+"""The first number of a scored day that may be drawn, and how many there are."""
 
 
 def make_evaluator(config: OuterConfig, folder: Path, callbacks: Callbacks | None = None) -> Evaluator:
@@ -61,6 +64,21 @@ def open_run(folder: Path) -> tuple[Database, OuterConfig]:
         raise RunError(f"{folder}: contains no run; start one with: serl researcher start --output {folder}")
     database = Database(folder / DATABASE)
     return database, parse_config(database.fact("config"), str(folder / DATABASE), SAVED)
+
+
+def with_secret_days(config: OuterConfig, folder: Path, *, resume: bool) -> OuterConfig:
+    """The settings with a secret number of the first scored day, so that code which knows how days are simulated cannot train on those that it is
+    scored on. A run keeps the number that it began with; a task, whose days are published, and runs of specifications have none."""
+    if config.form != "code" or config.task is not None or config.inner.first_scored_day is not None:
+        return config
+    if resume and (folder / DATABASE).is_file():
+        database, saved = open_run(folder)
+        database.close()
+        drawn = saved.inner.first_scored_day
+    else:
+        first, count = SECRET_DAYS
+        drawn = first + secrets.randbelow(count - max(config.inner.market.first_day, config.inner.dynamic.first_day))
+    return config.model_copy(update={"inner": config.inner.model_copy(update={"first_scored_day": drawn})})
 
 
 def begin(folder: Path, config: OuterConfig, command: str, *, resume: bool) -> Database:

@@ -16,6 +16,7 @@ ANSWER = "answer.json"
 ERROR_CHARACTERS_MAX = 2000
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc", "Cannot allocate memory")
 NO_THREAD = "can't start new thread"
+NO_SPACE = "No space left on device"
 
 
 def set_limits(limits: dict[str, Any]) -> None:
@@ -50,6 +51,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         outcome = "memory"
     elif NO_THREAD in message:
         outcome = "threads"
+    elif NO_SPACE in message:
+        outcome = "folder"
     return {"outcome": outcome, "text": message + (f" (line {line})" if line else "")}
 
 
@@ -66,7 +69,7 @@ def run_request(request: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Report the start to the parent, then run the request from standard input."""
+    """Report the start to the parent, wait until it has opened and filled our folder, then run the request from standard input."""
     started = int(sys.argv[2])
     os.write(started, b"1")
     os.close(started)
@@ -74,8 +77,11 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     set_limits(request["limits"])
     answer = run_request(request)
-    with open(ANSWER, "w") as file:
-        file.write(answer)
+    try:
+        with open(ANSWER, "w") as file:
+            file.write(answer)
+    except OSError as error:  # the folder is full
+        os._exit(error.errno or 1)
     sys.stdout.flush()
     os._exit(0)  # skip exit handlers of the job
 

@@ -12,19 +12,18 @@ from pathlib import Path
 
 import serl
 from serl.researcher.sandbox.errors import SandboxUnavailableError
+from serl.researcher.sandbox.job_folder import FOLDER
 from serl.researcher.sandbox.limits import Limits
 
-FOLDER = "/job"
-"""Path of the job's folder inside the sandbox."""
 INPUTS = "/inputs"
 BOOT = Path(__file__).with_name("boot.py")
 LIBRARIES = tuple(map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")))
 PROBE_S = 10.0
-ISOLATION = ("--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
+ISOLATION = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session", "--clearenv", "--uid", "65534", "--gid", "65534", "--hostname", "job")  # fmt: skip
 
 ENVIRONMENT: dict[str, str] = {}
-"""Environment of bubblewrap itself, which stays as process 1. A job can read its /proc/1/environ and memory, and --clearenv only clears
-what the job inherits. It is empty because ours contains API keys."""
+"""Environment of bubblewrap itself: ours contains API keys. The job is process 1 of its namespace (--as-pid-1), so no process of bubblewrap
+is visible inside, whose command line, environment and memory a job could read."""
 
 
 def find_bwrap() -> str:
@@ -60,6 +59,7 @@ def require_bwrap() -> str:
         *_mounts(readable_paths()),
         "--proc",
         "/proc",
+        *_folder_mount(4096),
         "--",
         sys.executable,
         "-I",
@@ -73,14 +73,10 @@ def require_bwrap() -> str:
         raise SandboxUnavailableError(f"{bwrap} does not run ({error}); reinstall bubblewrap") from None
     if probe.returncode:
         raise SandboxUnavailableError(
-            f"{bwrap} cannot set up a sandbox: {probe.stderr.strip()[-500:]}. Unprivileged user namespaces must be allowed "
+            f"{bwrap} cannot set up a sandbox: {probe.stderr.strip()[-500:]}. It must be of version 0.7 or newer, and unprivileged user namespaces must be allowed "
             "(sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces above 0; on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0; in Docker --security-opt seccomp=unconfined), and "
             f"{sys.executable} must not lie in a folder that only another user can enter"
-        )
-    if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
-        raise SandboxUnavailableError(
-            "the kernel does not list children in /proc (CONFIG_PROC_CHILDREN), so jobs cannot be supervised"
         )
     return bwrap
 
@@ -122,8 +118,13 @@ def _mounts(paths: Sequence[Path]) -> list[str]:
     return [word for path in paths for word in ("--ro-bind", str(path), str(path))]
 
 
+def _folder_mount(size: int) -> list[str]:
+    """The job's folder, in memory; bubblewrap knows --size since version 0.7."""
+    return ["--perms", "0700", "--size", str(size), "--tmpfs", FOLDER]
+
+
 def command(
-    bwrap: str, folder: Path, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
+    bwrap: str, inputs: Mapping[str, Path], limits: Limits, filter_fd: int, info_fd: int, started_fd: int
 ) -> list[str]:
     """The command line of a job. Everything but its folder is read-only.
 
@@ -144,6 +145,6 @@ def command(
     variables = [word for name, value in environment.items() for word in ("--setenv", name, value)]
     return [
         bwrap, *ISOLATION, *variables, *_mounts(paths), *mounts, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--remount-ro", "/dev",
-        "--bind", str(folder), FOLDER, "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
+        *_folder_mount(limits.folder_bytes), "--remount-ro", "/", "--chdir", FOLDER, "--seccomp", str(filter_fd),
         "--info-fd", str(info_fd), "--", sys.executable, "-I", "-B", str(BOOT), str(Path(serl.__file__).parents[1]), str(started_fd),
     ]  # fmt: skip

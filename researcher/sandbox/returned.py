@@ -1,6 +1,7 @@
 """Read files that a job left in its folder. They are hostile: expect links, pipes, huge and truncated files."""
 
 import json
+import math
 import os
 import stat
 from pathlib import Path
@@ -16,7 +17,7 @@ from serl.researcher.sandbox.job_result import Outcome
 JSON_BYTES_MAX = 2**20
 TENSOR_BYTES_MAX = 64 * 2**20
 TENSORS_MAX = 256
-CLAIMS = {each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS)}
+CLAIMS = {each.value: each for each in (Outcome.OK, Outcome.CRASHED, Outcome.MEMORY, Outcome.THREADS, Outcome.FOLDER)}
 """Outcomes that a job may claim for itself."""
 
 
@@ -25,7 +26,7 @@ def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
     if not name or name in (".", "..") or "/" in name or "\0" in name:
         raise ReturnedError(f"expected the name of a file directly in the folder, got {name!r}")
     try:
-        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
         finally:
@@ -47,17 +48,36 @@ def read_bytes(folder: Path, name: str, bytes_max: int) -> bytes:
     return content
 
 
+DIGITS_MAX = 18
+"""Of an integer, so that it fits 64 bits."""
+
+
 def _reject_constant(word: str) -> Any:
     raise ValueError(f"{word} is not valid JSON")
 
 
+def _integer(text: str) -> int:
+    if len(text.lstrip("-")) > DIGITS_MAX:
+        raise ValueError(f"an integer has more than {DIGITS_MAX} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is not finite")
+    return number
+
+
 def read_json(folder: Path, name: str, bytes_max: int = JSON_BYTES_MAX) -> Any:
-    """Strict JSON (no NaN or infinity) from a file in the folder. ReturnedError if it is invalid."""
+    """Strict JSON from a file in the folder: finite numbers, integers of 64 bits, text that is Unicode (no lone surrogates). ReturnedError if it
+    is invalid."""
+    content = read_bytes(folder, name, bytes_max)
     try:
-        return json.loads(read_bytes(folder, name, bytes_max), parse_constant=_reject_constant)
+        value = json.loads(content, parse_constant=_reject_constant, parse_int=_integer, parse_float=_finite)
+        json.dumps(value, ensure_ascii=False).encode()  # fails for lone surrogates
+        return value
     except (ValueError, RecursionError) as error:
-        if isinstance(error, ReturnedError):
-            raise
         raise ReturnedError(f"{name}: expected JSON ({error})") from None
 
 
@@ -65,9 +85,12 @@ def read_claim(folder: Path) -> tuple[Outcome, str, Any]:
     """The outcome, text and answer that a job claims. ReturnedError if its answer file is missing or malformed."""
     try:
         answer = read_json(folder, ANSWER)
-        return CLAIMS[answer["outcome"]], str(answer["text"]), answer.get("value")
+        outcome, text, value = CLAIMS[answer["outcome"]], answer["text"], answer.get("value")
     except (KeyError, TypeError, AttributeError) as error:
         raise ReturnedError(str(error)) from None
+    if not isinstance(text, str):
+        raise ReturnedError(f"expected a text, got {type(text).__name__}")
+    return outcome, text, value
 
 
 def read_tensors(folder: Path, name: str, bytes_max: int = TENSOR_BYTES_MAX) -> dict[str, NDArray[Any]]:

@@ -1,5 +1,6 @@
 """Validation of a module: static check, then dry run."""
 
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ def _parse_claims(value: Any) -> tuple[tuple[Finding, ...], float] | None:
     """Findings and time that an untrusted process claims; None if they are malformed."""
     try:
         findings = tuple(Finding(Reason(reason), str(text)[:1000]) for reason, text in value["findings"][:FINDINGS_MAX])
-        return findings, float(value["call_ms"])
-    except (TypeError, KeyError, ValueError):
+        call_ms = float(value["call_ms"])
+    except (TypeError, KeyError, ValueError, OverflowError, RecursionError):
         return None
+    return (findings, call_ms) if 0 <= call_ms < math.inf else None

@@ -7,7 +7,8 @@ book shows at the price, so cancellations move us forward only when the whole le
 still there for others, and for us at the next decision: there is no impact.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from serl.exchange.errors import ConfigError
 from serl.exchange.kernel.state import ASK, BID
 from serl.exchange.market import Market
 from serl.exchange.records import EventFlag, EventKind, Rows
-from serl.history.day import Day
+from serl.history.day import Day, Reference
 
 TRADE = np.dtype(
     [
@@ -140,8 +141,53 @@ def _advance(books: Any, trades: Any, bounds: Any, env_states: Any, which: Any, 
         _write_book(books[_lower_bound(books, bound[BOOKS], bound[BOOKS_END], end_ns) - 1], frame)
 
 
-def recorded_trades(day: Day) -> Rows:
+def book_dtype(levels: int) -> np.dtype[np.void]:
+    """Of a recorded book: the time from which it is valid, and (side, levels) prices and lots."""
+    shape = (2, levels)
+    return np.dtype([("time_ns", "<i8"), ("ticks", "<i8", shape), ("lots", "<i8", shape)])
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedDay:
+    """What a static book knows of a day with one symbol."""
+
+    books: Mapping[int, Rows]
+    """Rows of `recorded_books` by the number of levels: changes beyond the levels shown make no row."""
+    trades: Rows
+    """Rows of `recorded_trades`."""
+    reference: Reference
+
+    @classmethod
+    def of(cls, day: Day) -> "RecordedDay":
+        """The books and trades of a day."""
+        return cls({levels: recorded_books(day, levels) for levels in (1, LEVELS)}, recorded_trades(day), day.reference)
+
+    def within(self, spans: Sequence[tuple[int, int]]) -> "RecordedDay":
+        """Only the trades between the times (from, to), and the books valid then."""
+        trades = np.zeros(len(self.trades), bool)
+        trades[-1] = True  # see TRADE
+        for start_ns, end_ns in spans:
+            trades |= (self.trades["time_ns"] >= start_ns) & (self.trades["time_ns"] <= end_ns)
+        kept = self.trades[trades]
+        _add_sums(kept)
+        return RecordedDay({levels: _within(rows, spans) for levels, rows in self.books.items()}, kept, self.reference)
+
+
+def _within(books: Rows, spans: Sequence[tuple[int, int]]) -> Rows:
+    """The recorded books that are valid between the times, after the first, which is empty."""
+    kept = np.zeros(len(books), bool)
+    kept[0] = True
+    for start_ns, end_ns in spans:
+        first, end = np.searchsorted(books["time_ns"], start_ns) - 1, np.searchsorted(books["time_ns"], end_ns, "right")
+        kept[first:end] = True
+    found: Rows = books[kept]
+    return found
+
+
+def recorded_trades(day: Day | RecordedDay) -> Rows:
     """(T + 1,) TRADE rows of a day with one symbol."""
+    if isinstance(day, RecordedDay):
+        return day.trades
     market = Market(1)
     market.grant_operator(0)
     events = market.submit(day.commands)
@@ -155,17 +201,25 @@ def recorded_trades(day: Day) -> Rows:
         rows[name][:-1] = values
     rows["sign"][:-1] = np.where(fills["side"] == ASK, 1, -1)
     rows["time_ns"][-1] = np.iinfo(np.int64).max
-    rows["sum_lots"][1:] = np.cumsum(rows["lots"][:-1])
-    rows["sum_notional"][1:] = np.cumsum(rows["lots"][:-1] * rows["price_ticks"][:-1])
-    rows["sum_signed"][1:] = np.cumsum(rows["lots"][:-1] * rows["sign"][:-1])
+    _add_sums(rows)
     return rows
 
 
-def recorded_books(day: Day, levels: int) -> Rows:
+def _add_sums(rows: Rows) -> None:
+    """Write the sums of TRADE rows."""
+    for name in ("sum_lots", "sum_notional", "sum_signed"):
+        rows[name][0] = 0
+    rows["sum_lots"][1:] = np.cumsum(rows["lots"][:-1])
+    rows["sum_notional"][1:] = np.cumsum(rows["lots"][:-1] * rows["price_ticks"][:-1])
+    rows["sum_signed"][1:] = np.cumsum(rows["lots"][:-1] * rows["sign"][:-1])
+
+
+def recorded_books(day: Day | RecordedDay, levels: int) -> Rows:
     """Rows with the time from which each book of a day with one symbol is valid; `ticks` and `lots` are (side, levels)."""
+    if isinstance(day, RecordedDay):
+        return day.books[levels]
     tape = build_tape(day, levels)
-    shape = (2, levels)
-    rows = np.zeros(len(tape) + 1, [("time_ns", "<i8"), ("ticks", "<i8", shape), ("lots", "<i8", shape)])
+    rows = np.zeros(len(tape) + 1, book_dtype(levels))
     rows["time_ns"][0], rows["time_ns"][1:] = np.iinfo(np.int64).min, tape.time_ns
     rows["ticks"], rows["lots"] = tape.book_ticks, tape.book_lots
     return rows
@@ -174,7 +228,9 @@ def recorded_books(day: Day, levels: int) -> Rows:
 class StaticBook:
     """N environments over recorded days of one symbol each. See the module and `ExecutionMarket`."""
 
-    def __init__(self, days: Sequence[Day], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS) -> None:
+    def __init__(
+        self, days: Sequence[Day | RecordedDay], count: int, *, latency_ns: int = 1_000_000, levels: int = LEVELS
+    ) -> None:
         if not days or any(len(day.reference.symbols) != 1 for day in days):
             raise ConfigError("static book: expected at least one day, each with one symbol")
         if latency_ns < 0 or not 1 <= levels <= LEVELS:

@@ -45,7 +45,7 @@ def trained(one: Candidate, settings: Settings, folder: Path, share: float = 1.0
     """The policy of a candidate, trained in this process."""
     folder.mkdir()
     modules = {kind.value: vars(module) for kind, module in one.modules.items()}
-    value = job.train({"modules": modules}, settings.model_dump(mode="json"), vars(BUDGET), share, str(folder))
+    value = job.train({"modules": modules}, settings.training.model_dump(mode="json"), vars(BUDGET), share, str(folder))
     value = json.loads(json.dumps(value))
     return training.policy_of(JobResult(Outcome.OK, "", value), one, settings, BUDGET, folder)
 

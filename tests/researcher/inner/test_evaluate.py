@@ -12,6 +12,7 @@ from serl.agents.learning.team import Channels
 from serl.researcher.candidates import Budget, Candidate, Module, Result
 from serl.researcher.inner import evaluate as inner
 from serl.researcher.inner import results, training
+from serl.researcher.inner.errors import UnusableError
 from serl.researcher.inner.score import score
 from serl.researcher.inner.settings import Settings
 from serl.researcher.modules.contracts import Form, Kind, form_of
@@ -96,12 +97,12 @@ def test_each_failure_has_its_stage_and_a_sentence(settings: Settings, tmp_path:
     [
         (None, "not a policy"),
         ({"network": {}, "scales": {}, "steps": 5}, "not a policy"),
-        ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "policy"),
+        ({"network": {}, "scales": {"depth_lots": -1.0}, "steps": 5}, "depth_lots"),
     ],
 )
 def test_what_a_job_claims_is_not_believed(settings: Settings, tmp_path: Path, value: object, words: str) -> None:
     save_file({"log_std": np.zeros(1, np.float32)}, tmp_path / "network.safetensors")
-    with pytest.raises(training.UnusableError, match=words):
+    with pytest.raises(UnusableError, match=words):
         training.policy_of(JobResult(Outcome.OK, "", value), Candidate({}), settings, BUDGET, tmp_path)
 
 

@@ -33,3 +33,23 @@ def test_a_run_of_the_old_code_is_opened_and_resumed(tmp_path: Path) -> None:
 def test_the_old_name_of_a_setting_is_refused_with_the_new_one() -> None:
     with pytest.raises(ConfigError, match=r"mine\.yaml: inner\.ppo: .*expected gamma, got discount; use the new name"):
         parse_config({"inner": {"ppo": {"discount": 1.0}}}, "mine.yaml")
+
+
+def test_a_run_of_code_keeps_the_secret_number_of_its_scored_days(tmp_path: Path) -> None:
+    code, spec = (parse_config({"form": form}, "test") for form in ("code", "spec"))
+    assert run.with_secret_days(spec, tmp_path, resume=False) == spec
+    drawn = [run.with_secret_days(code, tmp_path, resume=False) for _ in range(4)]
+    numbers = {each.inner.first_scored_day for each in drawn}
+    assert len(numbers) > 1
+    assert all(number is not None and 10_000 <= number < 860_000 for number in numbers)
+    run.begin(tmp_path, drawn[0], "test", resume=False).close()
+    assert run.with_secret_days(code, tmp_path, resume=True) == drawn[0]
+    assert run.with_secret_days(drawn[1], tmp_path, resume=False) == drawn[1], "a number that is given stays"
+
+
+def test_a_run_of_code_from_before_goes_on_with_the_days_it_began_with(tmp_path: Path) -> None:
+    before = parse_config({"form": "code"}, "test")
+    run.begin(tmp_path, before, "test", resume=False).close()
+    resumed = run.with_secret_days(before, tmp_path, resume=True)
+    assert resumed == before
+    run.begin(tmp_path, resumed, "test", resume=True).close()

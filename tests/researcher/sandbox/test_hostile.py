@@ -1,41 +1,66 @@
-"""Attacks: each ends in the expected outcome, and nothing outside its folder changes."""
+"""Attacks: each reaches its goal in an ordinary process, and in the sandbox ends in its one outcome without changing anything outside."""
 
 import hashlib
 import os
 import platform
 import socket
+import sqlite3
+import subprocess
 from collections import ChainMap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serl.researcher.sandbox import bubblewrap
-from serl.researcher.sandbox.job_result import Outcome
+from serl.researcher.sandbox import run as sandbox_run
+from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import MIB, Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from tests.researcher.sandbox.hostile import CALL, EVERY, LEAK, Hostile
-from tests.researcher.sandbox.processes import processes_of
+from tests.researcher.sandbox import plain
+from tests.researcher.sandbox.hostile import CALL, FILES, LEAK, NETWORK, PROCESSES, Hostile
+from tests.researcher.sandbox.hostile_resources import (
+    ANSWERS,
+    FILE_BYTES,
+    FOLDER_BYTES,
+    MEMORY_AND_DISK,
+    MEMORY_BYTES,
+    OUTPUT_BYTES,
+    TIME,
+)
 
-LIMITS = Limits(wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=16 * MIB, folder_bytes=64 * MIB, threads=32)
-
-
+EVERY = [*FILES, *NETWORK, *PROCESSES, *TIME, *MEMORY_AND_DISK, *ANSWERS]
+LIMITS = Limits(
+    wall_s=30, cpu_s=20, memory_bytes=1536 * MIB, file_bytes=FILE_BYTES, folder_bytes=FOLDER_BYTES, output_bytes=OUTPUT_BYTES, threads=32
+)  # fmt: skip
 NEVER_ENDING: dict[Outcome, dict[str, float]] = {Outcome.TIMEOUT: {"wall_s": 1.5}, Outcome.CPU: {"cpu_s": 1}}
 """Limits of attacks that end only by a limit."""
+EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Files and sockets that no job may touch."""
+    """Files, sockets and a process that no job may touch."""
 
     canary: Path
     path: Path
     sockets: tuple[socket.socket, ...]
+    victim: "subprocess.Popen[bytes]"
+    inherited: int
+    """A descriptor that programs inherit which do not close theirs."""
 
     @property
     def port(self) -> int:
         return int(self.sockets[0].getsockname()[1])
+
+    def fill(self, source: str) -> str:
+        """A module with the names of all that in place of {..}."""
+        values = {"canary": self.canary, "root": self.canary.parent, "port": self.port, "path": self.path, "victim": self.victim.pid}  # fmt: skip
+        for name, value in values.items():
+            source = source.replace(f"{{{name}}}", str(value))
+        return source
 
     def hash(self) -> str:
         """Of names, permissions and contents."""
@@ -50,24 +75,28 @@ class Outside:
         addresses = []
         for each in self.sockets:
             try:
-                each.recv(1) if each.type == socket.SOCK_DGRAM else each.accept()
+                each.recv(1) if each.type == socket.SOCK_DGRAM else each.accept()[0].close()
             except BlockingIOError:
                 continue
             addresses.append(str(each.getsockname()))
         return addresses
 
 
-@pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
-    canary = tmp_path_factory.mktemp("canary")
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Outside]:
+    canary = tmp_path / "outside" / "canary"
+    canary.mkdir(parents=True)
     (canary / "secret").write_text("secret")
-    (canary / "scores.db").write_bytes(b"scores")
+    (canary / "day").write_text("day")
+    (canary / "answer").write_text('{"value": "secret"}')
+    with sqlite3.connect(canary / "scores.db") as scores:
+        scores.execute("create table scores as select 7 as pa")
     tcp, udp, unix, abstract = (
         socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX),
     )  # fmt: skip
     tcp.bind(("127.0.0.1", 0))
     udp.bind(tcp.getsockname())
-    path = tmp_path_factory.mktemp("socket") / "s"
+    path = tmp_path / "s"
     unix.bind(str(path))
     abstract.bind(f"\0serl-canary-{tcp.getsockname()[1]}")  # another process may run these tests too
     sockets = (tcp, udp, unix, abstract)
@@ -75,59 +104,132 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
         each.setblocking(False)
         if each is not udp:
             each.listen()
-    yield Outside(canary, path, sockets)
+    inherited = os.open(canary / "secret", os.O_RDONLY)
+    os.set_inheritable(inherited, True)
+    with subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL) as victim:
+        yield Outside(canary, path, sockets, victim, inherited)
+        victim.kill()
     for each in sockets:
         each.close()
+    os.close(inherited)
+
+
+@pytest.fixture
+def namespaces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pid namespaces of the jobs that run."""
+    found: list[str] = []
+    await_init = sandbox_run._await_init
+
+    def noting(*arguments: Any) -> Any:
+        job = await_init(*arguments)
+        found.append(os.readlink(f"/proc/{job.init}/ns/pid"))
+        return job
+
+    monkeypatch.setattr(sandbox_run, "_await_init", noting)
+    return found
+
+
+def processes_in(namespaces: list[str]) -> list[str]:
+    """Running processes of these pid namespaces."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/ns/pid"):
+        try:
+            found += [path.parent.parent.name] if os.readlink(path) in namespaces else []
+        except OSError:
+            continue
+    return found
+
+
+def limits_for(hostile: Hostile) -> Limits:
+    changes: list[dict[str, float]] = [dict(change) for outcome, change in NEVER_ENDING.items() if outcome is hostile.outcome]  # fmt: skip
+    if hostile.outcome is Outcome.MEMORY and "torch" not in hostile.source:
+        changes.append({"memory_bytes": MEMORY_BYTES})
+    return LIMITS.model_copy(update=ChainMap(*changes))
+
+
+def require_machine(hostile: Hostile) -> None:
+    if hostile.source.startswith(CALL) and platform.machine() != "x86_64":
+        pytest.skip("system calls by number are those of x86_64")
+
+
+def name_of(hostile: Hostile) -> str:
+    return hostile.name.replace(" ", "_")
 
 
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("hostile", EVERY, ids=lambda hostile: hostile.name.replace(" ", "_"))
+@pytest.mark.parametrize("hostile", EVERY, ids=name_of)
 def test_attacks_end_in_their_outcome_and_change_nothing(
-    hostile: Hostile, outside: Outside, monkeypatch: pytest.MonkeyPatch
+    hostile: Hostile, outside: Outside, namespaces: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if hostile.source.startswith(CALL) and platform.machine() != "x86_64":
-        pytest.skip("system calls by number are those of x86_64")
+    require_machine(hostile)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
-    source = hostile.source
-    for name, value in (("canary", outside.canary), ("port", outside.port), ("path", outside.path)):
-        source = source.replace(f"{{{name}}}", str(value))
-    changes: list[dict[str, float]] = [
-        dict(change) for outcome, change in NEVER_ENDING.items() if outcome is hostile.outcome
-    ]
-    if hostile.outcome is Outcome.MEMORY and "torch" not in hostile.source:
-        changes.append({"memory_bytes": 512 * MIB})
-    limits = LIMITS.model_copy(update=ChainMap(*changes))
     before = outside.hash()
     with work_folder() as folder:
-        result = run(
-            Job("serl.researcher.sandbox.entrypoints:execute", {"source": source}),
-            folder,
-            limits,
-        )
-        assert not processes_of(folder)
+        result = run(Job(EXECUTE, {"source": outside.fill(hostile.source)}), folder, limits_for(hostile))
+        left = list(folder.iterdir())
+        assert all(path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600 for path in left)
+    assert len(namespaces) == 1
+    assert not processes_in(namespaces)
     assert not folder.exists()
     assert result.outcome is hostile.outcome, result
     assert hostile.text in result.text
     assert result.ok or result.text
     assert outside.hash() == before
     assert not outside.received()
+    assert outside.victim.poll() is None
+
+
+@pytest.mark.parametrize("hostile", [each for each in EVERY if each.proof], ids=name_of)
+def test_attacks_reach_their_goal_without_the_sandbox(hostile: Hostile, outside: Outside, tmp_path: Path) -> None:
+    require_machine(hostile)
+    if hostile.as_root and os.getuid() != 0:
+        pytest.skip("only root reaches this goal")
+    assert hostile.proof is not None
+    folder = tmp_path / "job" / "folder"
+    folder.mkdir(parents=True)
+    wait_s = 60.0 if hostile.outcome is Outcome.CPU else plain.WAIT_S  # on a busy machine it gets its CPU time late
+    found = plain.ran(outside.fill(hostile.source), folder, outside, wait_s)
+    Path(f"/dev/shm/serl-canary-{outside.port}").unlink(missing_ok=True)
+    assert hostile.proof(found), found
+    subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False)
+
+
+def leak_in(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> JobResult:
+    """The search for secrets in a job with an input whose path is one, without these words of bubblewrap's command line."""
+    monkeypatch.setattr(bubblewrap, "ISOLATION", tuple(word for word in bubblewrap.ISOLATION if word not in words))
+    secret = tmp_path / "sk-canary"
+    secret.write_text("")
+    with work_folder() as folder:
+        return run(Job(EXECUTE, {"source": LEAK.source}, inputs={"mine": secret}), folder, LIMITS)
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_the_search_for_secrets_finds_them_where_bubblewrap_inherits_our_environment(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_search_for_secrets_finds_them_where_bubblewrap_is_visible(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     monkeypatch.setattr(bubblewrap, "ENVIRONMENT", dict(os.environ))
-    with work_folder() as folder:
-        result = run(Job("serl.researcher.sandbox.entrypoints:execute", {"source": LEAK.source}), folder, LIMITS)
+    result = leak_in(("--as-pid-1",), monkeypatch, tmp_path)
     assert result.outcome is Outcome.CRASHED
-    assert "'/proc/1/environ', '/proc/1/task/1/environ'" in result.text
+    assert "'/proc/1/environ', '/proc/1/cmdline'" in result.text
+    assert "'/proc/1/mem'" in result.text
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_only_mounts_name_the_inputs_of_a_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    result = leak_in((), monkeypatch, tmp_path)
+    assert result.text.startswith("AssertionError: ['/proc/1/mountinfo', '/proc/1/task/1/mountinfo']")
 
 
 def test_there_are_enough_attacks() -> None:
-    assert len({hostile.name for hostile in EVERY}) == len(EVERY) >= 30
+    assert len({hostile.name for hostile in EVERY}) == len(EVERY) >= 60
 
 
 def test_crashes_say_why() -> None:
     assert [hostile.name for hostile in EVERY if hostile.outcome is Outcome.CRASHED and not hostile.text] == []
+
+
+def test_only_attacks_on_the_whole_machine_are_not_proven() -> None:
+    unproven = {hostile.name for hostile in EVERY if hostile.proof is None}
+    assert unproven == {"remove everything", "kill everybody", "kill the first process", "secrets of the host"}

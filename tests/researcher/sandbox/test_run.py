@@ -2,6 +2,7 @@
 
 import struct
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,12 +13,11 @@ import pytest
 from benchmarks.sandbox import figures
 from serl.exchange.errors import ConfigError
 from serl.researcher.sandbox import bubblewrap, seccomp
-from serl.researcher.sandbox import run as sandbox_run
 from serl.researcher.sandbox.errors import SandboxUnavailableError
 from serl.researcher.sandbox.job_result import JobResult, Outcome
 from serl.researcher.sandbox.limits import Limits
 from serl.researcher.sandbox.run import Job, run, work_folder
-from tests.researcher.sandbox.processes import processes_of
+from tests.researcher.processes import is_gone
 
 EXECUTE = "serl.researcher.sandbox.entrypoints:execute"
 
@@ -87,8 +87,6 @@ def test_inputs_can_be_read_and_nothing_else(tmp_path: Path) -> None:
     with work_folder() as folder:
         result = run(Job(EXECUTE, {"source": source}, inputs={"mine": tmp_path / "a.day"}), folder)
         assert result.value == ["day", ["mine"], False]
-        with pytest.raises(ConfigError):
-            run(Job(EXECUTE, inputs={"mine": folder}), folder)
     for name in ("..", "a/b", "", ".hidden"):
         with pytest.raises(ConfigError, match="plain name"):
             Job(EXECUTE, inputs={name: tmp_path})
@@ -128,34 +126,63 @@ def test_figures_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("sandboxed")
 def test_an_interruption_ends_the_job(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_parts: object) -> None:
+    jobs: list[int] = []
+
+    def interrupted(job: Any, _limits: Limits) -> None:
+        jobs.append(job.init)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("serl.researcher.sandbox.run._read_output", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execute(folder, "import time; open('mine', 'w'); time.sleep(60)")
-    began = time.monotonic()
-    while processes_of(folder):
-        assert time.monotonic() - began < 10, "the job still runs"
-
-
-def test_a_job_that_ended_before_its_output_was_read_has_started(tmp_path: Path) -> None:
-    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as process, sandbox_run._pipe() as (started, write):
-        process.wait()
-        write.write(b"1")
-        write.close()
-        job = sandbox_run._RunningJob(process, 0, -1, bytearray(), time.monotonic())
-        sandbox_run._read_output(job, started, tmp_path, Limits())
-    assert job.started_s is not None
+    (job,) = jobs
+    assert is_gone(job)
 
 
 @pytest.mark.usefixtures("sandboxed")
-def test_folders_that_others_can_enter_or_that_jobs_read_are_refused(folder: Path) -> None:
-    folder.chmod(0o755)
-    with pytest.raises(ConfigError, match="mode 700"):
-        execute(folder, "")
-    with pytest.raises(ConfigError):
-        execute(Path(bubblewrap.__file__).parent, "")
+def test_files_that_do_not_fit_the_folder_are_a_verdict(folder: Path) -> None:
+    (folder / "given").write_bytes(bytes(2 * 2**20))
+    result = execute(folder, "answer = 1", limits=Limits(folder_bytes=2**20))
+    assert result.outcome is Outcome.FOLDER
+    assert "begins with" in result.text
+
+
+JOB = """
+from serl.researcher.sandbox import run as sandbox_run
+await_init = sandbox_run._await_init
+def noting(*arguments):
+    job = await_init(*arguments)
+    print(job.init, flush=True)
+    return job
+sandbox_run._await_init = noting
+with sandbox_run.work_folder() as folder:
+    sandbox_run.run(sandbox_run.Job("serl.researcher.sandbox.entrypoints:execute", {"source": "import time; time.sleep(60)"}), folder)
+"""
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_a_job_ends_with_a_caller_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", JOB], stdout=subprocess.PIPE) as caller:
+        assert caller.stdout is not None
+        job = int(caller.stdout.readline())
+        time.sleep(0.5)  # the job runs
+        assert not is_gone(job, within_s=0.1)
+        caller.kill()
+    assert is_gone(job)
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_files_of_the_folder_are_there_and_links_stay_behind(folder: Path) -> None:
+    (folder / "given").write_text("given")
+    (folder / "link").symlink_to(folder / "given")
+    source = (
+        "import os\nanswer = sorted(os.listdir()), open('given').read()\nopen('given', 'w').write('new')\nos.chmod('given', 0o4755)\n"
+        "os.symlink('/etc/passwd', 'mine')\nos.mkdir('inner')\nopen('.hidden', 'w')"
+    )
+    assert execute(folder, source).value == [["given"], "given"]
+    assert sorted(path.name for path in folder.iterdir()) == ["given", "link"]
+    assert (folder / "given").read_text() == "new"
+    assert (folder / "given").stat().st_mode & 0o7777 == 0o600
 
 
 def test_without_bubblewrap_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
