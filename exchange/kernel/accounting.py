@@ -12,21 +12,26 @@ EXACT_FLOAT = float(1 << 53)
 
 @apart
 def long_share(amount: int, part: int, total: int) -> int:
-    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total < 2^62, bit by bit: no product can overflow."""
+    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total, bit by bit: no product and no sum can overflow."""
     share, rest = 0, 0  # of what is multiplied so far: share x total + rest
     remainder = amount % total
     for bit in range(62, -1, -1):
-        share, rest = 2 * share, 2 * rest
+        share *= 2
+        if rest >= total - rest:
+            share, rest = share + 1, rest - (total - rest)
+        else:
+            rest += rest
         if part >> bit & 1:
-            rest += remainder
-        while rest >= total:
-            share, rest = share + 1, rest - total
+            if rest >= total - remainder:
+                share, rest = share + 1, rest - (total - remainder)
+            else:
+                rest += remainder
     return amount // total * part + share
 
 
 @inlined
 def share_of(amount: int, part: int, total: int) -> int:
-    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total < 2^62.
+    """floor(amount x part / total) for amount >= 0 and 0 <= part <= total.
 
     Of integers below 2^53 the quotient of floats is never rounded up to a whole number, and takes a third of the time.
     """

@@ -147,8 +147,14 @@ def test_without_fees_no_account_shows_fees(market: AnyMarket) -> None:
     assert not market.snapshot().symbols[:, HAS_FEES].any()
 
 
-AMOUNTS = st.one_of(st.integers(0, 2**62), st.integers(0, 2**30))
-WHOLES = st.one_of(st.integers(1, 2**62 - 1), st.integers(1, 2**24))
+AMOUNTS = st.one_of(st.integers(0, 2**63 - 1), st.integers(0, 2**30))
+WHOLES = st.one_of(st.integers(1, 2**63 - 1), st.integers(1, 2**24))
+
+
+@pytest.mark.parametrize("whole", [2**61, 2**62 - 1, 2**63 - 1])
+def test_the_largest_shares_are_exact(whole: int) -> None:
+    for amount, part in [(whole, whole), (whole - 1, whole - 1), (whole // 2, whole - 1), (2**63 - 1, whole // 3)]:
+        assert long_share(amount, part, whole) == amount * part // whole, f"{amount} x {part} / {whole}"
 
 
 @settings(max_examples=500, deadline=None)

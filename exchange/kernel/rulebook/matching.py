@@ -5,7 +5,7 @@ from typing import Any
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.accounting import settle_trade
+from serl.exchange.kernel.accounting import settle_trade, share_of
 from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
@@ -309,7 +309,7 @@ def _begin_round(state: State, level: LevelRow) -> None:
     lots = min(active.leaves_lots, level.qty_lots)
     rest, slot = lots, int64(level.first)
     while slot >= 0:
-        rest -= lots * state.orders[slot].open_lots // level.qty_lots
+        rest -= share_of(state.orders[slot].open_lots, lots, level.qty_lots)
         slot = int64(state.orders[slot].next)
     active.round_lots, active.round_level_lots, active.round_spare_lots = lots, level.qty_lots, rest
     active.round_price_ticks, active.round_served_number = level.price_ticks, 0
@@ -329,7 +329,7 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
         while slot >= 0:
             order = state.orders[slot]
             if active.round_served_number < order.order_number <= active.round_last_number:
-                share = active.round_lots * order.open_lots // active.round_level_lots
+                share = share_of(order.open_lots, active.round_lots, active.round_level_lots)
                 more = min(active.round_spare_lots, order.open_lots - share)
                 if share + more > 0:
                     active.round_spare_lots -= more
