@@ -55,4 +55,6 @@ def test_events_make_the_displayed_book(profile: str) -> None:
             for level in levels
         }
         assert {place: lots for place, lots in made.lots.items() if lots} == shown
-    assert profile == "bands" or made.auction_fills_elsewhere > 10, "auctions fill orders at other prices than their own"
+    assert profile == "bands" or made.auction_fills_elsewhere > 10, (
+        "auctions fill orders at other prices than their own"
+    )
