@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, MICRO, POSITION
+from serl.exchange.records import CASH, CASH_HIGH, COST, COST_HIGH, FEE, FEE_MICRO, MICRO, POSITION, WIDE_BALANCES
 
 
 class Account(NamedTuple):
@@ -15,9 +15,12 @@ class Account(NamedTuple):
 
     @classmethod
     def from_balances(cls, balances: Any) -> "Account":
-        """The account of a market's BALANCES integers."""
+        """The account of a market's BALANCES or WIDE_BALANCES integers."""
         amounts = [int(amount) for amount in balances]
-        return cls(amounts[POSITION], amounts[CASH], amounts[COST], amounts[FEE] * MICRO + amounts[FEE_MICRO])
+        cash, cost = amounts[CASH], amounts[COST]
+        if len(amounts) == WIDE_BALANCES:
+            cash, cost = cash + (amounts[CASH_HIGH] << 64), cost + (amounts[COST_HIGH] << 64)
+        return cls(amounts[POSITION], cash, cost, amounts[FEE] * MICRO + amounts[FEE_MICRO])
 
     @property
     def realised_ticks(self) -> int:

@@ -52,9 +52,11 @@ def validate(state: State) -> None:
 
 
 def _validate_balances(state: State) -> None:
-    totals = state.balances.sum(axis=0)
-    for name, place in (("positions", POSITION), ("cash", CASH)):
-        assert not totals[:, place].any(), f"{name} must sum to zero over participants, got {totals[:, place]}"
+    positions = state.balances[..., POSITION].sum(axis=0)
+    assert not positions.any(), f"positions must sum to zero over participants, got {positions}"
+    cash = state.balances[..., CASH].astype(object) + state.carries[..., 0].astype(object) * 2**64
+    assert not cash.sum(axis=0).any(), f"cash must sum to zero over participants, got {cash.sum(axis=0)}"
+    assert state.counters["wide_balances"][0] or not state.carries.any(), "carries that nobody would read"
     fraction = state.balances[..., FEE_MICRO]
     assert ((fraction >= 0) & (fraction < MICRO)).all(), "the fraction of a fee is a whole tick or more"
 

@@ -1,13 +1,20 @@
 """Applies a trade to the balances of both sides; docs/orders.md, Balances and Fees."""
 
+import numpy as np
+
 from serl.exchange.compiling import apart, inlined, int64
 from serl.exchange.kernel import constants as k
+from serl.exchange.kernel import wide
 from serl.exchange.kernel.rows import AccountRow, BalanceRow, InstrumentRow
 from serl.exchange.kernel.state import State
 from serl.exchange.records import MICRO
 
 EXACT_FLOAT = float(1 << 53)
 """Below it a float holds every integer."""
+
+
+NEAR = np.uint64(1 << 61)
+"""A sum below it is beyond 64 bits after no trade."""
 
 
 @apart
@@ -58,6 +65,38 @@ def _apply_fill(balance: BalanceRow, lots: int, notional: int, price: int) -> No
     balance.cash_ticks -= notional
 
 
+@inlined
+def _is_near_edge(one: BalanceRow, other: BalanceRow) -> bool:
+    """Whether cash or cost of one of them is beyond NEAR. In unsigned words, because these sums may wrap."""
+    found = (np.uint64(one.cash_ticks) + NEAR) | (np.uint64(one.cost_ticks) + NEAR)
+    found |= (np.uint64(other.cash_ticks) + NEAR) | (np.uint64(other.cost_ticks) + NEAR)
+    return found >= NEAR + NEAR
+
+
+@apart
+def _apply_wide_fill(state: State, participant: int, symbol: int, lots: int, notional: int, price: int) -> None:
+    """`_apply_fill` in two words, for the rare account whose sums one may not hold."""
+    balance, carries = state.balances[participant, symbol], state.carries[participant, symbol]
+    before, high, low = balance.position_lots, carries[1], balance.cost_ticks
+    after = before + lots
+    if before == 0 or (before ^ lots) >= 0:
+        high, low = wide.add(high, low, notional)
+    elif after == 0 or (after ^ before) < 0:
+        high, low = 0, after * price
+    elif wide.is_negative(high, low):
+        size_high, size_low = wide.subtract(-high, 0, low)
+        share_high, share_low = wide.share_of_wide(size_high, size_low, abs(lots), abs(before))
+        high, low = wide.add(high + share_high, low, share_low)
+    else:
+        share_high, share_low = wide.share_of_wide(high, low, abs(lots), abs(before))
+        high, low = wide.subtract(high - share_high, low, share_low)
+    carries[1], balance.cost_ticks = high, low
+    carries[0], balance.cash_ticks = wide.subtract(carries[0], balance.cash_ticks, notional)
+    balance.position_lots = after
+    if carries[0] | carries[1]:
+        state.counters.wide_balances = 1
+
+
 @apart
 def _charge_fee(
     balance: BalanceRow, account: AccountRow, instrument: InstrumentRow, place: int, lots: int, notional: int
@@ -79,8 +118,13 @@ def settle_trade(
 ) -> None:
     """Shares to the buyer, cash to the seller, fees from both: these columns of the symbol, if the account has none of its own."""
     notional = lots * price
-    _apply_fill(state.balances[buyer, symbol], lots, notional, price)
-    _apply_fill(state.balances[seller, symbol], -lots, -notional, price)
+    bought, sold = state.balances[buyer, symbol], state.balances[seller, symbol]
+    if state.counters.wide_balances | _is_near_edge(bought, sold):
+        _apply_wide_fill(state, buyer, symbol, lots, notional, price)
+        _apply_wide_fill(state, seller, symbol, -lots, -notional, price)
+    else:
+        _apply_fill(bought, lots, notional, price)
+        _apply_fill(sold, -lots, -notional, price)
     instrument = state.symbols[symbol]
     if instrument.has_fees | state.counters.own_fee_accounts:
         _charge_fee(state.balances[buyer, symbol], state.accounts[buyer], instrument, buyer_fee, lots, notional)

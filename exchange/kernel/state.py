@@ -103,6 +103,7 @@ COUNTERS = np.dtype(
         ("triggers_symbol", "<i8"),  # whose triggers run now
         ("wants_far_levels", "<i8"),  # more far levels are needed
         ("own_fee_accounts", "<i8"),  # accounts with fees of their own
+        ("wide_balances", "<i8"),  # whether cash or cost of any account was ever beyond 64 bits
     ],
     align=True,
 )
@@ -247,6 +248,7 @@ class State(NamedTuple):
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
     balances: NDArray[np.int64]  # (P, S, BALANCES); compiled code: (P, S) BALANCE
+    carries: NDArray[np.int64]  # (P, S, 2) words above cash and cost, times 2^64
     scratch: NDArray[np.int32]  # (2 W,)
     needs_full_book: NDArray[
         np.int64
@@ -280,6 +282,7 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         report=np.zeros(participants, np.int64),
         operator=np.zeros(participants, np.uint8),
         balances=np.zeros((participants, symbols, BALANCES), np.int64),
+        carries=np.zeros((participants, symbols, 2), np.int64),
         scratch=np.zeros(2 * window, np.int32),
         needs_full_book=np.zeros(symbols, np.int64),
         has_limits=np.zeros(participants, np.uint8),

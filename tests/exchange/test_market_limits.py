@@ -116,6 +116,7 @@ def test_shares_of_pro_rata_are_exact(implementation: type[Market | ReferenceMar
     [
         ({"qty_lots_max": 2**27, "price_ticks_max": 2**27}, "2\\^53"),
         ({"qty_lots_max": 10**9}, "2\\^53"),
+        ({"qty_lots_max": 2**38, "price_ticks_max": 2}, "lower orders_open_max to 4194304"),
         ({"window_ticks": 64}, "window_ticks"),
         ({"window_ticks": 129}, "window_ticks"),
     ],
