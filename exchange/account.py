@@ -2,7 +2,18 @@
 
 from typing import Any, NamedTuple
 
-from serl.exchange.records import CASH, CASH_HIGH, COST, COST_HIGH, FEE, FEE_MICRO, MICRO, POSITION, WIDE_BALANCES
+from serl.exchange.records import (
+    CASH,
+    CASH_HIGH,
+    COST,
+    COST_HIGH,
+    FEE,
+    FEE_HIGH,
+    FEE_MICRO,
+    MICRO,
+    POSITION,
+    WIDE_BALANCES,
+)
 
 
 class Account(NamedTuple):
@@ -17,10 +28,10 @@ class Account(NamedTuple):
     def from_balances(cls, balances: Any) -> "Account":
         """The account of a market's BALANCES or WIDE_BALANCES integers."""
         amounts = [int(amount) for amount in balances]
-        cash, cost = amounts[CASH], amounts[COST]
         if len(amounts) == WIDE_BALANCES:
-            cash, cost = cash + (amounts[CASH_HIGH] << 64), cost + (amounts[COST_HIGH] << 64)
-        return cls(amounts[POSITION], cash, cost, amounts[FEE] * MICRO + amounts[FEE_MICRO])
+            for place, high in ((CASH, CASH_HIGH), (COST, COST_HIGH), (FEE, FEE_HIGH)):
+                amounts[place] += amounts[high] << 64
+        return cls(amounts[POSITION], amounts[CASH], amounts[COST], amounts[FEE] * MICRO + amounts[FEE_MICRO])
 
     @property
     def realised_ticks(self) -> int:

@@ -119,7 +119,7 @@ class Market(Entry):
         return Account.from_balances(self.balances()[self._participant(participant), self._symbol(symbol)])
 
     def balances(self) -> NDArray[np.int64]:
-        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) where cash or cost of an account was ever beyond 64 bits."""
+        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) where cash, cost or fee of an account was ever beyond 64 bits."""
         if not self.state.counters["wide_balances"][0]:
             return self.state.balances
         return np.concatenate([self.state.balances, self.state.carries], axis=2)

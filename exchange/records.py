@@ -366,11 +366,9 @@ SYMBOL_COLUMNS = TICKS + 2 * TICK_ENTRIES_MAX  # (from price, multiple) each, by
 # Places of Snapshot.balances: what an account has made of its trades in a symbol
 POSITION, CASH, COST, FEE, FEE_MICRO = range(5)  # lots; ticks x lots; the rest of FEE in microticks x lots, below MICRO
 BALANCES = 5
-CASH_HIGH, COST_HIGH = (
-    5,
-    6,
-)  # behind them where cash or cost of any account is beyond 64 bits: the words above, times 2^64
-WIDE_BALANCES = 7
+# Behind them where such a sum of any account was ever beyond 64 bits: the words above, times 2^64
+CASH_HIGH, COST_HIGH, FEE_HIGH = range(5, 8)
+WIDE_BALANCES = 8
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""

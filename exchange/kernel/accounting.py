@@ -5,7 +5,7 @@ import numpy as np
 from serl.exchange.compiling import apart, inlined, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import wide
-from serl.exchange.kernel.rows import AccountRow, BalanceRow, InstrumentRow
+from serl.exchange.kernel.rows import BalanceRow
 from serl.exchange.kernel.state import State
 from serl.exchange.records import MICRO
 
@@ -98,17 +98,20 @@ def _apply_wide_fill(state: State, participant: int, symbol: int, lots: int, not
 
 
 @apart
-def _charge_fee(
-    balance: BalanceRow, account: AccountRow, instrument: InstrumentRow, place: int, lots: int, notional: int
-) -> None:
-    """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that nothing
-    overflows before cash would."""
+def _charge_fee(state: State, participant: int, symbol: int, place: int, lots: int, notional: int) -> None:
+    """The fee of a fill by two columns of the symbol, or by the account's two in their place. Parted at whole ticks, so that no
+    product overflows."""
+    balance, carries = state.balances[participant, symbol], state.carries[participant, symbol]
+    account, instrument = state.accounts[participant], state.symbols[symbol]
     if account[k.SETTING_OWN_FEES]:
         per_lot, ppm = account[k.SETTING_FEES + place], account[k.SETTING_FEES + place + 1]
     else:
         per_lot, ppm = instrument.fees[place], instrument.fees[place + 1]
     micro = balance.fee_microticks + lots * per_lot + notional % MICRO * ppm
-    balance.fee_ticks += notional // MICRO * ppm + micro // MICRO
+    amount = notional // MICRO * ppm + micro // MICRO
+    carries[2], balance.fee_ticks = wide.add(carries[2], balance.fee_ticks, amount)
+    if carries[2]:
+        state.counters.wide_balances = 1
     balance.fee_microticks = micro % MICRO
 
 
@@ -127,5 +130,5 @@ def settle_trade(
         _apply_fill(sold, -lots, -notional, price)
     instrument = state.symbols[symbol]
     if instrument.has_fees | state.counters.own_fee_accounts:
-        _charge_fee(state.balances[buyer, symbol], state.accounts[buyer], instrument, buyer_fee, lots, notional)
-        _charge_fee(state.balances[seller, symbol], state.accounts[seller], instrument, seller_fee, lots, notional)
+        _charge_fee(state, buyer, symbol, buyer_fee, lots, notional)
+        _charge_fee(state, seller, symbol, seller_fee, lots, notional)

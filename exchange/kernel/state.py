@@ -15,6 +15,7 @@ from serl.exchange.records import (
     SYMBOL_COLUMNS,
     TERM_COLUMNS,
     TICK_ENTRIES_MAX,
+    WIDE_BALANCES,
     Queue,
 )
 
@@ -103,7 +104,7 @@ COUNTERS = np.dtype(
         ("triggers_symbol", "<i8"),  # whose triggers run now
         ("wants_far_levels", "<i8"),  # more far levels are needed
         ("own_fee_accounts", "<i8"),  # accounts with fees of their own
-        ("wide_balances", "<i8"),  # whether cash or cost of any account was ever beyond 64 bits
+        ("wide_balances", "<i8"),  # whether cash, cost or fee of any account was ever beyond 64 bits
     ],
     align=True,
 )
@@ -248,7 +249,7 @@ class State(NamedTuple):
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
     balances: NDArray[np.int64]  # (P, S, BALANCES); compiled code: (P, S) BALANCE
-    carries: NDArray[np.int64]  # (P, S, 2) words above cash and cost, times 2^64
+    carries: NDArray[np.int64]  # (P, S, 3) words above cash, cost and fee, times 2^64
     scratch: NDArray[np.int32]  # (2 W,)
     needs_full_book: NDArray[
         np.int64
@@ -282,7 +283,7 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         report=np.zeros(participants, np.int64),
         operator=np.zeros(participants, np.uint8),
         balances=np.zeros((participants, symbols, BALANCES), np.int64),
-        carries=np.zeros((participants, symbols, 2), np.int64),
+        carries=np.zeros((participants, symbols, WIDE_BALANCES - BALANCES), np.int64),
         scratch=np.zeros(2 * window, np.int32),
         needs_full_book=np.zeros(symbols, np.int64),
         has_limits=np.zeros(participants, np.uint8),

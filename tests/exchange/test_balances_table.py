@@ -18,6 +18,7 @@ from serl.exchange.records import (
     CommandKind,
     Reason,
     Rows,
+    Rule,
     TimeInForce,
     command,
 )
@@ -192,7 +193,11 @@ def crossing(buyer: int, seller: int, lots: int, price_ticks: int, command_id: i
 def test_cash_and_cost_beyond_64_bits() -> None:
     """Sums are exact in two words, also after a restart, and back again."""
     markets: list[Market | ReferenceMarket] = [Market(1, limits=HUGE), ReferenceMarket(1, limits=HUGE)]
+    accounts: list[list[Account]] = []
     rng, number, largest = np.random.default_rng(3), 1, 0
+    for market in markets:
+        market.grant_operator(3)
+        market.submit(command(CommandKind.RULE, flags=Rule.TAKER_PPM, price_ticks=1_000_000, participant=3))
     for step in range(3000):
         sides = (
             (1, 2) if step < 1300 or 2000 < step < 2300 else (2, 1) if step < 2700 else tuple(rng.permutation(4)[:2])
@@ -217,7 +222,7 @@ def test_cash_and_cost_beyond_64_bits() -> None:
             largest = max(largest, *(min(abs(each.cash_ticks), abs(each.cost_ticks)) for each in accounts[0]))
             for market in markets:
                 market.validate()
-    assert largest > 2**63
+    assert largest > 2**63 and max(each.fees_microticks for each in accounts[0]) > 2**63 * 10**6
 
 
 WIDES = st.integers(0, 2**126)

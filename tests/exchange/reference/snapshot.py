@@ -16,6 +16,7 @@ from serl.exchange.records import (
     COST_HIGH,
     FEE,
     FEE_COLUMNS,
+    FEE_HIGH,
     FEE_MICRO,
     HALT_REASON,
     HAS_FEES,
@@ -96,10 +97,11 @@ def snapshot(state: State) -> Snapshot:
 def _balances_row(kept: Balances) -> list[int]:
     row = [0] * WIDE_BALANCES
     row[POSITION] = kept.position_lots
-    for place, high, amount in ((CASH, CASH_HIGH, kept.cash_ticks), (COST, COST_HIGH, kept.cost_ticks)):
+    fee, row[FEE_MICRO] = divmod(kept.fees_microticks, MICRO)
+    amounts = (CASH, CASH_HIGH, kept.cash_ticks), (COST, COST_HIGH, kept.cost_ticks), (FEE, FEE_HIGH, fee)
+    for place, high, amount in amounts:
         row[high] = (amount + 2**63) >> 64
         row[place] = amount - (row[high] << 64)
-    row[FEE], row[FEE_MICRO] = divmod(kept.fees_microticks, MICRO)
     return row
 
 
