@@ -70,7 +70,7 @@ def _is_near_edge(one: BalanceRow, other: BalanceRow) -> bool:
     """Whether cash or cost of one of them is beyond NEAR. In unsigned words, because these sums may wrap."""
     found = (np.uint64(one.cash_ticks) + NEAR) | (np.uint64(one.cost_ticks) + NEAR)
     found |= (np.uint64(other.cash_ticks) + NEAR) | (np.uint64(other.cost_ticks) + NEAR)
-    return found >= NEAR + NEAR
+    return bool(found >= NEAR + NEAR)
 
 
 @apart
