@@ -2,7 +2,8 @@
 
 Auction: limit orders of two overlapping sides, 400 prices, seed 1; `opening_auction_ms` is the PHASE command that ends the auction. The stream is that of `kernel`
 (100,000 messages), in batches of 256. `ns_watched`: one hidden order far from the touch sends every command of the symbol through the full rule book.
-Icebergs: 1,000 with ten parts each, swept by one order.
+Icebergs: 1,000 with ten parts each, swept by one order. `ns_beside_*`: 20,000 messages of the stream in a symbol where 10,000 pegged, trailing
+or all-or-none orders rest that they do not concern; the fastest of the rounds.
 """
 
 import time
@@ -12,11 +13,14 @@ import numpy as np
 
 from benchmarks.stream import make
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, CommandFlag, CommandKind, EventKind, Phase, Rows, Side, command
-from serl.exchange.terms import Terms, order
+from serl.exchange.records import COMMAND, CommandFlag, CommandKind, EventKind, Peg, Phase, Rows, Side, command
+from serl.exchange.terms import NO_TERMS, Terms, order
 
 ORDERS, MESSAGES, ROUNDS, SEED = 100_000, 100_000, 5, 1
+CONDITIONAL, CONDITIONAL_MESSAGES, CONDITIONAL_KINDS = 10_000, 20_000, ("pegged", "trailing", "all_or_none")
 OPERATOR, TRADER = 9, 8
+MID = 100_000
+"""Where the stream begins."""
 
 
 def _collected() -> tuple[Market, Rows]:
@@ -83,6 +87,40 @@ def _icebergs() -> float:
     return (time.perf_counter() - began) / int((events["kind"] == EventKind.FILL).sum() / 2) * 1e9
 
 
+def _resting_beside(kind: str) -> Rows:
+    """10,000 orders of a kind that the stream need not touch, made by TRADER behind the book that the stream begins with."""
+    rows = []
+    for number in range(CONDITIONAL):
+        side, spread = number % 2, number // 2
+        sign = -1 if side == Side.BUY else 1
+        if kind == "pegged":  # at a limit behind the market, where the reference does not come
+            terms, flags, price = Terms(peg=Peg.PRIMARY, offset_ticks=1), 0, MID + sign * (4_000 + spread)
+        elif kind == "trailing":  # nearer to the market than their distance, until a trade is 4,000 ticks away
+            stop = MID - sign * (5_000 + spread)
+            terms, flags, price = Terms(stop_ticks=stop, trail_ticks=9_000 + spread), CommandFlag.MARKET, 0
+        else:  # across the market, and larger than all that they could buy
+            side, terms, flags, price = Side.BUY, NO_TERMS, CommandFlag.ALL_OR_NONE, MID + 20 + number % 8
+        rows.append(
+            order(
+                1 + 4 * number, terms, side=side, qty_lots=500_000, flags=flags, price_ticks=price, participant=TRADER
+            )
+        )
+    return np.concatenate(rows)
+
+
+def _stream_beside(kind: str) -> float:
+    """ns per message of the stream beside 10,000 orders of a kind."""
+    build, stream = make(CONDITIONAL_MESSAGES, 1_000, SEED)
+    market = Market(1)
+    market.submit(build)
+    market.submit(_resting_beside(kind))
+    assert int(market.state.counters["orders_open"][0]) >= CONDITIONAL, "the orders beside the stream rest"
+    began = time.perf_counter()
+    for start in range(0, len(stream), 256):
+        market.submit(stream[start : start + 256])
+    return (time.perf_counter() - began) / len(stream) * 1e9
+
+
 def run() -> dict[str, Any]:
     """All figures, medians over the rounds."""
     _auction(), _stream(True), _icebergs()
@@ -94,4 +132,5 @@ def run() -> dict[str, Any]:
         "ns_plain": float(np.median([_stream(False) for _ in range(ROUNDS)])),
         "ns_watched": float(np.median([_stream(True) for _ in range(ROUNDS)])),
         "ns_iceberg_fill": float(np.median([_icebergs() for _ in range(ROUNDS)])),
+        **{f"ns_beside_{kind}": min(_stream_beside(kind) for _ in range(ROUNDS)) for kind in CONDITIONAL_KINDS},
     }

@@ -2,7 +2,18 @@
 
 from typing import Any, NamedTuple
 
-from serl.exchange.records import CASH, COST, FEE, FEE_MICRO, MICRO, POSITION
+from serl.exchange.records import (
+    CASH,
+    CASH_HIGH,
+    COST,
+    COST_HIGH,
+    FEE,
+    FEE_HIGH,
+    FEE_MICRO,
+    MICRO,
+    POSITION,
+    WIDE_BALANCES,
+)
 
 
 class Account(NamedTuple):
@@ -15,8 +26,11 @@ class Account(NamedTuple):
 
     @classmethod
     def from_balances(cls, balances: Any) -> "Account":
-        """The account of a market's BALANCES integers."""
+        """The account of a market's BALANCES or WIDE_BALANCES integers."""
         amounts = [int(amount) for amount in balances]
+        if len(amounts) == WIDE_BALANCES:
+            for place, high in ((CASH, CASH_HIGH), (COST, COST_HIGH), (FEE, FEE_HIGH)):
+                amounts[place] += amounts[high] << 64
         return cls(amounts[POSITION], amounts[CASH], amounts[COST], amounts[FEE] * MICRO + amounts[FEE_MICRO])
 
     @property

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
+from serl.exchange.limits import check_lots
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
 
 SOCKETS = ("orders", "feed", "queries", "admin")
@@ -338,8 +339,9 @@ def _check_consistency(config: ExchangeConfig) -> None:
     largest = config.limits.qty_lots_max * config.limits.price_ticks_max
     if largest > CASH_MAX:
         raise ConfigError(
-            f"limits: expected qty_lots_max x price_ticks_max of at most 2^53, so that cash in ticks x lots cannot overflow, got {largest}"
+            f"limits: expected qty_lots_max x price_ticks_max of at most 2^53, as a float holds them exactly, got {largest}"
         )
+    check_lots(config.limits.qty_lots_max, config.limits.orders_open_max)
     for symbol in config.symbols:
         _check_band(symbol, config.limits.price_ticks_max)
     fee_max = FEE_LOTS_MAX // config.limits.qty_lots_max

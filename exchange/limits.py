@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
+from serl.exchange.records import ALL_SYMBOLS, CASH_MAX, LOTS_MAX
 
 SYMBOLS_MAX = ALL_SYMBOLS
 """Numbers below ALL_SYMBOLS, which none of them is."""
@@ -36,8 +36,19 @@ class MarketLimits:
         largest = self.qty_lots_max * self.price_ticks_max
         if largest > CASH_MAX:
             raise ConfigError(
-                f"expected qty_lots_max x price_ticks_max of at most 2^53, so that cash in ticks x lots cannot overflow, got {largest}; lower one of them"
+                f"expected qty_lots_max x price_ticks_max of at most 2^53, as a float holds them exactly, got {largest}; lower one of them"
             )
+        check_lots(self.qty_lots_max, self.orders_open_max)
+
+
+def check_lots(qty_lots_max: int, orders_open_max: int) -> None:
+    """ConfigError where the lots of a price level may not fit into 64 bits."""
+    largest = qty_lots_max * orders_open_max
+    if largest > LOTS_MAX:
+        raise ConfigError(
+            f"limits: expected qty_lots_max x orders_open_max of at most 2^60, so that the lots of a level fit into 64 bits, "
+            f"got {largest}; lower orders_open_max to {LOTS_MAX // qty_lots_max}"
+        )
 
 
 def symbol_names(symbols: Sequence[str] | int) -> list[str]:

@@ -8,6 +8,7 @@ market.cancel(order_id)
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from serl.exchange.account import Account
 from serl.exchange.entry import Entry
@@ -19,6 +20,7 @@ from serl.exchange.kernel.levels import levels
 from serl.exchange.kernel.state import State, new_state
 from serl.exchange.limits import MarketLimits, symbol_names
 from serl.exchange.records import (
+    BALANCES,
     COLLECTING,
     FEE_COLUMNS,
     HALT_REASON,
@@ -33,6 +35,7 @@ from serl.exchange.records import (
     ORDER,
     PHASE,
     SPECIAL,
+    WIDE_BALANCES,
     CommandFlag,
     Rows,
     Setting,
@@ -113,7 +116,13 @@ class Market(Entry):
 
     def account(self, participant: Integer = 0, symbol: Symbol = 0) -> Account:
         """What a participant has made of its trades in a symbol: position, cash, profit, fees. ConfigError where there is no such one."""
-        return Account.from_balances(self.state.balances[self._participant(participant), self._symbol(symbol)])
+        return Account.from_balances(self.balances()[self._participant(participant), self._symbol(symbol)])
+
+    def balances(self) -> NDArray[np.int64]:
+        """(P, S, BALANCES), or (P, S, WIDE_BALANCES) where cash, cost or fee of an account was ever beyond 64 bits."""
+        if not self.state.counters["wide_balances"][0]:
+            return self.state.balances
+        return np.concatenate([self.state.balances, self.state.carries], axis=2)
 
     def snapshot(self) -> Snapshot:
         """A copy of everything that the market's future depends on."""
@@ -125,7 +134,7 @@ class Market(Entry):
             counters=np.concatenate([state.counters[name] for name in SNAPSHOT_COUNTERS]),
             last_command_id=state.last_command_id[:used].copy(),
             report=state.report[:used].copy(),
-            balances=state.balances[:used].copy(),
+            balances=self.balances()[:used].copy(),
             halted=state.halted.copy(),
             symbols=state.symbols.copy(),
             accounts=state.accounts[:used].copy(),
@@ -142,7 +151,9 @@ class Market(Entry):
         used = len(snapshot.report)
         state.last_command_id[:used] = snapshot.last_command_id
         state.report[:used] = snapshot.report
-        state.balances[:used] = snapshot.balances
+        state.balances[:used] = snapshot.balances[..., :BALANCES]
+        if snapshot.balances.shape[2] == WIDE_BALANCES:
+            state.carries[:used], state.counters["wide_balances"] = snapshot.balances[..., BALANCES:], 1
         state.halted[:] = snapshot.halted
         state.symbols[:], state.accounts[:used], state.terms[:used] = (
             snapshot.symbols,

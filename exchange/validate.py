@@ -1,10 +1,25 @@
 """Checks every invariant of a market's arrays. Slow: reads everything twice."""
 
+from typing import Any
+
 import numpy as np
 
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.levels import find_level
-from serl.exchange.kernel.state import ASK, BID, State
+from serl.exchange.kernel.state import (
+    ASK,
+    BID,
+    CLOSERS,
+    COLLARED,
+    DUE_PEGS,
+    DUE_TRAILS,
+    FLOATING,
+    PEGS,
+    ROOTS,
+    WAITING_PEGS,
+    WAITING_TRAILS,
+    State,
+)
 from serl.exchange.records import CASH, FEE_MICRO, LIMIT_COLUMNS, MICRO, PHASE, POSITION, Phase, Queue, Setting
 
 
@@ -30,14 +45,18 @@ def validate(state: State) -> None:
     )
     _validate_table(state, open_slots)
     _validate_free(state, len(open_slots))
+    if len(state.extras):
+        _validate_heaps(state, open_slots)
     _validate_balances(state)
     _validate_accounts(state)
 
 
 def _validate_balances(state: State) -> None:
-    totals = state.balances.sum(axis=0)
-    for name, place in (("positions", POSITION), ("cash", CASH)):
-        assert not totals[:, place].any(), f"{name} must sum to zero over participants, got {totals[:, place]}"
+    positions = state.balances[..., POSITION].sum(axis=0)
+    assert not positions.any(), f"positions must sum to zero over participants, got {positions}"
+    cash = state.balances[..., CASH].astype(object) + state.carries[..., 0].astype(object) * 2**64
+    assert not cash.sum(axis=0).any(), f"cash must sum to zero over participants, got {cash.sum(axis=0)}"
+    assert state.counters["wide_balances"][0] or not state.carries.any(), "carries that nobody would read"
     fraction = state.balances[..., FEE_MICRO]
     assert ((fraction >= 0) & (fraction < MICRO)).all(), "the fraction of a fee is a whole tick or more"
 
@@ -123,3 +142,56 @@ def _validate_free(state: State, used_orders: int) -> None:
         while place >= 0:
             free, place = free + 1, int(rows[place][field])
         assert free + used == len(rows), f"{free} free and {used} used slots of {len(rows)}"
+
+
+def _validate_heaps(state: State, open_slots: set[int]) -> None:
+    """Every order with a trigger is in one of the heaps in which it is looked for, and what is counted of them is right."""
+    found: dict[int, int] = {}
+    for symbol in range(len(state.halted)):
+        for heap, root in enumerate(state.roots[symbol].tolist()):
+            _walk_heap(state, root, heap, found)
+    for slot in open_slots:
+        order = state.orders[slot]
+        if order["queue"] == Queue.MIN_QTY and state.levels[order["level"]]["first"] == slot:
+            _walk_heap(state, int(state.levels[order["level"]]["heap"]), ROOTS, found)
+    settled = np.zeros_like(state.settled[:, PEGS:])
+    for slot in open_slots:
+        order, extra = state.orders[slot], state.extras[slot]
+        special = bool(order["special"])
+        expected = _heaps_of(order, extra) if special else ()
+        where = f"order {order['order_id']} of participant {order['participant']}"
+        assert found.pop(slot, None) in (expected or (None,)), f"{where}: expected it in one of the heaps {expected}"
+        if special:
+            settled[order["symbol"], 0] += extra["peg"] > 0
+            settled[order["symbol"], 1 + order["side"]] += extra["reserve_lots"]
+    assert not found, f"slots {list(found)} are in heaps, but not open"
+    assert (settled == state.settled[:, PEGS:]).all(), "pegs or reserves are not those of the open orders"
+
+
+def _heaps_of(order: Any, extra: Any) -> tuple[int, ...]:
+    """The heaps in which an order may be."""
+    side, queue = int(order["side"]), int(order["queue"])
+    if extra["peg"]:
+        kind = 2 * (int(extra["peg"]) - 1) + side
+        return FLOATING + kind, COLLARED, WAITING_PEGS + kind, DUE_PEGS
+    if queue == Queue.MIN_QTY:
+        return (ROOTS,)
+    if queue == Queue.STOP and extra["trail_ticks"]:
+        return WAITING_TRAILS + side, DUE_TRAILS
+    return (CLOSERS,) if queue == Queue.INACTIVE else ()
+
+
+def _walk_heap(state: State, root: int, heap: int, found: dict[int, int]) -> None:
+    """Adds the heap of each order of a heap, and checks its links and keys."""
+    waiting = [(root, -1)]
+    while waiting:
+        slot, above = waiting.pop()
+        if slot < 0:
+            continue
+        extra = state.extras[slot]
+        assert slot not in found, f"slot {slot} is in two heaps"
+        assert extra["above"] == above, f"slot {slot}: broken link in heap {heap}"
+        assert above < 0 or state.extras[above]["key"] >= extra["key"], f"slot {slot}: out of order in heap {heap}"
+        assert above >= 0 or extra["heap"] == heap, f"slot {slot}: is the root of heap {heap}, says {extra['heap']}"
+        found[slot] = heap
+        waiting += [(int(extra["left"]), slot), (int(extra["right"]), slot)]

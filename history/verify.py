@@ -13,7 +13,7 @@ from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
+from serl.exchange.records import CASH_MAX, EVENT, LEVEL, LOTS_MAX, EventKind, Rows
 from serl.history.day import Day, SourceFile
 from serl.history.depth import depth_view
 from serl.history.errors import ExportError, SourceError
@@ -81,7 +81,11 @@ def limits_for(day: Day) -> MarketLimits:
     """The default limits, raised to what the day needs (with lots of a hundred-millionth, quantities are large)."""
     defaults = MarketLimits()
     largest = max(defaults.qty_lots_max, int(day.commands["qty_lots"].max(initial=0)))
-    return MarketLimits(qty_lots_max=largest, price_ticks_max=min(defaults.price_ticks_max, CASH_MAX // largest))
+    return MarketLimits(
+        qty_lots_max=largest,
+        price_ticks_max=min(defaults.price_ticks_max, CASH_MAX // largest),
+        orders_open_max=min(defaults.orders_open_max, LOTS_MAX // largest),
+    )
 
 
 @allocating_inner

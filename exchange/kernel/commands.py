@@ -54,6 +54,8 @@ def _execute(state: State, commands: Rows, index: int, events: Rows, count: int)
         if command.command_id <= previous:
             return reject_command(state, command, events, count, k.REASON_STALE_COMMAND_ID), DONE
         state.last_command_id[participant] = command.command_id
+    elif kind == k.NEW:  # nothing would name the order
+        return reject_command(state, command, events, count, k.REASON_STALE_COMMAND_ID), DONE
     result = _dispatch(state, commands, index, events, count)
     if result[1] == GROW and state.counters.stage == 0:
         state.last_command_id[participant] = previous

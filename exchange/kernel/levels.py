@@ -219,6 +219,7 @@ def open_level(state: State, book: int, side: int, price: int) -> int:
     row.orders = 0
     row.first = -1
     row.last = -1
+    row.heap = -1
     state.level_count[book] += 1
     best = state.best[book, side]
     if best == 0 or (price > best if side == BID else price < best):

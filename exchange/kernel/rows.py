@@ -73,6 +73,7 @@ class Counters(Protocol):
     triggers_symbol: int
     wants_far_levels: int
     own_fee_accounts: int
+    wide_balances: int
 
 
 class ActiveOrder(Protocol):

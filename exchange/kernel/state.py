@@ -15,6 +15,7 @@ from serl.exchange.records import (
     SYMBOL_COLUMNS,
     TERM_COLUMNS,
     TICK_ENTRIES_MAX,
+    WIDE_BALANCES,
     Queue,
 )
 
@@ -52,9 +53,11 @@ EXTRA = np.dtype(
         ("expire_ns", "<i8"),
         ("link", "<i8"),  # order_id of the linked order, 0 = none
         ("heap_place", "<i4"),  # among the orders that expire, -1 = not there
-        ("next", "<i4"),  # in its list
-        ("previous", "<i4"),
-        ("list", "i1"),  # PEGS, TRAILS, CLOSERS, -1 = in none
+        ("key", "<i8"),  # in its heap (rulebook/heaps.py)
+        ("above", "<i4"),  # slots in its heap, -1 = none
+        ("left", "<i4"),
+        ("right", "<i4"),
+        ("heap", "i1"),  # of State.roots, ROOTS = that of its level; -1 = in none
         ("peg", "u1"),
         ("self_trade", "u1"),
     ],
@@ -63,9 +66,17 @@ EXTRA = np.dtype(
 """What an order has that is not just a price and a quantity; by slot."""
 
 LEVEL_SLOT = np.dtype(
-    [("price_ticks", "<i8"), ("qty_lots", "<i8"), ("orders", "<i4"), ("first", "<i4"), ("last", "<i4")], align=True
+    [
+        ("price_ticks", "<i8"),
+        ("qty_lots", "<i8"),
+        ("orders", "<i4"),
+        ("first", "<i4"),
+        ("last", "<i4"),
+        ("heap", "<i4"),
+    ],
+    align=True,
 )
-"""A price level in the pool; `first` also links the free levels."""
+"""A price level in the pool; `first` also links the free levels. `heap`: of MIN_QTY, the order with the smallest minimum."""
 
 COUNTERS = np.dtype(
     [
@@ -93,6 +104,7 @@ COUNTERS = np.dtype(
         ("triggers_symbol", "<i8"),  # whose triggers run now
         ("wants_far_levels", "<i8"),  # more far levels are needed
         ("own_fee_accounts", "<i8"),  # accounts with fees of their own
+        ("wide_balances", "<i8"),  # whether cash, cost or fee of any account was ever beyond 64 bits
     ],
     align=True,
 )
@@ -182,8 +194,25 @@ BALANCE = np.dtype(
 assert INSTRUMENT.itemsize == 8 * SYMBOL_COLUMNS and BALANCE.itemsize == 8 * BALANCES
 
 QUEUES = len(Queue)
-PEGS, TRAILS, CLOSERS = 0, 1, 2
-"""Lists of a symbol's orders, in order of order_number."""
+# columns of State.roots; kinds of pegs are 2 * (peg - 1) + side
+FLOATING = 0  # four kinds of pegged orders that are where their reference wants them
+COLLARED = 4  # pegged orders whose limit follows the last trade
+WAITING_PEGS = 5  # four kinds that stand at their limit: the one first that the reference would move first
+DUE_PEGS = 9  # those to look at, by order_number
+WAITING_TRAILS = 10  # trailing buys and sells: the one first that a trade would move first
+DUE_TRAILS = 12
+CLOSERS = 13  # AT_CLOSE orders in INACTIVE, by order_number
+ROOTS = 14
+
+# columns of State.settled
+SETTLED_BID, SETTLED_ASK, SETTLED_LAST = (
+    0,
+    1,
+    2,
+)  # prices for which all pegs but the due ones were found in place, -1 = unknown
+PEGS = 3  # pegged orders
+RESERVES = 4  # lots of reserves by side
+SETTLED = 6
 
 SPECIAL_RULES, OPEN_COUNTED = 1 << 32, 1 << 33
 """Added to State.needs_full_book where a symbol's phase or rules are not the plain ones, and where open orders are counted; below them is
@@ -197,7 +226,7 @@ class State(NamedTuple):
     """Arrays of a market: S symbols, P participants, W window prices, C order slots, F far levels.
 
     B books: the displayed one of each symbol (B = S) until the first order that needs another queue; then that of queue q and symbol s is
-    q * S + s (B = 5 S), and `extras`, `heap` and `lists` are there.
+    q * S + s (B = 5 S), and `extras`, `heap`, `roots` and `settled` are there.
     """
 
     counters: Counters  # (1,) COUNTERS; compiled code: the record
@@ -220,6 +249,7 @@ class State(NamedTuple):
     report: NDArray[np.int64]  # (P,) number of the last report
     operator: NDArray[np.uint8]  # (P,)
     balances: NDArray[np.int64]  # (P, S, BALANCES); compiled code: (P, S) BALANCE
+    carries: NDArray[np.int64]  # (P, S, 3) words above cash, cost and fee, times 2^64
     scratch: NDArray[np.int32]  # (2 W,)
     needs_full_book: NDArray[
         np.int64
@@ -230,7 +260,8 @@ class State(NamedTuple):
     terms: NDArray[np.int64]  # (P, TERM_COLUMNS)
     extras: NDArray[np.void]  # (C or 0,) EXTRA
     heap: NDArray[np.int32]  # (C or 0,) slots by expiry
-    lists: NDArray[np.int32]  # (S or 0, 3, 2) first and last slot
+    roots: NDArray[np.int32]  # (S or 0, ROOTS) slots, -1 = an empty heap
+    settled: NDArray[np.int64]  # (S or 0, SETTLED)
     triggers_pending: NDArray[np.uint8]  # (S,)
     open_lots: NDArray[np.int64]  # (P, S, 2) of an account's orders, while counters.counts_open
     open_orders: NDArray[np.int64]  # (P,)
@@ -252,6 +283,7 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         report=np.zeros(participants, np.int64),
         operator=np.zeros(participants, np.uint8),
         balances=np.zeros((participants, symbols, BALANCES), np.int64),
+        carries=np.zeros((participants, symbols, WIDE_BALANCES - BALANCES), np.int64),
         scratch=np.zeros(2 * window, np.int32),
         needs_full_book=np.zeros(symbols, np.int64),
         has_limits=np.zeros(participants, np.uint8),
@@ -260,7 +292,8 @@ def new_state(symbols: int, participants: int, window: int, capacity: int, far: 
         terms=np.zeros((participants, TERM_COLUMNS), np.int64),
         extras=np.zeros(0, EXTRA),
         heap=np.zeros(0, np.int32),
-        lists=np.zeros((0, 3, 2), np.int32),
+        roots=np.zeros((0, ROOTS), np.int32),
+        settled=np.zeros((0, SETTLED), np.int64),
         triggers_pending=np.zeros(symbols, np.uint8),
         open_lots=np.zeros((0, symbols, 2), np.int64),
         open_orders=np.zeros(0, np.int64),
@@ -307,7 +340,8 @@ def with_queues(state: State) -> State:
     return state._replace(
         extras=np.zeros(capacity, EXTRA),
         heap=np.zeros(capacity, np.int32),
-        lists=np.full((books, 3, 2), -1, np.int32),
+        roots=np.full((books, ROOTS), -1, np.int32),
+        settled=np.zeros((books, SETTLED), np.int64),
         open_lots=np.zeros((len(state.report), books, 2), np.int64),
         open_orders=np.zeros(len(state.report), np.int64),
         **longer,

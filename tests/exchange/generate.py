@@ -49,6 +49,7 @@ class Profile:
     bands: float = 0.0  # share of `states` that sets a band around the mid
     states: float = 0.0  # phases, auctions, accounts, rules, time; each is taken back after some hundred commands
     limits: MarketLimits = LIMITS
+    mid_ticks: int = 10_000  # of the first symbol at the start; a fifth of it is the lowest
 
 
 PROFILES = {
@@ -75,6 +76,19 @@ PROFILES = {
         12.0, 0.4, 12, 0.15, 0.01, 0.002, cancel=0.2, replace=0.08, rare=0.004, special=0.3, across=0.5, bands=0.85, states=0.03,
         limits=MarketLimits(window_ticks=128, participants_max=16),
     ),
+    "tiny": Profile(
+        3.0, 0.2, 2, 0.15, 0.0, 0.05, cancel=0.2, replace=0.1, rare=0.01, special=0.5, across=0.2, bands=0.3, states=0.03, mid_ticks=12,
+        limits=MarketLimits(
+            qty_lots_max=6, price_ticks_max=20, orders_open_max=12, levels_max=3, window_ticks=128, participants_max=7
+        ),
+    ),
+    "edges": Profile(
+        10.0, 0.4, 2**38, 0.2, 0.0, 0.01, cancel=0.2, replace=0.1, rare=0.004, special=0.35, across=0.2, bands=0.3, states=0.01,
+        mid_ticks=7_000,
+        limits=MarketLimits(
+            qty_lots_max=2**40, price_ticks_max=2**13, orders_open_max=2**20, window_ticks=128, participants_max=16
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -84,7 +98,7 @@ class Generator:
     def __init__(self, seed: int, profile: Profile) -> None:
         self.profile = profile
         self.random = np.random.default_rng(seed)
-        self.mid = [10_000.0 + 500 * symbol for symbol in range(SYMBOLS)]
+        self.mid = [profile.mid_ticks * (1 + 0.05 * symbol) for symbol in range(SYMBOLS)]
         self.last_id = [0] * PARTICIPANTS
         self.time_ns = 0
         self.live: list[tuple[int, int]] = []  # (participant, order_id) of orders that rest
@@ -186,7 +200,7 @@ class Generator:
         profile = self.profile
         self.time_ns += int(step * 1000)
         symbol = int(target * SYMBOLS)
-        self.mid[symbol] = max(2_000.0, self.mid[symbol] + (step - 0.5) * 2 * profile.drift_ticks)
+        self.mid[symbol] = max(profile.mid_ticks / 5, self.mid[symbol] + (step - 0.5) * 2 * profile.drift_ticks)
         participant, side = int(who * PARTICIPANTS), int(direction < 0.5)
         kind, order_id, reason = int(CommandKind.NEW), 0, 0
         qty = 1 + int(-np.log1p(-size) * profile.qty_lots)

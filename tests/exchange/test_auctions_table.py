@@ -24,6 +24,14 @@ AUCTIONS: list[Case] = [
         p4 FILL c0 o1 #4 s0 sell 3@100 leaves 2 MAKER AUCTION m3
         p2 FILL c0 o1 #2 s0 buy 3@100 leaves 0 AUCTION m3
         p9 PHASED c2 o0 #0 s0 buy 8@100 leaves 0 CONTINUOUS"""),
+    ("market orders go before older orders at the highest and the lowest price", "p9 c1 PHASE PRE_OPEN; p1 c1 NEW buy 5@10000 hidden; p2 c1 NEW buy 5@10000; p3 c1 NEW buy 5@0 market; p4 c1 NEW sell 5@1 hidden; p5 c1 NEW sell 5@1; p6 c1 NEW sell 5@0 market", "p9 c2 UNCROSS", """
+        p6 FILL c0 o1 #6 s0 sell 5@1 leaves 0 MAKER HIDDEN AUCTION m1
+        p3 FILL c0 o1 #3 s0 buy 5@1 leaves 0 HIDDEN AUCTION m1
+        p5 FILL c0 o1 #5 s0 sell 5@1 leaves 0 MAKER AUCTION m2
+        p2 FILL c0 o1 #2 s0 buy 5@1 leaves 0 AUCTION m2
+        p4 FILL c0 o1 #4 s0 sell 5@1 leaves 0 MAKER HIDDEN AUCTION m3
+        p1 FILL c0 o1 #1 s0 buy 5@1 leaves 0 HIDDEN AUCTION m3
+        p9 PHASED c2 o0 #0 s0 buy 15@1 leaves 0 PRE_OPEN"""),
     ("UNCROSS keeps the phase", CROSSED, "p9 c2 UNCROSS; p9 c3 UNCROSS; p5 c1 NEW sell 1@90; p9 c4 UNCROSS", """
         p3 FILL c0 o1 #3 s0 sell 4@100 leaves 0 MAKER AUCTION m1
         p1 FILL c0 o1 #1 s0 buy 4@100 leaves 1 AUCTION m1

@@ -7,9 +7,21 @@ from hypothesis import strategies as st
 
 from serl.exchange.account import Account
 from serl.exchange.kernel.accounting import long_share, share_of
+from serl.exchange.kernel.wide import share_of_wide
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import FEE, FEE_MICRO, HAS_FEES, CommandKind, Reason, Rows, TimeInForce, command
+from serl.exchange.records import (
+    FEE,
+    FEE_MICRO,
+    HAS_FEES,
+    WIDE_BALANCES,
+    CommandKind,
+    Reason,
+    Rows,
+    Rule,
+    TimeInForce,
+    command,
+)
 from tests.exchange.notation import parse_all
 from tests.exchange.reference import ReferenceMarket
 from tests.exchange.tables import LIMITS, AnyMarket, last_reason
@@ -147,8 +159,14 @@ def test_without_fees_no_account_shows_fees(market: AnyMarket) -> None:
     assert not market.snapshot().symbols[:, HAS_FEES].any()
 
 
-AMOUNTS = st.one_of(st.integers(0, 2**62), st.integers(0, 2**30))
-WHOLES = st.one_of(st.integers(1, 2**62 - 1), st.integers(1, 2**24))
+AMOUNTS = st.one_of(st.integers(0, 2**63 - 1), st.integers(0, 2**30))
+WHOLES = st.one_of(st.integers(1, 2**63 - 1), st.integers(1, 2**24))
+
+
+@pytest.mark.parametrize("whole", [2**61, 2**62 - 1, 2**63 - 1])
+def test_the_largest_shares_are_exact(whole: int) -> None:
+    for amount, part in [(whole, whole), (whole - 1, whole - 1), (whole // 2, whole - 1), (2**63 - 1, whole // 3)]:
+        assert long_share(amount, part, whole) == amount * part // whole, f"{amount} x {part} / {whole}"
 
 
 @settings(max_examples=500, deadline=None)
@@ -159,7 +177,9 @@ def test_a_share_is_exact(amount: int, whole: int, data: st.DataObject) -> None:
     assert share_of(amount, part, whole) == amount * part // whole
 
 
-HUGE = MarketLimits(qty_lots_max=2**40, price_ticks_max=2**13, participants_max=4, window_ticks=128)
+HUGE = MarketLimits(
+    qty_lots_max=2**40, price_ticks_max=2**13, orders_open_max=2**20, participants_max=4, window_ticks=128
+)
 
 
 def crossing(buyer: int, seller: int, lots: int, price_ticks: int, command_id: int) -> Rows:
@@ -168,6 +188,54 @@ def crossing(buyer: int, seller: int, lots: int, price_ticks: int, command_id: i
     sell = command(CommandKind.NEW, side=1, participant=seller, **values)
     values["command_id"] += 1
     return np.concatenate([sell, command(CommandKind.NEW, side=0, participant=buyer, **values)])
+
+
+def test_cash_cost_and_fees_beyond_64_bits() -> None:
+    """Sums are exact in two words, also after a restart, and back again."""
+    markets: list[Market | ReferenceMarket] = [Market(1, limits=HUGE), ReferenceMarket(1, limits=HUGE)]
+    accounts: list[list[Account]] = []
+    rng, number, largest = np.random.default_rng(3), 1, 0
+    for market in markets:
+        market.grant_operator(3)
+        market.submit(command(CommandKind.RULE, flags=Rule.TAKER_PPM, price_ticks=1_000_000, participant=3))
+    for step in range(3000):
+        if step >= 2700:
+            buyer, seller = rng.permutation(4)[:2].tolist()
+        else:
+            buyer, seller = (1, 2) if step < 1300 or 2000 < step < 2300 else (2, 1)
+        lots, price = (
+            (2**40, 2**13) if rng.random() < 0.9 else (int(rng.integers(1, 2**40)), int(rng.integers(1, 2**13)))
+        )
+        for market in markets:
+            market.submit(crossing(buyer, seller, lots, price, command_id=number))
+        number += 2
+        if step in (1200, 1500, 2200):
+            snapshots = [market.snapshot() for market in markets]
+            assert snapshots[0].digest() == snapshots[1].digest()
+            assert snapshots[0].balances.shape[2] == WIDE_BALANCES
+            markets = [
+                Market.restore(snapshots[1], 1, limits=HUGE),
+                ReferenceMarket.restore(snapshots[0], 1, limits=HUGE),
+            ]
+        if step % 100 == 0:
+            accounts = [[market.account(participant) for participant in range(4)] for market in markets]
+            assert accounts[0] == accounts[1]
+            largest = max(largest, *(min(abs(each.cash_ticks), abs(each.cost_ticks)) for each in accounts[0]))
+            for market in markets:
+                market.validate()
+    assert largest > 2**63 and max(each.fees_microticks for each in accounts[0]) > 2**63 * 10**6
+
+
+WIDES = st.integers(0, 2**126)
+
+
+@settings(max_examples=300, deadline=None)
+@given(WIDES, st.integers(2, 2**63 - 1), st.data())
+def test_a_share_of_two_words_is_exact(amount: int, whole: int, data: st.DataObject) -> None:
+    part = data.draw(st.integers(0, whole - 1))
+    high = (amount + 2**63) >> 64
+    found = share_of_wide(high, amount - (high << 64), part, whole)
+    assert (found[0] << 64) + found[1] == amount * part // whole
 
 
 @settings(max_examples=100, deadline=None)

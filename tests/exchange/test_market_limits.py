@@ -9,7 +9,7 @@ import pytest
 from serl.exchange.errors import ConfigError
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import EVENT, Reason
+from serl.exchange.records import EVENT, EventFlag, Reason
 from tests.exchange.notation import parse_all, show
 from tests.exchange.reference import ReferenceMarket
 
@@ -77,11 +77,46 @@ def test_levels_are_counted_by_queue(implementation: type[Market | ReferenceMark
     market.validate()
 
 
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+def test_at_close_orders_that_are_linked_and_find_no_room(implementation: type[Market | ReferenceMarket]) -> None:
+    """The second is cancelled with the first, and so does not come to the auction."""
+    market = implementation(1, limits=MarketLimits(levels_max=2))
+    market.grant_operator(9)
+    market.submit(parse_all("p1 c1 NEW sell 1@101 at_close; p1 c5 NEW sell 1@102 at_close link=1"))
+    market.submit(parse_all("p2 c1 NEW buy 1@50; p2 c2 NEW buy 1@51"))
+    assert [show(event) for event in market.submit(parse_all("p9 c1 PHASE CLOSING"))] == [
+        "p1 CANCELLED c0 o1 #0 s0 sell 1@101 leaves 0 NO_ROOM",
+        "p1 CANCELLED c0 o5 #2 s0 sell 1@102 leaves 0 LINKED RESTING HIDDEN",
+        "p9 PHASED c1 o0 #0 s0 buy 0@0 leaves 0 CLOSING",
+    ]
+    market.validate()
+
+
+LARGEST_LOTS = MarketLimits(qty_lots_max=2**53, price_ticks_max=1, orders_open_max=64, window_ticks=128)
+
+
+@pytest.mark.parametrize("implementation", [Market, ReferenceMarket])
+@pytest.mark.parametrize("lots", [3_040_000_000, 2**40 + 1, 2**53 - 1])
+def test_shares_of_pro_rata_are_exact(implementation: type[Market | ReferenceMarket], lots: int) -> None:
+    """Of quantities whose product is beyond 64 bits."""
+    market = implementation(1, limits=LARGEST_LOTS)
+    market.grant_operator(9)
+    small = lots // 3
+    sells = f"p1 c1 NEW sell {lots}@1; p2 c1 NEW sell {small}@1"
+    market.submit(parse_all(f"p9 c1 RULE MATCHING 1; {sells}"))
+    events = market.submit(parse_all(f"p3 c1 NEW buy {lots}@1"))
+    shares = [lots * lots // (lots + small), lots * small // (lots + small)]
+    shares[0] += lots - sum(shares)
+    assert events[events["flags"] == EventFlag.MAKER]["qty_lots"].tolist() == shares
+    market.validate()
+
+
 @pytest.mark.parametrize(
     ("limits", "named"),
     [
         ({"qty_lots_max": 2**27, "price_ticks_max": 2**27}, "2\\^53"),
         ({"qty_lots_max": 10**9}, "2\\^53"),
+        ({"qty_lots_max": 2**38, "price_ticks_max": 2}, "lower orders_open_max to 4194304"),
         ({"window_ticks": 64}, "window_ticks"),
         ({"window_ticks": 129}, "window_ticks"),
     ],

@@ -354,6 +354,8 @@ def test_book_full_is_the_last_check(market: AnyMarket, command: str, reason: Re
             "p1 REPLACED c3 o1 #1 s0 sell 6@100 leaves 7",
         ),
         ("", "p1 c-1 NEW buy 1@10", "p1 REJECTED c-1 o-1 #0 s0 buy 1@10 leaves 0 STALE_COMMAND_ID"),
+        ("", "p1 c0 NEW buy 1@10", "p1 REJECTED c0 o0 #0 s0 buy 1@10 leaves 0 STALE_COMMAND_ID"),
+        ("", "p1 c0 NEW buy 1@10 hidden", "p1 REJECTED c0 o0 #0 s0 buy 1@10 leaves 0 STALE_COMMAND_ID"),
         ("", "p1 c1 MASS_CANCEL o7 s1 sell", "p1 MASS_CANCELLED c1 o7 #0 s1 sell 0@0 leaves 0"),
         ("", "p9 c1 END_DAY o7 s1 sell", "p9 DAY_ENDED c1 o7 #0 s1 sell 0@0 leaves 0"),
         ("", "p9 c1 HALT o7 s1 sell", "p9 HALTED c1 o7 #0 s1 sell 0@0 leaves 0"),

@@ -268,6 +268,12 @@ EXPIRING: list[Case] = [
         p1 CANCELLED c0 o20 #2 s0 buy 5@101 leaves 0 EXPIRED RESTING
         p1 CANCELLED c0 o10 #1 s0 buy 5@100 leaves 0 EXPIRED RESTING
         p1 CANCELLED c0 o30 #3 s0 sell 5@110 leaves 0 EXPIRED RESTING"""),
+    ("until must be a time, also before time 0", "", "p1 c10 NEW buy 5@100 gtt until=0 t-9; p1 c20 NEW buy 5@100 gtt until=-1 t-9; p1 c30 NEW buy 5@100 gtt until=1 t-9; p1 c31 CANCEL o30 t1", """
+        p1 REJECTED c10 o10 #0 s0 buy 5@100 leaves 0 BAD_TERMS
+        p1 REJECTED c20 o20 #0 s0 buy 5@100 leaves 0 BAD_TERMS
+        p1 ACCEPTED c30 o30 #1 s0 buy 5@100 leaves 5 RESTING
+        p1 CANCELLED c0 o30 #1 s0 buy 5@100 leaves 0 EXPIRED RESTING
+        p1 REJECTED c31 o30 #0 s0 buy 0@0 leaves 0 UNKNOWN_ORDER"""),
     ("until must be later than the command", "", "p1 c10 NEW buy 5@100 gtt until=1000; p1 c20 NEW buy 5@100 gtt until=1011", """
         p1 REJECTED c10 o10 #0 s0 buy 5@100 leaves 0 BAD_TERMS
         p1 ACCEPTED c20 o20 #1 s0 buy 5@100 leaves 5 RESTING"""),

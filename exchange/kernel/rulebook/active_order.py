@@ -16,7 +16,6 @@ from serl.exchange.kernel.rulebook.matching import (
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel_linked, hidden_flag, unlink_pair
 from serl.exchange.kernel.rulebook.orders import (
     add_expiry,
-    append_to_list,
     enqueue,
     make_special,
     order_limit,
@@ -24,14 +23,16 @@ from serl.exchange.kernel.rulebook.orders import (
     requeue,
     schedule_triggers,
     total_open_lots,
+    watch,
 )
+from serl.exchange.kernel.rulebook.pegs import float_peg, make_pegs_due
 from serl.exchange.kernel.rulebook.pricing import collar_limit, in_band, peg_price, worst_price
 from serl.exchange.kernel.state import (
     BID,
-    CLOSERS,
+    DUE_PEGS,
     PEGS,
+    RESERVES,
     SPECIAL_RULES,
-    TRAILS,
     State,
 )
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
@@ -162,7 +163,7 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
     """Rests what is left of the active order in its queue, reported as `kind` (ACCEPTED or RESTED)."""
     active = state.active_order
     queue, price = target_queue(state)
-    leaves_lots, display = active.leaves_lots, active.display_lots
+    leaves_lots, display, side = active.leaves_lots, active.display_lots, active.side
     part = display if queue == k.DISPLAYED_QUEUE and 0 < display < leaves_lots else leaves_lots
     special = (
         display | active.link | active.expire_ns | (active.flags & k.REDUCE_ONLY) | (active.time_in_force > k.FOK)
@@ -189,12 +190,9 @@ def rest_remainder(state: State, command: CommandRow, events: Rows, count: int, 
             extra.reserve_lots = leaves_lots - part
             order.open_lots = part
             state.levels[order.level].qty_lots -= leaves_lots - part
-        if active.peg != 0:
-            append_to_list(state, slot, PEGS)
-        elif active.trail_ticks != 0:
-            append_to_list(state, slot, TRAILS)
-        elif queue == k.INACTIVE_QUEUE:
-            append_to_list(state, slot, CLOSERS)
+            state.settled[active.symbol, RESERVES + side] += leaves_lots - part
+        state.settled[active.symbol, PEGS] += active.peg != 0
+        watch(state, slot)
     schedule_triggers(state, active.symbol)
     if active.peg != 0 and active.origin == FROM_QUEUE and active.cancel_reason == NO_TRADE:
         return count  # it has moved, no more
@@ -299,20 +297,14 @@ def interrupt(state: State, command: CommandRow, events: Rows, count: int) -> in
 @inner
 def leave_continuous(state: State, symbol: int) -> None:
     """Pegged orders wait, without a price, until trading is continuous again."""
-    last, slot = int64(state.lists[symbol, PEGS, 1]), int64(state.lists[symbol, PEGS, 0])
-    while slot >= 0:
-        following = int64(state.extras[slot].next)
+    make_pegs_due(state, symbol)
+    while state.roots[symbol, DUE_PEGS] >= 0:
+        slot = int64(state.roots[symbol, DUE_PEGS])
         if state.orders[slot].queue == k.HIDDEN_QUEUE:
             limit = state.extras[slot].limit_ticks
-            requeue(
-                state,
-                slot,
-                k.INACTIVE_QUEUE,
-                limit if limit != 0 else worst_price(state, int64(state.orders[slot].side)),
-            )
-        if slot == last:
-            break
-        slot = following
+            price = limit if limit != 0 else worst_price(state, int64(state.orders[slot].side))
+            requeue(state, slot, k.INACTIVE_QUEUE, price)
+        float_peg(state, slot)
 
 
 @inner

@@ -23,9 +23,7 @@ from serl.exchange.kernel.rulebook.order_events import (
     unlink_pair,
 )
 from serl.exchange.kernel.rulebook.orders import (
-    FIRST,
     order_limit,
-    remove_from_list,
     requeue,
     schedule_triggers,
     total_open_lots,
@@ -251,17 +249,16 @@ def activate_closing_orders(
     state: State, command: CommandRow, events: Rows, count: int, symbol: int
 ) -> tuple[int, int]:
     """AT_CLOSE orders come into the auction: (new count, DONE, EVENTS_FULL or GROW)."""
-    while state.lists[symbol, CLOSERS, FIRST] >= 0:
+    while state.roots[symbol, CLOSERS] >= 0:
         if count + ROOM > events.size:
             return count, k.EVENTS_FULL
         if not has_far_room(state, symbol):
             return count, k.GROW
-        slot = int64(state.lists[symbol, CLOSERS, FIRST])
+        slot = int64(state.roots[symbol, CLOSERS])
         queue = k.HIDDEN_QUEUE if state.orders[slot].flags & k.MARKET else k.DISPLAYED_QUEUE
         if is_full_for_move(state, slot, queue):
             count = cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM)
         else:
-            remove_from_list(state, slot)
             requeue(state, slot, queue, state.orders[slot].price_ticks)
             lots = state.orders[slot].open_lots
             event = begin_order_event(state, command, events, count, k.RESTED, slot)

@@ -26,9 +26,7 @@ def _has_far_levels(state: State, levels: int) -> bool:
 @inner
 def has_room_for_pegs(state: State, symbol: int) -> bool:
     """The same for all pegged orders of a symbol in INACTIVE."""
-    book, pegs, slot = k.INACTIVE_QUEUE * state.halted.size + symbol, 0, int64(state.lists[symbol, PEGS, 0])
-    while slot >= 0:
-        pegs, slot = pegs + 1, int64(state.extras[slot].next)
+    book, pegs = k.INACTIVE_QUEUE * state.halted.size + symbol, state.settled[symbol, PEGS]
     return _has_far_levels(state, max(state.far_count[book, BID], state.far_count[book, ASK]) + pegs)
 
 

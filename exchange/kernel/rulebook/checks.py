@@ -93,7 +93,7 @@ def _has_bad_values(state: State, command: CommandRow, sent: int) -> bool:
         return True
     if sent & 1 << k.TERM_OFFSET_TICKS and not 0 <= values[k.TERM_OFFSET_TICKS] <= most:
         return True
-    if sent & 1 << k.TERM_EXPIRE_NS and values[k.TERM_EXPIRE_NS] <= command.time_ns:
+    if sent & 1 << k.TERM_EXPIRE_NS and values[k.TERM_EXPIRE_NS] <= max(command.time_ns, 0):
         return True
     return sent & 1 << k.TERM_SELF_TRADE != 0 and not 0 <= values[k.TERM_SELF_TRADE] <= k.DECREMENT
 

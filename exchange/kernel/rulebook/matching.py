@@ -5,7 +5,7 @@ from typing import Any
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
-from serl.exchange.kernel.accounting import settle_trade
+from serl.exchange.kernel.accounting import settle_trade, share_of
 from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.events import begin_active_event, begin_event
 from serl.exchange.kernel.levels import find_level, next_price
@@ -20,15 +20,20 @@ from serl.exchange.kernel.rulebook.order_events import (
 )
 from serl.exchange.kernel.rulebook.orders import (
     count_open,
+    minimum_lots,
     order_limit,
     remove_from_everywhere,
     requeue,
     schedule_triggers,
     total_open_lots,
+    watch_minimum,
 )
 from serl.exchange.kernel.rulebook.pricing import first_tradable_price, in_band, limit_within_band
-from serl.exchange.kernel.state import BID, State
+from serl.exchange.kernel.state import BID, RESERVES, State
 from serl.exchange.records import Rows
+
+TRADING_QUEUES = 3
+"""DISPLAYED, HIDDEN and MIN_QTY."""
 
 
 @inner
@@ -64,24 +69,29 @@ def is_not_reducing(state: State, slot: int) -> bool:
 
 
 @inner
+def smallest_minimum(state: State, book: int, side: int, price: int) -> int:
+    """Of the orders of MIN_QTY at a price."""
+    return -state.extras[state.levels[find_level(state, book, side, price)].heap].key
+
+
+@inner
 def _first_min_qty(state: State, symbol: int, side: int, limit: int, leaves_lots: int, before: int) -> int:
-    """The first order of MIN_QTY that `left` lots are enough for, at a price better than `before` (0 = any); -1 if none."""
+    """The first order of MIN_QTY that `leaves_lots` are enough for, at a price better than `before` (0 = any); -1 if none. O(prices)."""
     book, other = k.MIN_QTY_QUEUE * state.halted.size + symbol, 1 - side
     price = first_tradable_price(state, symbol, book, other)
     while crosses(side, limit, price) and is_better(other, price, before):
-        slot = first_slot(state, book, other, price)
-        while slot >= 0:
-            order = state.orders[slot]
-            if min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots:
-                return slot
-            slot = int64(order.next)
+        if smallest_minimum(state, book, other, price) <= leaves_lots:
+            slot = first_slot(state, book, other, price)
+            while minimum_lots(state, slot) > leaves_lots:
+                slot = int64(state.orders[slot].next)
+            return slot
         price = next_price(state, book, other, price)
     return -1
 
 
 @inner
 def counterparty(state: State, symbol: int, side: int, limit: int, leaves_lots: int) -> int:
-    """The slot of the order that an incoming one meets next, -1 if there is none. O(conditional orders that are passed over).
+    """The slot of the order that an incoming one meets next, -1 if there is none. O(prices of conditional orders that are passed over).
 
     Outside a band of action 1 it is the one that interrupts trading.
     """
@@ -101,6 +111,30 @@ def counterparty(state: State, symbol: int, side: int, limit: int, leaves_lots: 
 
 
 @inner
+def best_tradable_price(state: State, symbol: int, side: int) -> int:
+    """The best price of a side at which an incoming order could trade, in any queue; 0 = none."""
+    best = 0
+    for queue in range(TRADING_QUEUES):
+        price = first_tradable_price(state, symbol, queue * state.halted.size + symbol, side)
+        best = price if is_better(side, price, best) else best
+    return best
+
+
+@inner
+def lots_within(state: State, symbol: int, side: int, limit: int) -> int:
+    """How many lots an incoming order could trade at most: all up to its limit, and all reserves of the other side. O(prices)."""
+    other = 1 - side
+    lots = state.settled[symbol, RESERVES + other]
+    for queue in range(TRADING_QUEUES):
+        book = queue * state.halted.size + symbol
+        price = first_tradable_price(state, symbol, book, other)
+        while crosses(side, limit, price) and lots < state.counters.qty_lots_max:  # no minimum is larger
+            lots += state.levels[find_level(state, book, other, price)].qty_lots
+            price = next_price(state, book, other, price)
+    return lots
+
+
+@inner
 def _count_level(
     state: State, book: int, side: int, price: int, leaves_lots: int, participant: int, mode: int, link: int
 ) -> tuple[int, bool]:
@@ -114,7 +148,7 @@ def _count_level(
         order = state.orders[slot]
         own = mode != 0 and order.participant == participant
         partner = link != 0 and order.participant == participant and order.order_id == link
-        enough = not min_qty or min(state.extras[slot].min_lots, order.open_lots) <= leaves_lots
+        enough = not min_qty or minimum_lots(state, slot) <= leaves_lots
         if enough and (partner or (own and ends) or order.flags & k.REDUCE_ONLY or _has_linked_here(state, slot)):
             return leaves_lots, True
         if enough and not own:
@@ -207,6 +241,7 @@ def fill_resting(
     count_open(state, slot, -qty, 0)
     if order.special:
         state.extras[slot].min_lots = min(state.extras[slot].min_lots, leaves)
+        watch_minimum(state, slot)
     return count
 
 
@@ -222,6 +257,7 @@ def replenish_or_remove(state: State, command: CommandRow, events: Rows, count: 
     extra = state.extras[slot]
     part = min(extra.display_lots, extra.reserve_lots)
     extra.reserve_lots -= part
+    state.settled[order.symbol, RESERVES + int64(order.side)] -= part
     order.open_lots = part
     state.levels[order.level].qty_lots += part
     requeue(state, slot, int64(order.queue), order.price_ticks)
@@ -309,7 +345,7 @@ def _begin_round(state: State, level: LevelRow) -> None:
     lots = min(active.leaves_lots, level.qty_lots)
     rest, slot = lots, int64(level.first)
     while slot >= 0:
-        rest -= lots * state.orders[slot].open_lots // level.qty_lots
+        rest -= share_of(state.orders[slot].open_lots, lots, level.qty_lots)
         slot = int64(state.orders[slot].next)
     active.round_lots, active.round_level_lots, active.round_spare_lots = lots, level.qty_lots, rest
     active.round_price_ticks, active.round_served_number = level.price_ticks, 0
@@ -329,7 +365,7 @@ def _next_share(state: State, slot: int) -> tuple[int, int]:
         while slot >= 0:
             order = state.orders[slot]
             if active.round_served_number < order.order_number <= active.round_last_number:
-                share = active.round_lots * order.open_lots // active.round_level_lots
+                share = share_of(order.open_lots, active.round_lots, active.round_level_lots)
                 more = min(active.round_spare_lots, order.open_lots - share)
                 if share + more > 0:
                     active.round_spare_lots -= more

@@ -11,8 +11,9 @@ from serl.exchange.kernel.rulebook.orders import (
     remove_from_everywhere,
     schedule_triggers,
     total_open_lots,
+    watch_minimum,
 )
-from serl.exchange.kernel.state import State
+from serl.exchange.kernel.state import RESERVES, State
 from serl.exchange.records import Rows
 
 
@@ -109,6 +110,7 @@ def reduce_resting(
         extra = state.extras[slot]
         from_reserve = min(qty, extra.reserve_lots)
         extra.reserve_lots -= from_reserve
+        state.settled[order.symbol, RESERVES + int64(order.side)] -= from_reserve
         extra.min_lots = min(extra.min_lots, leaves - qty)
     if from_reserve > 0:
         leaves -= from_reserve
@@ -132,5 +134,6 @@ def reduce_resting(
         event.reason = reason
         event.flags = flags
         count += 1
+    watch_minimum(state, slot)
     schedule_triggers(state, int64(order.symbol))
     return count

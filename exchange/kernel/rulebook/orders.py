@@ -1,14 +1,12 @@
-"""Orders in their queues, with all that is special about them: lists by order_number, a heap by expiry, counts by account."""
+"""Orders in their queues, with all that is special about them: heaps by trigger and by expiry, counts by account."""
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.book import append_to_level, remove_from_level, rest_order, side_of
-from serl.exchange.kernel.state import NEVER, State
+from serl.exchange.kernel.rulebook import heaps
+from serl.exchange.kernel.state import CLOSERS, DUE_PEGS, DUE_TRAILS, NEVER, PEGS, RESERVES, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE
-
-FIRST, LAST = 0, 1
-NO_LIST = -1
 
 
 @inner
@@ -52,8 +50,8 @@ def make_special(state: State, slot: int) -> None:
     extra.limit_ticks = order.price_ticks
     extra.reserve_lots = extra.display_lots = extra.min_lots = extra.stop_ticks = extra.trail_ticks = 0
     extra.offset_ticks = extra.expire_ns = extra.link = 0
-    extra.heap_place = extra.next = extra.previous = -1
-    extra.list = NO_LIST
+    extra.heap_place = -1
+    extra.heap = heaps.NO_HEAP
     extra.peg = 0
     extra.self_trade = ACCOUNT_SELF_TRADE
 
@@ -76,11 +74,14 @@ def enqueue(
 
 @inner
 def remove_from_everywhere(state: State, slot: int) -> None:
-    """Removes an order from its queue, lists, heap, index and pool."""
+    """Removes an order from its queue, heaps, index and pool."""
     order = state.orders[slot]
     count_open(state, slot, -total_open_lots(state, slot), -1)
     if order.special:
-        remove_from_list(state, slot)
+        extra, settled = state.extras[slot], state.settled[order.symbol]
+        settled[PEGS] -= extra.peg != 0
+        settled[RESERVES + int64(order.side)] -= extra.reserve_lots
+        heaps.remove(state, slot)
         remove_expiry(state, slot)
         state.needs_full_book[order.symbol] -= 1
     remove_from_level(state, slot)
@@ -95,52 +96,42 @@ def remove_from_everywhere(state: State, slot: int) -> None:
 def requeue(state: State, slot: int, queue: int, price: int) -> None:
     """Puts an order behind the others of a price of a queue, under a new number."""
     order = state.orders[slot]
+    heaps.remove(state, slot)
     remove_from_level(state, slot)
     order.queue = queue
     place = queue * state.halted.size + int64(order.symbol)
     append_to_level(state, slot, place, side_of(queue, int64(order.side)), price)
-    which = int64(state.extras[slot].list)
-    if which != NO_LIST:
-        remove_from_list(state, slot)
-        append_to_list(state, slot, which)
+    watch(state, slot)
     if state.extras[slot].heap_place >= 0:
         _sift_down(state, int64(state.extras[slot].heap_place))
 
 
-# -- lists ------------------------------------------------------------------------------------------------------------
+@inner
+def minimum_lots(state: State, slot: int) -> int:
+    """What an order of MIN_QTY trades at once if it trades."""
+    return min(state.extras[slot].min_lots, state.orders[slot].open_lots)
 
 
 @inner
-def append_to_list(state: State, slot: int, which: int) -> None:
-    """Appends an order to a list of its symbol."""
-    extra, ends = state.extras[slot], state.lists[state.orders[slot].symbol, which]
-    extra.list = which
-    extra.previous = ends[LAST]
-    extra.next = -1
-    if ends[LAST] >= 0:
-        state.extras[ends[LAST]].next = slot
-    else:
-        ends[FIRST] = slot
-    ends[LAST] = slot
+def watch(state: State, slot: int) -> None:
+    """Puts an order that has come to a queue into the heap in which its trigger is found, if it has one."""
+    order, extra = state.orders[slot], state.extras[slot]
+    if extra.peg != 0:
+        heaps.push(state, slot, DUE_PEGS, -order.order_number)
+    elif order.queue == k.MIN_QTY_QUEUE:
+        heaps.push(state, slot, heaps.OF_LEVEL, -minimum_lots(state, slot))
+    elif order.queue == k.STOP_QUEUE and extra.trail_ticks != 0:
+        heaps.push(state, slot, DUE_TRAILS, -order.order_number)
+    elif order.queue == k.INACTIVE_QUEUE:
+        heaps.push(state, slot, CLOSERS, -order.order_number)
 
 
 @inner
-def remove_from_list(state: State, slot: int) -> None:
-    """Removes an order from its list, if it is in one."""
-    extra = state.extras[slot]
-    if extra.list == NO_LIST:
-        return
-    ends = state.lists[state.orders[slot].symbol, extra.list]
-    if extra.previous >= 0:
-        state.extras[extra.previous].next = extra.next
-    else:
-        ends[FIRST] = extra.next
-    if extra.next >= 0:
-        state.extras[extra.next].previous = extra.previous
-    else:
-        ends[LAST] = extra.previous
-    extra.list = NO_LIST
-    extra.next = extra.previous = -1
+def watch_minimum(state: State, slot: int) -> None:
+    """The same after a change of the quantities of an order."""
+    if state.orders[slot].queue == k.MIN_QTY_QUEUE:
+        heaps.remove(state, slot)
+        watch(state, slot)
 
 
 # -- the heap of what expires -----------------------------------------------------------------------------------------

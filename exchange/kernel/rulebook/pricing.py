@@ -57,17 +57,21 @@ def collar_limit(state: State, participant: int, symbol: int, side: int) -> int:
 
 
 @inner
+def reference(side: int, peg: int, bid: int, ask: int) -> int:
+    """The price that a kind of pegged orders follows, 0 = there is none."""
+    if peg == k.PRIMARY:
+        return bid if side == BID else ask
+    if bid == 0 or ask == 0:
+        return 0
+    return (bid + ask) >> 1 if side == BID else (bid + ask + 1) >> 1
+
+
+@inner
 def peg_price(state: State, symbol: int, side: int, peg: int, offset: int, limit: int) -> int:
     """Where a pegged order should stand, 0 = nowhere: docs/orders.md, Pegs."""
-    bid, ask = state.best[symbol, BID], state.best[symbol, ASK]
-    if peg == k.PRIMARY:
-        price = bid if side == BID else ask
-        if price == 0:
-            return 0
-    else:
-        if bid == 0 or ask == 0:
-            return 0
-        price = (bid + ask) >> 1 if side == BID else (bid + ask + 1) >> 1
+    price = reference(side, peg, state.best[symbol, BID], state.best[symbol, ASK])
+    if price == 0:
+        return 0
     price += -offset if side == BID else offset
     if limit != 0:
         price = min(price, limit) if side == BID else max(price, limit)

@@ -1,12 +1,12 @@
-"""Restores special orders from a snapshot into their queues, lists and heap."""
+"""Restores special orders from a snapshot into their queues and heaps."""
 
 from serl.exchange.compiling import compiled, int64
 from serl.exchange.kernel import constants as k
 from serl.exchange.kernel import order_index
 from serl.exchange.kernel.rulebook.capacity import has_far_room
-from serl.exchange.kernel.rulebook.orders import add_expiry, append_to_list, enqueue, make_special
+from serl.exchange.kernel.rulebook.orders import add_expiry, enqueue, make_special, watch
 from serl.exchange.kernel.rulebook.settings import start_counting_open, update_special_rules
-from serl.exchange.kernel.state import CLOSERS, PEGS, TRAILS, State
+from serl.exchange.kernel.state import PEGS, RESERVES, State
 from serl.exchange.records import Rows
 
 
@@ -36,6 +36,9 @@ def restore_specials(state: State, rows: Rows, start: int) -> int:
         extra.min_lots = row.open_lots if row.flags & k.ALL_OR_NONE else row.min_lots
         extra.stop_ticks, extra.trail_ticks, extra.offset_ticks = row.stop_ticks, row.trail_ticks, row.offset_ticks
         extra.link, extra.peg, extra.self_trade = row.link, row.peg, row.self_trade
+        settled = state.settled[row.symbol]
+        settled[PEGS] += row.peg != 0
+        settled[RESERVES + int64(row.side)] += row.reserve_lots
         extra.expire_ns = row.expire_ns
         if row.expire_ns != 0:
             add_expiry(state, slot)
@@ -48,12 +51,7 @@ def restore_rules(state: State, rows: Rows) -> None:
     for index in range(rows.size):
         row = rows[index]
         slot = order_index.find(state, int64(row.participant), row.order_id)
-        if row.peg != 0 and row.stop_ticks == 0:
-            append_to_list(state, slot, PEGS)
-        elif row.trail_ticks != 0:
-            append_to_list(state, slot, TRAILS)
-        elif row.queue == k.INACTIVE_QUEUE:
-            append_to_list(state, slot, CLOSERS)
+        watch(state, slot)
     for slot in range(state.orders.size):
         order = state.orders[slot]
         if order.open_lots > 0 and (order.flags & k.REDUCE_ONLY or order.time_in_force > k.FOK):

@@ -5,6 +5,7 @@ from serl.exchange.kernel import constants as k
 from serl.exchange.kernel.rows import CommandRow
 from serl.exchange.kernel.rulebook.active_order import phase_of
 from serl.exchange.kernel.rulebook.orders import schedule_triggers
+from serl.exchange.kernel.rulebook.pegs import forget_settled
 from serl.exchange.kernel.state import OPEN_COUNTED, SPECIAL_RULES, State
 from serl.exchange.records import FEE_COLUMNS, FEE_LOTS_MAX, FEE_PPM_MAX, LIMIT_COLUMNS, TICK_ENTRIES_MAX
 
@@ -32,6 +33,8 @@ def set_account(state: State, command: CommandRow) -> bool:
         which == k.SETTING_SELF_TRADE or which == k.SETTING_COLLAR_TICKS
     ):  # they decide what trades, and where pegs stand
         for symbol in range(state.halted.size):
+            if which == k.SETTING_COLLAR_TICKS:
+                forget_settled(state, symbol)
             if state.needs_full_book[symbol] != 0:
                 schedule_triggers(state, symbol)
     return True

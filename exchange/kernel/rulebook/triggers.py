@@ -2,8 +2,10 @@
 
 from serl.exchange.compiling import inner, int64
 from serl.exchange.kernel import constants as k
+from serl.exchange.kernel.book import crosses
 from serl.exchange.kernel.levels import next_price
 from serl.exchange.kernel.rows import CommandRow
+from serl.exchange.kernel.rulebook import heaps
 from serl.exchange.kernel.rulebook.active_order import (
     ROOM,
     cancel_unplaced,
@@ -14,11 +16,19 @@ from serl.exchange.kernel.rulebook.active_order import (
     trade_active_order,
 )
 from serl.exchange.kernel.rulebook.capacity import has_far_room, is_full_for_move
-from serl.exchange.kernel.rulebook.matching import counterparty, first_slot, obtainable_lots
+from serl.exchange.kernel.rulebook.matching import (
+    best_tradable_price,
+    counterparty,
+    first_slot,
+    lots_within,
+    obtainable_lots,
+    smallest_minimum,
+)
 from serl.exchange.kernel.rulebook.order_events import begin_order_event, cancel, cancel_linked, unlink_pair
-from serl.exchange.kernel.rulebook.orders import FIRST, LAST, requeue, total_open_lots
+from serl.exchange.kernel.rulebook.orders import minimum_lots, requeue, total_open_lots
+from serl.exchange.kernel.rulebook.pegs import find_due_pegs, settle_peg
 from serl.exchange.kernel.rulebook.pricing import collar_limit, peg_price, worst_price
-from serl.exchange.kernel.state import ASK, BID, PEGS, TRAILS, State
+from serl.exchange.kernel.state import ASK, BID, DUE_PEGS, DUE_TRAILS, WAITING_TRAILS, State
 from serl.exchange.records import ACCOUNT_SELF_TRADE, Rows
 
 IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
@@ -29,10 +39,13 @@ IDLE, CHANGED, ACTIVATED, NEEDS_MEMORY = 0, 1, 2, 3
 def _move_trailing_stop(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
     """Trailing stops take their new stop prices: (new count, NOTHING, NO_MEMORY or TOUCHED if it has to go on)."""
     last = state.symbols[symbol].last_ticks
-    end, slot = int64(state.lists[symbol, TRAILS, LAST]), int64(state.lists[symbol, TRAILS, FIRST])
-    while slot >= 0 and last != 0:
-        extra, following = state.extras[slot], int64(state.extras[slot].next)
-        if state.orders[slot].side == k.BUY:
+    if last == 0:
+        return count, IDLE
+    _find_due_trails(state, symbol, last)
+    while state.roots[symbol, DUE_TRAILS] >= 0:
+        slot = int64(state.roots[symbol, DUE_TRAILS])
+        order, extra = state.orders[slot], state.extras[slot]
+        if order.side == k.BUY:
             stop = min(extra.stop_ticks, last + extra.trail_ticks)
         else:
             stop = max(extra.stop_ticks, last - extra.trail_ticks)
@@ -43,10 +56,22 @@ def _move_trailing_stop(state: State, command: CommandRow, events: Rows, count: 
                 return cancel_unplaced(state, command, events, count, slot, k.REASON_NO_ROOM), CHANGED
             extra.stop_ticks = stop
             requeue(state, slot, k.STOP_QUEUE, stop)
-        if slot == end:
-            break
-        slot = following
+        turn = stop - extra.trail_ticks if order.side == k.BUY else -(stop + extra.trail_ticks)
+        heaps.remove(state, slot)
+        heaps.push(state, slot, WAITING_TRAILS + int64(order.side), turn)
     return count, IDLE
+
+
+@inner
+def _find_due_trails(state: State, symbol: int, last: int) -> None:
+    """Makes the trailing stops due that the last trade moves."""
+    for side in range(2):
+        signed = last if side == k.BUY else -last
+        slot = int64(state.roots[symbol, WAITING_TRAILS + side])
+        while slot >= 0 and state.extras[slot].key > signed:
+            heaps.remove(state, slot)
+            heaps.push(state, slot, DUE_TRAILS, -state.orders[slot].order_number)
+            slot = int64(state.roots[symbol, WAITING_TRAILS + side])
 
 
 @inner
@@ -83,8 +108,9 @@ def _trigger_stop(state: State, command: CommandRow, events: Rows, count: int, s
 @inner
 def _move_peg(state: State, command: CommandRow, events: Rows, count: int, symbol: int) -> tuple[int, int]:
     """The first pegged order that is not at its price: (new count, what it did)."""
-    slot = int64(state.lists[symbol, PEGS, FIRST])
-    while slot >= 0:
+    find_due_pegs(state, symbol)
+    while state.roots[symbol, DUE_PEGS] >= 0:
+        slot = int64(state.roots[symbol, DUE_PEGS])
         order, extra = state.orders[slot], state.extras[slot]
         side, limit = int64(order.side), extra.limit_ticks
         farthest = limit if limit != 0 else collar_limit(state, int64(order.participant), symbol, side)
@@ -106,33 +132,39 @@ def _move_peg(state: State, command: CommandRow, events: Rows, count: int, symbo
                 price = limit if limit != 0 else worst_price(state, side)
             requeue(state, slot, queue, price)
             return count, CHANGED
-        slot = int64(extra.next)
+        settle_peg(state, slot)
     return count, IDLE
 
 
 @inner
+def _is_fillable(state: State, symbol: int, side: int, price: int, slot: int) -> bool:
+    """Whether the minimum of an order of MIN_QTY can be met. O(what it would meet)."""
+    order, extra = state.orders[slot], state.extras[slot]
+    if counterparty(state, symbol, side, price, order.open_lots) < 0:
+        return False
+    participant, mode, wanted = int64(order.participant), int64(extra.self_trade), order.open_lots
+    if mode == ACCOUNT_SELF_TRADE:
+        mode = state.accounts[participant, k.SETTING_SELF_TRADE]
+    obtainable = obtainable_lots(state, symbol, side, price, wanted, participant, mode, extra.link)
+    return obtainable >= minimum_lots(state, slot)
+
+
+@inner
 def _first_fillable(state: State, symbol: int) -> int:
-    """The first order of MIN_QTY whose minimum can be met, -1 if there is none. O(those that cross x what they would meet)."""
+    """The first order of MIN_QTY whose minimum can be met, -1 if there is none. O(prices that cross, and orders for which there are lots)."""
     book = k.MIN_QTY_QUEUE * state.halted.size + symbol
     for side in range(2):
-        price = state.best[book, side]
-        while price != 0:
-            slot = first_slot(state, book, side, price)
-            while slot >= 0:
-                order, extra = state.orders[slot], state.extras[slot]
-                if counterparty(state, symbol, side, price, order.open_lots) >= 0:
-                    participant = int64(order.participant)
-                    mode = (
-                        state.accounts[participant, k.SETTING_SELF_TRADE]
-                        if extra.self_trade == ACCOUNT_SELF_TRADE
-                        else int64(extra.self_trade)
-                    )
-                    wanted = order.open_lots
-                    if obtainable_lots(state, symbol, side, price, wanted, participant, mode, extra.link) >= min(
-                        extra.min_lots, wanted
-                    ):
+        price, lots = state.best[book, side], -1
+        while price != 0 and crosses(side, price, best_tradable_price(state, symbol, 1 - side)):
+            least = smallest_minimum(state, book, side, price)
+            if lots < 0 or lots >= least:  # at a worse price there are no more
+                lots = lots_within(state, symbol, side, price)
+            if lots >= least:
+                slot = first_slot(state, book, side, price)
+                while slot >= 0:
+                    if minimum_lots(state, slot) <= lots and _is_fillable(state, symbol, side, price, slot):
                         return slot
-                slot = int64(order.next)
+                    slot = int64(state.orders[slot].next)
             price = next_price(state, book, side, price)
     return -1
 

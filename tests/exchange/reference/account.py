@@ -3,6 +3,7 @@
 import dataclasses
 
 from serl.exchange.account import Account
+from serl.exchange.records import MICRO
 
 
 @dataclasses.dataclass(slots=True)
@@ -26,6 +27,11 @@ class Balances:
             self.cost_ticks -= closed if self.cost_ticks > 0 else -closed
         else:
             self.cost_ticks = self.position_lots * price_ticks
+
+    def is_wide(self) -> bool:
+        """Whether a sum is beyond 64 bits."""
+        sums = self.cash_ticks, self.cost_ticks, self.fees_microticks // MICRO
+        return not all(-(2**63) <= amount < 2**63 for amount in sums)
 
     def account(self) -> Account:
         """As it is now."""

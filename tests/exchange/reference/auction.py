@@ -27,7 +27,7 @@ def _activate_closing_orders(state: State, book: Book) -> None:
     """AT_CLOSE orders come to the auction that they have waited for."""
     waiting = [order for side in book.queues[Queue.INACTIVE] for order in side.orders()]
     for order in sorted(waiting, key=lambda order: order.order_number):
-        if order.time_in_force == TimeInForce.AT_CLOSE:
+        if order.time_in_force == TimeInForce.AT_CLOSE and order.key in state.open:  # not cancelled with the one before
             state.dequeue(order)
             state.rest(order, *state.target_queue(order), EventKind.RESTED, command_id=0)
 
@@ -82,7 +82,7 @@ def _trade_at(state: State, book: Book, price_ticks: int) -> int:
     """Lots that trade at a price, pair by pair."""
     lots = 0
     while True:
-        buy, sell = _first(book, Side.BUY), _first(book, Side.SELL)
+        buy, sell = _first(state, book, Side.BUY), _first(state, book, Side.SELL)
         if buy is None or sell is None or buy.queue_ticks < price_ticks or sell.queue_ticks > price_ticks:
             return lots
         if sell.flags & REDUCE_ONLY and not state.reduces(sell):
@@ -93,13 +93,16 @@ def _trade_at(state: State, book: Book, price_ticks: int) -> int:
             lots += _match(state, buy, sell, price_ticks)
 
 
-def _first(book: Book, side: int) -> Order | None:
+def _first(state: State, book: Book, side: int) -> Order | None:
     """Market orders, then by price, DISPLAYED before HIDDEN, the oldest."""
+    for order in book.queues[Queue.HIDDEN][side].at(state.worst_price(side)):
+        if order.flags & MARKET:
+            return order
     displayed, hidden = (book.queues[queue][side].first() for queue in AUCTION_QUEUES)
     if displayed is None or hidden is None:
         return displayed or hidden
     sign = -1 if side == Side.BUY else 1
-    if not hidden.price_ticks or sign * hidden.queue_ticks < sign * displayed.queue_ticks:
+    if sign * hidden.queue_ticks < sign * displayed.queue_ticks:
         return hidden
     return displayed
 

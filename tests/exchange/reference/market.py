@@ -109,6 +109,8 @@ class ReferenceMarket(State):
             if command.command_id <= self.last_command_id[command.participant]:
                 return Reason.STALE_COMMAND_ID
             self.last_command_id[command.participant] = command.command_id
+        elif command.kind == CommandKind.NEW:
+            return Reason.STALE_COMMAND_ID
         terms: dict[int, int] = {}
         if command.kind == CommandKind.NEW and command.flags & TERMS:
             terms = self.terms.pop(command.participant, terms)

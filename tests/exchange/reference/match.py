@@ -191,6 +191,7 @@ def exchange_lots(state: State, book: Book, fees: dict[Order, Rule], lots: int, 
         balances = state.balances[order.participant, order.symbol]
         balances.trade(lots if order.side == Side.BUY else -lots, price_ticks)
         balances.fees_microticks += state.fee_microticks(order, fees[order], lots, price_ticks)
+        state.has_wide_balances = state.has_wide_balances or balances.is_wide()
     book.high_ticks = max(book.high_ticks, price_ticks)
     book.low_ticks = min(book.low_ticks or price_ticks, price_ticks)
     book.last_ticks = price_ticks

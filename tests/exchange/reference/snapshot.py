@@ -11,9 +11,12 @@ from serl.exchange.records import (
     BAND_HIGH,
     BAND_LOW,
     CASH,
+    CASH_HIGH,
     COST,
+    COST_HIGH,
     FEE,
     FEE_COLUMNS,
+    FEE_HIGH,
     FEE_MICRO,
     HALT_REASON,
     HAS_FEES,
@@ -31,6 +34,7 @@ from serl.exchange.records import (
     SYMBOL_COLUMNS,
     TERM_COLUMNS,
     TICKS,
+    WIDE_BALANCES,
     Queue,
     Rows,
 )  # fmt: skip
@@ -70,9 +74,10 @@ def snapshot(state: State) -> Snapshot:
     last_command_id, report = np.array(state.last_command_id, np.int64), np.array(state.report, np.int64)
     accounts = np.array(state.accounts, np.int64).reshape(-1, ACCOUNT_COLUMNS)
     used = participants_used(last_command_id, report, accounts)
-    balances = np.zeros((state.limits.participants_max, len(state.names), BALANCES), np.int64)
+    columns = WIDE_BALANCES if state.has_wide_balances else BALANCES
+    balances = np.zeros((state.limits.participants_max, len(state.names), columns), np.int64)
     for account, kept in state.balances.items():
-        balances[account] = _balances_row(kept)
+        balances[account] = _balances_row(kept)[:columns]
     return Snapshot(
         orders=order_rows(state),
         specials=special_rows(state),
@@ -90,9 +95,13 @@ def snapshot(state: State) -> Snapshot:
 
 
 def _balances_row(kept: Balances) -> list[int]:
-    row = [0] * BALANCES
-    row[POSITION], row[CASH], row[COST] = kept.position_lots, kept.cash_ticks, kept.cost_ticks
-    row[FEE], row[FEE_MICRO] = divmod(kept.fees_microticks, MICRO)
+    row = [0] * WIDE_BALANCES
+    row[POSITION] = kept.position_lots
+    fee, row[FEE_MICRO] = divmod(kept.fees_microticks, MICRO)
+    amounts = (CASH, CASH_HIGH, kept.cash_ticks), (COST, COST_HIGH, kept.cost_ticks), (FEE, FEE_HIGH, fee)
+    for place, high, amount in amounts:
+        row[high] = (amount + 2**63) >> 64
+        row[place] = amount - (row[high] << 64)
     return row
 
 
@@ -127,6 +136,7 @@ def restore_state(state: State, taken: Snapshot) -> None:
         state.enqueue(order)
     counters = taken.counters.tolist()
     state.event_sequence, state.match_id, state.order_number, state.command_sequence = counters
+    state.has_wide_balances = taken.balances.shape[2] == WIDE_BALANCES
     for name in ("last_command_id", "report", "accounts"):
         rows = getattr(taken, name).tolist()
         getattr(state, name)[: len(rows)] = rows

@@ -80,7 +80,7 @@ def _is_in_range(state: State, c: Command, term: Term, value: int) -> bool:
         case Term.OFFSET_TICKS:
             return 0 <= value <= price_max
         case Term.EXPIRE_NS:
-            return value > c.time_ns
+            return value > max(c.time_ns, 0)
         case Term.LINK:
             other = state.open.get((c.participant, value))
             return other is not None and not other.link
