@@ -61,7 +61,7 @@ class Admin:
             self._refusals.log(peer.address, f"admin request {message[0]}")
             raise RequestError(
                 "not_permitted",
-                f"expected an operator's token, got none or another; use that of a participant with the permission {permission}",
+                f"expected an operator's token, got none or another; give that of a participant with the permission {permission} with --token-file",
             )
         result = self._result(message[0], message)
         core, now_ns = self._core, self._clock.now_ns()

@@ -49,7 +49,7 @@ class Queries:
                 self._refusals.log(peer.address, f"query {kind}")
                 raise RequestError(
                     "login",
-                    "expected the token of a participant that may read data, got none or another; append it to the query",
+                    "expected the token of a participant that may read data, got none or another; give it with --token-file, or as the last element of the query",
                 )
             result = self._result(kind, message)
         return pack(
