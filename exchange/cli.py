@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import gc
-import os
 import sys
 import threading
 import time
@@ -102,7 +101,7 @@ def start(config: Path | None, **options: Any) -> None:
     """Start an exchange and serve it until Ctrl-C."""
     began = time.perf_counter()
     from serl.exchange.config import load_config
-    from serl.exchange.private_files import OTHERS, warn_if_shared
+    from serl.exchange.private_files import warn_if_shared
 
     settings = load_config(config, _overrides(**options))
     if config is not None and settings.login.has_inline_tokens:
@@ -115,7 +114,6 @@ def start(config: Path | None, **options: Any) -> None:
     gc.disable()  # a compiler makes much that lives long
     beside = contextlib.ExitStack()
     with compiled_beside("book"):
-        os.umask(OTHERS)  # the journal's files are their owner's alone
         from serl.exchange.server import Exchange  # imports the compiler, which takes a while
 
         server = Exchange(settings)

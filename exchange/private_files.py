@@ -25,6 +25,16 @@ def warn_if_shared(path: Path, what: str) -> None:
         )
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files that the process creates within the block are their owner's alone."""
+    previous = os.umask(OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(previous)
+
+
 def private_folder(path: Path, what: str) -> None:
     """Creates a folder that only its owner may enter. Of a folder that exists, warns if others may."""
     if path.is_dir():

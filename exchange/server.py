@@ -4,7 +4,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -36,7 +36,7 @@ from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.login import Login
 from serl.exchange.peer import Refusals
 from serl.exchange.ports import free_port, listening_process
-from serl.exchange.private_files import kept_operator_token, private_folder
+from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
@@ -69,46 +69,53 @@ class Exchange:
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
         private_folder(folder, "journal")
-        self.core = Core(config, folder)
-        self.clock = Clock(self.core.gateway, config.clock)
-        self.core.socket = self._sockets["orders"].underlying
-        self.core.before_event_rotation.append(self._publish)
-        self.inbound = Inbound(self.core, self.clock)
-        self.sessions = Sessions(
-            self.core, self.clock, config, self._sockets["orders"], self.inbound, self.login, refusals
-        )
-        names = [symbol.name for symbol in config.symbols]
-        self.feed = Feed(
-            self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
-            Subscriptions(self._sockets["feed"], self.login, refusals),
-        )  # fmt: skip
-        self.lockstep = None
-        if config.clock.kind == "lockstep":
-            self.lockstep = Lockstep(
-                self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
+        with private_files():
+            self.core = Core(config, folder)
+            self.clock = Clock(self.core.gateway, config.clock)
+            self.core.socket = self._sockets["orders"].underlying
+            self.core.before_event_rotation.append(self._publish)
+            self.inbound = Inbound(self.core, self.clock)
+            self.sessions = Sessions(
+                self.core, self.clock, config, self._sockets["orders"], self.inbound, self.login, refusals
             )
-        self.schedule = Schedule(
-            self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
-        )
-        if self.lockstep is not None:
-            self.lockstep.schedule = self.schedule
-        self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
-        self.queries = Queries(self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"])
-        self.admin = Admin(
-            self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop
-        )
-        self._published = int(self.core.gateway.counter[EVENTS])
-        self._segment = self.core.journal.events
-        self._set_poll_items()
-        self._stopping = ""
-        self._messages_received = 0
-        zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
-        self.sessions.cancel_after_restart()
+            names = [symbol.name for symbol in config.symbols]
+            self.feed = Feed(
+                self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
+                Subscriptions(self._sockets["feed"], self.login, refusals),
+            )  # fmt: skip
+            self.lockstep = None
+            if config.clock.kind == "lockstep":
+                self.lockstep = Lockstep(
+                    self.core,
+                    self.clock,
+                    self.inbound,
+                    self.sessions.send,
+                    self._publish_time,
+                    config.clock.participants,
+                )
+            self.schedule = Schedule(
+                self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+            )
+            if self.lockstep is not None:
+                self.lockstep.schedule = self.schedule
+            self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
+            self.queries = Queries(self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"])
+            self.admin = Admin(
+                self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop
+            )
+            self._published = int(self.core.gateway.counter[EVENTS])
+            self._segment = self.core.journal.events
+            self._set_poll_items()
+            self._stopping = ""
+            self._messages_received = 0
+            zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
+            self.sessions.cancel_after_restart()
         self.core.warm_up()
         if config.needs_full_rule_book:
             warm_rule_book()
         self.clock.start()
-        self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
+        with private_files():
+            self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
 
     def _bind(self, keys: Keys | None) -> dict[str, "zmq.Socket[bytes]"]:
@@ -123,6 +130,7 @@ class Exchange:
                 socket.router_mandatory = True
             if name == "feed":
                 socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+                socket.setsockopt(zmq.XPUB_MANUAL, int(self.login.required))
             if keys is not None:
                 socket.curve_server = True
                 socket.curve_secretkey = keys.server_secret.encode()
@@ -173,17 +181,19 @@ class Exchange:
         return kept_operator_token(endpoint_port(self.config.endpoint), token) if token else nullcontext()
 
     def _serve(self, ready: Callable[[], None]) -> None:
-        try:
-            ready()
-            with self.core.journal.disk_errors():
-                self._loop()
-        except JournalError:
-            raise
-        except BaseException:
-            self._close()
-            raise
-        else:
-            self._close()
+        with ExitStack() as stack:
+            try:
+                ready()  # may start a compiler, whose files are for everybody
+                stack.enter_context(private_files())
+                with self.core.journal.disk_errors():
+                    self._loop()
+            except JournalError:
+                raise
+            except BaseException:
+                self._close()
+                raise
+            else:
+                self._close()
 
     def stop(self, reason: str) -> None:
         """Ends `run` after the current iteration of its loop."""

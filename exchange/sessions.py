@@ -202,6 +202,11 @@ class Sessions:
         if number == 0:
             return self.exchange_participant()
         participant = self.participant_or_new(f"{self.name(slot)}/{number}")
+        if not self._is_operator(participant) and self._slot_where(self._gateway.participant == participant) >= 0:
+            raise RequestError(
+                "duplicate_login",
+                f"{self.name(slot)}/{number} has a live session, which would become an operator's; end it first",
+            )
         self._grant_operator(participant)
         return participant
 

@@ -10,15 +10,13 @@ from serl.exchange.peer import Refusals, peer_of
 class Subscriptions:
     """The subscribed prefixes of an XPUB socket, with their numbers of subscribers.
 
-    Where a login is required, libzmq leaves it to the exchange who receives what (XPUB_MANUAL), and only subscriptions with a credential
-    count. A connection's other subscriptions are its own filter: they reach it, and nothing follows.
+    Where a login is required, libzmq leaves it to the exchange who receives what (the socket is in the mode XPUB_MANUAL since before it was
+    bound), and only subscriptions with a credential count. A connection's other subscriptions are its own filter: nothing follows from them.
     """
 
     def __init__(self, socket: "zmq.Socket[bytes]", login: Login, refusals: Refusals) -> None:
         self._socket, self._login, self._refusals = socket, login, refusals
         self.prefixes: dict[bytes, int] = {}
-        if login.required:
-            socket.setsockopt(zmq.XPUB_MANUAL, 1)
 
     def read(self) -> None:
         """Reads subscriptions that have arrived."""

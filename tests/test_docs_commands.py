@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from serl.exchange.config import load_config
 from tests.doc_blocks import DOCS, PAGES, ROOT, blocks, commands

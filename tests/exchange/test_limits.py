@@ -296,8 +296,7 @@ TOKENS = {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root"]}
 @pytest.mark.parametrize(("login", "token"), [({}, ""), (TOKENS, "key")])
 def test_operators_halt_resume_end_the_day_and_stop(tmp_path: Path, login: dict[str, Any], token: str) -> None:
     with limited(tmp_path, login=login) as served, connect(served.endpoint, "alice", "secret") as alice:
-        token = token or served.operator
-        follow_status(alice, served, token)
+        follow_status(alice, served, token := token or served.operator)
         alice.buy("AMZN", 1, 99, time_in_force=TimeInForce.DAY)
         operate(served, token, HALT)
         assert next_status(alice) == [1, 0, 0]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
+import numpy as np
 import pytest
 import zmq
 
@@ -18,7 +19,7 @@ from serl.clients.errors import LoginRefused, Rejected, RequestRejected
 from serl.clients.sockets import Sockets
 from serl.exchange.config import socket_endpoints
 from serl.exchange.private_files import operator_file
-from serl.exchange.records import CommandKind
+from serl.exchange.records import COMMAND, CommandKind
 from serl.exchange.wire import Kind, subscription
 from tests.server_fixture import RawClient, Served, launch, start_exchange
 
@@ -244,6 +245,17 @@ def halt(client: Any) -> None:
     client._run(client.core._wait_for_reply(command_id, "HALT"))
 
 
+def test_a_session_does_not_become_an_operators_because_an_operator_replays_its_name() -> None:
+    rows = np.zeros(1, COMMAND)
+    rows["kind"], rows["time_ns"], rows["participant"] = CommandKind.TIME, 5, 1
+    with start_exchange(clock="lockstep") as served, RawClient(served.endpoint) as squatter:
+        squatter.login("history/1")
+        with RawClient(served.endpoint) as operator:
+            operator.send(64, 1, 1, "history", served.operator, -1, {})
+            operator.send(Kind.ON_BEHALF, rows.tobytes())
+            assert operator.receive(97)[1] == "duplicate_login"
+
+
 def test_refusals_are_logged_with_their_source_a_few_at_a_time(tmp_path: Path) -> None:
     config: dict[str, Any] = {"login": {"participants": PARTICIPANTS}}
     with start_exchange(config=config, folder=tmp_path) as served:
@@ -283,8 +295,9 @@ def test_the_journal_is_its_owners_alone(tmp_path: Path) -> None:
     try:
         with start_exchange(journal=journal) as served, connect(served.endpoint, "alice") as alice:
             alice.buy("AMZN", 1, 100)
-        files = [path for path in (journal, *journal.rglob("*"))]
-        assert len(files) > 3 and not any(stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files)
+        files = [journal, *journal.rglob("*")]
+        assert len(files) > 3
+        assert [path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
         journal.chmod(0o755)
         with start_exchange(journal=journal) as served:
             assert any(str(journal) in line and "chmod" in line for line in served.banner), served.banner
