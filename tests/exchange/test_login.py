@@ -67,16 +67,17 @@ def hello(served: Served, name: str, token: str) -> list[Any]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_queries_need_the_token_of_one_who_may_read_data(guarded: Served, query: list[int]) -> None:
-    for token in ((), ("",), ("t-secret",), ("o-secret",), ("guess",), (5,)):
-        assert ask(guarded, "queries", *query, *token)[0] == 97
+    without: list[tuple[Any, ...]] = [(), ("",), ("t-secret",), ("o-secret",), ("guess",), (5,)]
+    for values in without:
+        assert ask(guarded, "queries", *query, *values)[0] == 97
     for token in ("a-secret", "v-secret"):
         assert ask(guarded, "queries", *query, token)[0] == query[0] + 16
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_an_open_exchange_answers_queries_with_and_without_a_token(open_to_all: Served, query: list[int]) -> None:
-    for token in ((), ("anything",)):
-        assert ask(open_to_all, "queries", *query, *token)[0] == query[0] + 16
+    for values in ((), ("anything",)):
+        assert ask(open_to_all, "queries", *query, *values)[0] == query[0] + 16
 
 
 def test_permissions_say_who_trades_copies_and_operates(guarded: Served) -> None:
