@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from serl.clients.cli_record import stop_on_signals
+from serl.exchange.cli_token import token_options
 
 
 @click.command(epilog="Example: serl drop-copy --participant alice -o alice.csv")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--token", default="", help="Operator's token, if the exchange has tokens.")
+@token_options("Token of a participant with the permission drop_copy")
 @click.option("--participant", default="", help="Participant whose events to write. [all]")
 @click.option(
     "-o",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.exchange.cli_token import token_options
 from serl.exchange.config import time_of_day_text
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
     help="Record every command of every participant since the exchange started, as an operator: auctions and all order types included. "
     "[the public feed, from now on, in continuous trading]",
 )
-@click.option("--token", default="", help="With --accounts: operator's token, if the exchange has tokens.")
+@token_options("Token of a participant that may read data, with --accounts an operator's")
 def record(
     connect: str, output: Path, symbols: str | None, seconds: float, curve: Path | None, accounts: bool, token: str
 ) -> None:
@@ -59,12 +60,10 @@ def record(
         raise click.UsageError(
             "--accounts always records all symbols, because account limits span them; omit --symbols"
         )
-    if token and not accounts:
-        raise click.UsageError("--token applies only with --accounts; omit it, the public feed needs none")
     if accounts:
         _record_accounts(connect, output, seconds, curve, token)
     else:
-        _record_feed(connect, output, tuple(symbols.split(",")) if symbols else (), seconds, curve)
+        _record_feed(connect, output, tuple(symbols.split(",")) if symbols else (), seconds, curve, token)
 
 
 def _record_accounts(connect: str, output: Path, seconds: float, curve: Path | None, token: str) -> None:
@@ -93,7 +92,9 @@ def _print_summary(output: Path, outcome: str, commands: int, tape: "Tape") -> N
     click.echo(f"{output}: {outcome}; {commands:,} commands, {tape.rows:,} events, tape {tape.hexdigest()[:16]}")
 
 
-def _record_feed(connect: str, output: Path, symbols: tuple[str, ...], seconds: float, curve: Path | None) -> None:
+def _record_feed(
+    connect: str, output: Path, symbols: tuple[str, ...], seconds: float, curve: Path | None, token: str
+) -> None:
     from rich.console import Console
 
     from serl.clients.errors import FeedGap
@@ -103,7 +104,7 @@ def _record_feed(connect: str, output: Path, symbols: tuple[str, ...], seconds: 
     console = Console()
     gap = None
     with day_writer(output) as writer, stop_on_signals() as stop:
-        recorder = Recorder(connect, writer, symbols, curve)
+        recorder = Recorder(connect, writer, symbols, curve, token)
         click.echo(f"recording {connect}; Ctrl-C ends the file")
         try:
             with console.status("recording") as status:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from serl.exchange.cli_token import token_options
 from serl.exchange.config import time_of_day_text
 from serl.exchange.errors import ConfigError
 
@@ -29,7 +30,7 @@ def parse_speed(text: str) -> float | None:
 @click.option("--from", "start", help="Time of day at which --speed begins; everything before is sent at once.")
 @click.option("--to", "end", help="Time of day at which to stop.")
 @click.option("--wait-for", default=0, help="Wait until this many other participants are logged in.")
-@click.option("--token", default="", help="Login token of the participant 'history'.")
+@token_options("Token of the participant 'history'")
 def replay(day: Path, connect: str, speed: str, start: str | None, end: str | None, wait_for: int, token: str) -> None:
     """Replay the day file DAY (see `serl day`) into a running exchange."""
     from rich.console import Console

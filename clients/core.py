@@ -21,7 +21,7 @@ from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
 from serl.exchange.records import CommandKind, EventKind, Reason, Rows
 from serl.exchange.terms import Terms
-from serl.exchange.wire import FeedKind, Kind
+from serl.exchange.wire import FeedKind, Kind, subscription, with_token
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
@@ -204,6 +204,8 @@ class ClientCore:
         self._request += 1
         request = self._request
         self._queried_s = time.monotonic()
+        if kind < Kind.ACCOUNT:
+            values = tuple(with_token(values, self.session.token))
         self.queries.send(msgpack.packb([kind, request, *values]))
         while request not in self._replies:
             yield
@@ -246,8 +248,8 @@ class ClientCore:
     def subscribe(self, channel: str, symbol: str) -> None:
         """Subscribes to a channel of a symbol; its messages go to the inbox."""
         self.session.instrument(symbol)
-        self.feed.subscribe(f"{self.session.topic_prefix}{channel}/{symbol}/".encode())
-        self.feed.subscribe(b"time/")
+        for topic in (f"{self.session.topic_prefix}{channel}/{symbol}/".encode(), b"time/"):
+            subscribe(self.feed, topic, self.session.token, self._curve is not None)
         self._subscribed = True
 
     def trades(self, symbol: str, count: int) -> Steps[list[Trade]]:
@@ -321,6 +323,13 @@ class Client:
     def position(self, symbol: str) -> int:
         """Lots bought minus lots sold in this session."""
         return self.session.positions.get(self.instrument(symbol).number, 0)
+
+
+def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) -> None:
+    """Subscribes to a topic, also on an exchange that requires a login. curve: whether the socket has a key, which may replace the token."""
+    feed.subscribe(topic)
+    if token or curve:
+        feed.subscribe(subscription(topic, token))
 
 
 def drain(socket: "zmq.Socket[bytes]") -> list[bytes]:

@@ -31,15 +31,16 @@ class Recorder:
     """Starts with the current books and writes what happens from then on; `finish` completes the file."""
 
     def __init__(
-        self, endpoint: str, writer: DayWriter, symbols: tuple[str, ...] = (), curve: Path | None = None
-    ) -> None:
+        self, endpoint: str, writer: DayWriter, symbols: tuple[str, ...] = (), curve: Path | None = None,
+        token: str = "",
+    ) -> None:  # fmt: skip
         self.endpoint = endpoint
         self.tape = Tape()
         self.time_ns = 0
         self.epoch = -1
         self.sequences: list[int] = []
         self._writer = writer
-        self._sockets = Sockets(endpoint, curve)
+        self._sockets = Sockets(endpoint, curve, token)
         try:
             self._instruments = self._select(symbols)
             self._book = stream_book.empty_book(len(self._instruments))
@@ -83,7 +84,7 @@ class Recorder:
         """Subscribes; returns once the feed is known to arrive."""
         self._topics = {f"rows/{symbol.name}/".encode(): place for place, (_, symbol) in enumerate(self._instruments)}
         for topic in (*self._topics, b"time/"):
-            self._sockets.feed.subscribe(topic)
+            self._sockets.subscribe(topic)
         early: list[tuple[bytes, list[Any]]] = []
         while not any(topic == b"time/" for topic, _ in early):
             if time.monotonic() - self._feed_time_s > SILENCE_S:

@@ -130,7 +130,7 @@ def accounts_recorder(
     endpoint: str, writer: DayWriter, token: str = "", curve: Path | None = None
 ) -> Iterator[AccountsRecorder]:
     """Opens an `AccountsRecorder`; `writer` is a day writer with accounts=True. Raises `ExchangeUnreachable`."""
-    with request_socket(endpoint, "queries", curve) as query:
+    with request_socket(endpoint, "queries", curve, token) as query:
         info = query(Kind.INFO)[5]
     with request_socket(endpoint, "admin", curve) as ask:
         yield AccountsRecorder(endpoint, ask, info, writer, token)

@@ -14,6 +14,7 @@ from serl.clients.blocking import Exchange, connect
 from serl.clients.clock import RemoteClock
 from serl.clients.core import InboxItem
 from serl.clients.session import Grant
+from serl.exchange.config import local_operator_token
 from serl.exchange.errors import SerlError
 from serl.exchange.records import EventKind, Reason, Rows
 from serl.exchange.request import request_socket
@@ -96,7 +97,9 @@ class Replayer:
         self.day = day
         self.endpoint = endpoint
         self.speed = speed
-        self.token = token
+        self.token = token = token or local_operator_token(
+            endpoint
+        )  # the participant operates: prints, halts, the clock
         self.client = connect(endpoint, NAME, token, rows=True)
         try:
             rows = self._rows()

@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 import zmq
 
-from serl.clients.core import drain
+from serl.clients.core import drain, subscribe
 from serl.exchange.config import socket_endpoints
 from serl.exchange.keys import read_keys
-from serl.exchange.wire import Kind
+from serl.exchange.wire import Kind, with_token
 
 FEED_MESSAGES_MAX = 100_000
 REPLY_TIMEOUT_S = 2.0
@@ -23,9 +23,10 @@ OnReply = Callable[[list[Any], float], None]
 class Sockets:
     """The sockets of one exchange. Replies go to callbacks; a request without a reply times out after REPLY_TIMEOUT_S."""
 
-    def __init__(self, endpoint: str, curve: Path | None = None) -> None:
+    def __init__(self, endpoint: str, curve: Path | None = None, token: str = "") -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._endpoints = socket_endpoints(endpoint)
+        self._token = token
         self._keys = read_keys(curve) if curve else None
         self.feed = self._connect("feed", zmq.SUB)
         self._queries = self._connect("queries", zmq.DEALER)
@@ -52,11 +53,13 @@ class Sockets:
         self._poller.poll(timeout_ms)
 
     def request(self, on_reply: OnReply, kind: int, *values: Any, on_timeout: Callable[[], None] | None = None) -> bool:
-        """Sends a query, or an admin request (values: token first); False if there is no connection.
+        """Sends a query, which needs no token here, or an admin request (values: token first); False if there is no connection.
 
         If it returns True, either `on_reply` or `on_timeout` is called later.
         """
         self._last_request += 1
+        if kind < Kind.ACCOUNT:
+            values = tuple(with_token(values, self._token))
         socket = self._admin if kind >= Kind.STOP else self._queries
         try:
             socket.send(msgpack.packb([int(kind), self._last_request, *values]), zmq.DONTWAIT)
@@ -86,6 +89,10 @@ class Sockets:
             for _ in range(limit):
                 topic, data = self.feed.recv_multipart(zmq.DONTWAIT)
                 yield topic, msgpack.unpackb(data)
+
+    def subscribe(self, topic: bytes) -> None:
+        """Subscribes to a topic of the feed."""
+        subscribe(self.feed, topic, self._token, self._keys is not None)
 
     def close(self) -> None:
         """Closes the sockets."""

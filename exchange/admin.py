@@ -8,10 +8,11 @@ import zmq
 
 from serl.exchange import wire
 from serl.exchange.clock import Clock
-from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.state import GatewayState
+from serl.exchange.login import Login, Permission
+from serl.exchange.peer import Peer, Refusals
 from serl.exchange.queries import answer_all
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
 from serl.exchange.sessions import Sessions
@@ -28,6 +29,8 @@ FLAGS_MAX = {
     CommandKind.UNCROSS: 0,
 }
 """The largest flags of the commands that OPERATE accepts."""
+COPIES = (Kind.DROP_COPY, Kind.COMMAND_COPY)
+"""The requests that the permission drop_copy is for."""
 DROP_COPY_ROWS = 16_384
 """Events per DROP_COPY request, and commands per COMMAND_COPY request."""
 
@@ -40,21 +43,25 @@ class Admin:
         core: Core,
         clock: Clock,
         sessions: Sessions,
-        login: LoginConfig,
+        login: Login,
+        refusals: Refusals,
         socket: "zmq.Socket[bytes]",
         stop: Callable[[str], None],
     ) -> None:
         self._core, self._clock, self._sessions = core, clock, sessions
-        self._login, self._socket, self._stop = login, socket, stop
+        self._login, self._refusals, self._socket, self._stop = login, refusals, socket, stop
 
     def answer(self) -> None:
         """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
-    def _reply(self, message: list[Any]) -> bytes:
-        if not self._login.is_operator(message[2] if len(message) > 2 else None):
+    def _reply(self, message: list[Any], peer: Peer) -> bytes:
+        permission: Permission = "drop_copy" if message[0] in COPIES else "operate"
+        if not self._login.permits(permission, message[2] if len(message) > 2 else None, peer.key):
+            self._refusals.log(peer.address, f"admin request {message[0]}")
             raise RequestError(
-                "not_permitted", "expected an operator's token, got none or another; use a token of login.operators"
+                "not_permitted",
+                f"expected an operator's token, got none or another; give that of a participant with the permission {permission} with --token-file",
             )
         result = self._result(message[0], message)
         core, now_ns = self._core, self._clock.now_ns()

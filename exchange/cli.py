@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from serl.exchange.cli_token import token_options
 from serl.exchange.errors import ConfigError
+
+if TYPE_CHECKING:
+    from serl.exchange.config import ExchangeConfig
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5570"
 
@@ -97,8 +101,11 @@ def start(config: Path | None, **options: Any) -> None:
     """Start an exchange and serve it until Ctrl-C."""
     began = time.perf_counter()
     from serl.exchange.config import load_config
+    from serl.exchange.private_files import warn_if_shared
 
     settings = load_config(config, _overrides(**options))
+    if config is not None and settings.login.has_inline_tokens:
+        warn_if_shared(config, "configuration with tokens")
     from serl.exchange.code_cache import compiled_beside
 
     slow = threading.Timer(SLOW_START_S, click.echo, ["compiling: the first start takes about 10 s"], {"err": True})
@@ -124,6 +131,7 @@ def start(config: Path | None, **options: Any) -> None:
         for name, endpoint in settings.endpoints.items():
             click.echo(f"  {name:8} {endpoint}{' (CURVE)' if settings.login.curve_keys else ''}")
         click.echo(f"  clock    {settings.clock.kind}{_speed_text(server.clock.speed)}")
+        click.echo(f"  operator {_operator_text(settings)}")
         click.echo(f"  journal  {folder}")
         if recovery.snapshot_sequence or recovery.commands or recovery.dropped_bytes:
             click.echo(
@@ -135,6 +143,15 @@ def start(config: Path | None, **options: Any) -> None:
     with beside:
         reason = server.run(ready)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
+
+
+def _operator_text(settings: "ExchangeConfig") -> str:
+    """Who may operate."""
+    from serl.exchange.config import endpoint_port
+    from serl.exchange.private_files import operator_file
+
+    configured = [name for name, own in settings.login.participants.items() if "operate" in own.permissions]
+    return ", ".join(configured) or f"this user, with {operator_file(endpoint_port(settings.endpoint))}"
 
 
 @exchange.command("compile", epilog="Example: serl exchange compile")
@@ -162,27 +179,31 @@ def compile_ahead() -> None:
     click.echo(f"compiled in {time.perf_counter() - began:.1f} s")
 
 
-def _send_request(endpoint: str, curve: Path | None, socket: str, kind: str, *arguments: Any) -> list[Any]:
+def _send_request(
+    endpoint: str, curve: Path | None, token: str, socket: str, kind: str, *arguments: Any
+) -> list[Any]:  # fmt: skip
     """Sends one request, a `Kind` by its name, on a socket of the exchange. Returns the reply. `curve`: a key folder."""
     from serl.exchange.request import request_socket
     from serl.exchange.wire import Kind
 
-    with request_socket(endpoint, socket, curve) as request:
-        return request(Kind[kind], *arguments)
+    number = Kind[kind]
+    with request_socket(endpoint, socket, curve, token) as request:
+        return request(number, *((token,) if number >= Kind.ACCOUNT else ()), *arguments)
 
 
 Request = Callable[..., Any]
-"""`request(socket, kind, *arguments)` to the exchange that a command's options name."""
+"""`request(socket, kind, *arguments)` to the exchange that a command's options name, with their token."""
 
 
 def _exchange_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options --connect and --curve to a command, which receives a `request` function instead of them."""
+    """Adds --connect, --curve, --token and --token-file to a command, which receives a `request` function instead of them."""
 
     @click.option("--connect", default=DEFAULT_ENDPOINT, show_default=True, help="Orders endpoint of the exchange.")
     @click.option("--curve", type=click.Path(path_type=Path), help="Key folder, if the exchange has keys.")
+    @token_options("Token of a participant with the permission for it")
     @functools.wraps(command)
-    def with_request(connect: str, curve: Path | None, **options: Any) -> None:
-        command(request=functools.partial(_send_request, connect, curve), **options)
+    def with_request(connect: str, curve: Path | None, token: str, **options: Any) -> None:
+        command(request=functools.partial(_send_request, connect, curve, token), **options)
 
     return with_request
 
@@ -202,10 +223,9 @@ def status(request: Request) -> None:
 
 @exchange.command(epilog="Example: serl exchange stop")
 @_exchange_options
-@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
-def stop(request: Request, token: str) -> None:
+def stop(request: Request) -> None:
     """Stop a running exchange cleanly."""
-    request("admin", "STOP", token)
+    request("admin", "STOP")
     click.echo("stopping")
 
 
@@ -225,9 +245,8 @@ def _enum_value(enum: Any, name: str) -> int:
 @click.argument("operation", type=click.Choice([*OPERATIONS, *PHASES]))
 @click.option("--symbol", default=0, show_default=True, help="Symbol number (all but end-day).")
 @_exchange_options
-@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
 @click.option("--reason", type=click.Choice(HALT_REASONS), help="Reason of a halt, which is published.")
-def operate(operation: str, symbol: int, request: Request, token: str, reason: str | None) -> None:
+def operate(operation: str, symbol: int, request: Request, reason: str | None) -> None:
     """End the day (cancel DAY orders), halt or resume a symbol, change its phase, or hold an auction now."""
     from serl.exchange.records import CommandKind, HaltReason, Phase
 
@@ -235,7 +254,7 @@ def operate(operation: str, symbol: int, request: Request, token: str, reason: s
         raise ConfigError(f"expected --reason only with halt, got it with {operation}; leave it out")
     flags = _enum_value(Phase, operation) if operation in PHASES else _enum_value(HaltReason, reason or "none")
     kind = CommandKind.PHASE if operation in PHASES else _enum_value(CommandKind, operation)
-    request("admin", "OPERATE", token, int(kind), symbol, flags)
+    request("admin", "OPERATE", int(kind), symbol, flags)
     click.echo(f"{operation}: done")
 
 
@@ -244,23 +263,21 @@ def operate(operation: str, symbol: int, request: Request, token: str, reason: s
 @click.option("--symbol", type=int, help="Symbol number. [all]")
 @click.option("--side", type=click.Choice(["buy", "sell"]), help="Side of the orders to cancel. [both]")
 @_exchange_options
-@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
-def purge(participant: str, symbol: int | None, side: str | None, request: Request, token: str) -> None:
+def purge(participant: str, symbol: int | None, side: str | None, request: Request) -> None:
     """Cancel the open orders of a participant."""
     from serl.exchange.records import ALL_SYMBOLS
 
     number, flags = ALL_SYMBOLS if symbol is None else symbol, {None: 0, "buy": 1, "sell": 2}[side]
-    click.echo(f"{request('admin', 'PURGE', token, participant, number, flags)[5]} orders cancelled")
+    click.echo(f"{request('admin', 'PURGE', participant, number, flags)[5]} orders cancelled")
 
 
 @exchange.command("kill", epilog="Example: serl exchange kill alice")
 @click.argument("participant")
 @click.option("--off", is_flag=True, help="Let the participant send orders again.")
 @_exchange_options
-@click.option("--token", default="", help="An operator's token, if the exchange has tokens.")
-def kill(participant: str, off: bool, request: Request, token: str) -> None:
+def kill(participant: str, off: bool, request: Request) -> None:
     """Activate the kill switch of a participant: cancel its open orders and reject new ones until --off. It survives restarts."""
-    cancelled = request("admin", "KILL", token, participant, int(not off))[5]
+    cancelled = request("admin", "KILL", participant, int(not off))[5]
     click.echo(
         f"{participant} may send orders again" if off else f"{participant} is killed: {cancelled} orders cancelled"
     )
@@ -269,15 +286,14 @@ def kill(participant: str, off: bool, request: Request, token: str) -> None:
 @exchange.command("account", epilog="Example: serl exchange account alice")
 @click.argument("participant")
 @_exchange_options
-@click.option("--token", default="", help="The participant's token or an operator's, if the exchange has tokens.")
-def account(participant: str, request: Request, token: str) -> None:
+def account(participant: str, request: Request) -> None:
     """Print the position and profit of a participant per symbol, in ticks x lots, with open positions valued at the last trade."""
     from serl.exchange.account import Account
     from serl.exchange.records import MICRO
 
     names = {number: name for number, name, *_ in request("queries", "INFO")[5][1]}
     click.echo(f"{'symbol':12}{'position':>14}{'cash':>20}{'realised':>20}{'unrealised':>20}{'fees':>20}")
-    for symbol, last_ticks, *balances in request("queries", "ACCOUNT", token, participant)[5]:
+    for symbol, last_ticks, *balances in request("queries", "ACCOUNT", participant)[5]:
         balance = Account.from_balances(balances)
         fees = Decimal(balance.fees_microticks) / MICRO
         click.echo(
@@ -296,8 +312,25 @@ def keys() -> None:
 )
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("keys"))
 def new(folder: Path) -> None:
-    """Create a server and a client key pair in FOLDER. Give clients all files except server.key."""
+    """Create a server and a client key pair in FOLDER. Give clients all files except server.key.
+
+    The exchange admits the key in client.public, and those of participants in its configuration; make them with `serl keys client`.
+    """
     from serl.exchange.keys import new_keys
 
     new_keys(folder)
     click.echo(f"wrote 4 files to {folder}; keep server.key on the server, copy the other three to clients")
+
+
+@keys.command(epilog="Example: serl keys client ./keys ./alice")
+@click.argument("server", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
+def client(server: Path, folder: Path) -> None:
+    """Create a key pair for one client in FOLDER, for the exchange whose server.public is in SERVER."""
+    from serl.exchange.keys import new_client_keys
+
+    public = new_client_keys(server, folder)
+    click.echo(
+        f"wrote 3 files to {folder}; give them to the client, and its participant this key in the configuration:"
+    )
+    click.echo(f'client_key: "{public}"')

@@ -1,12 +1,11 @@
 """Configuration of the exchange: configs/exchange.yaml, overridden by the user's file and the command line."""
 
-import hmac
 import ipaddress
 import re
 from decimal import Decimal, InvalidOperation
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 from zoneinfo import available_timezones
 
 import yaml
@@ -15,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.limits import check_lots
+from serl.exchange.login import LoginConfig
+from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
 
 SOCKETS = ("orders", "feed", "queries", "admin")
@@ -150,30 +151,6 @@ class JournalConfig(_Section):
     flush_s: float = Field(1.0, gt=0)
 
 
-class LoginConfig(_Section):
-    """Who may log in."""
-
-    tokens: dict[str, Annotated[str, Field(min_length=1)]] = {}
-    operators: list[str] = []
-    curve_keys: Path | None = None
-
-    def may_log_in(self, name: str, token: object) -> bool:
-        """Whether the token is the participant's; any token is accepted on an exchange without tokens."""
-        return not self.tokens or self._token_matches(name, token)
-
-    def is_operator(self, token: object) -> bool:
-        """Whether the token is an operator's; any token is accepted on an exchange without tokens."""
-        return not self.tokens or any(self._token_matches(name, token) for name in self.operators)
-
-    def may_read_account(self, name: str, token: object) -> bool:
-        """Whether the token is the participant's or an operator's."""
-        return self._token_matches(name, token) or self.is_operator(token)
-
-    def _token_matches(self, name: str, token: object) -> bool:
-        own = self.tokens.get(name)
-        return own is not None and isinstance(token, str) and hmac.compare_digest(own.encode(), token.encode())
-
-
 class LimitsConfig(_Section):
     """Limits of every queue, message and table."""
 
@@ -273,6 +250,11 @@ def socket_endpoints(orders: str) -> dict[str, str]:
     return {name: f"tcp://{match[1]}:{int(match[2]) + offset}" for offset, name in enumerate(SOCKETS)}
 
 
+def endpoint_port(endpoint: str) -> int:
+    """The port of an endpoint `tcp://HOST:PORT`."""
+    return int(endpoint.rpartition(":")[2])
+
+
 def is_loopback(endpoint: str) -> bool:
     """Whether only this machine can reach an endpoint."""
     host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
@@ -282,6 +264,11 @@ def is_loopback(endpoint: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def local_operator_token(endpoint: str) -> str:
+    """The operator credential of this user's exchange at a loopback endpoint; "" if there is none, or it is another user's."""
+    return find_operator_token(endpoint_port(endpoint)) if is_loopback(endpoint) else ""
 
 
 def load_config(path: Path | None = None, overrides: dict[str, Any] | None = None) -> ExchangeConfig:
@@ -305,7 +292,8 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {first['msg']} (got {first['input']!r})") from None
+        got = "" if first["loc"][:1] == ("login",) else f" (got {first['input']!r})"  # a token is not printed
+        raise ConfigError(f"{where}: {first['msg']}{got}") from None
     _check_consistency(config)
     return config
 
@@ -313,7 +301,7 @@ def load_config(path: Path | None = None, overrides: dict[str, Any] | None = Non
 def _overlay(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in overrides.items():
-        merges = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "tokens"
+        merges = isinstance(value, dict) and isinstance(base.get(key), dict) and key not in ("tokens", "participants")
         merged[key] = _overlay(base[key], value) if merges else value
     return merged
 

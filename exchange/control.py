@@ -12,6 +12,7 @@ from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
 from serl.exchange.gateway.state import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
+from serl.exchange.peer import peer_of_message
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
@@ -55,7 +56,7 @@ class Control:
         message = wire.unpack(data)
         kind = message[0]
         if kind == Kind.HELLO:
-            self._sessions.log_in(route, message)
+            self._sessions.log_in(route, message, peer_of_message(self._gateway.zmq_message.ctypes.data))
             return
         if slot < 0 or self._gateway.status[slot] != LIVE:
             raise RequestError("not_logged_in", "this connection is not logged in; send HELLO first")
@@ -179,7 +180,7 @@ class Control:
         rows = self._rows(*wire.expect(message, "[33, rows]", bytes)).copy()
         if not self._sessions.is_operator(slot):
             raise RequestError(
-                "not_permitted", "only operators (login.operators) may send commands on behalf of others"
+                "not_permitted", "only operators may send commands on behalf of others; log in with an operator's token"
             )
         if self._lockstep is None:
             raise RequestError(

@@ -15,6 +15,7 @@ from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
 from serl.exchange.outbound import DelayedFeed
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
+from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.wire import FeedKind
 
 _KINDS = tuple(int(kind) for kind in FeedKind if kind != FeedKind.TIME)
@@ -171,12 +172,13 @@ class Feed:
         epoch: int,
         sequence: int,
         delays: Callable[[int], Delays | None],
+        subscriptions: Subscriptions,
     ) -> None:
         self._socket = socket
+        self._subscriptions = subscriptions
         self.delayed = DelayedFeed(socket.send_multipart, delays)
         self._names = names
         self._epoch = epoch
-        self._prefixes: dict[bytes, int] = {}
         self._subscribed: NDArray[np.bool_] = np.zeros((len(CHANNELS), len(names)), np.bool_)
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
         self._published_auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
@@ -195,14 +197,8 @@ class Feed:
 
     def read_subscriptions(self, sequence: int) -> None:
         """Reads new subscriptions; a topic without subscribers before restarts its chain of sequences."""
-        while self._socket.poll(0):
-            message = self._socket.recv()
-            prefix, subscribes = message[1:], message[:1] == b"\x01"
-            count = self._prefixes.get(prefix, 0) + (1 if subscribes else -1)
-            self._prefixes[prefix] = count
-            if count <= 0:
-                del self._prefixes[prefix]
-        prefixes = self.delayed.set_subscriptions(self._prefixes)
+        self._subscriptions.read()
+        prefixes = self.delayed.set_subscriptions(self._subscriptions.prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):
                 subscribed = any(topic.startswith(prefix) for prefix in prefixes)
@@ -210,7 +206,7 @@ class Feed:
                     self._previous[channel, symbol] = sequence
                     self._published_auctions.pop(symbol, None)
                 self._subscribed[channel, symbol] = subscribed
-        self.has_subscribers = bool(self._prefixes)
+        self.has_subscribers = bool(self._subscriptions.prefixes)
 
     def publish(self, state: Any, events: Rows, start: int, stop: int) -> None:
         """Publishes event rows start..stop; `state` is the market after the last of them."""

@@ -1,11 +1,13 @@
 """CURVE keys: four files in a folder, created once and copied to those who may connect."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.private_files import warn_if_shared
 
 NAMES = ("server.key", "server.public", "client.key", "client.public")
 
@@ -28,16 +30,33 @@ class Keys:
 
 def new_keys(folder: Path) -> None:
     """Creates a server and a client key pair. Raises ConfigError rather than overwriting existing keys."""
-    folder.mkdir(parents=True, exist_ok=True)
-    existing = [name for name in NAMES if (folder / name).exists()]
+    _prepare(folder, NAMES)
+    for owner in ("server", "client"):
+        _write_pair(folder, owner)
+
+
+def new_client_keys(server: Path, folder: Path) -> str:
+    """Creates what another client needs: its key pair and the server's public key. Returns its public key. Raises ConfigError as new_keys."""
+    server_public = read_keys(server).server_public
+    _prepare(folder, NAMES[1:])
+    (folder / "server.public").write_text(server_public)
+    return _write_pair(folder, "client")
+
+
+def _prepare(folder: Path, names: Sequence[str]) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    existing = [name for name in names if (folder / name).exists()]
     if existing:
         raise ConfigError(f"{folder} already contains {', '.join(existing)}; choose another folder")
-    for owner in ("server", "client"):
-        public, secret = zmq.curve_keypair()
-        for name, text in ((f"{owner}.key", secret), (f"{owner}.public", public)):
-            path = folder / name
-            path.touch(mode=0o600)
-            path.write_text(text.decode())
+
+
+def _write_pair(folder: Path, owner: str) -> str:
+    public, secret = zmq.curve_keypair()
+    for name, text in ((f"{owner}.key", secret), (f"{owner}.public", public)):
+        path = folder / name
+        path.touch(mode=0o600)
+        path.write_text(text.decode())
+    return public.decode()
 
 
 def read_keys(folder: Path) -> Keys:
@@ -45,6 +64,9 @@ def read_keys(folder: Path) -> Keys:
     if not (folder / "server.public").exists():
         raise ConfigError(f"{folder} does not contain server.public; create keys with `serl keys new {folder}`")
     texts = [(folder / name).read_text().strip() if (folder / name).exists() else "" for name in NAMES]
+    for name in ("server.key", "client.key"):
+        if (folder / name).exists():
+            warn_if_shared(folder / name, "secret key")
     wrong = [name for name, text in zip(NAMES, texts, strict=True) if len(text) not in (0, 40)]
     if wrong:
         raise ConfigError(f"{folder / wrong[0]}: expected 40 characters of Z85, got something else; copy the key again")

@@ -42,20 +42,28 @@ def _path() -> str:
     return bundled[0] if bundled else ""
 
 
-def _register() -> bool:
+def _register() -> ctypes.CDLL | None:
     path = _path()
     if not path:
-        return False
+        return None
     library = ctypes.CDLL(path)
     for name in _NAMES:
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
         assert address is not None
         binding.add_symbol(f"serl_{name}", address)
-    return True
+    library.zmq_msg_gets.argtypes, library.zmq_msg_gets.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_char_p
+    return library
 
 
-AVAILABLE = _register()
+_LIBRARY = _register()
+AVAILABLE = _LIBRARY is not None
 """False if pyzmq has no bundled library; then the exchange does not start."""
+
+
+def message_property(address: int, name: str) -> str:
+    """A property of the connection that the zmq_msg_t at `address` came from, e.g. Peer-Address; "" if it has none."""
+    assert _LIBRARY is not None
+    return (_LIBRARY.zmq_msg_gets(address, name.encode()) or b"").decode(errors="replace")
 
 
 def assign_routing_ids(router: "zmq.Socket[bytes]") -> None:

@@ -10,10 +10,11 @@ import zmq
 
 from serl.exchange import wire
 from serl.exchange.clock import Clock
-from serl.exchange.config import LoginConfig
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED
+from serl.exchange.login import Credential, Login
+from serl.exchange.peer import Peer, Refusals, peer_of
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
@@ -23,12 +24,13 @@ class Queries:
     """Answers the queries socket."""
 
     def __init__(
-        self, core: Core, clock: Clock, sessions: Sessions, login: LoginConfig, socket: "zmq.Socket[bytes]"
-    ) -> None:
+        self, core: Core, clock: Clock, sessions: Sessions, login: Login, refusals: Refusals,
+        socket: "zmq.Socket[bytes]",
+    ) -> None:  # fmt: skip
         self._core = core
         self._clock = clock
         self._sessions = sessions
-        self._login = login
+        self._login, self._refusals = login, refusals
         self._socket = socket
         self._started = time.monotonic()
 
@@ -36,10 +38,20 @@ class Queries:
         """Answers all waiting requests."""
         answer_all(self._socket, self._reply)
 
-    def _reply(self, message: list[Any]) -> bytes:
+    def _reply(self, message: list[Any], peer: Peer) -> bytes:
         kind, request = message[0], message[1]
-        arguments = message[2:]
-        result = self._result(kind, arguments, message)
+        if kind == Kind.ACCOUNT:
+            token, name = wire.expect(message, "[136, request, token, name]", int, str, str)[1:]
+            result: Any = self._account(Credential(token, peer.key), name, peer)
+        else:
+            message, token = wire.split_token(message)
+            if not self._login.permits("data", token, peer.key):
+                self._refusals.log(peer.address, f"query {kind}")
+                raise RequestError(
+                    "login",
+                    "expected the token of a participant that may read data, got none or another; give it with --token-file, or as the last element of the query",
+                )
+            result = self._result(kind, message)
         return pack(
             kind + wire.REPLY,
             request,
@@ -49,18 +61,16 @@ class Queries:
             result,
         )
 
-    def _result(self, kind: int, arguments: list[Any], message: list[Any]) -> Any:
+    def _result(self, kind: int, message: list[Any]) -> Any:
         forms = {
             Kind.INFO: "[128, request]", Kind.L2: "[129, request, symbol, depth]", Kind.L3: "[130, request, symbol]",
             Kind.TRADES: "[131, request, symbol, count]", Kind.STATISTICS: "[132, request]", Kind.HASH: "[133, request]",
             Kind.STATUS: "[134, request, symbol]", Kind.INDICATIVE: "[135, request, symbol]",
         }  # fmt: skip
-        if kind == Kind.ACCOUNT:
-            return self._account(*wire.expect(message, "[136, request, token, name]", int, str, str)[1:])
         if kind not in forms:
             raise RequestError("malformed", f"expected a query (128 to 136), got kind {kind}")
         form = forms[Kind(kind)]
-        wire.expect(message, form, *[int] * form.count(","))
+        arguments = wire.expect(message, form, *[int] * form.count(","))[1:]
         if kind == Kind.INFO:
             return [wire.VERSION, self._sessions.symbols(), self._clock.describe(), self._sessions.limits]
         if kind == Kind.STATISTICS:
@@ -81,9 +91,10 @@ class Queries:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
 
-    def _account(self, token: str, name: str) -> list[list[int]]:
+    def _account(self, credential: Credential, name: str, peer: Peer) -> list[list[int]]:
         """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
-        if not self._login.may_read_account(name, token):
+        if not self._login.may_read_account(name, credential):
+            self._refusals.log(peer.address, f"ACCOUNT of {name[:80]!r}")
             raise RequestError(
                 "login", f"participant {name[:80]!r} does not exist or has another token; an operator's works too"
             )
@@ -120,11 +131,11 @@ class Queries:
         }
 
 
-def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes]) -> None:
-    """Answers requests until none waits; `reply` encodes the answer or raises RequestError."""
+def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any], Peer], bytes]) -> None:
+    """Answers requests until none waits; `reply` encodes the answer to a message of a peer, or raises RequestError."""
     while True:
         try:
-            frames = socket.recv_multipart(zmq.NOBLOCK)
+            frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return
         request: Any = 0
@@ -133,14 +144,14 @@ def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any]], bytes])
                 raise RequestError(
                     "malformed", f"expected one frame, got {len(frames) - 1}; use a DEALER socket without delimiter"
                 )
-            message = wire.unpack(frames[1])
+            message = wire.unpack(frames[1].bytes)
             if len(message) < 2 or not wire.is_int(message[1]):
                 raise RequestError(
                     "malformed", "expected [kind, request, ...] with an integer request, got something else"
                 )
             request = message[1]
-            answer = reply(message)
+            answer = reply(message, peer_of(frames[1]))
         except RequestError as error:
             answer = pack(Kind.ERROR, error.code, str(error), request)
         with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
-            socket.send_multipart([frames[0], answer], zmq.NOBLOCK)
+            socket.send_multipart([frames[0].bytes, answer], zmq.NOBLOCK)

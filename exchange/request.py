@@ -9,10 +9,10 @@ from typing import Any
 
 import zmq
 
-from serl.exchange.config import socket_endpoints
+from serl.exchange.config import local_operator_token, socket_endpoints
 from serl.exchange.errors import ExchangeUnreachable, RequestRejected
 from serl.exchange.keys import read_keys
-from serl.exchange.wire import Kind, pack, unpack
+from serl.exchange.wire import Kind, pack, unpack, with_token
 
 CONNECT_TIMEOUT_MS = 2000
 REPLY_TIMEOUT_S = 60.0
@@ -23,9 +23,14 @@ Request = Callable[..., list[Any]]
 
 
 @contextmanager
-def request_socket(endpoint: str, socket: str, curve: Path | None = None) -> Iterator[Request]:
-    """Opens the socket "queries" or "admin" of an exchange and yields a `Request`; `curve` is a key folder of `serl keys new`."""
+def request_socket(endpoint: str, socket: str, curve: Path | None = None, token: str = "") -> Iterator[Request]:
+    """Opens the socket "queries" or "admin" of an exchange and yields a `Request`.
+
+    curve: a key folder of `serl keys new`. token: that of queries; admin requests have theirs as their first argument. Where it is empty, the
+    operator credential of this user's exchange on this machine takes its place.
+    """
     request_numbers = count(1)
+    token = token or local_operator_token(endpoint)
     unreachable = ExchangeUnreachable(
         f"no exchange answers at {endpoint}; start one with `serl exchange start`"
         f"{'' if curve else ', or give --curve if it has keys'}"
@@ -33,6 +38,10 @@ def request_socket(endpoint: str, socket: str, curve: Path | None = None) -> Ite
 
     def request(kind: Kind, *arguments: Any) -> list[Any]:
         number, deadline = next(request_numbers), time.monotonic() + REPLY_TIMEOUT_S
+        if kind >= Kind.ACCOUNT:
+            arguments = (arguments[0] or token, *arguments[1:])
+        else:
+            arguments = tuple(with_token(arguments, token))
         try:
             dealer.send(pack(kind, number, *arguments))
         except zmq.Again:

@@ -4,15 +4,17 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import zmq
 
 from serl.exchange.admin import Admin
 from serl.exchange.ahead import warm_rule_book
 from serl.exchange.clock import Clock
-from serl.exchange.config import ExchangeConfig
+from serl.exchange.config import ExchangeConfig, endpoint_port
 from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError, SerlError
@@ -28,13 +30,19 @@ from serl.exchange.gateway.loop import (
 from serl.exchange.gateway.state import EVENTS, MESSAGES_RECEIVED, NEXT_DUE_NS, SLOW_SESSIONS
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, assign_routing_ids, zmq_msg_init_at
+from serl.exchange.keys import Keys, read_keys
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, assign_routing_ids, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
+from serl.exchange.login import Login
+from serl.exchange.peer import Refusals
 from serl.exchange.ports import free_port, listening_process
+from serl.exchange.private_files import kept_operator_token, private_files, private_folder
 from serl.exchange.queries import Queries
 from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
+from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
+from serl.exchange.zap import Zap
 
 
 class PortInUse(SerlError, RuntimeError):
@@ -52,54 +60,67 @@ class Exchange:
         self.config = config
         warm_loop()  # before there is a market: its books may be compiled by another process meanwhile
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._sockets = self._bind()
+        self.login, refusals = Login(config.login), Refusals()
+        keys = read_keys(config.login.curve_keys) if config.login.curve_keys else None
+        self._zap = None
+        if keys is not None:
+            self._zap = Zap(self._context, (self.login.client_keys | {keys.client_public}) - {""}, refusals)
+        self._sockets = self._bind(keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
-        self.core = Core(config, folder)
-        self.clock = Clock(self.core.gateway, config.clock)
-        self.core.socket = self._sockets["orders"].underlying
-        self.core.before_event_rotation.append(self._publish)
-        self.inbound = Inbound(self.core, self.clock)
-        self.sessions = Sessions(self.core, self.clock, config, self._sockets["orders"], self.inbound)
-        names = [symbol.name for symbol in config.symbols]
-        self.feed = Feed(
-            self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays
-        )
-        self.lockstep = None
-        if config.clock.kind == "lockstep":
-            self.lockstep = Lockstep(
-                self.core, self.clock, self.inbound, self.sessions.send, self._publish_time, config.clock.participants
+        private_folder(folder, "journal")
+        with private_files():
+            self.core = Core(config, folder)
+            self.clock = Clock(self.core.gateway, config.clock)
+            self.core.socket = self._sockets["orders"].underlying
+            self.core.before_event_rotation.append(self._publish)
+            self.inbound = Inbound(self.core, self.clock)
+            self.sessions = Sessions(
+                self.core, self.clock, config, self._sockets["orders"], self.inbound, self.login, refusals
             )
-        self.schedule = Schedule(
-            self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
-        )
-        if self.lockstep is not None:
-            self.lockstep.schedule = self.schedule
-        self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
-        self.queries = Queries(self.core, self.clock, self.sessions, config.login, self._sockets["queries"])
-        self.admin = Admin(self.core, self.clock, self.sessions, config.login, self._sockets["admin"], self.stop)
-        self._published = int(self.core.gateway.counter[EVENTS])
-        self._segment = self.core.journal.events
-        self._set_poll_items()
-        self._stopping = ""
-        self._messages_received = 0
-        zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
-        self.sessions.cancel_after_restart()
+            names = [symbol.name for symbol in config.symbols]
+            self.feed = Feed(
+                self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
+                Subscriptions(self._sockets["feed"], self.login, refusals),
+            )  # fmt: skip
+            self.lockstep = None
+            if config.clock.kind == "lockstep":
+                self.lockstep = Lockstep(
+                    self.core,
+                    self.clock,
+                    self.inbound,
+                    self.sessions.send,
+                    self._publish_time,
+                    config.clock.participants,
+                )
+            self.schedule = Schedule(
+                self.core, config, self.sessions.exchange_participant, self.clock.now_ns, lambda: self.inbound.next_ns
+            )
+            if self.lockstep is not None:
+                self.lockstep.schedule = self.schedule
+            self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
+            self.queries = Queries(self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"])
+            self.admin = Admin(
+                self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop
+            )
+            self._published = int(self.core.gateway.counter[EVENTS])
+            self._segment = self.core.journal.events
+            self._set_poll_items()
+            self._stopping = ""
+            self._messages_received = 0
+            zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
+            self.sessions.cancel_after_restart()
         self.core.warm_up()
         if config.needs_full_rule_book:
             warm_rule_book()
         self.clock.start()
-        self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
+        with private_files():
+            self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
 
-    def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
+    def _bind(self, keys: Keys | None) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
         sockets = {}
-        keys = None
-        if self.config.login.curve_keys:
-            from serl.exchange.keys import read_keys
-
-            keys = read_keys(self.config.login.curve_keys)
         for name, endpoint in self.config.endpoints.items():
             socket = self._context.socket(kinds[name])
             socket.linger = 200
@@ -109,6 +130,7 @@ class Exchange:
                 socket.router_mandatory = True
             if name == "feed":
                 socket.setsockopt(zmq.XPUB_VERBOSER, 1)
+                socket.setsockopt(zmq.XPUB_MANUAL, int(self.login.required))
             if keys is not None:
                 socket.curve_server = True
                 socket.curve_secretkey = keys.server_secret.encode()
@@ -116,7 +138,7 @@ class Exchange:
                 socket.bind(endpoint)
             except zmq.ZMQError as error:
                 self._context.destroy(0)
-                owner = listening_process(int(endpoint.rpartition(":")[2]))
+                owner = listening_process(endpoint_port(endpoint))
                 raise PortInUse(
                     f"{endpoint} ({name}) cannot be bound: {error.strerror}{f' by {owner}' if owner else ''}; stop the process that listens there "
                     f"or choose another port, for example --endpoint tcp://127.0.0.1:{free_port()}, which is free"
@@ -127,9 +149,11 @@ class Exchange:
         return sockets
 
     def _set_poll_items(self) -> None:
-        for item, name in zip(self.core.poll, ("orders", "queries", "admin", "feed"), strict=True):
-            item["socket"] = self._sockets[name].underlying
-            item["events"] = POLL_IN
+        sockets = [self._sockets[name] for name in ("orders", "queries", "admin", "feed")]
+        sockets += [self._zap.socket] if self._zap else []
+        self.core.poll = np.zeros(len(sockets), POLL_ITEM)
+        self.core.poll["socket"] = [socket.underlying for socket in sockets]
+        self.core.poll["events"] = POLL_IN
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
         """Serves until a stop is requested, then closes everything, also on an error. Returns why it stopped.
@@ -138,7 +162,8 @@ class Exchange:
         """
         handlers = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            self._serve(ready)
+            with self._operator_credential():
+                self._serve(ready)
         except JournalError as error:
             self._abandon(str(error))
             raise
@@ -150,18 +175,25 @@ class Exchange:
                 signal.signal(number, handler)
         return self._stopping
 
+    def _operator_credential(self) -> AbstractContextManager[None]:
+        """Keeps this start's operator credential where commands of the same user find it."""
+        token = self.login.operator_token
+        return kept_operator_token(endpoint_port(self.config.endpoint), token) if token else nullcontext()
+
     def _serve(self, ready: Callable[[], None]) -> None:
-        try:
-            ready()
-            with self.core.journal.disk_errors():
-                self._loop()
-        except JournalError:
-            raise
-        except BaseException:
-            self._close()
-            raise
-        else:
-            self._close()
+        with ExitStack() as stack:
+            try:
+                ready()  # may start a compiler, whose files are for everybody
+                stack.enter_context(private_files())
+                with self.core.journal.disk_errors():
+                    self._loop()
+            except JournalError:
+                raise
+            except BaseException:
+                self._close()
+                raise
+            else:
+                self._close()
 
     def stop(self, reason: str) -> None:
         """Ends `run` after the current iteration of its loop."""
@@ -227,6 +259,8 @@ class Exchange:
         return busy
 
     def _serve_other_sockets(self) -> None:
+        if self._zap is not None:
+            self._zap.answer()
         self.queries.answer()
         self.admin.answer()
         self.feed.read_subscriptions(self.core.event_sequence)

@@ -1,6 +1,8 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from serl.exchange.core import Core
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
+from serl.exchange.login import Credential, Login, is_name
 from serl.exchange.outbound import REPORTS_MAX, DelayedReports
+from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.renumber import renumber
 from serl.exchange.wire import Kind, RequestError, pack
@@ -28,9 +32,11 @@ class Sessions:
     """The sessions of one exchange, stored in the gateway's arrays and found by ZeroMQ routing number."""
 
     def __init__(
-        self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]", inbound: Inbound
-    ) -> None:
+        self, core: Core, clock: Clock, config: ExchangeConfig, socket: "zmq.Socket[bytes]", inbound: Inbound,
+        login: Login, refusals: Refusals,
+    ) -> None:  # fmt: skip
         self._core = core
+        self._login, self._refusals = login, refusals
         self._gateway = core.gateway
         self._clock = clock
         self._config = config
@@ -70,7 +76,7 @@ class Sessions:
         """Answers a rejected message with ERROR."""
         self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
-    def log_in(self, route: int, message: list[Any]) -> int:
+    def log_in(self, route: int, message: list[Any], peer: Peer) -> int:
         """Logs a participant in: sends WELCOME, then missed reports. Returns the slot. Raises RequestError if the login is rejected."""
         low, high, name, token, last_report, options = wire.expect(message, HELLO_FORM, int, int, str, str, int, dict)
         if not low <= wire.VERSION <= high:
@@ -80,8 +86,8 @@ class Sessions:
             )
         if self._slot_of_route(route) >= 0:
             raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
-        self._check_login(name, token)
         participant = self._numbers.get(name)
+        self._check_login(name, participant, Credential(token, peer.key), peer.address)
         current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
         if current >= 0:
             if options.get("replace") is not True:
@@ -96,15 +102,26 @@ class Sessions:
             )
         if participant is None:
             participant = self._new_participant(name)
+        if not self._login.required and self._login.has_operator_token(token):
+            self._grant_operator(participant)
         self._open_session(int(slots[0]), route, participant, options)
         self._welcome(int(slots[0]), last_report)
         return int(slots[0])
 
-    def _check_login(self, name: str, token: str) -> None:
-        if not 1 <= len(name.encode()) <= 64 or not name.isprintable():
+    def _check_login(self, name: str, participant: int | None, credential: Credential, address: str) -> None:
+        if not is_name(name):
             raise RequestError("login", f"expected a name of 1 to 64 printable bytes, got {name[:80]!r}")
-        if not self._config.login.may_log_in(name, token):
-            raise RequestError("login", f"participant {name!r} does not exist or has another token")
+        if not self._login.may_log_in(name, credential):
+            self._refusals.log(address, f"HELLO of {name!r}")
+            raise RequestError(
+                "login", f"participant {name!r} does not exist, has another token or key, or may not trade"
+            )
+        taken = participant is not None and not self._login.required and self._is_operator(participant)
+        if taken and not self._login.has_operator_token(credential.token):
+            self._refusals.log(address, f"HELLO of operator {name!r}")
+            raise RequestError(
+                "login", f"participant {name!r} is an operator: expected the operator's token, got none or another"
+            )
 
     def _new_participant(self, name: str) -> int:
         number = len(self._numbers)
@@ -123,7 +140,7 @@ class Sessions:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
         changed, a snapshot is written: a restart must not execute those commands again."""
         participants = self._core.journal.participants
-        operators = [self._may_operate(entry["name"]) for entry in participants]
+        operators = [self._may_operate(entry["name"], entry) for entry in participants]
         self._core.market.state.operator[: len(participants)] = operators
         if operators != [entry.get("operator") for entry in participants]:
             self._core.save_snapshot()
@@ -131,9 +148,24 @@ class Sessions:
                 entry["operator"] = operator
             self._core.journal.save_participants()
 
-    def _may_operate(self, name: str) -> bool:
-        login = self._config.login
-        return name == EXCHANGE_NAME or name in login.operators or not login.tokens
+    def _may_operate(self, name: str, entry: Mapping[str, object] = MappingProxyType({})) -> bool:
+        """`entry`: the participant's, in the journal. On an open exchange a granted operator stays one."""
+        granted = not self._login.required and entry.get("granted") is True
+        return name == EXCHANGE_NAME or granted or self._login.is_operator(name)
+
+    def _grant_operator(self, participant: int) -> None:
+        """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
+        if self._is_operator(participant):
+            return
+        self._core.market.grant_operator(participant)
+        if self._core.market.state.last_command_id[participant]:
+            self._core.save_snapshot()  # a restart must not execute its earlier commands as an operator's
+        entry = self._core.journal.participants[participant]
+        entry["operator"] = entry["granted"] = True
+        self._core.journal.save_participants()
+
+    def _is_operator(self, participant: int) -> bool:
+        return bool(self._core.market.state.operator[participant])
 
     def exchange_participant(self) -> int:
         """The participant that issues the exchange's own operator commands; nobody can log in under its name."""
@@ -154,7 +186,7 @@ class Sessions:
 
     def is_operator(self, slot: int) -> bool:
         """Whether the participant may send operator commands."""
-        return bool(self._core.market.state.operator[int(self._gateway.participant[slot])])
+        return self._is_operator(int(self._gateway.participant[slot]))
 
     def map_participants(self, slot: int, rows: Rows) -> None:
         """Replaces the participants of a recorded day's COMMAND rows by this exchange's numbers, as operators: 0 is the exchange itself,
@@ -170,11 +202,12 @@ class Sessions:
         if number == 0:
             return self.exchange_participant()
         participant = self.participant_or_new(f"{self.name(slot)}/{number}")
-        entry = self._core.journal.participants[participant]
-        if not entry["operator"]:
-            entry["operator"] = True
-            self._core.market.grant_operator(participant)
-            self._core.journal.save_participants()
+        if not self._is_operator(participant) and self._slot_where(self._gateway.participant == participant) >= 0:
+            raise RequestError(
+                "duplicate_login",
+                f"{self.name(slot)}/{number} has a live session, which would become an operator's; end it first",
+            )
+        self._grant_operator(participant)
         return participant
 
     def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Messages other than orders, in Python: kinds, error codes and message forms of docs/protocol.md."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -141,6 +142,27 @@ def expect(message: list[Any], form: str, *types: type) -> list[Any]:
     if not fits:
         raise RequestError("malformed", f"expected {form}, got {_abbreviate(message)}")
     return values
+
+
+def with_token(values: Sequence[Any], token: str) -> list[Any]:
+    """The values of a query; its last one is the token, if there is one."""
+    return [*values, token] if token else list(values)
+
+
+def split_token(message: list[Any]) -> tuple[list[Any], str]:
+    """(a query without its token, the token; "" without one). No query ends with a text of its own."""
+    return (message[:-1], message[-1]) if isinstance(message[-1], str) else (message, "")
+
+
+def subscription(topic: bytes, token: str) -> bytes:
+    """What to subscribe to, besides the topic itself, on an exchange that requires a login."""
+    return b"\0" + token.encode() + b"\0" + topic
+
+
+def read_subscription(prefix: bytes) -> tuple[str, bytes] | None:
+    """(token, topic) of a subscription with a credential; None for any other."""
+    empty, *rest = prefix.split(b"\0", 2)
+    return None if empty or len(rest) != 2 else (rest[0].decode(errors="replace"), rest[1])
 
 
 def event_lists(rows: Rows) -> list[list[int]]:

@@ -13,7 +13,7 @@ import msgpack
 import yaml
 import zmq
 
-from serl.exchange.config import socket_endpoints
+from serl.exchange.config import local_operator_token, socket_endpoints
 from serl.exchange.ports import free_port
 
 WAIT_MS = 20_000
@@ -67,6 +67,11 @@ class Served:
     endpoint: str
     process: "subprocess.Popen[str]"
     banner: list[str]
+
+    @property
+    def operator(self) -> str:
+        """The token of the exchange's own operator credential; "" if its configuration has an operator."""
+        return local_operator_token(self.endpoint)
 
     def kill(self) -> None:
         """Sends SIGKILL and waits for the exit."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from serl.exchange.config import load_config
 from tests.doc_blocks import DOCS, PAGES, ROOT, blocks, commands
@@ -95,11 +94,17 @@ def test_outlines_name_options_that_exist() -> None:
     assert seen
 
 
-def test_exchange_settings_are_valid(tmp_path: Path) -> None:
+def test_exchange_settings_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (block,) = blocks("tutorials/start-an-exchange.md", "yaml")
     path = tmp_path / "mine.yaml"
     path.write_text(block.text)
-    assert load_config(path).login.operators == yaml.safe_load(block.text)["login"]["operators"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DESK_TOKEN", "desk")
+    for name in ("alice", "risk"):
+        Path(f"{name}.token").write_text(name)
+    found = load_config(path).login.participants
+    assert {name: own.token for name, own in found.items()} == {name: name for name in ("alice", "desk", "risk")}
+    assert [name for name, own in found.items() if "operate" in own.permissions] == ["risk"]
 
 
 def typed(folder: Path, *words: str) -> str:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serl.exchange.cli_token import token_options
+
 if TYPE_CHECKING:
     from serl.agents.execution.order import ParentOrder
     from serl.agents.execution.policies.policy import Policy
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--cross-share", default=0.2, show_default=True, help="passive: share of the window in which it crosses.")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
 @click.option("--name", "participant", default="executor", show_default=True, help="Participant name.")
-@click.option("--token", default="", help="Login token of the participant.")
+@token_options("Token of the participant")
 @click.option("--day", type=click.Path(path_type=Path), help="The day file that is being replayed; needed for PA_twap.")
 @click.option(
     "--report",

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from serl.exchange.cli_token import token_options
+
 HOSTS_MAX = 64
 UNKNOWN = -(1 << 63)
 """The shared offset before the first host sets it."""
@@ -25,7 +27,7 @@ def agents() -> None:
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="The exchange's orders endpoint.")
-@click.option("--token", default="", help="Token of the participants traders-NAME-0, traders-NAME-1, ...")
+@token_options("Token of the participants traders-NAME-0, traders-NAME-1, ...")
 @click.option("--until", default=None, help="Time of the population's day to stop at; its close by default.")
 @click.option(
     "--wait-for-open",

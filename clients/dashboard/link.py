@@ -18,7 +18,7 @@ from serl.clients.dashboard.vitals import Vitals
 from serl.clients.errors import RequestRejected
 from serl.clients.sockets import Sockets
 from serl.exchange.clock import CURRENT_TIME
-from serl.exchange.config import time_of_day_text
+from serl.exchange.config import local_operator_token, time_of_day_text
 from serl.exchange.errors import SerlError
 from serl.exchange.records import CommandKind, HaltReason
 from serl.exchange.wire import Kind
@@ -39,7 +39,8 @@ class Link(threading.Thread):
     ) -> None:  # fmt: skip
         super().__init__(name="link", daemon=True)
         self._board, self._account, self._token = board, account, token
-        self._sockets = Sockets(endpoint, curve)
+        self._endpoint = endpoint
+        self._sockets = Sockets(endpoint, curve, token)
         self._vitals = Vitals(endpoint)
         self._executions = [Progress(path) for path in executions]
         self._flow = None if flow is None else Flow(flow)
@@ -146,7 +147,7 @@ class Link(threading.Thread):
             topics = {f"{channel}/{name}/".encode(): view for channel in CHANNELS}
             if not topics.keys() <= self._topics.keys():
                 for topic in topics:
-                    self._sockets.feed.subscribe(topic)
+                    self._sockets.subscribe(topic)
                 self._topics |= topics
             if (
                 view.book.needs_snapshot
@@ -241,7 +242,8 @@ class Link(threading.Thread):
         def on_timeout() -> None:
             future.set_exception(ActionFailed("no reply from the exchange; it may still carry this out later"))
 
-        if not self._sockets.request(on_reply, kind, self._token, *values, on_timeout=on_timeout):
+        token = self._token or local_operator_token(self._endpoint)
+        if not self._sockets.request(on_reply, kind, token, *values, on_timeout=on_timeout):
             raise ActionFailed("the exchange is not reachable")
 
     def _error_of(self, reply: list[Any], kind: Kind, value: int) -> SerlError:

@@ -1,9 +1,10 @@
 // A client of a serl exchange in JavaScript: logs in, trades with itself, and receives the trade from the feed.
-// npm install && node client.js tcp://127.0.0.1:5570 DEMO
+// npm install && node client.js tcp://127.0.0.1:5570 DEMO; the token, if the exchange requires one, is in SERL_TOKEN
 import { Dealer, Subscriber } from "zeromq";
 import { encode, decode } from "@msgpack/msgpack";
 
 const [endpoint = "tcp://127.0.0.1:5570", name = "DEMO"] = process.argv.slice(2);
+const token = process.env.SERL_TOKEN ?? "";
 const port = Number(endpoint.slice(endpoint.lastIndexOf(":") + 1));
 const at = (offset) => endpoint.slice(0, endpoint.lastIndexOf(":") + 1) + (port + offset);
 const NEW = 1, HELLO = 64, BYE = 65, REPORTS = 80, WELCOME = 96, ERROR = 97, GOODBYE = 100;
@@ -13,7 +14,7 @@ const orders = new Dealer({ linger: 0 });
 const feed = new Subscriber();
 orders.connect(endpoint);
 feed.connect(at(1));
-feed.subscribe(`trade/${name}/`);
+feed.subscribe(`trade/${name}/`, `\0${token}\0trade/${name}/`); // the second one counts where a login is required
 
 const send = (...message) => orders.send(encode(message));
 async function receive(...kinds) {
@@ -24,7 +25,7 @@ async function receive(...kinds) {
   }
 }
 
-await send(HELLO, 1, 1, "javascript", "", -1, { cancel_on_disconnect: true });
+await send(HELLO, 1, 1, "javascript", token, -1, { cancel_on_disconnect: true });
 const welcome = await receive(WELCOME);
 let commandId = Number(welcome[5]);
 const symbol = welcome[6].find(([, symbolName]) => symbolName === name)[0];

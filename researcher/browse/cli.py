@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from serl.clients.dashboard import PORT
+from serl.exchange.cli_token import token_options
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 """A folder that may not exist yet."""
@@ -12,7 +13,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command(epilog="Example: serl dashboard --connect tcp://127.0.0.1:5570 --researcher runs/researcher --port 8700")
 @click.option("--connect", default="tcp://127.0.0.1:5570", show_default=True, help="Orders endpoint of the exchange.")
-@click.option("--token", default="", help="Token of the account, or of an operator, if the exchange requires tokens.")
+@token_options("Token of the account, or of an operator")
 @click.option("--account", help="Participant whose positions to show; no other session may use this name.")
 @click.option("--curve", type=click.Path(path_type=Path), help="Key folder of `serl keys new`.")
 @click.option(

@@ -11,6 +11,7 @@ import pytest
 from serl.clients.blocking import connect
 from serl.clients.core import Trade
 from serl.clients.replay import Replayer
+from serl.exchange.config import local_operator_token
 from serl.history.generate import OPEN_NS, SECOND_NS, generate_day
 from tests.server_fixture import RawClient, start_exchange
 
@@ -41,7 +42,7 @@ def replaying(endpoint: str) -> Iterator[Any]:
 
 def admin_request(endpoint: str, kind: int, *values: Any) -> list[Any]:
     with RawClient(endpoint, "admin") as admin:
-        admin.send(kind, 1, "", *values)
+        admin.send(kind, 1, local_operator_token(endpoint), *values)
         reply = admin.receive()
         assert reply[0] == kind + 16, reply
         return reply

@@ -38,8 +38,8 @@ def test_first_answers_do_not_wait_for_the_compiler() -> None:
             for name, ask in ANSWERS.items():
                 assert seconds(ask, client) < PROMPT_S, name
             assert seconds(duplicates, raw) < PROMPT_S
-            assert seconds(operate, admin, Kind.OPERATE, 1, "", int(CommandKind.HALT), 0) < PROMPT_S
-            assert seconds(operate, admin, Kind.SNAPSHOT, 2, "") < PROMPT_S
+            assert seconds(operate, admin, Kind.OPERATE, 1, served.operator, int(CommandKind.HALT), 0) < PROMPT_S
+            assert seconds(operate, admin, Kind.SNAPSHOT, 2, served.operator) < PROMPT_S
         assert CACHE_LINE in "\n".join(served.banner)
         assert CACHE_LINE not in served.stop()
 

@@ -60,7 +60,7 @@ def raw_clients(served: Served, *names: str, **options: bool) -> Iterator[list[R
 def set_time(served: Served, elapsed_us: float) -> None:
     """Sets the held clock."""
     with RawClient(served.endpoint, "admin") as admin:
-        admin.send(161, 1, "", START_NS + round(elapsed_us * US), 0)
+        admin.send(161, 1, served.operator, START_NS + round(elapsed_us * US), 0)
         assert admin.receive()[0] == 177
 
 

@@ -296,7 +296,7 @@ TOKENS = {"tokens": {"alice": "secret", "root": "key"}, "operators": ["root"]}
 @pytest.mark.parametrize(("login", "token"), [({}, ""), (TOKENS, "key")])
 def test_operators_halt_resume_end_the_day_and_stop(tmp_path: Path, login: dict[str, Any], token: str) -> None:
     with limited(tmp_path, login=login) as served, connect(served.endpoint, "alice", "secret") as alice:
-        follow_status(alice, served, token)
+        follow_status(alice, served, token := token or served.operator)
         alice.buy("AMZN", 1, 99, time_in_force=TimeInForce.DAY)
         operate(served, token, HALT)
         assert next_status(alice) == [1, 0, 0]
@@ -342,7 +342,7 @@ def follow_status(client: Exchange, served: Served, token: str) -> None:
 @pytest.mark.parametrize("message", [[160], [161, 0, 1], [162], [163, HALT, 0]])
 def test_without_an_operators_token_nothing_happens(guarded: Served, message: list[int], token: Any) -> None:
     assert ask(guarded, "admin", message[0], token, *message[1:])[:2] == [97, "not_permitted"]
-    assert ask(guarded, "queries", 132)[5]["commands"] == 0
+    assert ask(guarded, "queries", 132, "secret")[5]["commands"] == 0
 
 
 @pytest.fixture(scope="module")
@@ -370,17 +370,17 @@ def test_invalid_admin_messages(guarded: Served, message: list[Any], code: str) 
 def test_a_scaled_clock_is_set_held_and_never_goes_back(tmp_path: Path) -> None:
     with limited(tmp_path, clock="scaled:10") as served, connect(served.endpoint, "timed") as client:
         hour_ns = 3_600_000_000_000
-        assert ask(served, "admin", 161, "", hour_ns, 0)[4:] == [hour_ns, 1]
+        assert ask(served, "admin", 161, served.operator, hour_ns, 0)[4:] == [hour_ns, 1]
         assert ask(served, "queries", 128)[4] == hour_ns
         client.buy("AMZN", 1, 99)
         report = client.wait(5)
         assert isinstance(report, Report)
         assert report.time_ns == hour_ns
         for time_ns in (hour_ns - 1, -2, 1 << 63, -(1 << 63), (1 << 64) - 1):
-            assert ask(served, "admin", 161, "", time_ns, 1)[:2] == [97, "clock"]
-        assert ask(served, "admin", 161, "", hour_ns + 5, 1)[5] == 1
+            assert ask(served, "admin", 161, served.operator, time_ns, 1)[:2] == [97, "clock"]
+        assert ask(served, "admin", 161, served.operator, hour_ns + 5, 1)[5] == 1
         assert ask(served, "queries", 128)[4] > hour_ns + 5
-        held_ns = ask(served, "admin", 161, "", -1, 0)[4]
+        held_ns = ask(served, "admin", 161, served.operator, -1, 0)[4]
         assert hour_ns + 5 < held_ns == ask(served, "queries", 128)[4], "held where it was"
 
 
@@ -388,22 +388,22 @@ def test_a_scaled_clock_goes_on_from_where_it_is_at_another_speed(tmp_path: Path
     second_ns = 1_000_000_000
     with limited(tmp_path, clock="scaled:1") as served:
         before_ns = ask(served, "queries", 128)[4]
-        now_ns = ask(served, "admin", 164, "", 1_000_000_000)[4]
+        now_ns = ask(served, "admin", 164, served.operator, 1_000_000_000)[4]
         assert before_ns <= now_ns < before_ns + 5 * second_ns, "no leap"
         time.sleep(0.2)
         info = ask(served, "queries", 128)
         assert info[4] > now_ns + 100 * second_ns
         assert info[5][2][1] == 1000.0
         for speed in (0, -1, 999, 10**12 + 1):
-            assert ask(served, "admin", 164, "", speed)[:2] == [97, "clock"]
+            assert ask(served, "admin", 164, served.operator, speed)[:2] == [97, "clock"]
     with limited(tmp_path) as served:
-        assert ask(served, "admin", 164, "", 1_000_000)[:2] == [97, "clock"], "a live clock has no speed"
+        assert ask(served, "admin", 164, served.operator, 1_000_000)[:2] == [97, "clock"], "a live clock has no speed"
 
 
 def test_whether_a_symbol_is_halted_can_be_asked(tmp_path: Path) -> None:
     with limited(tmp_path) as served:
         assert ask(served, "queries", 134, 1)[5] == [0, 0, 0]
-        ask(served, "admin", 163, "", 17, 1)
+        ask(served, "admin", 163, served.operator, 17, 1)
         assert ask(served, "queries", 134, 1)[5] == [1, 0, 0]
         assert ask(served, "queries", 134, 0)[5] == [0, 0, 0]
         assert ask(served, "queries", 134, 9)[:2] == [97, "unknown_symbol"]

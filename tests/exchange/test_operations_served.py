@@ -18,7 +18,7 @@ from serl.clients.errors import NotAnEventFile, Rejected, RequestRejected
 from serl.clients.event_file import FIELDS, EventFile
 from serl.exchange.account import Account
 from serl.exchange.admin import DROP_COPY_ROWS
-from serl.exchange.config import load_config
+from serl.exchange.config import load_config, local_operator_token
 from serl.exchange.errors import ConfigError
 from serl.exchange.records import (
     ALL_SYMBOLS,
@@ -68,7 +68,7 @@ def ask(served: Served, socket: str, kind: int, *values: Any) -> list[Any]:
 def serl(served: Served, *words: str) -> str:
     """The output of a serl command."""
     done = subprocess.run(
-        [sys.executable, "-m", "serl", *words, "--connect", served.endpoint, "--token", "key"],
+        [sys.executable, "-m", "serl", *words, "--connect", served.endpoint, "--token", served.operator or "key"],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     return done.stdout + done.stderr
@@ -114,7 +114,7 @@ def test_fees_that_could_overflow_are_a_configuration_error() -> None:
 
 
 def test_an_empty_token_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match=r"login\.tokens\.alice: .* at least 1 character"):
+    with pytest.raises(ConfigError, match=r"login\.participants\.alice\.token: .* at least 1 character"):
         load_config(overrides={"symbols": [{"name": "A"}], "login": {"tokens": {"alice": ""}}})
 
 
@@ -198,11 +198,11 @@ def test_an_operator_purges_over_its_session(served: Served, alice: Exchange) ->
 def test_the_halt_reason_is_published(served: Served, alice: Exchange) -> None:
     alice.subscribe("status", "GOOG")
     assert serl(served, "exchange", "operate", "halt", "--symbol", "1", "--reason", "news") == "halt: done\n"
-    assert ask(served, "queries", Kind.STATUS, 1)[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
-    assert ask(served, "queries", Kind.STATUS, 0)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+    assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [1, Phase.CONTINUOUS, HaltReason.NEWS]
+    assert ask(served, "queries", Kind.STATUS, 0, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
     assert status_of_feed(alice) == [1, Phase.CONTINUOUS, HaltReason.NEWS]
     ask(served, "admin", Kind.OPERATE, "key", RESUME, 1)
-    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+    assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
     assert "expected --reason only with halt" in serl(
         served, "exchange", "operate", "resume", "--symbol", "1", "--reason", "news"
     )
@@ -211,9 +211,9 @@ def test_the_halt_reason_is_published(served: Served, alice: Exchange) -> None:
 def test_an_interruption_has_its_reason(served: Served) -> None:
     phase = int(CommandKind.PHASE)
     ask(served, "admin", Kind.OPERATE, "key", phase, 1, int(Phase.VOLATILITY))
-    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.VOLATILITY, HaltReason.VOLATILITY]
+    assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.VOLATILITY, HaltReason.VOLATILITY]
     ask(served, "admin", Kind.OPERATE, "key", phase, 1, int(Phase.CONTINUOUS))
-    assert ask(served, "queries", Kind.STATUS, 1)[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
+    assert ask(served, "queries", Kind.STATUS, 1, "secret")[5] == [0, Phase.CONTINUOUS, HaltReason.NONE]
 
 
 def test_a_rejected_operation_is_an_error(served: Served) -> None:
@@ -243,7 +243,7 @@ def status_of_feed(client: Exchange) -> list[int]:
 
 
 def full_drop_copy(endpoint: str, after: int = 0, **options: Any) -> Rows:
-    with drop_copy(endpoint, token="key", after=after, **options) as copy:
+    with drop_copy(endpoint, token=local_operator_token(endpoint) or "key", after=after, **options) as copy:
         return np.concatenate([np.zeros(0, EVENT), *copy.batches()])
 
 

@@ -110,7 +110,7 @@ def test_the_feed_publishes_the_indicative_auction(tmp_path: Path) -> None:
 
 def operate(served: Served, kind: CommandKind) -> None:
     with RawClient(served.endpoint, "admin") as admin:
-        admin.send(Kind.OPERATE, 1, "", int(kind), 0)
+        admin.send(Kind.OPERATE, 1, served.operator, int(kind), 0)
         assert admin.receive()[0] != Kind.ERROR
 
 

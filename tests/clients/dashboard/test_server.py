@@ -119,7 +119,7 @@ def test_a_flood_does_not_make_pages_lag() -> None:
 def shown() -> Iterator[Dashboard]:
     with start_exchange(symbols="DEMO") as served, dashboard(served.endpoint, "--account", "me") as found:
         with RawClient(served.endpoint, "admin") as admin:
-            admin.send(163, 1, "", 17, 0)  # halted before any page is open
+            admin.send(163, 1, served.operator, 17, 0)  # halted before any page is open
             admin.receive(179)
         yield found
 
