@@ -97,6 +97,7 @@ class Core:
 
         It runs the compiled loop without receiving: a separate function would compile the whole kernel a second time.
         """
+        self.journal.commit(self.gateway)
         while (reason := self.serve(deadline_ns=0, messages_max=0)) != TIMEOUT:
             self.add_capacity(reason)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import numpy as np
 import zmq
 
 from serl.exchange.admin import Admin
@@ -28,7 +29,7 @@ from serl.exchange.gateway.loop import (
 from serl.exchange.gateway.state import EVENTS, MESSAGES_RECEIVED, NEXT_DUE_NS, SLOW_SESSIONS
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
-from serl.exchange.libzmq import AVAILABLE, POLL_IN, assign_routing_ids, zmq_msg_init_at
+from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, assign_routing_ids, zmq_msg_init_at
 from serl.exchange.lockstep import END_NS, Lockstep
 from serl.exchange.ports import free_port, listening_process
 from serl.exchange.queries import Queries
@@ -91,6 +92,10 @@ class Exchange:
         self.clock.start()
         self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
+        if config.journal.durability == "batch":
+            wakes = np.zeros(1, POLL_ITEM)
+            wakes["fd"], wakes["events"] = self.core.journal.start_committing(self.core.gateway), POLL_IN
+            self.core.poll = np.concatenate((self.core.poll, wakes))
 
     def _bind(self) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}

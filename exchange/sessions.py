@@ -81,6 +81,7 @@ class Sessions:
         if self._slot_of_route(route) >= 0:
             raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
         self._check_login(name, token)
+        self._core.execute_journaled()  # WELCOME names the last command
         participant = self._numbers.get(name)
         current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
         if current >= 0:

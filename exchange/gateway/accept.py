@@ -10,6 +10,7 @@ from serl.exchange.gateway.state import (
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,
+    DURABLE,
     EVENTS,
     EXECUTED,
     LAST_COMMAND_NS,
@@ -23,9 +24,11 @@ from serl.exchange.gateway.state import (
     UNDELAYED,
     GatewayState,
     append_report,
+    count_undurable,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.kernel.commands import DONE, execute_rows
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import COMMAND
 from serl.exchange.row_checksum import row_checksum
 
@@ -91,10 +94,15 @@ def _journal(
     """Journals the `count` decoded rows from index APPENDED on."""
     participant = gateway.participant[session]
     previous = last_command_id[participant]
+    waits = gateway.counter[DURABLE] != NEVER
+    if waits:
+        previous = max(previous, gateway.last_sent_id[participant])
     for index in range(gateway.counter[APPENDED], gateway.counter[APPENDED] + count):
         if commands[index].command_id <= previous:
             return NEEDS_PYTHON
         previous = commands[index].command_id
+    if waits:
+        gateway.last_sent_id[participant] = previous
     for _ in range(count):
         append_row(gateway, commands, words, participant, now_ns)
     return ACCEPTED
@@ -186,17 +194,18 @@ def accept(
 
 @inlined
 def advance(gateway: GatewayState, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
-    """Executes journaled commands and encodes their reports. If it stops early it returns the reason; call it again."""
+    """Executes journaled commands that are durable and encodes their reports. If it stops early it returns the reason; call it again."""
     counter = gateway.counter
+    stop = counter[APPENDED] - count_undurable(gateway)
     while True:
         while counter[REPORTED] < counter[EVENTS]:
             if not append_report(gateway, events, event_bytes, counter[REPORTED]):
                 return OUT_FULL
             counter[REPORTED] += 1
-        if counter[EXECUTED] == counter[APPENDED]:
+        if counter[EXECUTED] == stop:
             return IDLE
         counter[EXECUTED], counter[EVENTS], status = execute_rows(
-            state, commands, counter[EXECUTED], counter[APPENDED], events, counter[EVENTS]
+            state, commands, counter[EXECUTED], stop, events, counter[EVENTS]
         )
         if status != DONE and counter[REPORTED] == counter[EVENTS]:
             return status

@@ -34,6 +34,7 @@ from serl.exchange.gateway.state import (
     GatewayState,
 )  # fmt: skip
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
+from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.segment import Segment, read_header, read_rows
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
@@ -72,6 +73,7 @@ class Journal:
         self._stopping = False
         self._flusher: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._group_commit: GroupCommit | None = None
 
     def _open_meta(self, symbols: list[dict[str, str]]) -> dict[str, Any]:
         path = self.folder / "meta.json"
@@ -198,6 +200,20 @@ class Journal:
                 self.commands.sync()
                 next_sync = time.monotonic() + interval_s
 
+    def start_committing(self, gateway: GatewayState) -> int:
+        """From now on commands are executed only once they are on the disk. Returns the descriptor that becomes readable after each sync."""
+
+        def failed(error: BaseException) -> None:
+            self._failure = error
+
+        self._group_commit = GroupCommit(gateway, lambda: self.commands, failed)
+        return self._group_commit.wakes
+
+    def commit(self, gateway: GatewayState) -> None:
+        """Waits until every journaled command may be executed: with a group commit until all are on the disk."""
+        if self._group_commit is not None:
+            self._group_commit.commit(int(gateway.counter[NEXT_SEQUENCE]) - 1)
+
     def raise_if_failed(self) -> None:
         """Raises JournalError if the journal no longer reaches the disk."""
         if self._failure is not None:
@@ -246,6 +262,9 @@ class Journal:
         self._wake.set()
         if self._flusher is not None:
             self._flusher.join()
+        if self._group_commit is not None:
+            self._group_commit.stop()
+            self._group_commit = None
 
     def unlock(self) -> None:
         """Releases the lock on the folder."""
