@@ -37,6 +37,9 @@ from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.warm import warm_loop
 
+NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
+"""Why the compiled loop came back without a lack of anything."""
+
 
 class PortInUse(SerlError, RuntimeError):
     """An endpoint is in use."""
@@ -188,8 +191,8 @@ class Exchange:
                 self.control.answer_pending()
             elif reason == OTHER_SOCKET_READY:
                 self._serve_other_sockets()
-            elif reason not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
-                self.core.add_capacity(reason)
+            elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
+                self.control.answer_pending()  # the disk is full
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
@@ -197,6 +200,7 @@ class Exchange:
             if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
                 self._check_sessions()
+                self.core.make_room()
             if now >= next_time:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())

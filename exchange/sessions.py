@@ -1,5 +1,6 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
+import contextlib
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
+from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
@@ -97,7 +99,12 @@ class Sessions:
             )
         if participant is None:
             participant = self._new_participant(name)
-        self._open_session(int(slots[0]), route, participant, options)
+        try:
+            self._open_session(int(slots[0]), route, participant, options)
+        except RequestError:
+            self._gateway.status[slots[0]] = FREE
+            index_sessions(self._gateway)
+            raise
         self._welcome(int(slots[0]), last_report)
         return int(slots[0])
 
@@ -119,6 +126,13 @@ class Sessions:
         if operator:
             self._core.market.grant_operator(number)
         return number
+
+    def _save_participants(self) -> None:
+        """Saves the participants. Raises RequestError if the disk is full."""
+        try:
+            self._core.journal.save_participants()
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
 
     def _refresh_operators(self) -> None:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
@@ -144,7 +158,7 @@ class Sessions:
         """The number of a participant, which is created if it has never logged in."""
         if name not in self._numbers:
             self._new_participant(name)
-            self._core.journal.save_participants()
+            self._save_participants()
         return self._numbers[name]
 
     def participant_number(self, name: str) -> int:
@@ -175,7 +189,7 @@ class Sessions:
         if not entry["operator"]:
             entry["operator"] = True
             self._core.market.grant_operator(participant)
-            self._core.journal.save_participants()
+            self._save_participants()
         return participant
 
     def _open_session(self, slot: int, route: int, participant: int, options: dict[str, Any]) -> None:
@@ -196,7 +210,7 @@ class Sessions:
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
             options.get("cancel_on_disconnect") is True
         )
-        self._core.journal.save_participants()
+        self._save_participants()
 
     def _welcome(self, slot: int, last_report: int) -> None:
         gateway = self._gateway
@@ -204,7 +218,9 @@ class Sessions:
         state = self._core.market.state
         last_reported = int(state.report[participant])
         missed = None
-        if 0 <= last_report <= last_reported:
+        if last_report == last_reported:
+            missed = np.zeros(0, EVENT)
+        elif 0 <= last_report < last_reported:
             missed = self._core.journal.reports(
                 participant, last_report, gateway, self._config.limits.replay_reports_max
             )
@@ -265,7 +281,8 @@ class Sessions:
             self._core.submit(self._mass_cancel(participant))
             # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
             entry["cancel_on_disconnect"] = False
-            self._core.journal.save_participants()
+            with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
+                self._save_participants()
 
     def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay open."""

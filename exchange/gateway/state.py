@@ -41,7 +41,8 @@ DURABLE = 18  # the last command that may be executed: with --durability batch t
 COMMIT_TARGET = 19  # the last command whose sync was requested
 COMMIT_FD = 20  # a byte written here requests a sync
 WAKE_FD = 21  # a byte is read here after each sync
-COUNTERS = 22
+ROWS_USABLE = 22  # rows of the command segment for the commands of participants; 0: the disk is full
+COUNTERS = 23
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2

@@ -4,7 +4,6 @@ A participant's command ids only increase. So the index stores, at the end of ea
 each participant that was answered; two binary searches find the segment and the chunk.
 """
 
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -13,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.journal.segment import read_rows
+from serl.exchange.atomic_file import atomic_file
+from serl.exchange.journal.segment import no_space, read_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
 CHUNK_ROWS = 4096
@@ -38,6 +38,7 @@ class SegmentAnswers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.row_count = 0  # of a finished segment
+        self.unwritten: Rows | None = None  # the rows of a finished segment that is not in its file yet
         self._chunks: list[Ids] | None = []  # None: in the file
 
     @property
@@ -78,12 +79,8 @@ class SegmentAnswers:
         table = np.zeros((len(chunks), len(chunks[-1])), np.int64)
         for row, last in zip(table, chunks, strict=True):
             row[: len(last)] = last
-        temporary = self.saved_path.with_suffix(".tmp")
-        with temporary.open("wb") as file:
+        with no_space(self.saved_path), atomic_file(self.saved_path) as file:
             np.save(file, table)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.saved_path)
         self._chunks = None
 
     def load(self) -> bool:
@@ -103,8 +100,9 @@ class AnswerIndex:
         self._last: list[Ids] = []
         self._map_segment: Callable[[SegmentAnswers], tuple[Rows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(_map_segment)
 
-    def add(self, segment: SegmentAnswers) -> None:
-        """Adds a finished segment."""
+    def add(self, segment: SegmentAnswers, unwritten: Rows | None = None) -> None:
+        """Adds a finished segment. `unwritten`: its rows, while they are not in its file."""
+        segment.unwritten = unwritten
         self._last.append(_merged(self._last[-1] if self._last else _NO_IDS, segment.chunks()[-1]))
         self._segments.append(segment)
 
@@ -129,7 +127,10 @@ class AnswerIndex:
             if index == len(self._segments):
                 rows, chunks = newest, current.extend(newest)
             else:
-                rows, chunks = self._map_segment(self._segments[index])
+                segment = self._segments[index]
+                rows, chunks = (
+                    self._map_segment(segment) if segment.unwritten is None else (segment.unwritten, segment.chunks())
+                )
             first_chunk = _first_reaching(chunks, participant, command_id) if index == first else 0
             for start in range(first_chunk * CHUNK_ROWS, len(rows), CHUNK_ROWS):
                 yield rows[start : start + CHUNK_ROWS]

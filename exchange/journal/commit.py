@@ -8,7 +8,15 @@ import os
 import threading
 from collections.abc import Callable
 
-from serl.exchange.gateway.state import COMMIT_FD, COMMIT_TARGET, DURABLE, JOURNAL_FAILED, NEXT_SEQUENCE, WAKE_FD, GatewayState
+from serl.exchange.gateway.state import (
+    COMMIT_FD,
+    COMMIT_TARGET,
+    DURABLE,
+    JOURNAL_FAILED,
+    NEXT_SEQUENCE,
+    WAKE_FD,
+    GatewayState,
+)
 from serl.exchange.journal.segment import Segment
 from serl.exchange.kernel.state import NEVER
 
@@ -20,7 +28,9 @@ class GroupCommit:
 
     `failed(error)` is called once if the thread's sync fails."""
 
-    def __init__(self, gateway: GatewayState, segment: Callable[[], Segment], failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, gateway: GatewayState, segment: Callable[[], Segment], failed: Callable[[BaseException], None]
+    ) -> None:
         self._gateway, self._segment, self._failed = gateway, segment, failed
         self._syncing = threading.Lock()
         self._requests, request_end = os.pipe()
@@ -28,7 +38,11 @@ class GroupCommit:
         for descriptor in (request_end, self.wakes, self._wake_end):
             os.set_blocking(descriptor, False)
         counter = gateway.counter
-        counter[COMMIT_FD], counter[WAKE_FD], counter[COMMIT_TARGET] = request_end, self.wakes, counter[NEXT_SEQUENCE] - 1
+        counter[COMMIT_FD], counter[WAKE_FD], counter[COMMIT_TARGET] = (
+            request_end,
+            self.wakes,
+            counter[NEXT_SEQUENCE] - 1,
+        )
         segment().sync()
         counter[DURABLE] = counter[NEXT_SEQUENCE] - 1
         self._stopping = False
