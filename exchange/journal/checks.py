@@ -49,7 +49,7 @@ def check_commands(path: Path, salt: int, journal_id: str) -> CommandCheck:
     rows, first = map_commands(path), header["first_sequence"]
     if first != first_sequence(path):
         raise damaged(path, f"expected the first sequence {first_sequence(path)} of its name, got {first}")
-    words = rows.view(np.int64).reshape(len(rows), -1)
+    words = rows.view(np.int64).reshape(len(rows), ROW_BYTES // 8)
     valid = int(count_valid(rows, words, first, salt))
     later = int(find_valid(rows, words, first, valid, salt)) if valid < len(rows) else -1
     journaled = np.flatnonzero(rows["sequence"][valid:] == first + np.arange(valid, len(rows)))
