@@ -141,6 +141,49 @@ class ClockConfig(_Section):
         return self.speed
 
 
+UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86_400, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _with_unit(text: object, units: tuple[str, ...]) -> float:
+    """A number with one of these units, like 30 d or 200 GB, in seconds or bytes. Raises ValueError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([A-Za-z]+)", str(text))
+    if not match or match[2] not in units:
+        raise ValueError(f"expected a number with a unit ({', '.join(units)}), got {text!r}")
+    return float(match[1]) * UNITS[match[2]]
+
+
+class RetentionConfig(_Section):
+    """What is kept of commands and events that a restart no longer needs; null: everything."""
+
+    size: str | None = None
+    age: str | None = None
+    archive: Path | None = None
+
+    @field_validator("size")
+    @classmethod
+    def _is_size(cls, value: str | None) -> str | None:
+        if value is not None:
+            _with_unit(value, ("kB", "MB", "GB", "TB"))
+        return value
+
+    @field_validator("age")
+    @classmethod
+    def _is_age(cls, value: str | None) -> str | None:
+        if value is not None:
+            _with_unit(value, ("s", "min", "h", "d"))
+        return value
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything may go."""
+        return self.size is not None or self.age is not None
+
+    def exceeded(self, total_bytes: int, age_s: float) -> bool:
+        """Whether the oldest file goes: the journal is too large, or the file too old."""
+        too_large = self.size is not None and total_bytes > _with_unit(self.size, ("kB", "MB", "GB", "TB"))
+        return too_large or (self.age is not None and age_s > _with_unit(self.age, ("s", "min", "h", "d")))
+
+
 class JournalConfig(_Section):
     """The journal of the exchange."""
 
@@ -148,6 +191,8 @@ class JournalConfig(_Section):
     segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
     flush_s: float = Field(1.0, gt=0)
     durability: Literal["interval", "batch"] = "interval"
+    compress: bool = False
+    retention: RetentionConfig = RetentionConfig()
 
 
 class LoginConfig(_Section):

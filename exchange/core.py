@@ -36,6 +36,7 @@ from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.journal import Journal
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
+from serl.exchange.journal.stored import decompress
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
@@ -60,7 +61,7 @@ class Core:
     def __init__(self, config: ExchangeConfig, folder: Path) -> None:
         self.config = config
         self.symbols = [symbol.reference for symbol in config.symbols]
-        self.journal = Journal(folder, self.symbols, config.journal.segment_rows)
+        self.journal = Journal(folder, self.symbols, config.journal)
         self.gateway = new_gateway(config.limits)
         self.journal.set_salt(self.gateway)
         self._next_retry = 0.0
@@ -218,8 +219,11 @@ class Core:
                 self.market.grant_operator(participant)
         executed = 0
         for check in checks:
+            path = check.path
+            if path.suffix == ".zrows":  # needed again because a later snapshot is damaged
+                path = decompress(path, COMMAND, self.journal.id)
             skip = max(0, snapshot_sequence + 1 - check.first_sequence)
-            segment = Segment.open(check.path, COMMAND)
+            segment = Segment.open(path, COMMAND)
             segment.bytes()[check.valid * COMMAND.itemsize :][: check.tail_bytes] = 0
             if check.valid < skip:
                 # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
-from serl.exchange.journal.segment import no_space, read_rows
+from serl.exchange.journal.segment import no_space
+from serl.exchange.journal.stored import StoredRows, existing, stored_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
 CHUNK_ROWS = 4096
@@ -85,7 +86,7 @@ class SegmentAnswers:
 
     def load(self) -> bool:
         """Loads the saved index of a finished segment. Returns False if there is none, after a crash or from an older version."""
-        row_count = len(read_rows(self.path, EVENT))
+        row_count = len(stored_rows(self.path, EVENT))
         if not self.saved_path.exists() or len(np.load(self.saved_path, mmap_mode="r")) * CHUNK_ROWS < row_count:
             return False
         self.row_count, self._chunks = row_count, None
@@ -98,7 +99,9 @@ class AnswerIndex:
     def __init__(self) -> None:
         self._segments: list[SegmentAnswers] = []
         self._last: list[Ids] = []
-        self._map_segment: Callable[[SegmentAnswers], tuple[Rows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(_map_segment)
+        self._map_segment: Callable[[SegmentAnswers], tuple[StoredRows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(
+            _map_segment
+        )
 
     def add(self, segment: SegmentAnswers, unwritten: Rows | None = None) -> None:
         """Adds a finished segment. `unwritten`: its rows, while they are not in its file."""
@@ -161,8 +164,8 @@ def _first_reaching(lasts: Sequence[Ids], participant: int, command_id: int) -> 
     return bisect_left(lasts, command_id, key=lambda last: int(last[participant]) if participant < len(last) else 0)
 
 
-def _map_segment(segment: SegmentAnswers) -> tuple[Rows, Sequence[Ids]]:
+def _map_segment(segment: SegmentAnswers) -> tuple[StoredRows, Sequence[Ids]]:
     """The mapped rows of a finished segment and its index; no rows if the file is gone."""
-    if not segment.path.exists():
+    if existing(segment.path) is None:
         return np.zeros(0, EVENT), []
-    return np.asarray(read_rows(segment.path, EVENT))[: segment.row_count], segment.chunks()
+    return stored_rows(segment.path, EVENT), segment.chunks()

@@ -7,6 +7,7 @@ import numpy as np
 
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, read_header
+from serl.exchange.journal.stored import stored_rows
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import count_valid, find_valid
 
@@ -38,7 +39,9 @@ class CommandCheck:
 
 
 def map_commands(path: Path) -> Rows:
-    """The complete rows of a command segment in private memory pages: changes do not reach the file."""
+    """The complete rows of a command file, in memory or in private pages: changes do not reach the file."""
+    if path.suffix == ".zrows":
+        return stored_rows(path, COMMAND)[:]
     count = max(0, path.stat().st_size - HEADER_BYTES) // ROW_BYTES
     return np.asarray(np.memmap(path, COMMAND, "c", HEADER_BYTES, count)) if count else np.zeros(0, COMMAND)
 
@@ -59,6 +62,8 @@ def check_commands(path: Path, salt: int, journal_id: str) -> CommandCheck:
 
 def _used_bytes(path: Path, valid: int) -> int:
     offset = HEADER_BYTES + valid * ROW_BYTES
+    if path.suffix == ".zrows":
+        return 0
     if path.stat().st_size <= offset:
         return 0
     used = np.flatnonzero(np.memmap(path, np.uint8, "r", offset))

@@ -11,7 +11,8 @@ from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import EVENTS, REPORTED, GatewayState
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
 from serl.exchange.journal.event_log import EventLog
-from serl.exchange.journal.segment import first_sequence, read_header, read_rows
+from serl.exchange.journal.segment import first_sequence, read_header
+from serl.exchange.journal.stored import StoredRows, decompress, stored_paths, stored_rows
 from serl.exchange.records import EVENT, Rows
 
 CHUNK_ROWS = 65_536
@@ -37,7 +38,7 @@ class EventStore:
 
     def paths(self) -> list[Path]:
         """The event files, oldest first; the current log has one after its first write."""
-        return sorted(self._folder.glob("events-*.rows"))
+        return stored_paths(self._folder, "events")
 
     def create(self, first: int) -> None:
         """Makes a new log the current one; it starts with event `first`."""
@@ -50,6 +51,8 @@ class EventStore:
             header = read_header(path, EVENT, self._journal_id)
             keep = first - header["first_sequence"]
             if 0 <= keep <= header["capacity"]:
+                if path.suffix == ".zrows":
+                    path = decompress(path, EVENT, self._journal_id)
                 rows = np.zeros(max(keep, self._segment_rows), EVENT)
                 self.current = EventLog.open(path, header["first_sequence"], rows, keep, self._journal_id)
                 return keep
@@ -59,19 +62,18 @@ class EventStore:
     def index_answers(self) -> None:
         """Builds or loads the answer index of the finished logs."""
         for path in self.paths():
-            if path >= self.current.path:
+            if first_sequence(path) >= self.current.first_sequence:
                 break
             answers = SegmentAnswers(path)
             if not answers.load():
-                rows = read_rows(path, EVENT)
-                answers.finish(rows[: count_written(rows, first_sequence(path))])
+                answers.finish(stored_rows(path, EVENT)[:])
                 answers.save()
             self._answers.add(answers)
 
     def delete_later(self) -> None:
         """Deletes the files after the current log: their commands are no longer in the journal."""
         for path in self.paths():
-            if path > self.current.path:
+            if first_sequence(path) > self.current.first_sequence:
                 path.unlink()
                 SegmentAnswers(path).delete_saved()
 
@@ -139,7 +141,7 @@ class EventStore:
         logs = [*self._unwritten, (self.current, int(gateway.counter[EVENTS]))]
         return [(log.first_sequence, log.rows[:count]) for log, count in reversed(logs)]
 
-    def _parts(self, gateway: GatewayState) -> Iterator[tuple[int, Rows]]:
+    def _parts(self, gateway: GatewayState) -> Iterator[tuple[int, StoredRows]]:
         """(first sequence, rows) of all logs, newest first. Those in memory are the caller's until the next rotation."""
         oldest = 0
         for oldest, rows in self._memory(gateway):
@@ -147,8 +149,7 @@ class EventStore:
         for path in reversed(self.paths()):
             first = first_sequence(path)
             if first < oldest:
-                rows = read_rows(path, EVENT)
-                yield first, rows[: count_written(rows, first)]
+                yield first, stored_rows(path, EVENT)
 
     def newest(self, gateway: GatewayState) -> Iterator[Rows]:
         """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
@@ -165,8 +166,8 @@ class EventStore:
         for path in reversed(self.paths()):
             first = first_sequence(path)
             if first <= sequence + 1 and first < memory[-1][0]:
-                rows = read_rows(path, EVENT)[sequence + 1 - first :][:limit]
-                return rows[: count_written(rows, sequence + 1)] if len(rows) else None
+                rows = stored_rows(path, EVENT)[sequence + 1 - first : sequence + 1 - first + limit]
+                return rows if len(rows) else None
         return None
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
@@ -175,9 +176,3 @@ class EventStore:
         newest: Rows = self.current.rows[: gateway.counter[EVENTS]]
         with self._indexing:
             return self._answers.answers(participant, command_id, newest, self.current.answers)
-
-
-def count_written(rows: Rows, first: int) -> int:
-    """The number of written rows of an event segment, whose sequences have no gap."""
-    wrong = np.flatnonzero(rows["sequence"] != first + np.arange(len(rows)))
-    return int(wrong[0]) if len(wrong) else len(rows)

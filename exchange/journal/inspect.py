@@ -11,9 +11,9 @@ from serl.exchange.errors import JournalError
 from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import check_commands
-from serl.exchange.journal.event_store import count_written
 from serl.exchange.journal.meta import META, META_COPY, is_new, read_participants
 from serl.exchange.journal.segment import first_sequence, read_header, read_rows
+from serl.exchange.journal.stored import CompressedRows, is_intact, stored_paths, stored_rows
 from serl.exchange.records import COMMAND, EVENT
 
 
@@ -46,7 +46,7 @@ def verify(folder: Path) -> list[Finding]:
     salt, journal_id = int(meta["salt"]), str(meta.get("id", ""))
     findings = [_check_meta(folder), _check_participants(folder, journal_id)]
     findings += _verify_commands(folder, salt, journal_id)
-    findings += [_check_events(path, journal_id) for path in sorted(folder.glob("events-*.rows"))]
+    findings += [_check_events(path, journal_id) for path in stored_paths(folder, "events")]
     findings += [_check_snapshot(path, journal_id) for path in snapshots.snapshot_paths(folder)]
     return findings
 
@@ -75,7 +75,7 @@ def _check_participants(folder: Path, journal_id: str) -> Finding:
 
 
 def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
-    paths = sorted(folder.glob("commands-*.rows"))
+    paths = stored_paths(folder, "commands")
     findings, expected = [], first_sequence(paths[0]) if paths else 0
     for path in paths:
         try:
@@ -97,16 +97,23 @@ def _check_events(path: Path, journal_id: str) -> Finding:
         header = read_header(path, EVENT, journal_id or None)
     except JournalError as error:
         return Finding(path.name, "", _reason(error))
-    rows = read_rows(path, EVENT)
-    first = int(header["first_sequence"])
-    count = count_written(rows, first)
+    first, count = int(header["first_sequence"]), len(stored_rows(path, EVENT))
     text = f"events {first:,} to {first + count - 1:,}" if count else "no events"
     if "rows" not in header:
         return Finding(path.name, f"{text}, without a check: not finished, or of an older version")
-    stored = np.asarray(rows[: header["rows"]])
-    if len(stored) < header["rows"] or zlib.crc32(stored.view(np.uint8)) != header["crc32"]:
+    if not _events_are_intact(path, header):
         return Finding(path.name, text, f"its {header['rows']:,} rows fail their check")
     return Finding(path.name, text)
+
+
+def _events_are_intact(path: Path, header: dict[str, Any]) -> bool:
+    if path.suffix == ".zrows":
+        try:
+            return is_intact(CompressedRows(path, EVENT))
+        except JournalError:
+            return False
+    rows = np.asarray(read_rows(path, EVENT)[: header["rows"]])
+    return len(rows) == header["rows"] and zlib.crc32(rows.view(np.uint8)) == header["crc32"]
 
 
 def _check_snapshot(path: Path, journal_id: str) -> Finding:
@@ -120,9 +127,13 @@ def _check_snapshot(path: Path, journal_id: str) -> Finding:
 def info(folder: Path) -> dict[str, Any]:
     """What a journal contains, from the names and sizes of its files and its first and last commands."""
     meta = find_meta(folder)
-    paths = sorted(folder.glob("commands-*.rows"))
-    counts = {kind: len(list(folder.glob(f"{kind}-*.{ending}"))) for kind, ending in KINDS}
-    sizes = {kind: sum(path.stat().st_blocks * 512 for path in folder.glob(f"{kind}-*")) for kind, _ in KINDS}
+    paths = stored_paths(folder, "commands")
+    counts = {
+        "commands": len(paths),
+        "events": len(stored_paths(folder, "events")),
+        "snapshot": len(snapshots.snapshot_paths(folder)),
+    }
+    sizes = {kind: sum(path.stat().st_blocks * 512 for path in folder.glob(f"{kind}-*")) for kind in counts}
     values: dict[str, Any] = {
         "journal": meta.get("id", "of an older version"),
         "epoch": meta["epoch"],
@@ -136,8 +147,8 @@ def info(folder: Path) -> dict[str, Any]:
         checks = check_commands(paths[-1], int(meta["salt"]), str(meta.get("id", "")))
         last = checks.first_sequence + checks.valid - 1
         values["commands"] = f"{first_sequence(paths[0]):,} to {last:,}"
-        first_rows = read_rows(paths[0], COMMAND)[:1]
-        last_rows = read_rows(paths[-1], COMMAND)[: checks.valid][-1:]
+        first_rows = stored_rows(paths[0], COMMAND)[:1]
+        last_rows = stored_rows(paths[-1], COMMAND)[max(0, checks.valid - 1) : checks.valid]
         if len(first_rows) and len(last_rows):
             values["time_ns"] = f"{int(first_rows['time_ns'][0])} to {int(last_rows['time_ns'][0])}"
     for kind, count in counts.items():
@@ -145,6 +156,3 @@ def info(folder: Path) -> dict[str, Any]:
     snapshot_paths = snapshots.snapshot_paths(folder)
     values["restart from command"] = f"{first_sequence(snapshot_paths[-1]):,}" if snapshot_paths else "1"
     return values
-
-
-KINDS = (("commands", "rows"), ("events", "rows"), ("snapshot", "npz"))

@@ -11,6 +11,7 @@ Every file has a check and, from version 0.9 on, the id of its journal.
 """
 
 import fcntl
+import subprocess
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from serl.exchange.config import JournalConfig
 from serl.exchange.errors import DiskFullError, JournalError
 from serl.exchange.gateway.state import (
     APPENDED,
@@ -38,8 +40,10 @@ from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.event_store import EventStore
 from serl.exchange.journal.meta import open_meta, read_participants, save_participants, write_meta
-from serl.exchange.journal.segment import Segment, first_sequence, no_space, read_rows
+from serl.exchange.journal.retention import clean
+from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot
+from serl.exchange.journal.stored import stored_paths, stored_rows
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 RESERVED_ROWS = 1024
@@ -49,9 +53,11 @@ RESERVED_ROWS = 1024
 class Journal:
     """An open journal folder; one exchange at a time (held by a file lock)."""
 
-    def __init__(self, folder: Path, symbols: list[dict[str, str]], segment_rows: int) -> None:
+    def __init__(self, folder: Path, symbols: list[dict[str, str]], config: JournalConfig) -> None:
         self.folder = folder
-        self.segment_rows = segment_rows
+        self.segment_rows = config.segment_rows
+        self._config = config
+        self._compressing: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
         try:
@@ -64,7 +70,7 @@ class Journal:
             self.unlock()
             raise
         self.commands: Segment
-        self.store = EventStore(folder, segment_rows, self.id)
+        self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
         self._snapshots: list[tuple[SavedSnapshot, EventLog, int]] = []
@@ -96,7 +102,7 @@ class Journal:
 
     def segments(self, kind: str) -> list[Path]:
         """The segment files of "commands" or "events", oldest first."""
-        return sorted(self.folder.glob(f"{kind}-*.rows"))
+        return stored_paths(self.folder, kind)
 
     def create_commands(self, first: int) -> None:
         """Creates the current command segment, which starts with this sequence. Raises DiskFullError where there is no room."""
@@ -142,6 +148,15 @@ class Journal:
             self.store.write_before(log, count)
             snapshots.save(self.folder, self.id, snapshot)
             self._snapshots.pop(0)
+            clean(self.folder, self._config.retention)
+            self._compress()
+
+    def _compress(self) -> None:
+        """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""
+        if not self._config.compress or (self._compressing is not None and self._compressing.poll() is None):
+            return
+        program = [sys.executable, "-m", "serl", "journal", "compress", str(self.folder)]
+        self._compressing = subprocess.Popen(["nice", "-n", "19", *program], stdout=subprocess.DEVNULL)
 
     def set_full(self, full: bool, gateway: GatewayState) -> None:
         """Notes that the disk is full, or that it has room again, and says so."""
@@ -256,6 +271,9 @@ class Journal:
 
     def unlock(self) -> None:
         """Releases the lock on the folder."""
+        if self._compressing is not None:
+            self._compressing.terminate()
+            self._compressing.wait()
         self._lock.close()
 
     def set_salt(self, gateway: GatewayState) -> None:
@@ -280,9 +298,8 @@ class Journal:
             if index >= 0:
                 if path == self.commands.path:
                     return self.commands.rows[: gateway.counter[EXECUTED]][index : index + limit]
-                rows = read_rows(path, COMMAND)[index : index + limit]
-                expected = sequence + 1 + np.arange(len(rows))
-                return rows[rows["sequence"] == expected] if len(rows) else None
+                rows = stored_rows(path, COMMAND)[index : index + limit]
+                return rows if len(rows) else None
         return None
 
     def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:

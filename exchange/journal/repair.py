@@ -16,6 +16,7 @@ from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
 from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_header
+from serl.exchange.journal.stored import stored_paths
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
 
@@ -67,7 +68,7 @@ def repair(folder: Path, target: Path) -> Repair:
         if first - 1 <= first_sequence(path) <= last:
             shutil.copy2(path, target)
             shutil.copy2(path.with_suffix(".sha256"), target)
-    for path in sorted(folder.glob("events-*.rows")):
+    for path in stored_paths(folder, "events"):
         if path.name not in damaged:
             shutil.copy2(path, target)
     sync_folder(target)
@@ -76,13 +77,16 @@ def repair(folder: Path, target: Path) -> Repair:
 
 def _valid_rows(folder: Path, salt: int) -> Rows:
     """Every command that passes its check, in order."""
-    parts = [_valid_of(path, salt) for path in sorted(folder.glob("commands-*.rows"))]
+    parts = [_valid_of(path, salt) for path in stored_paths(folder, "commands")]
     rows = np.concatenate(parts) if parts else np.zeros(0, COMMAND)
     return rows[np.unique(rows["sequence"], return_index=True)[1]]
 
 
 def _valid_of(path: Path, salt: int) -> Rows:
-    rows = map_commands(path)
+    try:
+        rows = map_commands(path)
+    except JournalError:
+        return np.zeros(0, COMMAND)
     words, first = rows.view(np.int64).reshape(len(rows), COMMAND.itemsize // 8), first_sequence(path)
     valid = np.zeros(len(rows), np.bool_)
     index = 0

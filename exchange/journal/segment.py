@@ -108,10 +108,8 @@ class Segment:
         os.close(self.file)
 
 
-def write_header(
-    file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
-) -> None:
-    """Writes the head of a file of rows: a line of JSON in `HEADER_BYTES` bytes, with the id of the journal and a check of its own.
+def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int) -> bytes:
+    """The head of a file of rows: a line of JSON in `HEADER_BYTES` bytes, with the id of the journal and a check of its own.
 
     `more`: of a finished file, the number of its rows and their CRC-32."""
     head: dict[str, Any] = {
@@ -123,7 +121,14 @@ def write_header(
         **more,
     }
     head["check"] = _check(head)
-    os.pwrite(file, json.dumps(head).encode().ljust(HEADER_BYTES, b"\0"), 0)
+    return json.dumps(head).encode().ljust(HEADER_BYTES, b"\0")
+
+
+def write_header(
+    file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
+) -> None:
+    """Writes the head of a file of rows."""
+    os.pwrite(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
 
 
 def _check(head: dict[str, Any]) -> int:

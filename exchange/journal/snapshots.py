@@ -86,3 +86,9 @@ def load(path: Path, journal_id: str) -> SavedSnapshot | None:
     now_ns, event_sequence = int(values.pop("now_ns")), int(values.pop("event_sequence"))
     market = Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})
     return SavedSnapshot(first_sequence(path), now_ns, event_sequence, market)
+
+
+def event_sequence(path: Path) -> int:
+    """The last event before a snapshot."""
+    with np.load(path, allow_pickle=False) as values:
+        return int(values["event_sequence"])
