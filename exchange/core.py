@@ -34,6 +34,7 @@ from serl.exchange.journal import snapshots
 from serl.exchange.journal.checked_json import damaged
 from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.journal import Journal
+from serl.exchange.journal.meta import is_new
 from serl.exchange.journal.segment import Segment, first_sequence
 from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import decompress
@@ -260,8 +261,8 @@ class Core:
                 raise damaged(path, f"expected command {expected} first, got {check.first_sequence}; a file is missing")
             expected = max(expected, check.first_sequence + check.valid)
             checks.append(check)
-        if not paths and snapshot_sequence == 0 and snapshots.snapshot_paths(self.journal.folder):
-            raise damaged(self.journal.folder, "expected the command files before the snapshots, got none")
+        if not paths and snapshot_sequence == 0 and (self.journal.participants or not is_new(self.journal.folder)):
+            raise damaged(self.journal.folder / "commands-*.rows", "expected the files of the commands, got none")
         return checks
 
     def _load_snapshot(self) -> int:
