@@ -15,6 +15,7 @@ NAMES = (
     "start",
     "served",
     "durability",
+    "restart",
     "replay",
     "history",
     "traders",

@@ -148,7 +148,8 @@ class Core:
         """Starts a new command segment, with a snapshot before it if there is room for one. Returns False if the disk is full."""
         self.execute_journaled()
         try:
-            self.save_snapshot()
+            if not self.journal.is_saving_snapshot:
+                self.save_snapshot()
             self.journal.rotate_commands(self.gateway)
         except DiskFullError:
             self.journal.set_full(True, self.gateway)

@@ -73,7 +73,7 @@ class Journal:
         self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._snapshots: list[tuple[SavedSnapshot, EventLog, int]] = []
+        self._snapshot: tuple[SavedSnapshot, EventLog, int] | None = None  # the newest one that is not saved yet
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
@@ -136,18 +136,24 @@ class Journal:
     def save_snapshot(self, snapshot: SavedSnapshot, gateway: GatewayState) -> None:
         """Writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while the
         exchange serves. Without room for it, restarts begin with an earlier one."""
-        self._snapshots.append((snapshot, self.events, int(gateway.counter[EVENTS])))
+        self._snapshot = snapshot, self.events, int(gateway.counter[EVENTS])
         if self._flusher is None:
-            self._save_snapshots()
+            self._save_snapshot()
         else:
             self._wake.set()
 
-    def _save_snapshots(self) -> None:
-        while self._snapshots:
-            snapshot, log, count = self._snapshots[0]
+    @property
+    def is_saving_snapshot(self) -> bool:
+        """Whether a snapshot is not saved yet."""
+        return self._snapshot is not None
+
+    def _save_snapshot(self) -> None:
+        while (waiting := self._snapshot) is not None:
+            snapshot, log, count = waiting
             self.store.write_before(log, count)
             snapshots.save(self.folder, self.id, snapshot)
-            self._snapshots.pop(0)
+            if self._snapshot is waiting:
+                self._snapshot = None
             clean(self.folder, self._config.retention)
             self._compress()
 
@@ -195,11 +201,11 @@ class Journal:
             self._wake.clear()
             try:
                 self.store.write_finished()
-                self._save_snapshots()
+                self._save_snapshot()
                 if time.monotonic() >= next_sync:
                     self._sync_finished()
             except DiskFullError:
-                self._snapshots.clear()
+                self._snapshot = None
                 self.set_full(True, gateway)
             if time.monotonic() >= next_sync:
                 self.commands.sync()
@@ -249,7 +255,7 @@ class Journal:
         self._stop_flushing()
         self.raise_if_failed()
         self.write_events(gateway)
-        self._save_snapshots()
+        self._save_snapshot()
         self._sync_finished()
         self.commands.close(int(gateway.counter[APPENDED]))
         self.store.close()
