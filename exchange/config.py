@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, 
 from serl.exchange.errors import ConfigError
 from serl.exchange.latency import DefaultLatencyConfig, LatencyConfig
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
+from serl.exchange.units import duration_s, size_bytes
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -141,17 +142,6 @@ class ClockConfig(_Section):
         return self.speed
 
 
-UNITS = {"": 1, "s": 1, "min": 60, "h": 3600, "d": 86_400, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def _with_unit(text: object, units: tuple[str, ...]) -> float:
-    """A number with one of these units, like 30 d or 200 GB, in seconds or bytes. Raises ValueError for anything else."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([A-Za-z]+)", str(text))
-    if not match or match[2] not in units:
-        raise ValueError(f"expected a number with a unit ({', '.join(units)}), got {text!r}")
-    return float(match[1]) * UNITS[match[2]]
-
-
 class RetentionConfig(_Section):
     """What is kept of commands and events that a restart no longer needs; null: everything."""
 
@@ -163,14 +153,14 @@ class RetentionConfig(_Section):
     @classmethod
     def _is_size(cls, value: str | None) -> str | None:
         if value is not None:
-            _with_unit(value, ("kB", "MB", "GB", "TB"))
+            size_bytes(value)
         return value
 
     @field_validator("age")
     @classmethod
     def _is_age(cls, value: str | None) -> str | None:
         if value is not None:
-            _with_unit(value, ("s", "min", "h", "d"))
+            duration_s(value)
         return value
 
     @property
@@ -180,8 +170,8 @@ class RetentionConfig(_Section):
 
     def exceeded(self, total_bytes: int, age_s: float) -> bool:
         """Whether the oldest file goes: the journal is too large, or the file too old."""
-        too_large = self.size is not None and total_bytes > _with_unit(self.size, ("kB", "MB", "GB", "TB"))
-        return too_large or (self.age is not None and age_s > _with_unit(self.age, ("s", "min", "h", "d")))
+        too_large = self.size is not None and total_bytes > size_bytes(self.size)
+        return too_large or (self.age is not None and age_s > duration_s(self.age))
 
 
 class JournalConfig(_Section):

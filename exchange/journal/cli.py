@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+FOLDER = click.Path(path_type=Path)
 
 
 @click.group(epilog="Example: serl journal verify ./journal")

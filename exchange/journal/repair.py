@@ -131,7 +131,7 @@ def _write_commands(target: Path, rows: Rows, capacity: int, journal_id: str) ->
 
 
 def _write_participants(folder: Path, target: Path, journal_id: str, rows: Rows, lost: list[str]) -> None:
-    """Copies the participants; those whose names are lost get placeholders, so that the numbers in the commands stay theirs."""
+    """Copies the participants; those whose names are lost get others, so that the numbers in the commands stay theirs."""
     participants = _readable_participants(folder)
     used = int(rows["participant"].max()) + 1 if len(rows) else 0
     for number in range(len(participants), used):
