@@ -164,6 +164,10 @@ class Core:
         if time.monotonic() < self._next_retry:
             return False
         self._next_retry = time.monotonic() + RETRY_S
+        try:
+            self.journal.write_events(self.gateway)
+        except DiskFullError:
+            return False
         if not self._rotate_commands():
             return False
         self.journal.set_full(False, self.gateway)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from serl.exchange.atomic_file import atomic_file
 from serl.exchange.journal.segment import no_space
-from serl.exchange.journal.stored import StoredRows, existing, stored_rows
+from serl.exchange.journal.stored import StoredRows, stored_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
 CHUNK_ROWS = 4096
@@ -126,6 +126,8 @@ class AnswerIndex:
     def _chunks_from(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Iterator[Rows]:
         """The rows of the chunks from the first one on that may contain the command."""
         first = _first_reaching(self._last, participant, command_id)
+        rows: StoredRows
+        chunks: Sequence[Ids]
         for index in range(first, len(self._segments) + 1):
             if index == len(self._segments):
                 rows, chunks = newest, current.extend(newest)
@@ -166,6 +168,7 @@ def _first_reaching(lasts: Sequence[Ids], participant: int, command_id: int) -> 
 
 def _map_segment(segment: SegmentAnswers) -> tuple[StoredRows, Sequence[Ids]]:
     """The mapped rows of a finished segment and its index; no rows if the file is gone."""
-    if existing(segment.path) is None:
+    try:
+        return stored_rows(segment.path, EVENT), segment.chunks()
+    except FileNotFoundError:
         return np.zeros(0, EVENT), []
-    return stored_rows(segment.path, EVENT), segment.chunks()

@@ -1,5 +1,6 @@
 """`serl journal`: verify, describe and repair the journal of an exchange."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -44,10 +45,13 @@ def info(folder: Path) -> None:
 
 @journal.command(epilog="Example: serl journal compress ./journal")
 @click.argument("folder", type=FOLDER)
-def compress(folder: Path) -> None:
+@click.option("--background", is_flag=True, help="With the lowest priority.")
+def compress(folder: Path, background: bool) -> None:
     """Compress the finished files of the journal in FOLDER to about an eighth. The exchange may run; it reads them as before."""
     from serl.exchange.journal.compress import compress_finished
 
+    if background:
+        os.nice(19)
     before, after = compress_finished(folder)
     click.echo(f"compressed {before / 1e6:,.1f} MB to {after / 1e6:,.1f} MB")
 

@@ -44,7 +44,7 @@ class EventLog:
             )
         rows[:keep] = found[:keep]
         log = cls(path, first_sequence, rows, journal_id)
-        log.crc = zlib.crc32(rows[:keep].view(np.uint8))
+        log.crc = zlib.crc32(rows[:keep].view(np.uint8).data)
         os.truncate(path, HEADER_BYTES + keep * EVENT.itemsize)
         log._file = os.open(path, os.O_RDWR)
         with no_space(path):

@@ -12,7 +12,7 @@ from serl.exchange.gateway.state import EVENTS, REPORTED, GatewayState
 from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
 from serl.exchange.journal.event_log import EventLog
 from serl.exchange.journal.segment import first_sequence, read_header
-from serl.exchange.journal.stored import StoredRows, decompress, stored_paths, stored_rows
+from serl.exchange.journal.stored import StoredRows, decompress, slice_after, stored_paths, stored_rows
 from serl.exchange.records import EVENT, Rows
 
 CHUNK_ROWS = 65_536
@@ -106,8 +106,8 @@ class EventStore:
     def write_finished(self) -> None:
         """Writes the finished logs. Raises DiskFullError where there is no room: they stay in memory."""
         with self._writing:
-            self._index_finished()
             while self._unwritten:
+                self._index_finished()  # also those that were finished meanwhile
                 log, count = self._unwritten[0]
                 log.write(count)
                 with self._indexing:
@@ -144,12 +144,17 @@ class EventStore:
     def _parts(self, gateway: GatewayState) -> Iterator[tuple[int, StoredRows]]:
         """(first sequence, rows) of all logs, newest first. Those in memory are the caller's until the next rotation."""
         oldest = 0
+        rows: StoredRows
         for oldest, rows in self._memory(gateway):
             yield oldest, rows
         for path in reversed(self.paths()):
             first = first_sequence(path)
             if first < oldest:
-                yield first, stored_rows(path, EVENT)
+                try:
+                    rows = stored_rows(path, EVENT)
+                except FileNotFoundError:
+                    return  # it is no longer stored, nor are those before it
+                yield first, rows
 
     def newest(self, gateway: GatewayState) -> Iterator[Rows]:
         """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
@@ -166,8 +171,7 @@ class EventStore:
         for path in reversed(self.paths()):
             first = first_sequence(path)
             if first <= sequence + 1 and first < memory[-1][0]:
-                rows = stored_rows(path, EVENT)[sequence + 1 - first : sequence + 1 - first + limit]
-                return rows if len(rows) else None
+                return slice_after(path, EVENT, sequence, limit)
         return None
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:

@@ -113,7 +113,7 @@ def _events_are_intact(path: Path, header: dict[str, Any]) -> bool:
         except JournalError:
             return False
     rows = np.asarray(read_rows(path, EVENT)[: header["rows"]])
-    return len(rows) == header["rows"] and zlib.crc32(rows.view(np.uint8)) == header["crc32"]
+    return len(rows) == header["rows"] and zlib.crc32(rows.view(np.uint8).data) == header["crc32"]
 
 
 def _check_snapshot(path: Path, journal_id: str) -> Finding:

@@ -43,7 +43,7 @@ from serl.exchange.journal.meta import open_meta, read_participants, save_partic
 from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot
-from serl.exchange.journal.stored import stored_paths, stored_rows
+from serl.exchange.journal.stored import slice_after, stored_paths
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 RESERVED_ROWS = 1024
@@ -154,15 +154,18 @@ class Journal:
             snapshots.save(self.folder, self.id, snapshot)
             if self._snapshot is waiting:
                 self._snapshot = None
-            clean(self.folder, self._config.retention)
-            self._compress()
+            try:
+                clean(self.folder, self._config.retention)
+                self._compress()
+            except OSError as error:  # trading goes on; the next snapshot tries again
+                print(f"{self.folder}: old files stay as they are for now ({error})", file=sys.stderr, flush=True)
 
     def _compress(self) -> None:
         """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""
         if not self._config.compress or (self._compressing is not None and self._compressing.poll() is None):
             return
-        program = [sys.executable, "-m", "serl", "journal", "compress", str(self.folder)]
-        self._compressing = subprocess.Popen(["nice", "-n", "19", *program], stdout=subprocess.DEVNULL)
+        program = [sys.executable, "-m", "serl", "journal", "compress", "--background", str(self.folder)]
+        self._compressing = subprocess.Popen(program, stdout=subprocess.DEVNULL)
 
     def set_full(self, full: bool, gateway: GatewayState) -> None:
         """Notes that the disk is full, or that it has room again, and says so."""
@@ -304,8 +307,7 @@ class Journal:
             if index >= 0:
                 if path == self.commands.path:
                     return self.commands.rows[: gateway.counter[EXECUTED]][index : index + limit]
-                rows = stored_rows(path, COMMAND)[index : index + limit]
-                return rows if len(rows) else None
+                return slice_after(path, COMMAND, sequence, limit)
         return None
 
     def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:

@@ -5,7 +5,6 @@ the other; of numbers that mostly grow the differences, and of 64-bit fields the
 """
 
 import itertools
-import os
 import zlib
 from collections.abc import Iterator
 from functools import cache
@@ -40,21 +39,30 @@ def stored_paths(folder: Path, kind: str) -> list[Path]:
     return [found[stem] for stem in sorted(found)]
 
 
-def existing(path: Path) -> Path | None:
-    """The file itself or, after its compression, the compressed one; None without either."""
-    return next((each for each in (path, path.with_suffix(".zrows")) if each.exists()), None)
-
-
 def stored_rows(path: Path, dtype: np.dtype[Any]) -> StoredRows:
-    """The rows that were written to a file: those whose sequences have no gap. Raises FileNotFoundError if it is gone."""
-    found = existing(path)
-    if found is None:
-        raise FileNotFoundError(path)
-    if found.suffix == ".zrows":
-        return CompressedRows(found, dtype)
-    rows = read_rows(found, dtype)
-    wrong = np.flatnonzero(rows["sequence"] != first_sequence(found) + np.arange(len(rows)))
+    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap.
+
+    They stay readable if the file is deleted. Raises FileNotFoundError if it is gone."""
+    try:
+        rows = read_rows(path, dtype) if path.suffix == ".rows" else CompressedRows(path, dtype)
+    except FileNotFoundError:
+        if path.suffix == ".zrows":
+            raise
+        return CompressedRows(path.with_suffix(".zrows"), dtype)
+    if isinstance(rows, CompressedRows):
+        return rows
+    wrong = np.flatnonzero(rows["sequence"] != first_sequence(path) + np.arange(len(rows)))
     return rows[: wrong[0]] if len(wrong) else rows
+
+
+def slice_after(path: Path, dtype: np.dtype[Any], sequence: int, limit: int) -> Rows | None:
+    """Up to `limit` rows of a file after a sequence number; None if there is none, or the file is gone."""
+    start = sequence + 1 - first_sequence(path)
+    try:
+        rows = stored_rows(path, dtype)[start : start + limit]
+    except FileNotFoundError:
+        return None
+    return rows if len(rows) else None
 
 
 class CompressedRows:
@@ -65,9 +73,8 @@ class CompressedRows:
         self._path, self._dtype, self._count = path, dtype, int(header["rows"])
         self.crc32 = int(header["crc32"])
         chunks = -(-self._count // CHUNK_ROWS)
-        with path.open("rb") as file:
-            file.seek(-WORD * chunks, os.SEEK_END)
-            self._ends = np.frombuffer(file.read(), np.int64)
+        self._bytes = np.memmap(path, np.uint8, "r")
+        self._ends = np.frombuffer(self._bytes[len(self._bytes) - WORD * chunks :].tobytes(), np.int64)
 
     def __len__(self) -> int:
         return self._count
@@ -84,16 +91,12 @@ class CompressedRows:
     def _chunk(self, index: int) -> Rows:
         count = min(CHUNK_ROWS, self._count - index * CHUNK_ROWS)
         start = int(self._ends[index - 1]) if index else HEADER_BYTES
+        packed = self._bytes[start : int(self._ends[index])].tobytes()
         try:
-            with self._path.open("rb") as file:
-                file.seek(start)
-                packed = file.read(int(self._ends[index]) - start)
             return _unpack(
                 _codec().decompress(packed, _packed_bytes(self._dtype) * count, asbytes=True), self._dtype, count
             )
         except (OSError, ValueError) as error:
-            if not self._path.exists():
-                raise
             raise damaged(self._path, f"rows from {index * CHUNK_ROWS:,} on cannot be decompressed ({error})") from None
 
 

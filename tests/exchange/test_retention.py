@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 
@@ -17,8 +18,10 @@ from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.repair import repair
 from serl.exchange.journal.segment import HEADER_BYTES
 from serl.exchange.journal.stored import stored_paths
-from serl.exchange.records import Rows
+from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
+from serl.exchange.wire import Kind
 from tests.exchange.test_damage import flip, submit
+from tests.server_fixture import RawClient, launch
 
 COUNT = 80_000
 
@@ -155,6 +158,35 @@ def test_commands_that_are_gone_are_not_silently_missing(journal: Path, tmp_path
         start(folder)
     result = repair(folder, tmp_path / "new")
     assert result.saved_last == 0 and any("valid commands" in line for line in result.lost), result.lost
+
+
+def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
+    """And a client whose first reports are gone is told so."""
+    config = tmp_path / "exchange.yaml"
+    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 4 MB}}\n")
+    folder = tmp_path / "journal"
+    served = launch("--symbols", "A", "--journal", str(folder), "--config", str(config))
+    try:
+        with RawClient(served.endpoint) as client:
+            client.login("ann", rows=True)
+            first_id = 1
+            while not (list(folder.glob("*.zrows")) and not (folder / "commands-000000000001.rows").exists()):
+                rows = np.zeros(1024, COMMAND)
+                rows["command_id"] = first_id + np.arange(1024)
+                rows["kind"], rows["qty_lots"], rows["time_in_force"] = CommandKind.NEW, 1, 1
+                rows["side"], rows["price_ticks"] = rows["command_id"] % 2, 1000
+                client.socket.send(msgpack.packb([Kind.BULK, rows.tobytes()]))
+                first_id += 1024
+                last = 0
+                while last < first_id - 1:
+                    last = int(np.frombuffer(client.receive(Kind.REPORT_ROWS)[2], EVENT)["command_id"].max())
+        with RawClient(served.endpoint) as client:
+            client.send(64, 1, 1, "ann", "", 0, {"replace": True})
+            assert client.receive(Kind.WELCOME)[5] == first_id - 1
+            assert client.receive(Kind.ERROR)[1] == "replay_gone"
+    finally:
+        assert "stays" not in served.stop()
+    assert not any(finding.damage for finding in verify(folder))
 
 
 def test_units_are_required(tmp_path: Path) -> None:
