@@ -7,7 +7,7 @@ events-000000000001.rows       EVENT rows; regenerated from the commands where m
 events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
 snapshot-000000000000.npz      the market after that command: where a restart begins
 
-Every file has a check and, from version 0.9 on, the id of its journal.
+Every file has a check and the id of its journal; those of older versions lack the id and some checks.
 """
 
 import fcntl
@@ -158,7 +158,7 @@ class Journal:
                 clean(self.folder, self._config.retention)
                 self._compress()
             except OSError as error:  # trading goes on; the next snapshot tries again
-                print(f"{self.folder}: old files stay as they are for now ({error})", file=sys.stderr, flush=True)
+                print(f"{self.folder}: old files stay until the next snapshot ({error})", file=sys.stderr, flush=True)
 
     def _compress(self) -> None:
         """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""

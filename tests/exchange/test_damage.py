@@ -74,6 +74,11 @@ def commands(folder: Path) -> Path:
     return next(folder.glob("commands-*.rows"))
 
 
+def flip_rows(folder: Path, *rows: int) -> None:
+    for row in rows:
+        flip(commands(folder), HEADER_BYTES + row * 64 + 40)
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "meta missing": (lambda folder: (folder / "meta.json").unlink(), "salt of its checks, got none"),
     "salt flipped": (lambda folder: edit(folder / "meta.json", flip_salt), "expected the check"),
@@ -89,7 +94,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "header flipped": (lambda folder: flip(commands(folder), 60), "a damaged file"),
     "a row flipped": (lambda folder: flip(commands(folder), HEADER_BYTES + 100 * 64 + 8), "command 101 is corrupt"),
     "the last rows flipped": (
-        lambda folder: [flip(commands(folder), HEADER_BYTES + row * 64 + 40) for row in (7998, 7999)],
+        lambda folder: flip_rows(folder, 7998, 7999),
         "commands 7999 to 8000 fail their checks",
     ),
 }

@@ -185,7 +185,7 @@ def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
             assert client.receive(Kind.WELCOME)[5] == first_id - 1
             assert client.receive(Kind.ERROR)[1] == "replay_gone"
     finally:
-        assert "stays" not in served.stop()
+        assert "old files stay" not in served.stop()
     assert not any(finding.damage for finding in verify(folder))
 
 
