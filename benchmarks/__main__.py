@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -14,6 +14,8 @@ NAMES = (
     "library",
     "start",
     "served",
+    "durability",
+    "restart",
     "replay",
     "history",
     "traders",

@@ -19,9 +19,11 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise UnwritableFileError(
+        unwritable = UnwritableFileError(
             f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
-        ) from None
+        )
+        unwritable.errno = error.errno
+        raise unwritable from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -29,9 +31,19 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+        sync_folder(path.parent)
     except BaseException:
-        os.unlink(temporary)
+        Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Returns when the names of the folder's files are on the disk: a rename alone may not survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: Any, indent: int | None = None) -> None:

@@ -54,8 +54,9 @@ def _overrides(**options: Any) -> dict[str, Any]:
         values["symbols"] = [{"name": name, "tick_size": tick or "0.01"} for name, _, tick in parts]
     if options["endpoint"]:
         values["endpoint"] = options["endpoint"]
-    if options["journal"]:
-        values["journal"] = {"folder": str(options["journal"])}
+    journal = {"folder": options["journal"] and str(options["journal"]), "durability": options["durability"]}
+    if given := {name: value for name, value in journal.items() if value}:
+        values["journal"] = given
     clock = _clock_overrides(options["clock"]) if options["clock"] else {}
     if options["clock_start"]:
         clock["start"] = options["clock_start"]
@@ -83,6 +84,11 @@ def _overrides(**options: Any) -> dict[str, Any]:
     "--journal",
     type=click.Path(path_type=Path),
     help="Folder for the journal. Without it no state survives the process.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["interval", "batch"]),
+    help="When orders are acknowledged: before the sync to the disk each second (interval), or only after it (batch). [interval]",
 )
 @click.option(
     "--clock", help="live (default), scaled:K (K times real time), lockstep, or lockstep:K (at most K times real time)."

@@ -17,6 +17,7 @@ from serl.exchange.limits import check_lots
 from serl.exchange.login import LoginConfig
 from serl.exchange.private_files import find_operator_token
 from serl.exchange.records import CASH_MAX, FEE_LOTS_MAX, FEE_PPM_MAX, TICK_ENTRIES_MAX, Rule, SelfTrade, Setting
+from serl.exchange.units import duration_s, size_bytes
 
 SOCKETS = ("orders", "feed", "queries", "admin")
 
@@ -143,12 +144,47 @@ class ClockConfig(_Section):
         return self.speed
 
 
+class RetentionConfig(_Section):
+    """What is kept of commands and events that a restart no longer needs; null: everything."""
+
+    size: str | None = None
+    age: str | None = None
+    archive: Path | None = None
+
+    @field_validator("size")
+    @classmethod
+    def _is_size(cls, value: str | None) -> str | None:
+        if value is not None:
+            size_bytes(value)
+        return value
+
+    @field_validator("age")
+    @classmethod
+    def _is_age(cls, value: str | None) -> str | None:
+        if value is not None:
+            duration_s(value)
+        return value
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether anything may go."""
+        return self.size is not None or self.age is not None
+
+    def exceeded(self, total_bytes: int, age_s: float) -> bool:
+        """Whether the oldest file goes: the journal is too large, or the file too old."""
+        too_large = self.size is not None and total_bytes > size_bytes(self.size)
+        return too_large or (self.age is not None and age_s > duration_s(self.age))
+
+
 class JournalConfig(_Section):
     """The journal of the exchange."""
 
     folder: Path | None = None
     segment_rows: int = Field(262_144, ge=8192, le=1 << 26)
     flush_s: float = Field(1.0, gt=0)
+    durability: Literal["interval", "batch"] = "interval"
+    compress: bool = False
+    retention: RetentionConfig = RetentionConfig()
 
 
 class LimitsConfig(_Section):

@@ -7,15 +7,19 @@ import numpy as np
 from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
+from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
 from serl.exchange.gateway.state import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.peer import peer_of_message
-from serl.exchange.records import COMMAND, Rows
+from serl.exchange.records import COMMAND, CommandKind, Rows
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
+
+CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
+"""What is accepted while the disk is full."""
 
 
 class Control:
@@ -130,11 +134,29 @@ class Control:
         elif command_id <= self._last_sent_id(slot):
             self._resend_reports(slot, command_id)
             return
+        if self._core.journal.is_full:
+            self._submit_cancellations(slot, rows)
+            return
         rate = self._gateway.messages_per_s[slot]
         raise RequestError(
             "throttled",
             f"command {command_id} was not accepted: more than {rate:g} messages per second; resend it later",
         )
+
+    def _submit_cancellations(self, slot: int, rows: Rows) -> None:
+        """Executes commands that only cancel, from the journal's reserve for a full disk. Raises RequestError for others."""
+        if self._lockstep is not None or self._gateway.delayed[slot] or not np.isin(rows["kind"], CANCELLATIONS).all():
+            raise RequestError(
+                "disk_full",
+                f"command {rows[0]['command_id']} was not accepted: the exchange's disk is full, and it takes CANCEL, REDUCE and MASS_CANCEL "
+                "only; resend it later",
+            )
+        own = rows.copy()
+        own["participant"], own["time_ns"] = self._gateway.participant[slot], self._clock.now_ns()
+        try:
+            self._core.submit(own)
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
 
     def _resend_reports(self, slot: int, command_id: int) -> None:
         """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""

@@ -1,9 +1,7 @@
 """The journaled market: journals commands, executes them in the book, encodes the reports. It opens no sockets."""
 
 import dataclasses
-import hashlib
-import os
-import zipfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from serl.exchange.config import ExchangeConfig
-from serl.exchange.errors import JournalError
+from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.loop import (
     JOURNAL_FAILURE,
     NEED_COMMAND_SEGMENT,
@@ -28,20 +26,25 @@ from serl.exchange.gateway.state import (
     LAST_COMMAND_NS,
     NEXT_SEQUENCE,
     REPORTED,
+    ROWS_USABLE,
     SALT,
     new_gateway,
 )  # fmt: skip
-from serl.exchange.journal.answers import SegmentAnswers
+from serl.exchange.journal import snapshots
+from serl.exchange.journal.checked_json import damaged
+from serl.exchange.journal.checks import CommandCheck, check_commands
 from serl.exchange.journal.journal import Journal
-from serl.exchange.journal.segment import Segment, read_header
+from serl.exchange.journal.meta import is_new
+from serl.exchange.journal.segment import Segment, first_sequence
+from serl.exchange.journal.snapshots import SavedSnapshot
+from serl.exchange.journal.stored import decompress
 from serl.exchange.libzmq import POLL_ITEM
 from serl.exchange.limits import MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import ACCOUNT_COLUMNS, COMMAND, EVENT, Rows
-from serl.exchange.row_checksum import count_valid, find_valid
-from serl.exchange.snapshot import Snapshot
+from serl.exchange.records import COMMAND, EVENT, Rows
 
-SNAPSHOT_FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
+RETRY_S = 0.2
+"""Between two attempts to make room on a full disk."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +62,10 @@ class Core:
     def __init__(self, config: ExchangeConfig, folder: Path) -> None:
         self.config = config
         self.symbols = [symbol.reference for symbol in config.symbols]
-        self.journal = Journal(folder, self.symbols, config.journal.segment_rows)
+        self.journal = Journal(folder, self.symbols, config.journal)
         self.gateway = new_gateway(config.limits)
         self.journal.set_salt(self.gateway)
+        self._next_retry = 0.0
         self.socket = 0  # raw handle of the orders socket; 0 = none, and then no sessions either
         self.poll = np.zeros(4, POLL_ITEM)  # the sockets that the loop polls; the exchange sets them
         self.before_event_rotation: list[Callable[[], None]] = []  # called before the current event segment is replaced
@@ -90,6 +94,7 @@ class Core:
         """Points the compiled code at the arrays of the current segments."""
         commands, events = self.journal.commands, self.journal.events
         event_bytes = events.rows.view(np.uint8).reshape(events.capacity, EVENT.itemsize)
+        self.journal.set_usable(self.gateway)
         self.arrays: Any = (commands.rows, commands.words(), commands.bytes(), events.rows, event_bytes)
 
     def execute_journaled(self) -> None:
@@ -97,6 +102,7 @@ class Core:
 
         It runs the compiled loop without receiving: a separate function would compile the whole kernel a second time.
         """
+        self.journal.commit(self.gateway)
         while (reason := self.serve(deadline_ns=0, messages_max=0)) != TIMEOUT:
             self.add_capacity(reason)
 
@@ -123,8 +129,10 @@ class Core:
         self.execute_journaled()
         Market.warm()
 
-    def add_capacity(self, reason: int) -> None:
-        """Provides what the compiled loop ran out of: a new event segment, a larger market, a new command segment."""
+    def add_capacity(self, reason: int) -> bool:
+        """Provides what the compiled loop ran out of: a new event segment, a larger market, a new command segment.
+
+        Returns False if the disk has no room for a command segment: the loop's pending message must be rejected."""
         if reason == NEED_EVENT_SEGMENT:
             for callback in self.before_event_rotation:
                 callback()
@@ -133,160 +141,158 @@ class Core:
         elif reason == NEED_MARKET_CAPACITY:
             self.market.grow()
         elif reason == NEED_COMMAND_SEGMENT:
-            self.execute_journaled()
-            self.save_snapshot()
+            return self.make_room() if self.journal.is_full else self._rotate_commands()
+        return True
+
+    def _rotate_commands(self) -> bool:
+        """Starts a new command segment, with a snapshot before it if there is room for one. Returns False if the disk is full."""
+        self.execute_journaled()
+        try:
+            if not self.journal.is_saving_snapshot:
+                self.save_snapshot()
             self.journal.rotate_commands(self.gateway)
-            self.map_segments()
+        except DiskFullError:
+            self.journal.set_full(True, self.gateway)
+            return False
+        self.map_segments()
+        return True
+
+    def make_room(self) -> bool:
+        """After a full disk: writes what waits and takes orders again if that succeeds. Tries each `RETRY_S` at most."""
+        if not self.journal.is_full:
+            return True
+        if time.monotonic() < self._next_retry:
+            return False
+        self._next_retry = time.monotonic() + RETRY_S
+        try:
+            self.journal.write_events(self.gateway)
+        except DiskFullError:
+            return False
+        if not self._rotate_commands():
+            return False
+        self.journal.set_full(False, self.gateway)
+        return True
 
     def submit(self, rows: Rows) -> None:
-        """Journals and executes COMMAND rows; it sets their sequence and checksum."""
+        """Journals and executes COMMAND rows; it sets their sequence and checksum.
+
+        While the disk is full it uses the reserved rows. Raises DiskFullError where they are used up."""
         done = 0
         while done < len(rows):
-            free = len(self.arrays[0]) - int(self.gateway.counter[APPENDED])
-            part = rows[done : done + free]
+            part = rows[done : done + self._free_rows()]
             journal_rows(self.gateway, self.arrays[0], self.arrays[1], part)
             self.execute_journaled()
             done += len(part)
-            if done < len(rows):
-                self.add_capacity(NEED_COMMAND_SEGMENT)
+
+    def _free_rows(self) -> int:
+        """Free rows of the command segment, a new one if it has none."""
+        counter = self.gateway.counter
+        free = int(counter[ROWS_USABLE] - counter[APPENDED])
+        if free <= 0 and self.add_capacity(NEED_COMMAND_SEGMENT):
+            free = int(counter[ROWS_USABLE] - counter[APPENDED])
+        if free <= 0:
+            free = self.journal.commands.capacity - int(counter[APPENDED])
+        if free <= 0:
+            raise DiskFullError(
+                f"{self.journal.folder}: expected room for the exchange's own commands, got a full disk and no reserved rows; "
+                "free some disk space, then start again on this folder"
+            )
+        return free
 
     def save_snapshot(self) -> None:
-        """Writes the state after the last command; a restart begins there."""
-        self.journal.write_events(self.gateway)  # a restart cannot regenerate the events before its snapshot
-        path = self.journal.folder / f"snapshot-{self.command_sequence:012d}.npz"
-        snapshot = self.market.snapshot()
-        fields = {field.name: np.asarray(getattr(snapshot, field.name)) for field in dataclasses.fields(snapshot)}
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("wb") as file:
-            np.savez(
-                file,
-                allow_pickle=False,
-                now_ns=self.gateway.counter[LAST_COMMAND_NS],
-                event_sequence=self.event_sequence,
-                **fields,
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        path.with_suffix(".sha256").write_text(digest)
-        temporary.replace(path)
+        """Saves the state after the last command; a restart begins there. In the background while the exchange serves."""
+        saved = SavedSnapshot(self.command_sequence, self.time_ns, self.event_sequence, self.market.snapshot())
+        self.journal.save_snapshot(saved, self.gateway)
 
     def close(self) -> None:
         """Writes a snapshot, syncs and closes the journal."""
         self.execute_journaled()
-        self.save_snapshot()
-        self.journal.close(self.gateway)
+        try:
+            self.save_snapshot()
+            self.journal.close(self.gateway)
+        except DiskFullError:
+            self.journal.set_full(True, self.gateway)
+            self.journal.commands.sync()
+            self.journal.abandon()  # the next start regenerates what could not be written
 
     def _recover(self) -> Recovery:
         counter = self.gateway.counter
         snapshot_sequence = self._load_snapshot()
-        first_event = self._open_events()
-        self.journal.index_answers()
+        checks = self._check_segments(snapshot_sequence)
+        self._open_events()
         for participant, entry in enumerate(self.journal.participants):
             if entry.get("operator"):  # older journals lack the key
                 self.market.grant_operator(participant)
-        executed, dropped = 0, 0
-        paths = [path for path in self.journal.segments("commands") if self._is_needed(path, snapshot_sequence)]
-        for path in paths:
+        executed = 0
+        for check in checks:
+            path = check.path
+            if path.suffix == ".zrows":  # needed again because a later snapshot is damaged
+                path = decompress(path, COMMAND, self.journal.id)
+            skip = max(0, snapshot_sequence + 1 - check.first_sequence)
             segment = Segment.open(path, COMMAND)
-            valid, dropped = self._count_valid_rows(segment, last=path == paths[-1])
-            skip = max(0, snapshot_sequence + 1 - segment.first_sequence)
-            if segment.first_sequence + skip != counter[NEXT_SEQUENCE]:
-                raise JournalError(
-                    f"{path}: expected command {counter[NEXT_SEQUENCE]} first, got {segment.first_sequence}: "
-                    "a file of the journal is missing; restore it"
-                )
-            if valid < skip:
+            segment.bytes()[check.valid * COMMAND.itemsize :][: check.tail_bytes] = 0
+            if check.valid < skip:
                 # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
-                segment.close(valid)
+                segment.close(check.valid)
                 self.journal.create_commands(snapshot_sequence + 1)
                 self.map_segments()
                 continue
             self.journal.commands = segment
-            counter[EXECUTED], counter[APPENDED] = skip, valid
-            counter[NEXT_SEQUENCE] = segment.first_sequence + valid
-            if valid:
-                counter[LAST_COMMAND_NS] = max(counter[LAST_COMMAND_NS], segment.rows[valid - 1]["time_ns"])
+            counter[EXECUTED], counter[APPENDED] = skip, check.valid
+            counter[NEXT_SEQUENCE] = segment.first_sequence + check.valid
+            if check.valid:
+                counter[LAST_COMMAND_NS] = max(counter[LAST_COMMAND_NS], segment.rows[check.valid - 1]["time_ns"])
             self.map_segments()
             self.execute_journaled()
-            executed += valid - skip
-        if not paths:
+            executed += check.valid - skip
+        if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
-        self._delete_later_events()
-        assert self.event_sequence >= first_event - 1
-        return Recovery(snapshot_sequence, executed, dropped)
+        self.journal.store.delete_later()
+        return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
-    def _is_needed(self, path: Path, snapshot_sequence: int) -> bool:
-        """Whether a command segment has commands after the snapshot, or is the last one."""
-        later = [other for other in self.journal.segments("commands") if other > path]
-        return not later or int(later[0].stem.partition("-")[2]) > snapshot_sequence + 1
+    def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
+        """Checks the command segments from the one with the snapshot's next command on. Raises JournalError where one is damaged or
+        missing: only the last row of the last one may be unfinished. Changes nothing."""
+        paths = self.journal.segments("commands")
+        later = [first_sequence(path) > snapshot_sequence + 1 for path in paths[1:]] + [True]
+        needed = [path for path, is_needed in zip(paths, later, strict=False) if is_needed]
+        expected, checks = snapshot_sequence + 1, []
+        for path in needed:
+            check = check_commands(path, int(self.gateway.counter[SALT]), self.journal.id)
+            if damage := check.damage(last=path == needed[-1]):
+                raise damaged(path, damage)
+            if check.first_sequence > expected:
+                raise damaged(path, f"expected command {expected} first, got {check.first_sequence}; a file is missing")
+            expected = max(expected, check.first_sequence + check.valid)
+            checks.append(check)
+        if not paths and snapshot_sequence == 0 and (self.journal.participants or not is_new(self.journal.folder)):
+            raise damaged(self.journal.folder / "commands-*.rows", "expected the files of the commands, got none")
+        return checks
 
     def _load_snapshot(self) -> int:
         """Restores the newest valid snapshot. Returns the sequence number of its last command, 0 without one."""
         limits = market_limits(self.config)
         names = [symbol["name"] for symbol in self.symbols]
-        for path in sorted(self.journal.folder.glob("snapshot-*.npz"), reverse=True):
-            sidecar = path.with_suffix(".sha256")
-            if not sidecar.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sidecar.read_text():
+        for path in reversed(snapshots.snapshot_paths(self.journal.folder)):
+            saved = snapshots.load(path, self.journal.id)
+            if saved is None:
                 continue
-            try:
-                values = dict(np.load(path, allow_pickle=False))
-            except (ValueError, OSError, zipfile.BadZipFile):
-                continue
-            if SNAPSHOT_FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
-                continue  # written by an older version: the journal has all commands
-            counter = self.gateway.counter
-            counter[LAST_COMMAND_NS] = values.pop("now_ns")
-            self._first_event = int(values.pop("event_sequence")) + 1
-            self.market = Market.restore(_snapshot(values), symbols=names, limits=limits)
-            sequence = int(path.stem.partition("-")[2])
-            counter[NEXT_SEQUENCE] = sequence + 1
-            return sequence
+            self.gateway.counter[LAST_COMMAND_NS] = saved.now_ns
+            self.gateway.counter[NEXT_SEQUENCE] = saved.sequence + 1
+            self._first_event = saved.event_sequence + 1
+            self.market = Market.restore(saved.market, symbols=names, limits=limits)
+            return saved.sequence
         self.market = Market(names, limits=limits)
         self.gateway.counter[NEXT_SEQUENCE] = 1
         self._first_event = 1
         return 0
 
-    def _open_events(self) -> int:
-        """Opens the event segment that contains event `_first_event`, or creates one that starts with it."""
-        first = self._first_event
-        for path in reversed(self.journal.segments("events")):
-            header = read_header(path, EVENT)
-            index = first - header["first_sequence"]
-            if 0 <= index <= header["capacity"]:
-                self.journal.open_events(path, header["first_sequence"], index)
-                self.gateway.counter[EVENTS] = self.gateway.counter[REPORTED] = index
-                return first
-        self.journal.create_events(first)
-        return first
-
-    def _count_valid_rows(self, segment: Segment, last: bool) -> tuple[int, int]:
-        """(valid rows at the start, bytes of an incomplete row after them). Raises JournalError if valid rows follow an invalid one."""
-        words, salt = segment.words(), int(self.gateway.counter[SALT])
-        valid = int(count_valid(segment.rows, words, segment.first_sequence, salt))
-        later = (
-            int(find_valid(segment.rows, words, segment.first_sequence, valid, salt))
-            if valid < segment.capacity
-            else -1
-        )
-        if later >= 0 or (not last and valid == 0):
-            raise JournalError(
-                f"{segment.path}: command {segment.first_sequence + valid} is corrupt but later ones are valid: the file "
-                "is damaged, and starting would lose acknowledged orders; restore it from a copy"
-            )
-        rest = segment.bytes()[valid * COMMAND.itemsize : segment.found_bytes]
-        used = np.flatnonzero(rest)
-        dropped = int(used[-1]) + 1 if len(used) else 0
-        rest[:] = 0
-        return valid, dropped
-
-    def _delete_later_events(self) -> None:
-        """Deletes event segments after the current one: their commands are no longer in the journal."""
-        for path in self.journal.segments("events"):
-            if path > self.journal.events.path:
-                path.unlink()
-                SegmentAnswers(path).delete_saved()
+    def _open_events(self) -> None:
+        """Opens the event log that contains event `_first_event`, or creates one that starts with it."""
+        counter = self.gateway.counter
+        counter[EVENTS] = counter[REPORTED] = self.journal.store.open(self._first_event)
+        self.journal.store.index_answers()
 
 
 def market_limits(config: ExchangeConfig) -> MarketLimits:
@@ -294,7 +300,3 @@ def market_limits(config: ExchangeConfig) -> MarketLimits:
     names = {field.name for field in dataclasses.fields(MarketLimits)}
     limits = config.limits.model_dump()
     return MarketLimits(**{name: limits[name] for name in names & limits.keys()})
-
-
-def _snapshot(values: dict[str, Any]) -> Snapshot:
-    return Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})

@@ -17,6 +17,10 @@ class JournalError(SerlError, RuntimeError):
     """A journal that cannot be read or written."""
 
 
+class DiskFullError(JournalError):
+    """No room for the journal's next file or rows."""
+
+
 class ExchangeUnreachable(SerlError, ConnectionError):
     """No exchange answers at the endpoint."""
 

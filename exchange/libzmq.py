@@ -98,3 +98,6 @@ def zmq_msg_init_at(address: int) -> int:
 
 memcpy = types.ExternalFunction("memcpy", types.intp(types.intp, types.intp, types.intp))
 """memcpy(target address, source address, bytes)."""
+read_file = types.ExternalFunction("read", types.intp(types.int32, types.intp, types.intp))
+write_file = types.ExternalFunction("write", types.intp(types.int32, types.intp, types.intp))
+"""read and write of libc: (descriptor, address, bytes)."""

@@ -44,6 +44,9 @@ from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
 from serl.exchange.zap import Zap
 
+NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
+"""Why the compiled loop came back without a lack of anything."""
+
 
 class PortInUse(SerlError, RuntimeError):
     """An endpoint is in use."""
@@ -117,6 +120,10 @@ class Exchange:
         with private_files():
             self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
+        if config.journal.durability == "batch":
+            wakes = np.zeros(1, POLL_ITEM)
+            wakes["fd"], wakes["events"] = self.core.journal.start_committing(self.core.gateway), POLL_IN
+            self.core.poll = np.concatenate((self.core.poll, wakes))
 
     def _bind(self, keys: Keys | None) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
@@ -215,8 +222,8 @@ class Exchange:
                 self.control.answer_pending()
             elif reason == OTHER_SOCKET_READY:
                 self._serve_other_sockets()
-            elif reason not in (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS):
-                self.core.add_capacity(reason)
+            elif reason not in NEED_NOTHING and not self.core.add_capacity(reason):
+                self.control.answer_pending()  # the disk is full
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
@@ -224,6 +231,7 @@ class Exchange:
             if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
                 self._check_sessions()
+                self.core.make_room()
             if now >= next_time:
                 next_time = now + intervals.time_s
                 self.feed.publish_time(self.core.event_sequence, self.clock.now_ns())

@@ -1,5 +1,6 @@
 """Sessions: login, replay of missed reports, heartbeats, logout."""
 
+import contextlib
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from serl.exchange import wire
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
+from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.state import FREE, HEADER_BYTES, LIVE, SLOW, SLOW_SESSIONS, index_sessions
 from serl.exchange.inbound import Inbound
 from serl.exchange.latency import Delays, Latencies
@@ -88,6 +90,7 @@ class Sessions:
             raise RequestError("duplicate_login", "this connection is logged in already; send BYE first")
         participant = self._numbers.get(name)
         self._check_login(name, participant, Credential(token, peer.key), peer.address)
+        self._core.execute_journaled()  # WELCOME names the last command
         current = -1 if participant is None else self._slot_where(self._gateway.participant == participant)
         if current >= 0:
             if options.get("replace") is not True:
@@ -104,7 +107,12 @@ class Sessions:
             participant = self._new_participant(name)
         if not self._login.required and self._login.has_operator_token(token):
             self._grant_operator(participant)
-        self._open_session(int(slots[0]), route, participant, options)
+        try:
+            self._open_session(int(slots[0]), route, participant, options)
+        except RequestError:
+            self._gateway.status[slots[0]] = FREE
+            index_sessions(self._gateway)
+            raise
         self._welcome(int(slots[0]), last_report)
         return int(slots[0])
 
@@ -136,6 +144,21 @@ class Sessions:
             self._core.market.grant_operator(number)
         return number
 
+    def _save_participants(self) -> None:
+        """Saves the participants. Raises RequestError if the disk is full."""
+        try:
+            self._core.journal.save_participants()
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
+
+    def _save_snapshot(self) -> None:
+        """Saves a snapshot and waits for it. Raises RequestError if the disk is full."""
+        try:
+            self._core.save_snapshot()
+            self._core.journal.wait_for_snapshot()
+        except DiskFullError as error:
+            raise RequestError("disk_full", str(error)) from None
+
     def _refresh_operators(self) -> None:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
         changed, a snapshot is written: a restart must not execute those commands again."""
@@ -157,12 +180,12 @@ class Sessions:
         """Makes an operator of a participant that logged in with the operator's token, or whose recorded commands an operator sends."""
         if self._is_operator(participant):
             return
-        self._core.market.grant_operator(participant)
         if self._core.market.state.last_command_id[participant]:
-            self._core.save_snapshot()  # a restart must not execute its earlier commands as an operator's
+            self._save_snapshot()  # a restart must not execute its earlier commands as an operator's
+        self._core.market.grant_operator(participant)
         entry = self._core.journal.participants[participant]
         entry["operator"] = entry["granted"] = True
-        self._core.journal.save_participants()
+        self._save_participants()
 
     def _is_operator(self, participant: int) -> bool:
         return bool(self._core.market.state.operator[participant])
@@ -175,7 +198,7 @@ class Sessions:
         """The number of a participant, which is created if it has never logged in."""
         if name not in self._numbers:
             self._new_participant(name)
-            self._core.journal.save_participants()
+            self._save_participants()
         return self._numbers[name]
 
     def participant_number(self, name: str) -> int:
@@ -228,7 +251,7 @@ class Sessions:
         self._core.journal.participants[participant]["cancel_on_disconnect"] = (
             options.get("cancel_on_disconnect") is True
         )
-        self._core.journal.save_participants()
+        self._save_participants()
 
     def _welcome(self, slot: int, last_report: int) -> None:
         gateway = self._gateway
@@ -236,7 +259,9 @@ class Sessions:
         state = self._core.market.state
         last_reported = int(state.report[participant])
         missed = None
-        if 0 <= last_report <= last_reported:
+        if last_report == last_reported:
+            missed = np.zeros(0, EVENT)
+        elif 0 <= last_report < last_reported:
             missed = self._core.journal.reports(
                 participant, last_report, gateway, self._config.limits.replay_reports_max
             )
@@ -297,7 +322,8 @@ class Sessions:
             self._core.submit(self._mass_cancel(participant))
             # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
             entry["cancel_on_disconnect"] = False
-            self._core.journal.save_participants()
+            with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
+                self._save_participants()
 
     def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay open."""

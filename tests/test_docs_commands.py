@@ -35,6 +35,7 @@ PYTHON = {
 }  # fmt: skip
 """Run by tests/test_docs.py, test_docs_commands.py, tests/researcher/test_docs.py and tests/researcher/tuning/test_tiny.py."""
 YAML = {
+    "journal.md",
     "latency.md",
     "orders.md",
     "researcher.md",

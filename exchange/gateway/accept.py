@@ -10,6 +10,7 @@ from serl.exchange.gateway.state import (
     APPENDED,
     BULK_ROWS_MAX,
     CLOCK_KIND,
+    DURABLE,
     EVENTS,
     EXECUTED,
     LAST_COMMAND_NS,
@@ -18,14 +19,17 @@ from serl.exchange.gateway.state import (
     NEXT_DUE_NS,
     NEXT_SEQUENCE,
     REPORTED,
+    ROWS_USABLE,
     SALT,
     STAGED,
     UNDELAYED,
     GatewayState,
     append_report,
+    count_undurable,
 )  # fmt: skip
 from serl.exchange.gateway.timing import clock_now_ns
 from serl.exchange.kernel.commands import DONE, execute_rows
+from serl.exchange.kernel.state import NEVER
 from serl.exchange.records import COMMAND
 from serl.exchange.row_checksum import row_checksum
 
@@ -91,10 +95,15 @@ def _journal(
     """Journals the `count` decoded rows from index APPENDED on."""
     participant = gateway.participant[session]
     previous = last_command_id[participant]
+    waits = gateway.counter[DURABLE] != NEVER
+    if waits:
+        previous = max(previous, gateway.last_sent_id[participant])
     for index in range(gateway.counter[APPENDED], gateway.counter[APPENDED] + count):
         if commands[index].command_id <= previous:
             return NEEDS_PYTHON
         previous = commands[index].command_id
+    if waits:
+        gateway.last_sent_id[participant] = previous
     for _ in range(count):
         append_row(gateway, commands, words, participant, now_ns)
     return ACCEPTED
@@ -110,17 +119,20 @@ def _refill_rate_tokens(gateway: GatewayState, session: int, now_ns: int) -> Non
 
 
 @inlined
-def _read_rows(target: Any, target_bytes: Any, first: int, buffer: Any, size: int) -> int:
-    """Copies the rows of a bulk message to index `first` of target. Returns their number, 0 if malformed, -1 if target is full."""
+def _read_rows(target: Any, target_bytes: Any, first: int, usable: int, buffer: Any, size: int) -> int:
+    """Copies the rows of a bulk message to index `first` of target. Returns their number, 0 if malformed, -1 if `usable` rows are
+    too few. The sender's sequences and checks are removed: nothing in the segment may look journaled before it is."""
     start, length = read_bin(buffer, 2, size)
     if buffer[0] != 0x92 or start == INVALID or length == 0 or length % ROW_BYTES:
         return 0
     count = length // ROW_BYTES
-    if first + count > target.size:
+    if first + count > usable:
         return -1
     copy_bytes(target_bytes, first * ROW_BYTES, buffer, start, length)
     for index in range(first, first + count):
         row = target[index]
+        row.sequence = 0
+        row.check = 0
         if row.command_id <= 0:
             return 0
         row.sequence = 0
@@ -143,7 +155,7 @@ def accept(
     """Accepts one message of a live session.
 
     ACCEPTED: journaled, or staged in lockstep. DELAYED: staged, and Python adds the latency. NEEDS_PYTHON: anything but
-    new, well-formed orders. SEGMENT_FULL: the command segment has no free row. DUE_FIRST: waiting commands have come due
+    new, well-formed orders. SEGMENT_FULL: the command segment has no free row for participants. DUE_FIRST: waiting commands have come due
     and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
     row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted messages count against the rate limit; CANCEL, REDUCE
     and MASS_CANCEL do not.
@@ -155,6 +167,9 @@ def accept(
     staged = lockstep or gateway.delayed[session] != 0
     first = gateway.counter[STAGED] if staged else gateway.counter[APPENDED]
     target = gateway.staged if staged else commands
+    usable = gateway.counter[ROWS_USABLE]
+    if staged and usable > 0:
+        usable = gateway.staged.size
     kind = np.int64(buffer[1])
     _refill_rate_tokens(gateway, session, monotonic_ns)
     token_cost = 0.0 if gateway.messages_per_s[session] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
@@ -162,12 +177,12 @@ def accept(
         return NEEDS_PYTHON
     full = NEEDS_PYTHON if staged else SEGMENT_FULL  # Python rejects what cannot be staged
     count = 1
-    if first >= target.size:
+    if first >= usable:
         return full
     if kind == BULK:
         if size > gateway.counter[BULK_ROWS_MAX] * ROW_BYTES + BULK_HEADER_BYTES:
             return NEEDS_PYTHON
-        count = _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, buffer, size)
+        count = _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, usable, buffer, size)
         if count <= 0:
             return NEEDS_PYTHON if count == 0 else full
     elif not read_order(buffer, size, target[first]):
@@ -186,17 +201,18 @@ def accept(
 
 @inlined
 def advance(gateway: GatewayState, state: Any, commands: Any, events: Any, event_bytes: Any) -> int:
-    """Executes journaled commands and encodes their reports. If it stops early it returns the reason; call it again."""
+    """Executes journaled commands that are durable and encodes their reports. If it stops early it returns the reason; call it again."""
     counter = gateway.counter
+    stop = counter[APPENDED] - count_undurable(gateway)
     while True:
         while counter[REPORTED] < counter[EVENTS]:
             if not append_report(gateway, events, event_bytes, counter[REPORTED]):
                 return OUT_FULL
             counter[REPORTED] += 1
-        if counter[EXECUTED] == counter[APPENDED]:
+        if counter[EXECUTED] == stop:
             return IDLE
         counter[EXECUTED], counter[EVENTS], status = execute_rows(
-            state, commands, counter[EXECUTED], counter[APPENDED], events, counter[EVENTS]
+            state, commands, counter[EXECUTED], stop, events, counter[EVENTS]
         )
         if status != DONE and counter[REPORTED] == counter[EVENTS]:
             return status

@@ -19,19 +19,24 @@ from serl.exchange.gateway.accept import (
 )  # fmt: skip
 from serl.exchange.gateway.state import (
     APPENDED,
+    COMMIT_FD,
+    COMMIT_TARGET,
     DIRTY,
     EVENTS,
     HEADER_BYTES,
     JOURNAL_FAILED,
     LIVE,
     MESSAGES_RECEIVED,
+    NEXT_SEQUENCE,
     PENDING_ROUTE,
     PENDING_SESSION,
     PENDING_SIZE,
     ROUTING_ID_BYTES,
     SLOW,
     SLOW_SESSIONS,
+    WAKE_FD,
     GatewayState,
+    count_undurable,
     find_session,
     write_reports_header,
 )  # fmt: skip
@@ -39,8 +44,11 @@ from serl.exchange.gateway.timing import MONOTONIC, system_ns
 from serl.exchange.libzmq import (
     DONTWAIT,
     EAGAIN,
+    POLL_ITEM,
     SNDMORE,
     memcpy,
+    read_file,
+    write_file,
     zmq_errno,
     zmq_msg_data,
     zmq_msg_more,
@@ -67,6 +75,9 @@ from serl.exchange.libzmq import (
 BAD_FRAMES, TOO_LARGE = -2, -3
 TURN_EVENTS_MAX = 16_384
 """Events after which the loop returns, so that the feed is published."""
+UNDURABLE_MAX = 16_384
+"""Commands that wait to be on the disk, after which the loop receives no more."""
+SOCKETS, POLL_ITEM_BYTES = 4, POLL_ITEM.itemsize
 
 
 @inlined
@@ -180,6 +191,8 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
             return done, JOURNAL_FAILURE
         if done == limit or counter[EVENTS] - first_event > TURN_EVENTS_MAX:
             return limit, IDLE
+        if count_undurable(gateway) >= UNDURABLE_MAX:
+            return done, IDLE
         if counter[PENDING_SIZE] == 0:
             size = _receive(gateway, socket)
             if size == -1:
@@ -198,6 +211,23 @@ def _drain(gateway: GatewayState, market: Any, journal: Any, socket: int, limit:
         done += 1
 
 
+@inlined
+def _request_commit(gateway: GatewayState) -> None:
+    """Requests the sync of the journaled commands that are not durable. A full pipe is a request already."""
+    counter = gateway.counter
+    last = counter[NEXT_SEQUENCE] - 1
+    if count_undurable(gateway) > 0 and counter[COMMIT_TARGET] < last:
+        counter[COMMIT_TARGET] = last
+        write_file(np.int32(counter[COMMIT_FD]), gateway.scratch.ctypes.data, 1)
+
+
+@inlined
+def _poll(gateway: GatewayState, poll: Any, wait_ms: int) -> int:
+    """Polls the sockets and, after them, the pipe that reports syncs. The orders socket waits while too many commands are not durable."""
+    first = 1 if count_undurable(gateway) >= UNDURABLE_MAX else 0
+    return zmq_poll(poll.ctypes.data + first * POLL_ITEM_BYTES, np.int32(poll.size - first), wait_ms)
+
+
 @compiled(nogil=True)
 def serve(
     gateway: GatewayState,
@@ -211,8 +241,9 @@ def serve(
 ) -> int:
     """Serves the orders socket until `deadline_ns` (monotonic) or until Python is needed. Returns the reason.
 
-    journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first; the
-    others are polled in every call, however early the deadline. limit: messages between two polls, 0 = receive none.
+    journal = (commands, words, command bytes, events, event bytes). poll = POLL_ITEM rows, the orders socket first, after the sockets
+    the pipe of WAKE_FD, if commands wait to be durable; all but the first are polled in every call, however early the deadline.
+    limit: messages between two polls, 0 = receive none.
     """
     published = gateway.counter[EVENTS]
     clock = gateway.clock[6:8]
@@ -221,6 +252,7 @@ def serve(
         done, status = _drain(gateway, market, journal, socket, limit, now_ns)
         if status == JOURNAL_FAILURE:
             return status  # without sending: nothing more is acknowledged
+        _request_commit(gateway)
         send_reports(gateway, socket, now_ns)
         if status != IDLE:
             return status
@@ -230,9 +262,11 @@ def serve(
             return TIMEOUT
         over = now_ns >= deadline_ns
         wait_ms = 0 if over or done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
-        if zmq_poll(poll.ctypes.data, np.int32(poll.size), wait_ms) < 0 and zmq_errno() != EAGAIN:
+        if _poll(gateway, poll, wait_ms) < 0 and zmq_errno() != EAGAIN:
             return TIMEOUT
-        for index in range(1, poll.size):
+        if poll.size > SOCKETS and poll[SOCKETS].revents != 0:
+            read_file(np.int32(gateway.counter[WAKE_FD]), gateway.scratch.ctypes.data, gateway.scratch.size)
+        for index in range(1, min(poll.size, SOCKETS)):
             if poll[index].revents != 0:
                 return OTHER_SOCKET_READY
         if over:

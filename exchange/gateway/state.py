@@ -37,7 +37,12 @@ BULK_ROWS_MAX = 14  # per message
 UNDELAYED = 15  # number of rows at the end of the staged ones that have no latency added yet
 NEXT_DUE_NS = 16  # live and scaled clocks: exchange time at which the next waiting command is due
 JOURNAL_FAILED = 17  # 1: the journal no longer reaches the disk
-COUNTERS = 18
+DURABLE = 18  # the last command that may be executed: with --durability batch the last one on the disk, else NEVER
+COMMIT_TARGET = 19  # the last command whose sync was requested
+COMMIT_FD = 20  # a byte written here requests a sync
+WAKE_FD = 21  # a byte is read here after each sync
+ROWS_USABLE = 22  # rows of the command segment for the commands of participants; 0: the disk is full
+COUNTERS = 23
 
 # GatewayState.status
 FREE, LIVE, SLOW = 0, 1, 2
@@ -59,7 +64,7 @@ class GatewayState(NamedTuple):
     participant: NDArray[np.int32]  # (S,)
     live_session: NDArray[np.int32]  # (P,) session that receives a participant's reports without latency, -1 = none
     delayed: NDArray[np.uint8]  # (S,) commands have a latency
-    last_sent_id: NDArray[np.int64]  # (P,) last command id sent by a participant with a latency
+    last_sent_id: NDArray[np.int64]  # (P,) last command id that waits: for its latency, or to be on the disk
     as_rows: NDArray[np.uint8]  # (S,) reports as EVENT rows
     first_report: NDArray[np.int64]  # (S,) number of the first unsent report
     pending: NDArray[np.int64]  # (S,) number of unsent reports
@@ -118,7 +123,7 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
     )
     gateway.counter[PENDING_SESSION] = -1
     gateway.counter[BULK_ROWS_MAX] = limits.bulk_rows_max
-    gateway.counter[NEXT_DUE_NS] = NEVER
+    gateway.counter[NEXT_DUE_NS] = gateway.counter[DURABLE] = NEVER
     return bound(gateway)
 
 
@@ -132,6 +137,12 @@ def find_session(gateway: GatewayState, route: int) -> int:
             return int64(gateway.route_session[slot])
         slot = (slot + 1) & mask
     return -1
+
+
+@inlined
+def count_undurable(gateway: GatewayState) -> int:
+    """The number of journaled commands that must reach the disk before they are executed."""
+    return max(0, gateway.counter[NEXT_SEQUENCE] - 1 - gateway.counter[DURABLE])
 
 
 @compiled

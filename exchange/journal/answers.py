@@ -4,7 +4,6 @@ A participant's command ids only increase. So the index stores, at the end of ea
 each participant that was answered; two binary searches find the segment and the chunk.
 """
 
-import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -13,7 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.journal.segment import read_rows
+from serl.exchange.atomic_file import atomic_file
+from serl.exchange.journal.segment import no_space
+from serl.exchange.journal.stored import StoredRows, stored_rows
 from serl.exchange.records import EVENT, Reason, Rows
 
 CHUNK_ROWS = 4096
@@ -38,6 +39,7 @@ class SegmentAnswers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.row_count = 0  # of a finished segment
+        self.unwritten: Rows | None = None  # the rows of a finished segment that is not in its file yet
         self._chunks: list[Ids] | None = []  # None: in the file
 
     @property
@@ -78,17 +80,13 @@ class SegmentAnswers:
         table = np.zeros((len(chunks), len(chunks[-1])), np.int64)
         for row, last in zip(table, chunks, strict=True):
             row[: len(last)] = last
-        temporary = self.saved_path.with_suffix(".tmp")
-        with temporary.open("wb") as file:
+        with no_space(self.saved_path), atomic_file(self.saved_path) as file:
             np.save(file, table)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.saved_path)
         self._chunks = None
 
     def load(self) -> bool:
         """Loads the saved index of a finished segment. Returns False if there is none, after a crash or from an older version."""
-        row_count = len(read_rows(self.path, EVENT))
+        row_count = len(stored_rows(self.path, EVENT))
         if not self.saved_path.exists() or len(np.load(self.saved_path, mmap_mode="r")) * CHUNK_ROWS < row_count:
             return False
         self.row_count, self._chunks = row_count, None
@@ -101,10 +99,13 @@ class AnswerIndex:
     def __init__(self) -> None:
         self._segments: list[SegmentAnswers] = []
         self._last: list[Ids] = []
-        self._map_segment: Callable[[SegmentAnswers], tuple[Rows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(_map_segment)
+        self._map_segment: Callable[[SegmentAnswers], tuple[StoredRows, Sequence[Ids]]] = lru_cache(OPEN_MAX)(
+            _map_segment
+        )
 
-    def add(self, segment: SegmentAnswers) -> None:
-        """Adds a finished segment."""
+    def add(self, segment: SegmentAnswers, unwritten: Rows | None = None) -> None:
+        """Adds a finished segment. `unwritten`: its rows, while they are not in its file."""
+        segment.unwritten = unwritten
         self._last.append(_merged(self._last[-1] if self._last else _NO_IDS, segment.chunks()[-1]))
         self._segments.append(segment)
 
@@ -125,11 +126,16 @@ class AnswerIndex:
     def _chunks_from(self, participant: int, command_id: int, newest: Rows, current: SegmentAnswers) -> Iterator[Rows]:
         """The rows of the chunks from the first one on that may contain the command."""
         first = _first_reaching(self._last, participant, command_id)
+        rows: StoredRows
+        chunks: Sequence[Ids]
         for index in range(first, len(self._segments) + 1):
             if index == len(self._segments):
                 rows, chunks = newest, current.extend(newest)
             else:
-                rows, chunks = self._map_segment(self._segments[index])
+                segment = self._segments[index]
+                rows, chunks = (
+                    self._map_segment(segment) if segment.unwritten is None else (segment.unwritten, segment.chunks())
+                )
             first_chunk = _first_reaching(chunks, participant, command_id) if index == first else 0
             for start in range(first_chunk * CHUNK_ROWS, len(rows), CHUNK_ROWS):
                 yield rows[start : start + CHUNK_ROWS]
@@ -160,8 +166,9 @@ def _first_reaching(lasts: Sequence[Ids], participant: int, command_id: int) -> 
     return bisect_left(lasts, command_id, key=lambda last: int(last[participant]) if participant < len(last) else 0)
 
 
-def _map_segment(segment: SegmentAnswers) -> tuple[Rows, Sequence[Ids]]:
+def _map_segment(segment: SegmentAnswers) -> tuple[StoredRows, Sequence[Ids]]:
     """The mapped rows of a finished segment and its index; no rows if the file is gone."""
-    if not segment.path.exists():
+    try:
+        return stored_rows(segment.path, EVENT), segment.chunks()
+    except FileNotFoundError:
         return np.zeros(0, EVENT), []
-    return np.asarray(read_rows(segment.path, EVENT))[: segment.row_count], segment.chunks()

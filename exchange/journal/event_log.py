@@ -2,51 +2,40 @@
 
 Events may be published before they are journaled, because missing ones are regenerated from the journaled commands. Writing them in
 large chunks from warm memory costs a third of writing through a mapped file, where every page is zeroed, faulted in, and
-write-protected again by each sync.
+write-protected again by each sync. The file is made with the first write, so a disk that is full delays the file and not the market.
 """
 
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
 
+from serl.exchange.atomic_file import sync_folder
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.answers import SegmentAnswers
-from serl.exchange.journal.segment import HEADER_BYTES, read_rows, write_header
+from serl.exchange.journal.segment import HEADER_BYTES, no_space, read_rows, write_header
 from serl.exchange.records import EVENT, Rows
+
+NO_FILE = -1
 
 
 class EventLog:
     """EVENT rows from `first_sequence` on in `rows`, which the caller owns; `write` copies them to the file."""
 
-    def __init__(self, path: Path, first_sequence: int, rows: Rows) -> None:
+    def __init__(self, path: Path, first_sequence: int, rows: Rows, journal_id: str) -> None:
         self.path = path
         self.first_sequence = first_sequence
         self.rows = rows
         self.capacity = len(rows)
         self.written = 0
+        self.crc = 0  # CRC-32 of the written rows
         self.answers = SegmentAnswers(path)
-        try:
-            self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            os.posix_fallocate(self.file, 0, HEADER_BYTES + len(rows) * EVENT.itemsize)
-        except OSError as error:
-            raise JournalError(f"{path}: cannot be written ({error.strerror}); free some disk space") from error
+        self._journal_id = journal_id
+        self._file = NO_FILE
 
     @classmethod
-    def create(cls, path: Path, first_sequence: int, rows: Rows) -> "EventLog":
-        """Creates a file, replacing a leftover of the same name. The file gets its name only once its header is written."""
-        temporary = path.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        log = cls(temporary, first_sequence, rows)
-        write_header(log.file, EVENT, first_sequence, len(rows))
-        temporary.replace(path)
-        log.path = path
-        log.answers = SegmentAnswers(path)
-        log.answers.delete_saved()
-        return log
-
-    @classmethod
-    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int) -> "EventLog":
+    def open(cls, path: Path, first_sequence: int, rows: Rows, keep: int, journal_id: str) -> "EventLog":
         """Opens a file to append after its first `keep` rows. Raises JournalError if it has fewer."""
         found = read_rows(path, EVENT)
         if len(found) < keep:
@@ -54,23 +43,74 @@ class EventLog:
                 f"{path}: expected {keep:,} events, got {len(found):,}: the file was truncated; restore it from a copy"
             )
         rows[:keep] = found[:keep]
+        log = cls(path, first_sequence, rows, journal_id)
+        log.crc = zlib.crc32(rows[:keep].view(np.uint8).data)
         os.truncate(path, HEADER_BYTES + keep * EVENT.itemsize)
-        log = cls(path, first_sequence, rows)
+        log._file = os.open(path, os.O_RDWR)
+        with no_space(path):
+            os.posix_fallocate(log._file, 0, log._file_bytes)
+        write_header(log._file, EVENT, first_sequence, log.capacity, journal_id)
         log.written = keep
         log.answers.delete_saved()
         return log
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a file that is not closed."""
+        return self._file != NO_FILE
+
+    @property
+    def _file_bytes(self) -> int:
+        return HEADER_BYTES + self.capacity * EVENT.itemsize
+
+    def _create_file(self) -> None:
+        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is written."""
+        temporary = self.path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        file = NO_FILE
+        try:
+            with no_space(self.path):
+                file = os.open(temporary, os.O_RDWR | os.O_CREAT, 0o600)
+                os.posix_fallocate(file, 0, self._file_bytes)
+        except BaseException:
+            if file != NO_FILE:
+                os.close(file)
+            temporary.unlink(missing_ok=True)
+            raise
+        write_header(file, EVENT, self.first_sequence, self.capacity, self._journal_id)
+        temporary.replace(self.path)
+        sync_folder(self.path.parent)
+        self._file = file
+        self.answers.delete_saved()
+
     def write(self, count: int) -> None:
-        """Writes the rows up to `count` that are not in the file yet."""
+        """Writes the rows up to `count` that are not in the file yet. Raises DiskFullError where there is no room."""
+        if count <= self.written:
+            return
+        if self._file == NO_FILE:
+            self._create_file()
         data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
-        offset = HEADER_BYTES + self.written * EVENT.itemsize
-        while len(data):
-            n_bytes = os.pwrite(self.file, data, offset)
-            data, offset = data[n_bytes:], offset + n_bytes
+        start = HEADER_BYTES + self.written * EVENT.itemsize
+        done = 0
+        while done < len(data):
+            with no_space(self.path):
+                done += os.pwrite(self._file, data[done:], start + done)
+        self.crc = zlib.crc32(data, self.crc)
         self.written = max(self.written, count)
 
+    def sync(self) -> None:
+        """Returns when what was written is on the disk."""
+        if self.is_open:
+            os.fdatasync(self._file)
+
     def close(self) -> None:
-        """Truncates the file to the written rows, syncs and closes it. Does not use `rows`."""
-        os.ftruncate(self.file, HEADER_BYTES + self.written * EVENT.itemsize)
-        os.fsync(self.file)
-        os.close(self.file)
+        """Truncates the file to the written rows, puts their number and CRC-32 into its header, syncs and closes it. Does not use `rows`."""
+        if not self.is_open:
+            return  # it has no events
+        os.ftruncate(self._file, HEADER_BYTES + self.written * EVENT.itemsize)
+        write_header(
+            self._file, EVENT, self.first_sequence, self.capacity, self._journal_id, rows=self.written, crc32=self.crc
+        )
+        os.fsync(self._file)
+        os.close(self._file)
+        self._file = NO_FILE

@@ -1,185 +1,203 @@
 """The journal folder: command segments, event segments, snapshots, and the participants.
 
-meta.json                      symbols, salt of the row checksums, epoch
+meta.json                      id, symbols, salt of the row checksums, epoch; meta-copy.json is the same
 participants.json              names in the order of their numbers, operators, cancel_on_disconnect
 commands-000000000001.rows     COMMAND rows from that sequence on: the source of truth
 events-000000000001.rows       EVENT rows; regenerated from the commands where missing
 events-....answers.npy         index of the commands that a finished segment's events answer (answers.py); regenerated where missing
 snapshot-000000000000.npz      the market after that command: where a restart begins
+
+Every file has a check and the id of its journal; those of older versions lack the id and some checks.
 """
 
 import fcntl
-import json
-import secrets
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from serl.exchange.atomic_file import write_json
-from serl.exchange.errors import JournalError
+from serl.exchange.config import JournalConfig
+from serl.exchange.errors import DiskFullError, JournalError
 from serl.exchange.gateway.state import (
     APPENDED,
     EVENTS,
     EXECUTED,
     JOURNAL_FAILED,
     NEXT_SEQUENCE,
-    REPORTED,
+    ROWS_USABLE,
     SALT,
     GatewayState,
 )  # fmt: skip
-from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
+from serl.exchange.journal import snapshots
+from serl.exchange.journal.commit import GroupCommit
 from serl.exchange.journal.event_log import EventLog
-from serl.exchange.journal.segment import Segment, read_header, read_rows
+from serl.exchange.journal.event_store import EventStore
+from serl.exchange.journal.meta import open_meta, read_participants, save_participants, write_meta
+from serl.exchange.journal.retention import clean
+from serl.exchange.journal.segment import Segment, first_sequence, no_space
+from serl.exchange.journal.snapshots import SavedSnapshot
+from serl.exchange.journal.stored import slice_after, stored_paths
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
-FORMAT = 1
-CHUNK_ROWS = 65_536
-"""Event rows per chunk of a scan."""
-
-UNWRITTEN_MAX = 4
-"""Full event segments held in memory; beyond that, the market waits until they are written."""
+RESERVED_ROWS = 1024
+"""Rows at the end of each command segment for the exchange's own commands and for cancellations while the disk is full."""
 
 
 class Journal:
     """An open journal folder; one exchange at a time (held by a file lock)."""
 
-    def __init__(self, folder: Path, symbols: list[dict[str, str]], segment_rows: int) -> None:
+    def __init__(self, folder: Path, symbols: list[dict[str, str]], config: JournalConfig) -> None:
         self.folder = folder
-        self.segment_rows = segment_rows
+        self.segment_rows = config.segment_rows
+        self._config = config
+        self._compressing: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(folder)
         try:
-            self.meta = self._open_meta(symbols)
-            self.participants: list[dict[str, Any]] = _read_json(folder / "participants.json", [])
+            self.meta = open_meta(folder, symbols)
+            self.participants = read_participants(folder, self.id)
+            self.meta["epoch"] += 1
+            self.save_participants()
+            write_meta(folder, self.meta)
         except BaseException:
             self.unlock()
             raise
         self.commands: Segment
-        self.events: EventLog
+        self.store = EventStore(folder, self.segment_rows, self.id)
+        self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._answers = AnswerIndex()
-        self._unwritten: list[tuple[EventLog, int]] = []
-        self._unsynced_logs: list[EventLog] = []
-        self._free_buffers: list[Rows] = []
-        self._writing = threading.Lock()
+        self._snapshot: tuple[SavedSnapshot, EventLog, int] | None = None  # the newest one that is not saved yet
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self._group_commit: GroupCommit | None = None
 
-    def _open_meta(self, symbols: list[dict[str, str]]) -> dict[str, Any]:
-        path = self.folder / "meta.json"
-        fresh = {"format": FORMAT, "symbols": symbols, "salt": secrets.randbits(62), "epoch": 0}
-        meta: dict[str, Any] = _read_json(path, fresh)
-        if meta["format"] != FORMAT:
-            raise JournalError(
-                f"{path}: expected format {FORMAT}, got {meta['format']}; use the version of serl that wrote it"
-            )
-        if meta["symbols"] != symbols:
-            names = [symbol["name"] for symbol in meta["symbols"]]
-            raise JournalError(
-                f"{self.folder}: expected the symbols {names} and tick sizes that it was written with, got "
-                f"{[symbol['name'] for symbol in symbols]}; start with the same symbols or with another folder"
-            )
-        meta["epoch"] += 1
-        write_json(path, meta, indent=1)
-        return meta
+    @property
+    def id(self) -> str:
+        """Names the journal in all its files."""
+        return str(self.meta["id"])
 
     @property
     def epoch(self) -> int:
         """1 for the first start on this folder, then 2, 3 ..."""
         return int(self.meta["epoch"])
 
+    @property
+    def events(self) -> EventLog:
+        """The current event log."""
+        return self.store.current
+
     def save_participants(self) -> None:
-        """Saves the participants. Must run before their first command is journaled."""
-        write_json(self.folder / "participants.json", self.participants, indent=1)
+        """Saves the participants. Must run before their first command is journaled. Raises DiskFullError where there is no room."""
+        with no_space(self.folder):
+            save_participants(self.folder, self.id, self.participants)
 
     def segments(self, kind: str) -> list[Path]:
         """The segment files of "commands" or "events", oldest first."""
-        return sorted(self.folder.glob(f"{kind}-*.rows"))
+        return stored_paths(self.folder, kind)
 
-    def create_commands(self, first_sequence: int) -> None:
-        """Creates the current command segment, which starts with this sequence."""
-        path = self.folder / f"commands-{first_sequence:012d}.rows"
-        self.commands = Segment.create(path, COMMAND, first_sequence, self.segment_rows)
+    def create_commands(self, first: int) -> None:
+        """Creates the current command segment, which starts with this sequence. Raises DiskFullError where there is no room."""
+        path = self.folder / f"commands-{first:012d}.rows"
+        self.commands = Segment.create(path, COMMAND, first, self.segment_rows, self.id)
 
-    def create_events(self, first_sequence: int) -> None:
-        """Creates the current event log, which starts with this sequence."""
-        path = self.folder / f"events-{first_sequence:012d}.rows"
-        self.events = EventLog.create(path, first_sequence, self._event_rows())
-
-    def open_events(self, path: Path, first_sequence: int, keep: int) -> None:
-        """Opens an existing event log as the current one, to append after its first `keep` rows."""
-        rows = np.zeros(max(keep, self.segment_rows), EVENT)
-        self.events = EventLog.open(path, first_sequence, rows, keep)
-
-    def index_answers(self) -> None:
-        """Builds or loads the answer index of the event segments before the current one."""
-        for path in self.segments("events"):
-            if path >= self.events.path:
-                break
-            answers = SegmentAnswers(path)
-            if not answers.load():
-                rows = read_rows(path, EVENT)
-                answers.finish(rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])])
-                answers.save()
-            self._answers.add(answers)
-
-    def _event_rows(self) -> Rows:
-        return self._free_buffers.pop() if self._free_buffers else np.zeros(self.segment_rows, EVENT)
+    def set_usable(self, gateway: GatewayState) -> None:
+        """Says how many rows of the current command segment are for the commands of participants: none while the disk is full."""
+        gateway.counter[ROWS_USABLE] = 0 if self.is_full else max(0, self.commands.capacity - RESERVED_ROWS)
 
     def rotate_commands(self, gateway: GatewayState) -> None:
-        """Starts a new command segment; every journaled command must be executed."""
+        """Starts a new command segment; every journaled command must be executed. Raises DiskFullError, and changes nothing, without room."""
         counter = gateway.counter
+        if counter[APPENDED] == 0:
+            return  # it is a new one
         assert counter[EXECUTED] == counter[APPENDED], "the segment has commands that are not executed"
-        self._unsynced_segments.append(self.commands)
+        finished = self.commands
         self.create_commands(int(counter[NEXT_SEQUENCE]))
+        self._unsynced_segments.append(finished)
         counter[APPENDED] = counter[EXECUTED] = 0
 
     def rotate_events(self, gateway: GatewayState, next_sequence: int) -> None:
         """Starts a new event log; every event must be reported and published."""
-        counter = gateway.counter
-        assert counter[REPORTED] == counter[EVENTS], "the event log has events that are not reported"
-        if len(self._unwritten) >= UNWRITTEN_MAX:
-            self.write_events(gateway)  # the disk is too slow: the market waits for it
-        self._unwritten.append((self.events, int(counter[EVENTS])))
-        self.create_events(next_sequence)
-        counter[EVENTS] = counter[REPORTED] = 0
+        self.store.rotate(gateway, next_sequence)
         self._wake.set()
 
     def write_events(self, gateway: GatewayState) -> None:
-        """Writes every event so far to its file."""
-        self._write_finished()
-        with self._writing:
-            self.events.write(int(gateway.counter[EVENTS]))
+        """Writes every event so far to its file. Raises DiskFullError where there is no room."""
+        self.store.write(int(gateway.counter[EVENTS]))
 
-    def _write_finished(self) -> None:
-        with self._writing:
-            while self._unwritten:
-                log, count = self._unwritten[0]
-                log.write(count)
-                log.answers.finish(log.rows[:count])
-                self._answers.add(log.answers)
-                self._free_buffers.append(log.rows)
-                self._unsynced_logs.append(log)
-                self._unwritten.pop(0)
+    def save_snapshot(self, snapshot: SavedSnapshot, gateway: GatewayState) -> None:
+        """Writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while the
+        exchange serves. Without room for it, restarts begin with an earlier one."""
+        self._snapshot = snapshot, self.events, int(gateway.counter[EVENTS])
+        if self._flusher is None:
+            self._save_snapshot()
+        else:
+            self._wake.set()
+
+    @property
+    def is_saving_snapshot(self) -> bool:
+        """Whether a snapshot is not saved yet."""
+        return self._snapshot is not None
+
+    def wait_for_snapshot(self) -> None:
+        """Waits until the last snapshot is saved. Raises DiskFullError if there is no room for it, JournalError if the disk failed."""
+        while self.is_saving_snapshot:
+            self.raise_if_failed()
+            time.sleep(0.001)
+        if self.is_full:
+            raise DiskFullError(f"{self.folder}: expected room for a snapshot, got a full disk; free some disk space")
+
+    def _save_snapshot(self) -> None:
+        while (waiting := self._snapshot) is not None:
+            snapshot, log, count = waiting
+            self.store.write_before(log, count)
+            snapshots.save(self.folder, self.id, snapshot)
+            if self._snapshot is waiting:
+                self._snapshot = None
+            try:
+                clean(self.folder, self._config.retention)
+                self._compress()
+            except OSError as error:  # trading goes on; the next snapshot tries again
+                print(f"{self.folder}: old files stay until the next snapshot ({error})", file=sys.stderr, flush=True)
+
+    def _compress(self) -> None:
+        """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""
+        if not self._config.compress or (self._compressing is not None and self._compressing.poll() is None):
+            return
+        program = [sys.executable, "-m", "serl", "journal", "compress", "--background", str(self.folder)]
+        self._compressing = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+
+    def set_full(self, full: bool, gateway: GatewayState) -> None:
+        """Notes that the disk is full, or that it has room again, and says so."""
+        if full == self.is_full:
+            return
+        self.is_full = full
+        self.set_usable(gateway)
+        if full:
+            text = "the disk is full: new orders are rejected, cancellations accepted, until there is room; free some disk space"
+        else:
+            text = "the disk has room again: new orders are accepted"
+        print(f"{self.folder}: {text}", file=sys.stderr, flush=True)
 
     def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
         """Starts a thread that writes event logs and syncs to the disk every `interval_s`.
 
         After one failure, the compiled loop accepts no message and sends no report: what a failed sync left unwritten is unknown, and
-        a later success would not prove anything, because the kernel marks the pages clean after a failed sync.
+        a later success would not prove anything, because the kernel marks the pages clean after a failed sync. A full disk is no such
+        failure: nothing is lost, and the next turn tries again.
         """
 
         def flush() -> None:
             try:
-                self._flush(interval_s)
+                self._flush(interval_s, gateway)
             except BaseException as error:  # whatever ended this thread, nothing more reaches the disk
                 self._failure = error
                 gateway.counter[JOURNAL_FAILED] = 1
@@ -187,16 +205,36 @@ class Journal:
         self._flusher = threading.Thread(target=flush, name="journal-flush", daemon=True)
         self._flusher.start()
 
-    def _flush(self, interval_s: float) -> None:
+    def _flush(self, interval_s: float, gateway: GatewayState) -> None:
         next_sync = time.monotonic() + interval_s
         while not self._stopping:
             self._wake.wait(max(0.0, next_sync - time.monotonic()))
             self._wake.clear()
-            self._write_finished()
+            try:
+                self.store.write_finished()
+                self._save_snapshot()
+                if time.monotonic() >= next_sync:
+                    self._sync_finished()
+            except DiskFullError:
+                self._snapshot = None
+                self.set_full(True, gateway)
             if time.monotonic() >= next_sync:
-                self._sync_finished()
                 self.commands.sync()
                 next_sync = time.monotonic() + interval_s
+
+    def start_committing(self, gateway: GatewayState) -> int:
+        """From now on commands are executed only once they are on the disk. Returns the descriptor that becomes readable after each sync."""
+
+        def failed(error: BaseException) -> None:
+            self._failure = error
+
+        self._group_commit = GroupCommit(gateway, lambda: self.commands, failed)
+        return self._group_commit.wakes
+
+    def commit(self, gateway: GatewayState) -> None:
+        """Waits until every journaled command may be executed: with a group commit until all are on the disk."""
+        if self._group_commit is not None:
+            self._group_commit.commit(int(gateway.counter[NEXT_SEQUENCE]) - 1)
 
     def raise_if_failed(self) -> None:
         """Raises JournalError if the journal no longer reaches the disk."""
@@ -221,19 +259,17 @@ class Journal:
     def _sync_finished(self) -> None:
         while self._unsynced_segments:
             self._unsynced_segments.pop(0).close()
-        while self._unsynced_logs:
-            log = self._unsynced_logs.pop(0)
-            log.close()
-            log.answers.save()
+        self.store.sync_finished()
 
     def close(self, gateway: GatewayState) -> None:
         """Syncs everything and truncates the last segments to their rows."""
         self._stop_flushing()
         self.raise_if_failed()
         self.write_events(gateway)
+        self._save_snapshot()
         self._sync_finished()
         self.commands.close(int(gateway.counter[APPENDED]))
-        self.events.close()
+        self.store.close()
         self.unlock()
 
     def abandon(self) -> None:
@@ -246,9 +282,15 @@ class Journal:
         self._wake.set()
         if self._flusher is not None:
             self._flusher.join()
+        if self._group_commit is not None:
+            self._group_commit.stop()
+            self._group_commit = None
 
     def unlock(self) -> None:
         """Releases the lock on the folder."""
+        if self._compressing is not None:
+            self._compressing.terminate()
+            self._compressing.wait()
         self._lock.close()
 
     def set_salt(self, gateway: GatewayState) -> None:
@@ -256,50 +298,33 @@ class Journal:
         gateway.counter[SALT] = self.meta["salt"]
 
     def newest_events(self, gateway: GatewayState) -> Iterator[Rows]:
-        """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
-        self._write_finished()
-        for path in reversed(self.segments("events")):
-            if path == self.events.path:
-                rows: Rows = self.events.rows[: gateway.counter[EVENTS]]
-            else:
-                rows = read_rows(path, EVENT)
-                rows = rows[: _count_written(rows, read_header(path, EVENT)["first_sequence"])]
-            for stop in range(len(rows), 0, -CHUNK_ROWS):
-                yield rows[max(0, stop - CHUNK_ROWS) : stop]
+        """The event rows in chunks, newest chunk first, each chunk oldest row first."""
+        return self.store.newest(gateway)
 
     def events_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """Up to `limit` EVENT rows after a sequence number, in order; None if the first of them is no longer stored.
 
         Returns fewer at the end of a file. O(limit).
         """
-        self._write_finished()
-        return self._rows_after(
-            "events", self.events.path, self.events.rows[: gateway.counter[EVENTS]], sequence, limit
-        )
+        return self.store.after(sequence, limit, gateway)
 
     def commands_after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
         """The executed COMMAND rows after a sequence number, like `events_after`."""
-        executed = self.commands.rows[: gateway.counter[EXECUTED]]
-        return self._rows_after("commands", self.commands.path, executed, sequence, limit)
-
-    def _rows_after(self, kind: str, current: Path, newest: Rows, sequence: int, limit: int) -> Rows | None:
-        """`newest`: the rows of the segment at `current`, which is still being written."""
-        for path in reversed(self.segments(kind)):
-            index = sequence + 1 - int(path.stem.partition("-")[2])
+        for path in reversed(self.segments("commands")):
+            index = sequence + 1 - first_sequence(path)
             if index >= 0:
-                if path == current:
-                    return newest[index : index + limit]
-                rows = read_rows(path, newest.dtype)[index : index + limit]
-                return rows[: _count_written(rows, sequence + 1)] if len(rows) else None
+                if path == self.commands.path:
+                    return self.commands.rows[: gateway.counter[EXECUTED]][index : index + limit]
+                return slice_after(path, COMMAND, sequence, limit)
         return None
 
     def reports(self, participant: int, after: int, gateway: GatewayState, limit: int) -> Rows | None:
-        """The participant's EVENT rows with report > after, in order; None if there are more than `limit`.
+        """The participant's EVENT rows with report > after, in order; None if there are more than `limit` or some are no longer stored.
 
         O(events since report `after`).
         """
         found: list[Rows] = []
-        total = 0
+        total, first = 0, 1
         for rows in self.newest_events(gateway):
             own = rows[rows["participant"] == participant]
             newer = own[own["report"] > after]
@@ -309,6 +334,10 @@ class Journal:
                 return None
             if len(newer) < len(own) or (len(newer) and newer[0]["report"] == after + 1):
                 break
+            first = int(rows[0]["sequence"])
+        else:
+            if first > 1:
+                return None  # older events are no longer stored
         return np.concatenate(found[::-1]) if found else np.zeros(0, EVENT)
 
     def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
@@ -316,9 +345,7 @@ class Journal:
 
         O(log events + events of the answer).
         """
-        self._write_finished()
-        newest: Rows = self.events.rows[: gateway.counter[EVENTS]]
-        return self._answers.answers(participant, command_id, newest, self.events.answers)
+        return self.store.answers(participant, command_id, gateway)
 
     def trades(self, symbol: int, count: int, gateway: GatewayState) -> Rows:
         """The last `count` trades of a symbol as EVENT rows, oldest first."""
@@ -340,13 +367,6 @@ def is_trade(rows: Rows) -> NDArray[np.bool_]:
     return trades
 
 
-def _count_written(rows: Rows, first_sequence: int) -> int:
-    """The number of written rows of an event segment, whose sequences have no gap."""
-    expected = first_sequence + np.arange(len(rows))
-    wrong = np.flatnonzero(rows["sequence"] != expected)
-    return int(wrong[0]) if len(wrong) else len(rows)
-
-
 def _lock(folder: Path) -> BinaryIO:
     file = (folder / "lock").open("ab")
     try:
@@ -355,12 +375,3 @@ def _lock(folder: Path) -> BinaryIO:
         file.close()
         raise JournalError(f"{folder}: another exchange uses this journal; stop it or choose another folder") from None
     return file
-
-
-def _read_json(path: Path, default: Any) -> Any:
-    if not path.exists():
-        return default
-    try:
-        return json.loads(path.read_text())
-    except ValueError as error:
-        raise JournalError(f"{path}: expected JSON, got something else ({error}); restore it from a copy") from None

@@ -1,18 +1,37 @@
 """A memory-mapped file of rows with a fixed capacity, zero where nothing is written yet."""
 
+import errno
 import json
 import mmap
 import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from serl.exchange.errors import JournalError
+from serl.exchange.atomic_file import sync_folder
+from serl.exchange.errors import DiskFullError, JournalError
 from serl.exchange.records import Rows
 
 HEADER_BYTES = 4096
 FORMAT = 1
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def no_space(path: Path) -> Iterator[None]:
+    """Turns an OSError of a full disk or quota into a DiskFullError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            raise
+        raise DiskFullError(
+            f"{path}: expected room for the journal, got {error.strerror}; free some disk space"
+        ) from error
 
 
 class Segment:
@@ -28,32 +47,44 @@ class Segment:
         self.capacity = capacity
         self.dtype = dtype
         size = HEADER_BYTES + capacity * dtype.itemsize
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self.file = -1
         try:
-            self.found_bytes = max(0, os.fstat(self.file).st_size - HEADER_BYTES)
-            os.posix_fallocate(self.file, 0, size)
-        except OSError as error:
-            os.close(self.file)
+            with no_space(path):
+                self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                os.posix_fallocate(self.file, 0, size)
+        except (OSError, JournalError) as error:
+            if self.file >= 0:
+                os.close(self.file)
+            if isinstance(error, JournalError):
+                raise
             raise JournalError(
-                f"{path}: cannot reserve {size:,} bytes ({error.strerror}); free some disk space"
+                f"{path}: cannot be written ({error.strerror}); check the folder and its disk"
             ) from error
         self.map = mmap.mmap(self.file, size)
         self.rows: Rows = np.frombuffer(self.map, dtype, capacity, HEADER_BYTES)
 
     @classmethod
-    def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> "Segment":
-        """Creates a segment, replacing a leftover of the same name. The file gets its name only once its header is written."""
+    def create(cls, path: Path, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str) -> "Segment":
+        """Creates a segment, replacing a leftover of the same name. The file gets its name only once its header is on the disk.
+
+        Raises DiskFullError, and leaves nothing, where there is no room."""
         temporary = path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
-        segment = cls(temporary, dtype, first_sequence, capacity)
-        write_header(segment.file, dtype, first_sequence, capacity)
+        try:
+            segment = cls(temporary, dtype, first_sequence, capacity)
+        except DiskFullError:
+            temporary.unlink(missing_ok=True)
+            raise
+        write_header(segment.file, dtype, first_sequence, capacity, journal_id)
+        os.fsync(segment.file)
         temporary.replace(path)
+        sync_folder(path.parent)
         segment.path = path
         return segment
 
     @classmethod
     def open(cls, path: Path, dtype: np.dtype[Any]) -> "Segment":
-        """Opens a segment, even a truncated one; `found_bytes` is the size of the rows found in the file."""
+        """Opens a segment, even a truncated one."""
         head = read_header(path, dtype)
         return cls(path, dtype, head["first_sequence"], head["capacity"])
 
@@ -77,29 +108,64 @@ class Segment:
         os.close(self.file)
 
 
-def write_header(file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int) -> None:
-    """Writes the head of a file of rows: a line of JSON in `HEADER_BYTES` bytes."""
-    head = {"format": FORMAT, "row_bytes": dtype.itemsize, "first_sequence": first_sequence, "capacity": capacity}
-    os.pwrite(file, json.dumps(head).encode().ljust(HEADER_BYTES, b"\0"), 0)
+def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int) -> bytes:
+    """The head of a file of rows: a line of JSON in `HEADER_BYTES` bytes, with the id of the journal and a check of its own.
+
+    `more`: of a finished file, the number of its rows and their CRC-32."""
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "row_bytes": dtype.itemsize,
+        "first_sequence": first_sequence,
+        "capacity": capacity,
+        "journal": journal_id,
+        **more,
+    }
+    head["check"] = _check(head)
+    return json.dumps(head).encode().ljust(HEADER_BYTES, b"\0")
 
 
-def read_header(path: Path, dtype: np.dtype[Any]) -> dict[str, int]:
-    """Reads the header of a segment. Raises JournalError for another file or another row layout."""
+def write_header(
+    file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
+) -> None:
+    """Writes the head of a file of rows."""
+    os.pwrite(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
+
+
+def _check(head: dict[str, Any]) -> int:
+    rest = {key: value for key, value in head.items() if key != "check"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+def read_header(path: Path, dtype: np.dtype[Any], journal_id: str | None = None) -> dict[str, Any]:
+    """Reads the header of a segment. Raises JournalError for another or a damaged file, another row layout, or a file of another journal."""
     with path.open("rb") as file:
         text = file.read(HEADER_BYTES).rstrip(b"\0")
     try:
-        header: dict[str, int] = json.loads(text)
+        header: dict[str, Any] = json.loads(text)
         is_readable = (header["format"], header["row_bytes"]) == (FORMAT, dtype.itemsize)
-    except (ValueError, KeyError, TypeError):
+        is_intact = header.get("check", _check(header)) == _check(header)  # older files have none
+    except (ValueError, KeyError, TypeError, AttributeError):
+        is_intact = False
+    if not is_intact:
         raise JournalError(
-            f"{path}: expected a journal segment with a JSON header of {HEADER_BYTES} bytes, got another file; restore it from a copy"
+            f"{path}: expected a journal segment with a JSON header of {HEADER_BYTES} bytes and its check, got another or a damaged file; "
+            f"restore it from a copy, or see what can be saved: serl journal verify {path.parent}"
         ) from None
     if not is_readable:
         raise JournalError(
             f"{path}: expected format {FORMAT} with rows of {dtype.itemsize} bytes, "
             f"got format {header['format']} with {header['row_bytes']}; use the version of serl that wrote it"
         )
+    if journal_id is not None and header.get("journal", journal_id) != journal_id:
+        raise JournalError(
+            f"{path}: expected a file of journal {journal_id}, got one of journal {header['journal']}; move it to its own folder"
+        )
     return header
+
+
+def first_sequence(path: Path) -> int:
+    """The sequence number in the name of a segment or snapshot."""
+    return int(path.name.partition("-")[2].partition(".")[0])
 
 
 def read_rows(path: Path, dtype: np.dtype[Any]) -> Rows:

@@ -15,6 +15,7 @@ from serl.signals import unwind_on_signals
 COMMANDS = {
     "exchange": ("serl.exchange.cli:exchange", "Start, query, operate and stop an exchange."),
     "keys": ("serl.exchange.cli:keys", "Create CURVE keys for exchanges that other machines can reach."),
+    "journal": ("serl.exchange.journal.cli:journal", "Verify, describe and repair the journal of an exchange."),
     "day": ("serl.history.cli:day", "Import and inspect days of market history."),
     "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
     "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),

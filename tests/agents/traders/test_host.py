@@ -114,7 +114,9 @@ def test_the_other_hosts_continue_when_one_dies(tmp_path: Path) -> None:
         exchange.stop()
     rows = events(tmp_path, 1 << 62)
     assert rows["time_ns"].max() > population.open_ns + 19 * MINUTE_NS
-    names = [entry["name"] for entry in json.loads((tmp_path / "journal" / "participants.json").read_text())]
+    names = [
+        entry["name"] for entry in json.loads((tmp_path / "journal" / "participants.json").read_text())["participants"]
+    ]
     dead = names.index("traders-small-1")
     assert np.any((rows["participant"] == dead) & (rows["kind"] == EventKind.MASS_CANCELLED))
 

@@ -1,0 +1,39 @@
+"""JSON files with a check of their own, which belong to one journal by its id. Files without either are of older versions."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from serl.exchange.atomic_file import write_json
+from serl.exchange.errors import JournalError
+
+
+def check_of(value: dict[str, Any]) -> str:
+    """The check of a JSON object: 16 hexadecimal digits of SHA-256 over everything but `check`."""
+    rest = {key: part for key, part in value.items() if key != "check"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_checked(path: Path, value: dict[str, Any]) -> None:
+    """Writes a JSON object with its check, atomically."""
+    write_json(path, value | {"check": check_of(value)}, indent=1)
+
+
+def read_checked(path: Path) -> Any:
+    """The JSON value of a file. Raises JournalError where it is damaged."""
+    try:
+        value = json.loads(path.read_text())
+    except ValueError as error:
+        raise damaged(path, f"expected JSON, got something else ({error})") from None
+    if isinstance(value, dict) and "check" in value and value["check"] != check_of(value):
+        raise damaged(path, f"expected the check {value['check']}, got {check_of(value)}")
+    return value
+
+
+def damaged(path: Path, what: str) -> JournalError:
+    """The error of a damaged file of a journal: what was found and what to do."""
+    return JournalError(
+        f"{path}: {what}: the journal is damaged, and the exchange does not start, because it could lose acknowledged orders; restore the "
+        f"file from a copy, or see what can be saved: serl journal verify {path.parent}; serl journal repair {path.parent} NEW-FOLDER"
+    )

@@ -1,0 +1,182 @@
+"""The event logs of a journal: the current one, those that wait to be written, and the finished files."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from serl.exchange.errors import DiskFullError
+from serl.exchange.gateway.state import EVENTS, REPORTED, GatewayState
+from serl.exchange.journal.answers import AnswerIndex, SegmentAnswers
+from serl.exchange.journal.event_log import EventLog
+from serl.exchange.journal.segment import first_sequence, read_header
+from serl.exchange.journal.stored import StoredRows, decompress, slice_after, stored_paths, stored_rows
+from serl.exchange.records import EVENT, Rows
+
+CHUNK_ROWS = 65_536
+"""Event rows per chunk of a scan."""
+
+UNWRITTEN_MAX = 4
+"""Full event logs held in memory; beyond that, the market waits until they are written. A full disk may hold more of them up."""
+
+
+class EventStore:
+    """The events of a journal, in segments of `segment_rows`."""
+
+    def __init__(self, folder: Path, segment_rows: int, journal_id: str) -> None:
+        self._folder, self._segment_rows, self._journal_id = folder, segment_rows, journal_id
+        self.current: EventLog
+        self._answers = AnswerIndex()
+        self._unwritten: list[tuple[EventLog, int]] = []
+        self._indexed = 0  # of the unwritten ones
+        self._unsynced: list[EventLog] = []
+        self._free_buffers: list[Rows] = []
+        self._writing = threading.Lock()
+        self._indexing = threading.Lock()
+
+    def paths(self) -> list[Path]:
+        """The event files, oldest first; the current log has one after its first write."""
+        return stored_paths(self._folder, "events")
+
+    def create(self, first: int) -> None:
+        """Makes a new log the current one; it starts with event `first`."""
+        rows = self._free_buffers.pop() if self._free_buffers else np.zeros(self._segment_rows, EVENT)
+        self.current = EventLog(self._folder / f"events-{first:012d}.rows", first, rows, self._journal_id)
+
+    def open(self, first: int) -> int:
+        """Opens the log that contains event `first`, or creates one. Returns the number of its rows before that event."""
+        for path in reversed(self.paths()):
+            header = read_header(path, EVENT, self._journal_id)
+            keep = first - header["first_sequence"]
+            if 0 <= keep <= header["capacity"]:
+                if path.suffix == ".zrows":
+                    path = decompress(path, EVENT, self._journal_id)
+                rows = np.zeros(max(keep, self._segment_rows), EVENT)
+                self.current = EventLog.open(path, header["first_sequence"], rows, keep, self._journal_id)
+                return keep
+        self.create(first)
+        return 0
+
+    def index_answers(self) -> None:
+        """Builds or loads the answer index of the finished logs."""
+        for path in self.paths():
+            if first_sequence(path) >= self.current.first_sequence:
+                break
+            answers = SegmentAnswers(path)
+            if not answers.load():
+                answers.finish(stored_rows(path, EVENT)[:])
+                answers.save()
+            self._answers.add(answers)
+
+    def delete_later(self) -> None:
+        """Deletes the files after the current log: their commands are no longer in the journal."""
+        for path in self.paths():
+            if first_sequence(path) > self.current.first_sequence:
+                path.unlink()
+                SegmentAnswers(path).delete_saved()
+
+    def rotate(self, gateway: GatewayState, next_sequence: int) -> None:
+        """Starts a new log; every event must be reported and published."""
+        counter = gateway.counter
+        assert counter[REPORTED] == counter[EVENTS], "the event log has events that are not reported"
+        if len(self._unwritten) >= UNWRITTEN_MAX:
+            with contextlib.suppress(DiskFullError):  # then it takes cancellations only, until there is room
+                self.write_finished()  # the disk is too slow: the market waits for it
+        self._unwritten.append((self.current, int(counter[EVENTS])))
+        self.create(next_sequence)
+        counter[EVENTS] = counter[REPORTED] = 0
+
+    def write(self, count: int) -> None:
+        """Writes every event so far, `count` of them in the current log. Raises DiskFullError where there is no room."""
+        self.write_finished()
+        with self._writing:
+            self.current.write(count)
+
+    def write_before(self, log: EventLog, count: int) -> None:
+        """Writes and syncs the finished logs and the first `count` rows of `log`, the current one or one before it."""
+        self.write_finished()
+        with self._writing:
+            log.write(count)
+            for unsynced in self._unsynced:
+                unsynced.sync()
+            log.sync()
+
+    def write_finished(self) -> None:
+        """Writes the finished logs. Raises DiskFullError where there is no room: they stay in memory."""
+        with self._writing:
+            while self._unwritten:
+                self._index_finished()  # also those that were finished meanwhile
+                log, count = self._unwritten[0]
+                log.write(count)
+                with self._indexing:
+                    log.answers.unwritten = None
+                    self._unsynced.append(log)
+                    self._unwritten.pop(0)
+                    self._indexed -= 1
+                    self._free_buffers.append(log.rows)
+
+    def _index_finished(self) -> None:
+        with self._indexing:
+            for log, count in self._unwritten[self._indexed :]:
+                log.answers.finish(log.rows[:count])
+                self._answers.add(log.answers, log.rows[:count])
+                self._indexed += 1
+
+    def sync_finished(self) -> None:
+        """Syncs and closes the written logs, and saves their answer indices. Raises DiskFullError where there is no room for an index."""
+        while self._unsynced:
+            log = self._unsynced[0]
+            log.close()
+            log.answers.save()
+            self._unsynced.pop(0)
+
+    def close(self) -> None:
+        """Closes the current log."""
+        self.current.close()
+
+    def _memory(self, gateway: GatewayState) -> list[tuple[int, Rows]]:
+        """(first sequence, rows) of the logs that are in memory, newest first."""
+        logs = [*self._unwritten, (self.current, int(gateway.counter[EVENTS]))]
+        return [(log.first_sequence, log.rows[:count]) for log, count in reversed(logs)]
+
+    def _parts(self, gateway: GatewayState) -> Iterator[tuple[int, StoredRows]]:
+        """(first sequence, rows) of all logs, newest first. Those in memory are the caller's until the next rotation."""
+        oldest = 0
+        rows: StoredRows
+        for oldest, rows in self._memory(gateway):
+            yield oldest, rows
+        for path in reversed(self.paths()):
+            first = first_sequence(path)
+            if first < oldest:
+                try:
+                    rows = stored_rows(path, EVENT)
+                except FileNotFoundError:
+                    return  # it is no longer stored, nor are those before it
+                yield first, rows
+
+    def newest(self, gateway: GatewayState) -> Iterator[Rows]:
+        """The event rows in chunks of up to `CHUNK_ROWS`, newest chunk first, each chunk oldest row first."""
+        for _, rows in self._parts(gateway):
+            for stop in range(len(rows), 0, -CHUNK_ROWS):
+                yield rows[max(0, stop - CHUNK_ROWS) : stop]
+
+    def after(self, sequence: int, limit: int, gateway: GatewayState) -> Rows | None:
+        """Up to `limit` rows after a sequence number, in order; None if the first of them is no longer stored. Fewer at the end of a file."""
+        memory = self._memory(gateway)
+        for first, rows in memory:
+            if sequence + 1 >= first:
+                return rows[sequence + 1 - first :][:limit]
+        for path in reversed(self.paths()):
+            first = first_sequence(path)
+            if first <= sequence + 1 and first < memory[-1][0]:
+                return slice_after(path, EVENT, sequence, limit)
+        return None
+
+    def answers(self, participant: int, command_id: int, gateway: GatewayState) -> Rows:
+        """The events that answered a command, in order; none if it never arrived or they are no longer stored."""
+        self._index_finished()
+        newest: Rows = self.current.rows[: gateway.counter[EVENTS]]
+        with self._indexing:
+            return self._answers.answers(participant, command_id, newest, self.current.answers)

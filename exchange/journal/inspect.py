@@ -1,0 +1,158 @@
+"""What a journal folder contains and what of it is damaged, without changing it."""
+
+import dataclasses
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.errors import JournalError
+from serl.exchange.journal import snapshots
+from serl.exchange.journal.checked_json import read_checked
+from serl.exchange.journal.checks import check_commands
+from serl.exchange.journal.meta import META, META_COPY, is_new, read_participants
+from serl.exchange.journal.segment import first_sequence, read_header, read_rows
+from serl.exchange.journal.stored import CompressedRows, is_intact, stored_paths, stored_rows
+from serl.exchange.records import COMMAND, EVENT
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One file of a journal."""
+
+    name: str
+    text: str  # what it contains
+    damage: str = ""  # what is damaged; empty: nothing
+
+
+def find_meta(folder: Path) -> dict[str, Any]:
+    """The meta of a journal, from its copy where the file itself is damaged. Raises JournalError without either."""
+    for path in (folder / META, folder / META_COPY):
+        try:
+            meta: dict[str, Any] = read_checked(path)
+        except (JournalError, OSError):
+            continue
+        return meta
+    raise JournalError(
+        f"{folder}: expected a journal with {META} or {META_COPY}, got neither undamaged: without the salt in it no command can be checked; "
+        "give the folder of a journal, or restore one of the two from a copy"
+    )
+
+
+def verify(folder: Path) -> list[Finding]:
+    """Checks every file of a journal. Raises JournalError where the folder is no journal or its meta is lost."""
+    meta = find_meta(folder)
+    salt, journal_id = int(meta["salt"]), str(meta.get("id", ""))
+    findings = [_check_meta(folder), _check_participants(folder, journal_id)]
+    findings += _verify_commands(folder, salt, journal_id)
+    findings += [_check_events(path, journal_id) for path in stored_paths(folder, "events")]
+    findings += [_check_snapshot(path, journal_id) for path in snapshots.snapshot_paths(folder)]
+    return findings
+
+
+def _reason(error: JournalError) -> str:
+    """The error without the path and the advice."""
+    return str(error).partition(": ")[2].partition(": the journal is damaged")[0].partition("; ")[0]
+
+
+def _check_meta(folder: Path) -> Finding:
+    try:
+        meta = read_checked(folder / META)
+    except JournalError as error:
+        return Finding(META, "", f"{_reason(error)}; {META_COPY} has it")
+    except OSError:
+        return Finding(META, "", f"missing; {META_COPY} has it")
+    return Finding(META, f"journal {meta.get('id', 'of an older version')}, epoch {meta['epoch']}")
+
+
+def _check_participants(folder: Path, journal_id: str) -> Finding:
+    try:
+        participants = read_participants(folder, journal_id) if (folder / META).exists() or is_new(folder) else []
+    except JournalError as error:
+        return Finding("participants.json", "", _reason(error))
+    return Finding("participants.json", f"{len(participants)} participants")
+
+
+def _verify_commands(folder: Path, salt: int, journal_id: str) -> list[Finding]:
+    paths = stored_paths(folder, "commands")
+    findings, expected = [], first_sequence(paths[0]) if paths else 0
+    for path in paths:
+        try:
+            check = check_commands(path, salt, journal_id)
+        except JournalError as error:
+            findings.append(Finding(path.name, "", _reason(error)))
+            continue
+        damage = check.damage(last=path == paths[-1])
+        if not damage and check.first_sequence > expected:
+            damage = f"commands {expected} to {check.first_sequence - 1} are missing before it"
+        expected = check.first_sequence + check.valid
+        text = f"commands {check.first_sequence:,} to {expected - 1:,}" if check.valid else "no commands"
+        findings.append(Finding(path.name, text, damage))
+    return findings
+
+
+def _check_events(path: Path, journal_id: str) -> Finding:
+    try:
+        header = read_header(path, EVENT, journal_id or None)
+    except JournalError as error:
+        return Finding(path.name, "", _reason(error))
+    first, count = int(header["first_sequence"]), len(stored_rows(path, EVENT))
+    text = f"events {first:,} to {first + count - 1:,}" if count else "no events"
+    if "rows" not in header:
+        return Finding(path.name, f"{text}, without a check: not finished, or of an older version")
+    if not _events_are_intact(path, header):
+        return Finding(path.name, text, f"its {header['rows']:,} rows fail their check")
+    return Finding(path.name, text)
+
+
+def _events_are_intact(path: Path, header: dict[str, Any]) -> bool:
+    if path.suffix == ".zrows":
+        try:
+            return is_intact(CompressedRows(path, EVENT))
+        except JournalError:
+            return False
+    rows = np.asarray(read_rows(path, EVENT)[: header["rows"]])
+    return len(rows) == header["rows"] and zlib.crc32(rows.view(np.uint8).data) == header["crc32"]
+
+
+def _check_snapshot(path: Path, journal_id: str) -> Finding:
+    text = f"the market after command {first_sequence(path):,}"
+    try:
+        return Finding(path.name, text, snapshots.check(path, journal_id))
+    except JournalError as error:
+        return Finding(path.name, text, _reason(error))
+
+
+def info(folder: Path) -> dict[str, Any]:
+    """What a journal contains, from the names and sizes of its files and its first and last commands."""
+    meta = find_meta(folder)
+    paths = stored_paths(folder, "commands")
+    counts = {
+        "commands": len(paths),
+        "events": len(stored_paths(folder, "events")),
+        "snapshot": len(snapshots.snapshot_paths(folder)),
+    }
+    sizes = {kind: sum(path.stat().st_blocks * 512 for path in folder.glob(f"{kind}-*")) for kind in counts}
+    values: dict[str, Any] = {
+        "journal": meta.get("id", "of an older version"),
+        "epoch": meta["epoch"],
+        "symbols": ", ".join(symbol["name"] for symbol in meta["symbols"]),
+    }
+    try:
+        values["participants"] = len(read_participants(folder, str(meta.get("id", ""))))
+    except JournalError:
+        values["participants"] = "damaged"
+    if paths:
+        checks = check_commands(paths[-1], int(meta["salt"]), str(meta.get("id", "")))
+        last = checks.first_sequence + checks.valid - 1
+        values["commands"] = f"{first_sequence(paths[0]):,} to {last:,}"
+        first_rows = stored_rows(paths[0], COMMAND)[:1]
+        last_rows = stored_rows(paths[-1], COMMAND)[max(0, checks.valid - 1) : checks.valid]
+        if len(first_rows) and len(last_rows):
+            values["time_ns"] = f"{int(first_rows['time_ns'][0])} to {int(last_rows['time_ns'][0])}"
+    for kind, count in counts.items():
+        values[kind + " files"] = f"{count}, {sizes[kind] / 1e6:,.1f} MB on the disk"
+    snapshot_paths = snapshots.snapshot_paths(folder)
+    values["restart from command"] = f"{first_sequence(snapshot_paths[-1]):,}" if snapshot_paths else "1"
+    return values

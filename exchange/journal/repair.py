@@ -1,0 +1,159 @@
+"""Saves what can be saved of a damaged journal into a new folder, and says what is lost. The damaged one stays as it is."""
+
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.atomic_file import sync_folder
+from serl.exchange.errors import JournalError
+from serl.exchange.journal import snapshots
+from serl.exchange.journal.checked_json import read_checked
+from serl.exchange.journal.checks import map_commands
+from serl.exchange.journal.inspect import Finding, find_meta, verify
+from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_header
+from serl.exchange.journal.stored import stored_paths
+from serl.exchange.records import COMMAND, Rows
+from serl.exchange.row_checksum import find_valid
+
+SEGMENT_ROWS_MIN = 8192
+
+
+@dataclasses.dataclass(frozen=True)
+class Repair:
+    """What a repair saved and lost."""
+
+    saved_first: int
+    saved_last: int  # 0: no command
+    snapshot_sequence: int  # the restart begins after this command
+    lost: list[str]  # what is lost, one line each
+
+
+def repair(folder: Path, target: Path) -> Repair:
+    """Writes the longest run of commands that a market can be restored from, its snapshots and its undamaged event files to `target`.
+
+    A market is restored from the first command on, or from an undamaged snapshot. Raises JournalError if `target` exists, or if neither
+    meta.json nor its copy is undamaged.
+    """
+    if target.exists():
+        raise JournalError(f"{target}: expected a new folder, got one that exists; give another")
+    meta = find_meta(folder)
+    meta.setdefault("id", os.urandom(8).hex())
+    findings = verify(folder)
+    damaged = {finding.name: finding for finding in findings if finding.damage}
+    rows = _valid_rows(folder, int(meta["salt"]))
+    good = [path for path in snapshots.snapshot_paths(folder) if path.name not in damaged]
+    base, first, last = _best_run(rows, [0, *(first_sequence(path) for path in good)])
+    lost = [f"{name}: {finding.damage}" for name, finding in damaged.items()]
+    total = int(rows["sequence"][-1]) if len(rows) else 0
+    if first > 1:
+        lost.append(
+            f"commands 1 to {first - 1:,}: not in the new journal; the market does not need them after snapshot {base:,}"
+        )
+    beyond = int((rows["sequence"] > last).sum())
+    if beyond:
+        lost.append(
+            f"{beyond:,} valid commands from {last + 1:,} to {total:,}: they follow a gap, so they cannot be executed"
+        )
+    target.mkdir(parents=True)
+    _write_participants(folder, target, str(meta["id"]), rows, lost)
+    write_meta(target, meta)
+    kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
+    _write_commands(target, kept, _capacity(folder), str(meta["id"]))
+    for path in good:
+        if first - 1 <= first_sequence(path) <= last:
+            shutil.copy2(path, target)
+            shutil.copy2(path.with_suffix(".sha256"), target)
+    for path in stored_paths(folder, "events"):
+        if path.name not in damaged:
+            shutil.copy2(path, target)
+    sync_folder(target)
+    return Repair(first if len(kept) else 0, last, base, lost)
+
+
+def _valid_rows(folder: Path, salt: int) -> Rows:
+    """Every command that passes its check, in order."""
+    parts = [_valid_of(path, salt) for path in stored_paths(folder, "commands")]
+    rows = np.concatenate(parts) if parts else np.zeros(0, COMMAND)
+    return rows[np.unique(rows["sequence"], return_index=True)[1]]
+
+
+def _valid_of(path: Path, salt: int) -> Rows:
+    try:
+        rows = map_commands(path)
+    except JournalError:
+        return np.zeros(0, COMMAND)
+    words, first = rows.view(np.int64).reshape(len(rows), COMMAND.itemsize // 8), first_sequence(path)
+    valid = np.zeros(len(rows), np.bool_)
+    index = 0
+    while index < len(rows) and (index := int(find_valid(rows, words, first, index, salt))) >= 0:
+        valid[index] = True
+        index += 1
+    return rows[valid]
+
+
+def _best_run(rows: Rows, bases: list[int]) -> tuple[int, int, int]:
+    """(base, first, last): the commands first..last that contain or follow the base (a snapshot, 0: none) and reach furthest."""
+    sequences = rows["sequence"]
+    best = (0, 1, 0)
+    for base in bases:
+        at = int(np.searchsorted(sequences, base + 1))
+        run = np.arange(at, len(sequences))
+        wrong = np.flatnonzero(sequences[at:] != base + 1 + run - at)
+        last = base + (int(wrong[0]) if len(wrong) else len(run))
+        before = sequences[:at][::-1]
+        gap = np.flatnonzero(before != base - np.arange(len(before)))
+        first = base + 1 - (int(gap[0]) if len(gap) else len(before))
+        if last > best[2] or (last == best[2] and first < best[1]):
+            best = (base, first, last)
+    return best
+
+
+def _capacity(folder: Path) -> int:
+    """Rows of the largest command file."""
+    sizes = [path.stat().st_size - HEADER_BYTES for path in folder.glob("commands-*.rows")]
+    return max([SEGMENT_ROWS_MIN, *(size // COMMAND.itemsize for size in sizes)])
+
+
+def _write_commands(target: Path, rows: Rows, capacity: int, journal_id: str) -> None:
+    for start in range(0, len(rows), capacity):
+        part = np.ascontiguousarray(rows[start : start + capacity])
+        first = int(part["sequence"][0])
+        file = os.open(target / f"commands-{first:012d}.rows", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        write_header(file, COMMAND, first, capacity, journal_id)
+        os.pwrite(file, part.tobytes(), HEADER_BYTES)
+        os.fsync(file)
+        os.close(file)
+
+
+def _write_participants(folder: Path, target: Path, journal_id: str, rows: Rows, lost: list[str]) -> None:
+    """Copies the participants; those whose names are lost get others, so that the numbers in the commands stay theirs."""
+    participants = _readable_participants(folder)
+    used = int(rows["participant"].max()) + 1 if len(rows) else 0
+    for number in range(len(participants), used):
+        participants.append({"name": f"lost-{number}", "cancel_on_disconnect": False, "operator": False})
+        lost.append(
+            f"{PARTICIPANTS}: the name of participant {number}, now lost-{number}; to change it, edit the file and remove its check"
+        )
+    save_participants(target, journal_id, participants)
+
+
+def _readable_participants(folder: Path) -> list[dict[str, Any]]:
+    try:
+        value = read_checked(folder / PARTICIPANTS)
+    except (JournalError, OSError):
+        return []
+    participants: list[dict[str, Any]] = value if isinstance(value, list) else value["participants"]
+    return participants
+
+
+def findings_text(findings: list[Finding]) -> list[str]:
+    """A line for each file."""
+    return [
+        f"{'DAMAGED' if each.damage else 'ok':8} {each.name:32} {'; '.join(filter(None, (each.text, each.damage)))}"
+        for each in findings
+    ]

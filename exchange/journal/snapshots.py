@@ -1,0 +1,94 @@
+"""Snapshot files: the market after a command, with the id of the journal and a check of the file and of the events before it."""
+
+import dataclasses
+import hashlib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serl.exchange.atomic_file import atomic_file, sync_folder
+from serl.exchange.journal.checked_json import damaged
+from serl.exchange.journal.segment import first_sequence, no_space
+from serl.exchange.records import ACCOUNT_COLUMNS
+from serl.exchange.snapshot import Snapshot
+
+FIELDS = {field.name for field in dataclasses.fields(Snapshot)}
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedSnapshot:
+    """A market after command `sequence`."""
+
+    sequence: int
+    now_ns: int  # exchange time of the last command
+    event_sequence: int
+    market: Snapshot
+
+
+def snapshot_paths(folder: Path) -> list[Path]:
+    """The snapshot files, oldest first."""
+    return sorted(folder.glob("snapshot-*.npz"))
+
+
+def save(folder: Path, journal_id: str, snapshot: SavedSnapshot) -> None:
+    """Writes a snapshot; it gets its name once it and its check are on the disk. Raises DiskFullError, and leaves nothing, without room."""
+    path = folder / f"snapshot-{snapshot.sequence:012d}.npz"
+    market = snapshot.market
+    fields = {field.name: np.asarray(getattr(market, field.name)) for field in dataclasses.fields(market)}
+    temporary = path.with_suffix(".tmp")
+    try:
+        with no_space(path):
+            with atomic_file(temporary) as file:
+                np.savez(
+                    file,
+                    allow_pickle=False,
+                    now_ns=np.int64(snapshot.now_ns),
+                    event_sequence=np.int64(snapshot.event_sequence),
+                    **fields,
+                )
+            with atomic_file(path.with_suffix(".sha256")) as file:
+                file.write(f"{_digest(temporary)} {journal_id}".encode())
+        temporary.replace(path)
+        sync_folder(folder)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check(path: Path, journal_id: str) -> str:
+    """Why a snapshot cannot be used, empty if it can. Raises JournalError if it belongs to another journal."""
+    sidecar = path.with_suffix(".sha256")
+    if not sidecar.exists():
+        return "its check is missing"
+    digest, _, owner = sidecar.read_text().partition(" ")
+    if owner and owner != journal_id:
+        raise damaged(path, f"expected a snapshot of journal {journal_id}, got one of journal {owner}")
+    return "" if _digest(path) == digest else "it fails its check"
+
+
+def load(path: Path, journal_id: str) -> SavedSnapshot | None:
+    """Reads a snapshot; None if it fails its check or an older version wrote it, and the commands must be executed again."""
+    if check(path, journal_id):
+        return None
+    try:
+        values: dict[str, Any] = dict(np.load(path, allow_pickle=False))
+    except (ValueError, OSError, zipfile.BadZipFile):
+        return None
+    if FIELDS - values.keys() or values["accounts"].shape[1] != ACCOUNT_COLUMNS:
+        return None
+    now_ns, event_sequence = int(values.pop("now_ns")), int(values.pop("event_sequence"))
+    market = Snapshot(**{name: value if value.ndim else value.item() for name, value in values.items()})
+    return SavedSnapshot(first_sequence(path), now_ns, event_sequence, market)
+
+
+def event_sequence(path: Path) -> int:
+    """The last event before a snapshot."""
+    with np.load(path, allow_pickle=False) as values:
+        return int(values["event_sequence"])

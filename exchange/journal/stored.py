@@ -1,0 +1,185 @@
+"""Finished files of rows: as they were written (`.rows`), or compressed (`.zrows`, about an eighth of the size).
+
+A compressed file has the header of a segment, chunks of CHUNK_ROWS rows, and the ends of the chunks. Each chunk stores its fields one after
+the other; of numbers that mostly grow the differences, and of 64-bit fields the lowest bytes of all rows first, then the next ones.
+"""
+
+import itertools
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serl.exchange.atomic_file import atomic_file, sync_folder
+from serl.exchange.journal.checked_json import damaged
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, header_bytes, no_space, read_header, read_rows
+from serl.exchange.records import Rows
+
+CHUNK_ROWS = 4096
+LEVEL = 1
+WORD = 8
+GROWING = {"time_ns", "sequence", "command_sequence", "report", "command_id", "order_id", "order_number", "match_id"}
+"""Fields of which a chunk stores differences."""
+
+
+class StoredRows(Protocol):
+    """Rows of a file, read where they are sliced."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice) -> Rows: ...
+
+
+def stored_paths(folder: Path, kind: str) -> list[Path]:
+    """The files of "commands" or "events", oldest first; of one that is being compressed the original."""
+    found = {path.stem: path for ending in ("zrows", "rows") for path in folder.glob(f"{kind}-*.{ending}")}
+    return [found[stem] for stem in sorted(found)]
+
+
+def stored_rows(path: Path, dtype: np.dtype[Any]) -> StoredRows:
+    """The rows that were written to a file, or to the compressed file that replaced it: those whose sequences have no gap.
+
+    They stay readable if the file is deleted. Raises FileNotFoundError if it is gone."""
+    try:
+        rows = read_rows(path, dtype) if path.suffix == ".rows" else CompressedRows(path, dtype)
+    except FileNotFoundError:
+        if path.suffix == ".zrows":
+            raise
+        return CompressedRows(path.with_suffix(".zrows"), dtype)
+    if isinstance(rows, CompressedRows):
+        return rows
+    wrong = np.flatnonzero(rows["sequence"] != first_sequence(path) + np.arange(len(rows)))
+    return rows[: wrong[0]] if len(wrong) else rows
+
+
+def slice_after(path: Path, dtype: np.dtype[Any], sequence: int, limit: int) -> Rows | None:
+    """Up to `limit` rows of a file after a sequence number; None if there is none, or the file is gone."""
+    start = sequence + 1 - first_sequence(path)
+    try:
+        rows = stored_rows(path, dtype)[start : start + limit]
+    except FileNotFoundError:
+        return None
+    return rows if len(rows) else None
+
+
+class CompressedRows:
+    """The rows of a compressed file. Raises JournalError where they are damaged."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        header = read_header(path, dtype)
+        self._path, self._dtype, self._count = path, dtype, int(header["rows"])
+        self.crc32 = int(header["crc32"])
+        chunks = -(-self._count // CHUNK_ROWS)
+        self._bytes = np.memmap(path, np.uint8, "r")
+        self._ends = np.frombuffer(self._bytes[len(self._bytes) - WORD * chunks :].tobytes(), np.int64)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, part: slice) -> Rows:
+        start, stop, step = part.indices(self._count)
+        assert step == 1, "rows are read in order"
+        if stop <= start:
+            return np.zeros(0, self._dtype)
+        first = start // CHUNK_ROWS
+        chunks = [self._chunk(index) for index in range(first, -(-stop // CHUNK_ROWS))]
+        return np.concatenate(chunks)[start - first * CHUNK_ROWS : stop - first * CHUNK_ROWS]
+
+    def _chunk(self, index: int) -> Rows:
+        count = min(CHUNK_ROWS, self._count - index * CHUNK_ROWS)
+        start = int(self._ends[index - 1]) if index else HEADER_BYTES
+        packed = self._bytes[start : int(self._ends[index])].tobytes()
+        try:
+            return _unpack(
+                _codec().decompress(packed, _packed_bytes(self._dtype) * count, asbytes=True), self._dtype, count
+            )
+        except (OSError, ValueError) as error:
+            raise damaged(self._path, f"rows from {index * CHUNK_ROWS:,} on cannot be decompressed ({error})") from None
+
+
+@cache
+def _codec() -> Any:
+    import pyarrow
+
+    return pyarrow.Codec("zstd", LEVEL)
+
+
+def _packed_bytes(dtype: np.dtype[Any]) -> int:
+    """Bytes of a row without padding."""
+    assert dtype.fields is not None
+    return sum(field[0].itemsize for field in dtype.fields.values())
+
+
+def _pack(rows: Rows) -> bytes:
+    parts = []
+    for name in rows.dtype.names or ():
+        column: NDArray[Any] = np.ascontiguousarray(rows[name])
+        if name in GROWING:
+            column = np.diff(column, prepend=np.int64(0))
+        parts.append(np.ascontiguousarray(column.view(np.uint8).reshape(len(rows), -1).T).tobytes())
+    return b"".join(parts)
+
+
+def _unpack(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
+    rows, at = np.zeros(count, dtype), 0
+    for name in dtype.names or ():
+        field = dtype[name]
+        size = field.itemsize * count
+        planes = np.frombuffer(data, np.uint8, size, at).reshape(field.itemsize, count)
+        column = np.ascontiguousarray(planes.T).view(field).reshape(count)
+        rows[name] = np.cumsum(column) if name in GROWING else column
+        at += size
+    return rows
+
+
+def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
+    """Replaces a finished file by a compressed one, which is read back and compared first. Raises DiskFullError without room."""
+    header = read_header(path, dtype)
+    rows = np.asarray(stored_rows(path, dtype)[:])
+    target, ends, at = path.with_suffix(".zrows"), [], HEADER_BYTES
+    crc = zlib.crc32(_bytes_of(rows))
+    with no_space(target), atomic_file(target) as file:
+        more = {"rows": len(rows), "crc32": crc}
+        file.write(header_bytes(dtype, header["first_sequence"], header["capacity"], journal_id, **more))
+        for start in range(0, len(rows), CHUNK_ROWS):
+            at += file.write(_codec().compress(_pack(rows[start : start + CHUNK_ROWS]), asbytes=True))
+            ends.append(at)
+        file.write(np.array(ends, np.int64).tobytes())
+    if zlib.crc32(_bytes_of(CompressedRows(target, dtype)[:])) != crc:
+        target.unlink()
+        raise damaged(target, "the compressed rows differ from those of the file")
+    path.unlink()
+    sync_folder(path.parent)
+    return target
+
+
+def decompress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
+    """Replaces a compressed file by the original."""
+    header, target = read_header(path, dtype), path.with_suffix(".rows")
+    rows = CompressedRows(path, dtype)
+    with no_space(target), atomic_file(target) as file:
+        file.write(header_bytes(dtype, header["first_sequence"], header["capacity"], journal_id))
+        file.write(_bytes_of(rows[:]))
+    path.unlink()
+    sync_folder(path.parent)
+    return target
+
+
+def _bytes_of(rows: Rows) -> Any:
+    return np.ascontiguousarray(rows).view(np.uint8).data
+
+
+def is_intact(rows: CompressedRows) -> bool:
+    """Whether the rows of a compressed file pass their check."""
+    return zlib.crc32(_bytes_of(rows[:])) == rows.crc32
+
+
+def compressible(folder: Path, kind: str, before: int) -> Iterator[Path]:
+    """The uncompressed files of a kind whose rows all come before sequence `before`, and that are not the last."""
+    paths = stored_paths(folder, kind)
+    for path, following in itertools.pairwise(paths):
+        if path.suffix == ".rows" and first_sequence(following) <= before:
+            yield path

@@ -1,0 +1,186 @@
+"""A damaged journal is refused and left as it is; only an unfinished last row is cut."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
+from serl.exchange.errors import JournalError
+from serl.exchange.journal.checked_json import check_of
+from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.records import COMMAND, CommandKind
+
+COUNT = 8000
+
+
+def start(folder: Path, symbol: str = "A") -> Core:
+    overrides: dict[str, Any] = {
+        "symbols": [{"name": symbol}],
+        "journal": {"folder": str(folder), "segment_rows": 16_384},
+    }
+    return Core(load_config(None, overrides), folder)
+
+
+def submit(core: Core, count: int) -> None:
+    rows = np.zeros(count, COMMAND)
+    rows["command_id"] = core.command_sequence + 1 + np.arange(count)
+    rows["kind"], rows["qty_lots"], rows["time_in_force"], rows["price_ticks"] = CommandKind.NEW, 1, 1, 1000
+    rows["side"] = rows["command_id"] % 2
+    core.submit(rows)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A journal of 8,000 acknowledged commands without a snapshot, whose exchange crashed."""
+    folder = tmp_path_factory.mktemp("journal")
+    core = start(folder)
+    core.journal.participants.append({"name": "ann", "cancel_on_disconnect": False, "operator": True})
+    core.journal.save_participants()
+    submit(core, COUNT)
+    core.journal.commands.sync()
+    core.journal.unlock()
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], object], *, keep_check: bool = True) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    if not keep_check:
+        value.pop("check", None)
+    path.write_text(json.dumps(value))
+
+
+def flip(path: Path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def flip_salt(meta: dict[str, Any]) -> None:
+    meta["salt"] ^= 1
+
+
+def commands(folder: Path) -> Path:
+    return next(folder.glob("commands-*.rows"))
+
+
+def flip_rows(folder: Path, *rows: int) -> None:
+    for row in rows:
+        flip(commands(folder), HEADER_BYTES + row * 64 + 40)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "meta missing": (lambda folder: (folder / "meta.json").unlink(), "salt of its checks, got none"),
+    "salt flipped": (lambda folder: edit(folder / "meta.json", flip_salt), "expected the check"),
+    "salt flipped, older file": (
+        lambda folder: edit(folder / "meta.json", flip_salt, keep_check=False),
+        "commands 1 to 8000 fail their checks",
+    ),
+    "participants missing": (lambda folder: (folder / "participants.json").unlink(), "participants' names, got none"),
+    "participants renamed": (
+        lambda folder: edit(folder / "participants.json", lambda value: value["participants"][0].update(name="eve")),
+        "expected the check",
+    ),
+    "header flipped": (lambda folder: flip(commands(folder), 60), "a damaged file"),
+    "a row flipped": (lambda folder: flip(commands(folder), HEADER_BYTES + 100 * 64 + 8), "command 101 is corrupt"),
+    "the last rows flipped": (
+        lambda folder: flip_rows(folder, 7998, 7999),
+        "commands 7999 to 8000 fail their checks",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_refused_and_left_alone(name: str, journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    damage, text = DAMAGE[name]
+    damage(folder)
+    before = contents(folder)
+    with pytest.raises(JournalError, match=text) as caught:
+        start(folder)
+    assert "journal" in str(caught.value) and str(folder) in str(caught.value)
+    after = contents(folder)
+    assert {key: value for key, value in after.items() if "meta" not in key} == {
+        key: value for key, value in before.items() if "meta" not in key
+    }, "the refused start changed the journal"
+
+
+def test_an_unfinished_last_row_is_cut(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    flip(commands(folder), HEADER_BYTES + (COUNT - 1) * 64 + 40)
+    core = start(folder)
+    assert core.recovery.commands == COUNT - 1 and 0 < core.recovery.dropped_bytes <= 64
+    core.close()
+
+
+def test_rows_of_a_rejected_message_are_no_damage(journal: Path, tmp_path: Path) -> None:
+    """A client's bulk message lies in the segment before it is accepted; a crash leaves it there."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    rows = np.zeros(64, COMMAND)
+    rows["command_id"], rows["qty_lots"] = COUNT + 1 + np.arange(64), 5
+    with commands(folder).open("r+b") as file:
+        file.seek(HEADER_BYTES + COUNT * 64)
+        file.write(rows.tobytes())
+    core = start(folder)
+    assert core.recovery.commands == COUNT
+    core.close()
+
+
+def test_files_of_another_journal_are_refused(journal: Path, tmp_path: Path) -> None:
+    folder, other = shutil.copytree(journal, tmp_path / "journal"), tmp_path / "other"
+    core = start(other)
+    submit(core, 10)
+    core.close()
+    for name in (commands(folder).name, "participants.json", "snapshot-000000000010.npz"):
+        mixed = shutil.copytree(journal, tmp_path / f"mixed-{name}")
+        shutil.copy(other / name, mixed / name)
+        if name.startswith("snapshot"):
+            shutil.copy((other / name).with_suffix(".sha256"), (mixed / name).with_suffix(".sha256"))
+        with pytest.raises(JournalError, match="of journal"):
+            start(mixed)
+
+
+def test_a_journal_of_an_older_version_opens(journal: Path, tmp_path: Path) -> None:
+    """No ids, no checks, participants as a list."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    (folder / "meta-copy.json").unlink()
+    edit(folder / "meta.json", lambda meta: meta.pop("id"), keep_check=False)
+    names = json.loads((folder / "participants.json").read_text())["participants"]
+    (folder / "participants.json").write_text(json.dumps(names))
+    for path in folder.glob("*.rows"):
+        data = path.read_bytes()
+        header = json.loads(data[:HEADER_BYTES].rstrip(b"\0"))
+        old = {key: header[key] for key in ("format", "row_bytes", "first_sequence", "capacity")}
+        path.write_bytes(json.dumps(old).encode().ljust(HEADER_BYTES, b"\0") + data[HEADER_BYTES:])
+    core = start(folder)
+    digest = core.market.state_hash()
+    assert core.recovery.commands == COUNT and core.journal.participants[0]["name"] == "ann"
+    core.close()
+    again = start(folder)
+    assert again.market.state_hash() == digest
+    again.close()
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["check"] == check_of(meta) and len(meta["id"]) == 16
+
+
+def test_an_older_journal_without_participants_opens_twice(tmp_path: Path) -> None:
+    core = start(tmp_path)
+    submit(core, 10)
+    core.close()
+    (tmp_path / "meta-copy.json").unlink()
+    (tmp_path / "participants.json").unlink()
+    edit(tmp_path / "meta.json", lambda meta: meta.pop("id"), keep_check=False)
+    for path in [*tmp_path.glob("*.rows"), *tmp_path.glob("snapshot*")]:
+        path.unlink()
+    start(tmp_path).close()
+    start(tmp_path).close()

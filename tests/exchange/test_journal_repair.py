@@ -1,0 +1,134 @@
+"""`serl journal verify`, `info` and `repair`."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from serl.exchange.core import Core
+from serl.exchange.errors import JournalError
+from serl.exchange.journal.cli import journal as command
+from serl.exchange.journal.repair import repair
+from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.limits import MarketLimits
+from serl.exchange.market import Market
+from serl.exchange.records import COMMAND, Rows
+from tests.exchange.test_damage import contents, edit, flip, start, submit
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rows]:
+    """A journal of 40,000 commands in three files, closed and crashed after 500 more; and its commands."""
+    folder = tmp_path_factory.mktemp("journal")
+    core = start(folder)
+    core.journal.participants.append({"name": "ann", "cancel_on_disconnect": False, "operator": False})
+    core.journal.save_participants()
+    submit(core, 40_000)
+    core.close()
+    core = start(folder)
+    submit(core, 500)
+    rows = core.journal.commands_after(0, 10**6, core.gateway)
+    parts = []
+    while rows is not None and len(rows):
+        parts.append(np.array(rows))
+        rows = core.journal.commands_after(int(rows[-1]["sequence"]), 10**6, core.gateway)
+    core.journal.commands.sync()
+    core.journal.unlock()
+    return folder, np.concatenate(parts)
+
+
+def digest_of(rows: Rows) -> str:
+    market = Market(["A"], limits=MarketLimits(participants_max=1024))
+    market.submit(np.array(rows))
+    return market.state_hash()
+
+
+def opened(folder: Path) -> tuple[int, str]:
+    """(last command, state hash) of the exchange on a folder."""
+    core: Core = start(folder)
+    found = core.command_sequence, core.market.state_hash()
+    core.close()
+    return found
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(command, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def command_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("commands-*.rows"))
+
+
+def test_an_undamaged_journal(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    code, text = run("verify", str(folder))
+    assert code == 0 and "all" in text and "DAMAGED" not in text, text
+    _, text = run("info", str(folder))
+    assert "1 to 40,500" in text and "restart from command  40,000" in text, text
+    code, text = run("repair", str(folder), str(tmp_path / "new"))
+    assert "saved commands 1 to 40,500" in text and "nothing is lost" in text, text
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "saved", "text"),
+    [
+        (-1, 9479, None, "valid commands from"),  # after the last snapshot: what follows cannot be executed
+        (0, 100, (102, 40_500), "commands 1 to 101: not in the new journal"),  # a snapshot makes up for it
+    ],
+)
+def test_a_damaged_command(
+    journal: tuple[Path, Rows], tmp_path: Path, file: int, row: int, saved: tuple[int, int] | None, text: str
+) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    path = command_files(folder)[file]
+    flip(path, HEADER_BYTES + row * COMMAND.itemsize + 8)
+    before = contents(folder)
+    code, output = run("verify", str(folder))
+    assert code == 1 and f"DAMAGED  {path.name}" in output, output
+    result = repair(folder, tmp_path / "new")
+    assert contents(folder) == before, "the repair changed the damaged journal"
+    damaged = int(path.stem.partition("-")[2]) + row
+    assert (result.saved_first, result.saved_last) == (saved or (1, damaged - 1))
+    assert any(text in line for line in result.lost), result.lost
+    assert opened(tmp_path / "new") == (result.saved_last, digest_of(journal[1][: result.saved_last]))
+
+
+def test_a_lost_meta_is_restored_from_its_copy(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    edit(folder / "meta.json", lambda meta: meta.update(salt=1))
+    assert "meta-copy.json has it" in run("verify", str(folder))[1]
+    repair(folder, tmp_path / "new")
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+    (folder / "meta-copy.json").unlink()
+    with pytest.raises(JournalError, match="got neither undamaged"):
+        repair(folder, tmp_path / "other")
+
+
+def test_lost_names_are_said(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    (folder / "participants.json").write_text("{")
+    assert "DAMAGED  participants.json" in run("verify", str(folder))[1]
+    result = repair(folder, tmp_path / "new")
+    assert any("the name of participant 0, now lost-0" in line for line in result.lost)
+    assert opened(tmp_path / "new")[0] == 40_500
+
+
+def test_damaged_events_and_snapshots_are_said(journal: tuple[Path, Rows], tmp_path: Path) -> None:
+    folder = shutil.copytree(journal[0], tmp_path / "journal")
+    events, snapshot = min(folder.glob("events-*.rows")), max(folder.glob("snapshot-*.npz"))
+    flip(events, HEADER_BYTES + 5000)
+    flip(snapshot, 2000)
+    _, output = run("verify", str(folder))
+    assert f"DAMAGED  {events.name}" in output and f"DAMAGED  {snapshot.name}" in output, output
+    repair(folder, tmp_path / "new")
+    assert opened(tmp_path / "new") == (40_500, digest_of(journal[1]))
+
+
+def test_a_folder_that_is_no_journal(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="give the folder of a journal"):
+        repair(tmp_path, tmp_path / "new")

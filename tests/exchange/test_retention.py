@@ -1,0 +1,195 @@
+"""Finished files: compressed, deleted or archived; restarts and readers go on."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+from serl.exchange.config import load_config
+from serl.exchange.core import Core
+from serl.exchange.errors import ConfigError, JournalError
+from serl.exchange.journal.compress import compress_finished
+from serl.exchange.journal.inspect import verify
+from serl.exchange.journal.repair import repair
+from serl.exchange.journal.segment import HEADER_BYTES
+from serl.exchange.journal.stored import stored_paths
+from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
+from serl.exchange.wire import Kind
+from tests.exchange.test_damage import flip, submit
+from tests.server_fixture import RawClient, launch
+
+COUNT = 80_000
+
+
+def start(folder: Path, **journal: Any) -> Core:
+    overrides: dict[str, Any] = {
+        "symbols": [{"name": "A"}],
+        "journal": {"folder": str(folder), "segment_rows": 16_384, **journal},
+    }
+    return Core(load_config(None, overrides), folder)
+
+
+def all_rows(core: Core, kind: str, after: int = 0) -> Rows:
+    """Every row from a sequence on, as drop copies and recorders read them."""
+    following = {"commands": core.journal.commands_after, "events": core.journal.events_after}[kind]
+    parts = []
+    rows = following(after, 5000, core.gateway)
+    while rows is not None and len(rows):
+        parts.append(np.array(rows))
+        after = int(rows[-1]["sequence"])
+        rows = following(after, 5000, core.gateway)
+    return np.concatenate(parts)
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("journal")
+    core = start(folder)
+    submit(core, COUNT)
+    core.close()
+    return folder
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def test_compressed_files_are_read_as_before(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    core = start(folder)
+    before = {kind: all_rows(core, kind) for kind in ("commands", "events")}
+    digest = core.market.state_hash()
+    answers = [core.journal.answers(0, command_id, core.gateway) for command_id in (1, 30_000, COUNT)]
+    original, compressed = compress_finished(folder)  # while it runs
+    assert compressed * 5 < original and list(folder.glob("*.zrows"))
+    for kind, rows in before.items():
+        assert all_rows(core, kind).tobytes() == rows.tobytes()
+    core.close()
+    again = start(folder)
+    assert again.market.state_hash() == digest
+    for kind, rows in before.items():
+        assert all_rows(again, kind).tobytes() == rows.tobytes()
+    for command_id, answer in zip((1, 30_000, COUNT), answers, strict=True):
+        assert again.journal.answers(0, command_id, again.gateway).tobytes() == answer.tobytes()
+    again.close()
+    assert not any(finding.damage for finding in verify(folder))
+
+
+def test_a_damaged_compressed_file_is_found(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    compress_finished(folder)
+    path = stored_paths(folder, "events")[0]
+    flip(path, HEADER_BYTES + 4000)
+    assert [finding.name for finding in verify(folder) if finding.damage] == [path.name]
+
+
+def test_compressed_commands_are_executed_again_without_snapshots(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    core = start(folder)
+    digest = core.market.state_hash()
+    core.close()
+    compress_finished(folder)
+    for path in folder.glob("snapshot-*"):
+        path.unlink()
+    core = start(folder)
+    assert (core.market.state_hash(), core.recovery.commands) == (digest, COUNT)
+    core.close()
+
+
+def test_two_snapshots_are_kept(journal: Path) -> None:
+    assert len(list(journal.glob("snapshot-*.npz"))) == 2
+
+
+@pytest.mark.parametrize("archives", [False, True])
+def test_old_files_go_and_a_restart_does_not_need_them(archives: bool, journal: Path, tmp_path: Path) -> None:
+    folder, archive = shutil.copytree(journal, tmp_path / "journal"), tmp_path / "archive"
+    core = start(folder)
+    digest, rows = core.market.state_hash(), all_rows(core, "commands")
+    core.close()
+    for path in folder.glob("*.rows"):
+        os.utime(path, (time.time() - 7200,) * 2)
+    core = start(folder, retention={"age": "1 h", "archive": str(archive) if archives else None})
+    submit(core, 10)
+    core.close()
+    assert stored_paths(folder, "commands")[0].name != "commands-000000000001.rows"
+    assert archives == bool(list(archive.glob("commands-000000000001.rows")))
+    core = start(folder)
+    assert core.journal.commands_after(0, 10, core.gateway) is None
+    assert core.journal.reports(0, 0, core.gateway, 10**6) is None, "a gap in the reports"
+    assert core.command_sequence == COUNT + 10
+    core.close()
+    if archives:  # together they are the whole journal
+        whole = shutil.copytree(folder, tmp_path / "whole")
+        shutil.copytree(archive, whole, dirs_exist_ok=True)
+        core = start(whole)
+        assert all_rows(core, "commands")[:COUNT].tobytes() == rows.tobytes()
+        core.close()
+    assert digest
+
+
+def test_a_damaged_snapshot_does_not_cost_the_market(journal: Path, tmp_path: Path) -> None:
+    """Retention never removes what the older of the two snapshots needs."""
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    core = start(folder, retention={"size": "1 kB"})
+    submit(core, 20_000)
+    digest = core.market.state_hash()
+    core.close()
+    flip(max(folder.glob("snapshot-*.npz")), 3000)
+    core = start(folder)
+    assert core.market.state_hash() == digest and core.recovery.commands > 0
+    core.close()
+
+
+def test_commands_that_are_gone_are_not_silently_missing(journal: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    start(folder, retention={"size": "1 kB"}).close()
+    stored_paths(folder, "commands")[0].unlink()
+    for path in folder.glob("snapshot-*"):
+        path.unlink()
+    with pytest.raises(JournalError, match="got none"):
+        start(folder)
+    shutil.copy(stored_paths(journal, "commands")[2], folder)
+    with pytest.raises(JournalError, match="a file is missing"):
+        start(folder)
+    result = repair(folder, tmp_path / "new")
+    assert result.saved_last == 0 and any("valid commands" in line for line in result.lost), result.lost
+
+
+def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
+    """And a client whose first reports are gone is told so."""
+    config = tmp_path / "exchange.yaml"
+    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 4 MB}}\n")
+    folder = tmp_path / "journal"
+    served = launch("--symbols", "A", "--journal", str(folder), "--config", str(config))
+    try:
+        with RawClient(served.endpoint) as client:
+            client.login("ann", rows=True)
+            first_id = 1
+            while not (list(folder.glob("*.zrows")) and not (folder / "commands-000000000001.rows").exists()):
+                rows = np.zeros(1024, COMMAND)
+                rows["command_id"] = first_id + np.arange(1024)
+                rows["kind"], rows["qty_lots"], rows["time_in_force"] = CommandKind.NEW, 1, 1
+                rows["side"], rows["price_ticks"] = rows["command_id"] % 2, 1000
+                client.socket.send(msgpack.packb([Kind.BULK, rows.tobytes()]))
+                first_id += 1024
+                last = 0
+                while last < first_id - 1:
+                    last = int(np.frombuffer(client.receive(Kind.REPORT_ROWS)[2], EVENT)["command_id"].max())
+        with RawClient(served.endpoint) as client:
+            client.send(64, 1, 1, "ann", "", 0, {"replace": True})
+            assert client.receive(Kind.WELCOME)[5] == first_id - 1
+            assert client.receive(Kind.ERROR)[1] == "replay_gone"
+    finally:
+        assert "old files stay" not in served.stop()
+    assert not any(finding.damage for finding in verify(folder))
+
+
+def test_units_are_required(tmp_path: Path) -> None:
+    for name, value in (("size", "200"), ("age", "3 weeks"), ("size", "3 d")):
+        with pytest.raises(ConfigError, match="expected a number with a unit"):
+            start(tmp_path, retention={name: value})
