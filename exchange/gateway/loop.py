@@ -77,7 +77,7 @@ TURN_EVENTS_MAX = 16_384
 """Events after which the loop returns, so that the feed is published."""
 UNDURABLE_MAX = 16_384
 """Commands that wait to be on the disk, after which the loop receives no more."""
-SOCKETS, POLL_ITEM_BYTES = 4, POLL_ITEM.itemsize
+POLL_ITEM_BYTES = POLL_ITEM.itemsize
 
 
 @inlined
@@ -246,6 +246,7 @@ def serve(
     limit: messages between two polls, 0 = receive none.
     """
     published = gateway.counter[EVENTS]
+    sockets = poll.size if poll[poll.size - 1].socket != 0 else poll.size - 1
     clock = gateway.clock[6:8]
     while True:
         now_ns = system_ns(MONOTONIC, clock)
@@ -264,9 +265,9 @@ def serve(
         wait_ms = 0 if over or done == limit else (deadline_ns - now_ns) // 1_000_000 + 1
         if _poll(gateway, poll, wait_ms) < 0 and zmq_errno() != EAGAIN:
             return TIMEOUT
-        if poll.size > SOCKETS and poll[SOCKETS].revents != 0:
+        if sockets < poll.size and poll[sockets].revents != 0:
             read_file(np.int32(gateway.counter[WAKE_FD]), gateway.scratch.ctypes.data, gateway.scratch.size)
-        for index in range(1, min(poll.size, SOCKETS)):
+        for index in range(1, sockets):
             if poll[index].revents != 0:
                 return OTHER_SOCKET_READY
         if over:
