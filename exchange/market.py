@@ -145,8 +145,9 @@ class Market(Entry):
     def restore(cls, snapshot: Snapshot, symbols: Sequence[str] | int = 1, *, limits: MarketLimits) -> "Market":
         """The market that a snapshot was made of; its state hash is the same. Operators must be granted again."""
         market = cls(symbols, limits=limits)
-        while len(snapshot.orders) + len(snapshot.specials) > len(market.state.orders):
-            market.state = grow_orders(market.state, 2 * len(market.state.orders))
+        needed = len(snapshot.orders) + len(snapshot.specials)
+        if needed > len(market.state.orders):  # at once: each growth walks the free orders
+            market.state = grow_orders(market.state, capacity_for(needed))
         state = market.state
         used = len(snapshot.report)
         state.last_command_id[:used] = snapshot.last_command_id
