@@ -35,7 +35,13 @@ class Demo:
                 [sys.executable, "-u", "-m", "serl", "demo", *options, "--output", str(self.output)],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, name: value, "TMPDIR": str(self.temporary), "PYTHONUNBUFFERED": "1"},
+                env={
+                    **os.environ,
+                    name: value,
+                    "TMPDIR": str(self.temporary),
+                    "XDG_RUNTIME_DIR": str(folder),
+                    "PYTHONUNBUFFERED": "1",
+                },
                 start_new_session=True,
             )
 
@@ -156,6 +162,7 @@ def stop_at(demo: Demo, stage: Callable[[Demo], bool], send: Callable[[int, int]
         assert not demo.printed("Traceback")
         assert demo.processes() == []
         assert list(demo.temporary.glob("serl-*")) == []
+        assert list(demo.output.parent.glob("serl/*.token")) == [], "no credential is left"
     finally:
         for process in demo.processes():
             os.kill(process, signal.SIGKILL)
