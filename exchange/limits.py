@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from serl.exchange.errors import ConfigError
-from serl.exchange.records import ALL_SYMBOLS, CASH_MAX, LOTS_MAX
+from serl.exchange.records import ALL_SYMBOLS, CASH_MAX
 
 SYMBOLS_MAX = ALL_SYMBOLS
 """Numbers below ALL_SYMBOLS, which none of them is."""
 PARTICIPANTS_MAX = 1 << 16
 """As many as COMMAND.participant tells apart."""
+LOTS_MAX = 1 << 60
+"""Lots of all open orders together: 64 bits hold every sum of them."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -253,9 +253,6 @@ class Reason(IntEnum):
 CASH_MAX = 1 << 53
 """Ticks x lots of the largest trade: a float holds that exactly. Sums of trades may go beyond 64 bits."""
 
-LOTS_MAX = 1 << 60
-"""Lots of all open orders together: 64 bits hold every sum of them."""
-
 FEE_PPM_MAX = 1_000_000
 """All of the notional."""
 FEE_LOTS_MAX = 1 << 62
@@ -365,10 +362,8 @@ SYMBOL_COLUMNS = TICKS + 2 * TICK_ENTRIES_MAX  # (from price, multiple) each, by
 
 # Places of Snapshot.balances: what an account has made of its trades in a symbol
 POSITION, CASH, COST, FEE, FEE_MICRO = range(5)  # lots; ticks x lots; the rest of FEE in microticks x lots, below MICRO
-BALANCES = 5
-# Behind them where such a sum of any account was ever beyond 64 bits: the words above, times 2^64
-CASH_HIGH, COST_HIGH, FEE_HIGH = range(5, 8)
-WIDE_BALANCES = 8
+CASH_HIGH, COST_HIGH, FEE_HIGH = range(5, 8)  # where a sum was ever beyond 64 bits: the words above, times 2^64
+BALANCES, WIDE_BALANCES = 5, 8
 
 ACCOUNT_COLUMNS = len(Setting)
 """Columns of Snapshot.accounts, by Setting."""

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from serl.exchange.compiling import allocating, allocating_inner
 from serl.exchange.kernel.commands import DONE, EVENTS_FULL, execute_batch
 from serl.exchange.kernel.levels import levels
-from serl.exchange.limits import MarketLimits
+from serl.exchange.limits import LOTS_MAX, MarketLimits
 from serl.exchange.market import Market
-from serl.exchange.records import CASH_MAX, EVENT, LEVEL, LOTS_MAX, EventKind, Rows
+from serl.exchange.records import CASH_MAX, EVENT, LEVEL, EventKind, Rows
 from serl.history.day import Day, SourceFile
 from serl.history.depth import depth_view
 from serl.history.errors import ExportError, SourceError

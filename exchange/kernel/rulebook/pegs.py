@@ -39,7 +39,7 @@ def float_peg(state: State, slot: int) -> None:
 
 @inner
 def settle_peg(state: State, slot: int) -> None:
-    """Puts a pegged order that stands where it should among those that need not be looked at for now."""
+    """Puts a pegged order that stands where it should among those that need not be looked at until a price changes."""
     order, extra = state.orders[slot], state.extras[slot]
     side, symbol, limit = int64(order.side), int64(order.symbol), extra.limit_ticks
     price = reference(side, int64(extra.peg), state.best[symbol, BID], state.best[symbol, ASK])
