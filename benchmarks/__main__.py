@@ -15,7 +15,6 @@ NAMES = (
     "start",
     "served",
     "durability",
-    "restart",
     "replay",
     "history",
     "traders",
@@ -23,8 +22,8 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm",)
-"""Benchmarks that need fetched models; `all` skips them."""
+APART = ("llm", "restart")
+"""Benchmarks that need fetched models, or minutes and gigabytes of their own; `all` skips them."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

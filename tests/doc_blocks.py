@@ -19,7 +19,14 @@ NOT_RUN = {
     ("index.md", "make demo"): "it makes an environment of its own, which takes minutes",
     ("../README.md", "make demo"): "both make an environment of their own, which takes minutes",
     ("models.md", "serl llm export"): "needs a run that has tuned; outer/test_tuned.py exports one",
-    ("results.md", "python -m benchmarks.proof"): "hours in any size; test_proof.py runs a quick one",
+    (
+        "results.md",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods no-model",
+    ): "hours in any size; test_proof.py runs a quick one",
+    (
+        "results.md",
+        "python -m benchmarks.proof liquid trending informed closing slow --methods full",
+    ): "hours in any size; test_proof.py runs a quick one",
     ("researcher.md", "python -m benchmarks.proof"): "five tasks take a minute in any size; test_proof.py runs one",
     ("results.md", "serl evaluate pov"): "six learnt policies in three markets take minutes with a single order",
     (
