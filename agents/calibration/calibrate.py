@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 import yaml
 
+from serl.agents.calibration.costs import (
+    SCORE_PAIRS,
+    SEARCH_PAIRS,
+    ExecutionCosts,
+    day_costs,
+    day_orders,
+    population_costs,
+)
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.calibration.fit import FreeParameters, flow_population, poisson_population
 from serl.agents.calibration.measure import MeasuredFlow, measure_flow
-from serl.agents.calibration.objective import Window, loss
+from serl.agents.calibration.objective import COST_WEIGHT, CostTarget, Window, loss
 from serl.agents.calibration.poisson import PoissonRates, measure_poisson
 from serl.agents.calibration.score import HeldOutScores, score, score_floor
 from serl.agents.calibration.search import Trial, search
@@ -21,9 +29,10 @@ from serl.agents.realism.tape import Tape, build_tape
 from serl.agents.traders.kinds.zero_intelligence import LEVELS
 from serl.agents.traders.population import PopulationConfig
 from serl.exchange.config import time_of_day_text
-from serl.history.day import Day
+from serl.history.day import Day, select_symbol
 
-LEVELS_MAX = 10
+LEVELS_MAX, COST_DAYS = 10, 10
+"""Levels per side at most; simulated days on which the costs of the score are measured."""
 SEARCH_SEEDS, SCORE_SEED = 1_000, 500_000
 """First seed of the search, per given seed; seeds of the score start above all of the search's."""
 
@@ -57,6 +66,8 @@ class Calibration:
     real: Window
     scored: dict[str, HeldOutScores]
     """Keys: "floor", "calibrated", "baseline"."""
+    costs: dict[str, ExecutionCosts]
+    """Keys: "train" and "real", the replayed training and held-out hours; "calibrated", "baseline"."""
 
 
 def split_windows(day: Day, plan: CalibrationPlan, symbol: str | None, levels: int) -> tuple[Window, Window]:
@@ -97,21 +108,29 @@ def calibrate(
         return flow_population(measured, free, plan.name, shown, tick_size)
 
     seeds = [SEARCH_SEEDS * plan.seed + number for number in range(plan.seeds_per_trial)]
+    one_symbol = select_symbol(day, train.tape.symbol)
+    target = CostTarget(day_costs(one_symbol, *plan.train), day_orders(one_symbol, *plan.train, SEARCH_PAIRS))
     settings = {
         "origin": day_origin(day), "symbol": train.tape.symbol, "train": list(plan.train), "levels": shown, "seeds": seeds,
+        "cost_weight": COST_WEIGHT,
     }  # fmt: skip
     best = search(
-        lambda free: loss(build_population(free), seeds, train), journal, trials=plan.trials, seed=plan.seed, resume=resume,
+        lambda free: loss(build_population(free), seeds, train, target), journal, trials=plan.trials, seed=plan.seed, resume=resume,
         settings=settings, on_trial=on_trial,
     )  # fmt: skip
     population = build_population(best.free)
     baseline = poisson_population(rates, measured.first_mid_ticks, f"{plan.name}-poisson", tick_size)
     score_seeds = [SCORE_SEED + 100 * plan.seed + number for number in range(plan.score_seeds)]
-    scored = {"floor": score_floor(held_out)}
+    scored, cost_seeds = {"floor": score_floor(held_out)}, [SCORE_SEED + 100 * plan.seed + n for n in range(COST_DAYS)]
+    found = {"train": target.real, "real": day_costs(one_symbol, *plan.held_out)}
+    orders = day_orders(one_symbol, *plan.held_out, SCORE_PAIRS)
     for name, one in (("calibrated", population), ("baseline", baseline)):
         on_score(name)
         scored[name] = score(one, score_seeds, held_out)
-    return Calibration(plan, day_origin(day), shown, measured, rates, best, population, baseline, held_out, scored)
+        found[name] = population_costs(one, cost_seeds, orders)
+    return Calibration(
+        plan, day_origin(day), shown, measured, rates, best, population, baseline, held_out, scored, found
+    )
 
 
 def write_population(population: PopulationConfig, path: Path) -> None:
@@ -144,6 +163,7 @@ def to_json(found: Calibration) -> dict[str, Any]:
             "facts_real": _facts(found),
             **{name: scored.to_json() for name, scored in found.scored.items()},
         },
+        "costs": {name: costs.to_json() for name, costs in found.costs.items()},
         "search": {
             "seed": plan.seed, "trials": plan.trials, "seeds_per_trial": plan.seeds_per_trial, "best_trial": found.best.number,
             "loss": found.best.loss, "mean_l1": found.best.mean_l1, "free": dataclasses.asdict(found.best.free),

@@ -1,8 +1,12 @@
 """`serl calibrate`: fits a population to a real day."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from serl.agents.calibration.costs import ExecutionCosts
 
 
 @click.command(epilog="Example: serl calibrate GOOG_2012-06-21_10.zip -o goog.yaml --trials 100")
@@ -108,4 +112,25 @@ def _print_scores(console: object, found: object, name: str, hours: str) -> None
         table.add_row(
             row, cell(scored.mean_l1), cell(scored.mean_wasserstein), facts, f"{scored.signs_shared.mean:.1f}"
         )
+    console.print(table)
+    _print_costs(console, found.costs, hours)
+
+
+def _print_costs(console: object, costs: "dict[str, ExecutionCosts]", hours: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from serl.agents.calibration.costs import COSTS
+
+    assert isinstance(console, Console)
+    rows = {"train": "training hours, replayed", "real": f"{hours}, replayed"}
+    table = Table(title="costs of execution, bps")
+    for head in ("", *(cost.name for cost in COSTS)):
+        table.add_column(head, justify="left" if not head else "right")
+    for name, found in costs.items():
+        cells = [
+            f"{one.value:.2f} \\[{one.low:.2f}, {one.high:.2f}]"
+            for one in (found.estimates[cost.name] for cost in COSTS)
+        ]
+        table.add_row(rows.get(name, name), *cells)
     console.print(table)

@@ -46,6 +46,8 @@ class FreeParameters:
     """Factor on the standard deviation of the activity."""
     impact_y: float = 0.6
     """Prefactor Y of the square-root law to which the impact of trades is scaled."""
+    attention: float = 0.5
+    """Share of events at which the orders of others count as the touch. It changes nothing as long as nobody else trades."""
 
 
 def _rounded(values: Floats) -> list[float]:
@@ -97,6 +99,7 @@ def flow_profile(measured: MeasuredFlow, free: FreeParameters, levels: int) -> d
         "restoring": free.restoring,
         "lean": free.lean,
         "lean_ticks": 0.5 * measured.spread_ticks,
+        "attention": free.attention,
         "noise_ticks": per_event * free.noise,
         "noise_activity": free.noise_activity,
         "trend_feedback": free.trend_feedback,

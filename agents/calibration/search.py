@@ -27,6 +27,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "speed": (0.7, 1.4),
     "activity": (0.5, 2.0),
     "impact_y": (0.3, 1.5),
+    "attention": (0.0, 1.0),
 }
 """Bounds of each free parameter."""
 STUDY = "calibration"

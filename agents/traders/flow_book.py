@@ -50,6 +50,29 @@ def open_book(agent: Any, profile: Any, market: Any, requests: Any) -> None:
 
 
 @inlined
+def overlook_others(market: Any) -> None:
+    """Sets the touch of each side in the view to the best price of the flow's own orders there; the lots at the touch include those of others
+    on the way. Levels stay as they are. Nothing changes where nobody else is ahead."""
+    bid, ask = 0, 0
+    for index in range(market.orders_open):
+        price = own_price(market, index)
+        if price > 0 and own_side(market, index) == BUY:
+            bid = max(bid, price)
+        elif price > 0:
+            ask = price if ask == 0 else min(ask, price)
+    if 0 < bid < market.bid_ticks:
+        lots = 0
+        for level in range(market.bid_levels):
+            lots += market.bid_qty[level] if market.bid_price[level] >= bid else 0
+        market.bid_ticks, market.bid_lots = bid, lots
+    if ask > market.ask_ticks:
+        lots = 0
+        for level in range(market.ask_levels):
+            lots += market.ask_qty[level] if market.ask_price[level] <= ask else 0
+        market.ask_ticks, market.ask_lots = ask, lots
+
+
+@inlined
 def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean: float, draw: float) -> None:
     """Sends a limit order towards the reference price or on the thinner side, at a distance that depends on the spread."""
     spread, state = market.ask_ticks - market.bid_ticks, spread_state(profile, market)
@@ -65,7 +88,11 @@ def place_limit_order(agent: Any, profile: Any, market: Any, requests: Any, lean
     odds = lean if inside else 0.25 * lean + profile.restoring * thin
     side = BUY if draw * (1.0 + math.exp(-odds)) < 1.0 else SELL
     lots = draw_lots(agent, profile.limit_lots, 0 if inside else 1 if distance == 0 else 2)
-    post(requests, side, market.bid_ticks - distance if side == BUY else market.ask_ticks + distance, lots)
+    # One tick short of the best opposite order, which need not be in the touch that is seen (overlook_others).
+    price = min(market.bid_ticks - distance, market.ask_price[0] - 1)
+    if side == SELL:
+        price = max(market.ask_ticks + distance, market.bid_price[0] + 1)
+    post(requests, side, price, lots)
 
 
 @inlined

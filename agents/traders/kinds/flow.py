@@ -11,9 +11,17 @@ al. 2011).
 
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
-from serl.agents.traders.flow_book import cancel_far, cancel_overdue, open_book, place_limit_order, reference_lean
+from serl.agents.traders.flow_book import (
+    cancel_far,
+    cancel_overdue,
+    open_book,
+    overlook_others,
+    place_limit_order,
+    reference_lean,
+)
 from serl.agents.traders.flow_reference import (
     MEMORY_SLOTS,
     advance_reference,
@@ -39,8 +47,9 @@ from serl.agents.traders.trader_api import BUY, SELL, market_order, recall, reme
 from serl.exchange.compiling import inlined
 
 NEXT_KIND = MEMORY_SLOTS
-DRAWS_PER_EVENT = 256
-"""Random numbers reserved for each event; opening a book uses the most."""
+DRAWS_PER_EVENT, ATTENTION_DRAW = 256, 200
+"""Random numbers reserved for each event; opening a book uses the most. The one for the attention is taken from behind the others, so that
+populations that differ in their attention alone have the same day until somebody else sends an order."""
 
 
 def _table(low: float, high: float, copies: int = 1) -> Any:
@@ -95,12 +104,28 @@ class FlowProfile(Profile):
     impact_lots: float = Field(100.0, gt=0, description="unit of volume: a mean market order")
     parent_tail: float = Field(1.5, gt=1, description="Pareto exponent of the length of parent orders")
     repeat_share: float = Field(0.5, ge=0, le=1, description="share of market orders with the same parent as the last")
+    attention: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="share of events at which orders of others that are ahead of all own ones count as the touch",
+    )
     activity_deviation: float = Field(0.5, ge=0, description="standard deviation of the logarithm of the activity")
     activity_events: float = Field(
         2000.0, gt=1, description="memory of the activity's slow half, events; the fast half has a tenth"
     )
     activity_curve: tuple[float, ...] = _numbers(*(1.0 for _ in range(CURVE_STEPS)))
     """Relative speed in equal parts of the day."""
+
+
+@inlined
+def draw_ahead(agent: Any, count: int) -> float:
+    """The random number `count` places ahead; the next draw is the same as without it."""
+    draws = agent.draws
+    agent.draws = draws + np.uint64(count)
+    drawn = uniform(agent)
+    agent.draws = draws
+    return drawn
 
 
 @inlined
@@ -136,7 +161,10 @@ def flow(agent: Any, profile: Any, market: Any, requests: Any) -> None:
     wait_ns = draw_wait_ns(agent, profile, market, kind, next_kind)
     sign = draw_parent_sign(agent, profile, market) if kind == MARKET_KIND else 0.0
     density_draw, draw = uniform(agent), uniform(agent)
+    attention_draw = draw_ahead(agent, ATTENTION_DRAW)
     if two_sided(market):
+        if attention_draw >= profile.attention:
+            overlook_others(market)
         lean, actual_kind = reference_lean(profile, market), restore_density(profile, market, kind, density_draw)
         if actual_kind == MARKET_KIND:
             send_market_order(agent, profile, market, requests, sign)

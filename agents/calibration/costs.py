@@ -1,0 +1,156 @@
+"""What execution costs in a market: three differences between ways to work the same parent orders, on a real day and in a population.
+
+A policy that learns in a population is ranked there, so a population must rank simple policies as the day does that it was fitted to. The day is
+replayed: its history does not react to our orders, so what it charges is a lower bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from serl.agents.execution.data import volume_lots_per_s
+from serl.agents.execution.environment.dynamic import DynamicMarket
+from serl.agents.execution.environment.episodes import Hours, RandomOrders
+from serl.agents.execution.environment.market import ExecutionMarket
+from serl.agents.execution.environment.replay import ReplayMarket
+from serl.agents.execution.environment.static import recorded_trades
+from serl.agents.execution.environment.vector import ExecutionVectorEnv
+from serl.agents.execution.policies.policy import Policy
+from serl.agents.execution.policies.reactive import Passive, Patience
+from serl.agents.execution.policies.schedules import Twap
+from serl.agents.learning.evaluation import (
+    Estimate,
+    Hold,
+    Outcome,
+    bootstrap_clusters,
+    bootstrap_estimates,
+    costs,
+    execute_orders,
+    measured,
+)
+from serl.agents.realism.tape import Floats
+from serl.agents.traders.population import PopulationConfig
+from serl.exchange.records import Rows
+from serl.history.day import Day
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One of COSTS: a measure (see docs/execution.md) of a policy in mode `hybrid`."""
+
+    name: str
+    policy: Policy
+    measure: str
+
+
+COSTS = (
+    Cost("passive - TWAP", Passive(), "PA_twap"),
+    Cost("impact at touch", Patience(rest_slices=1.0, late_slices=0.0, place=1.0), "IMPACT"),
+    Cost("mid - TWAP", Patience(rest_slices=1.0, late_slices=0.0, place=0.0), "PA_twap"),
+)
+"""Waiting at the touch against a TWAP; the impact of even slices that rest at the touch; even slices that rest at the mid against a TWAP. What
+is late crosses."""
+Columns = dict[str, dict[str, Floats]]
+DAY_PAIRS, SEARCH_PAIRS, SCORE_PAIRS = 256, 8, 16
+"""Pairs of orders in a day, and in each simulated day of the search and of the score."""
+ENVIRONMENTS = 64
+BOOTSTRAP_SEED = 1
+
+
+@dataclass(frozen=True)
+class ExecutionCosts:
+    """COSTS in one market, bps."""
+
+    estimates: dict[str, Estimate]
+    """With 95 % intervals over the clusters."""
+    orders: int
+    clusters: int
+    unit: str
+    """What a cluster is."""
+
+    @property
+    def values(self) -> Floats:
+        """(3,) in the order of COSTS."""
+        return np.array([self.estimates[cost.name].value for cost in COSTS])
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers."""
+        found = {name: {"bps": one.value, "interval": [one.low, one.high]} for name, one in self.estimates.items()}
+        return {**found, "orders": self.orders, "clusters": self.clusters, "unit": self.unit}
+
+
+@dataclass(frozen=True)
+class ParentOrders:
+    """Pairs of parent orders, a buy and a sell of the same window and quantity: what the price does on its own cancels out of their mean."""
+
+    start_ns: int
+    end_ns: int
+    volume_lots_per_s: float
+    pairs: int
+    """For each day."""
+
+    def sample(self, days: Sequence[int]) -> Rows:
+        """(2 days pairs,) EPISODE rows, the same for the same days: ten minutes, a decision every ten seconds, .5 to 5 % of the volume."""
+        rows = []
+        for day in days:
+            orders = RandomOrders([Hours(day, self.start_ns, self.end_ns, self.volume_lots_per_s)])
+            rows.append(np.repeat(orders.sample(np.random.Generator(np.random.PCG64(day)), self.pairs), 2))
+        episodes = np.concatenate(rows)
+        episodes["sign"] = np.tile([1, -1], len(episodes) // 2)
+        return episodes
+
+
+def day_orders(day: Day, start_ns: int, end_ns: int, pairs: int) -> ParentOrders:
+    """Orders in hours of a day with one symbol, sized by its mean volume in them."""
+    start_ns, end_ns = max(start_ns, day.reference.first_time_ns), min(end_ns, day.reference.last_time_ns)
+    return ParentOrders(start_ns, end_ns, volume_lots_per_s(recorded_trades(day)[:-1], start_ns, end_ns), pairs)
+
+
+def day_costs(day: Day, start_ns: int, end_ns: int) -> ExecutionCosts:
+    """COSTS in hours of a replayed day with one symbol. ConfigError if these are shorter than an order."""
+    orders = day_orders(day, start_ns, end_ns, DAY_PAIRS)
+    return _estimated(*_measured(ReplayMarket([day], ENVIRONMENTS), orders.sample([0])))
+
+
+def population_costs(population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders) -> ExecutionCosts:
+    """COSTS in the days that a population simulates with these seeds."""
+    return _estimated(*_simulated(population, seeds, orders))
+
+
+def cost_distance(
+    population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders, real: ExecutionCosts
+) -> float:
+    """Mean distance of a population's COSTS from a day's, bps; NaN if the population filled none of the orders."""
+    columns = _simulated(population, seeds, orders)[1]
+    means = np.array([measured(cost.measure, columns[cost.name]) for cost in COSTS])
+    return float(np.abs(means - real.values).mean())
+
+
+def _simulated(population: PopulationConfig, seeds: Sequence[int], orders: ParentOrders) -> tuple[Rows, Columns]:
+    episodes = orders.sample(seeds)
+    market = DynamicMarket(population, min(ENVIRONMENTS, len(episodes)))
+    try:
+        return _measured(market, episodes)
+    finally:
+        market.close()
+
+
+def _measured(market: ExecutionMarket, episodes: Rows) -> tuple[Rows, Columns]:
+    """The episodes, and the columns (see `costs`) of each of COSTS."""
+
+    def outcome(policy: Policy, mode: str = "hybrid") -> Outcome:
+        return execute_orders(ExecutionVectorEnv(market, RandomOrders(()), actions=mode), policy, episodes)
+
+    without_us, twap = outcome(Hold(), "market"), outcome(Twap(), "market")
+    return episodes, {cost.name: costs(episodes, outcome(cost.policy), without_us, twap) for cost in COSTS}
+
+
+def _estimated(episodes: Rows, columns: Columns) -> ExecutionCosts:
+    clusters, unit = bootstrap_clusters(episodes, episodes["day"])
+    estimates = {
+        cost.name: bootstrap_estimates(columns[cost.name], clusters, BOOTSTRAP_SEED, (cost.measure,))[cost.measure]
+        for cost in COSTS
+    }
+    return ExecutionCosts(estimates, len(episodes), int(clusters.max()) + 1, unit)

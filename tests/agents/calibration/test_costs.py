@@ -1,0 +1,50 @@
+"""Costs of execution in a population and in the day that it is fitted to."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serl.agents.calibration.costs import COSTS, day_costs, day_orders, population_costs
+from serl.agents.realism.tape import HOUR_NS
+from serl.agents.traders.simulate import simulate
+from serl.history.importing import import_day
+from tests.agents.calibration.sample import HELD_OUT, OPEN_NS, flow, poisson_day
+
+SAMPLE = Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster" / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"
+
+
+def test_orders_come_in_pairs_that_differ_by_their_side() -> None:
+    orders = day_orders(poisson_day(), *HELD_OUT, pairs=5).sample([3, 4])
+    assert len(orders) == 20 and orders["sign"].tolist() == [1, -1] * 10
+    for name in ("day", "start_ns", "qty_lots"):
+        assert np.array_equal(orders[name][::2], orders[name][1::2])
+    assert orders["start_ns"].min() >= HELD_OUT[0] and set(orders["day"]) == {3, 4}
+    assert (orders["start_ns"] + orders["steps"] * orders["interval_ns"]).max() <= HELD_OUT[1]
+
+
+def test_a_day_and_a_population_are_measured_alike() -> None:
+    orders = day_orders(poisson_day(), *HELD_OUT, pairs=2)
+    for found in (day_costs(poisson_day(), *HELD_OUT), population_costs(flow(), range(5), orders)):
+        assert np.isfinite(found.values).all() and len(found.values) == len(COSTS)
+        assert all(one.low <= one.value <= one.high for one in found.estimates.values())
+    assert found.orders == 20 and found.clusters == 5
+
+
+def test_a_flow_without_attention_has_the_same_day_alone_and_makes_resting_at_the_mid_cheaper() -> None:
+    """The flow takes a tiny order inside the spread for the touch, unless it overlooks it."""
+    careful, careless = flow(attention=1.0), flow(attention=0.0)
+    ends_ns = OPEN_NS + 20 * 60 * 10**9
+    assert simulate(careful, 1, ends_ns).commands.tobytes() == simulate(careless, 1, ends_ns).commands.tobytes()
+    orders = day_orders(poisson_day(), *HELD_OUT, pairs=4)
+    seen, overlooked = (population_costs(one, range(5), orders).values for one in (careful, careless))
+    assert overlooked[2] > seen[2] + 0.5
+
+
+@pytest.mark.skipif(not SAMPLE.is_file(), reason="the LOBSTER sample files are not in ../shared/data/lobster")
+def test_the_replayed_day_of_amzn() -> None:
+    """The numbers of an independent measurement: -.2, -.4 and +.15 bps."""
+    passive, touch, mid = day_costs(import_day(SAMPLE), 13 * HOUR_NS, 16 * HOUR_NS).estimates.values()
+    assert passive.low < 0.5 and passive.high > -0.5
+    assert -0.55 < touch.low < touch.high < -0.3
+    assert 0.0 < mid.low < 0.15 < mid.high
