@@ -11,7 +11,9 @@ from serl.agents.traders.simulate import simulate
 from serl.history.importing import import_day
 from tests.agents.calibration.sample import HELD_OUT, OPEN_NS, flow, poisson_day
 
-SAMPLE = Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster" / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"
+SAMPLE = (
+    Path(__file__).resolve().parents[4] / "shared" / "data" / "lobster" / "LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"
+)
 
 
 def test_orders_come_in_pairs_that_differ_by_their_side() -> None:
