@@ -31,7 +31,7 @@ from serl.exchange.records import COMMAND
 
 RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
 CONFIG: dict[str, object] = {
-    "limits": {"messages_per_s_max": 10_000},
+    "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000},
     "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
 }
 """What an exchange sets that does not trust its participants."""

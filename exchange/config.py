@@ -204,7 +204,7 @@ class LimitsConfig(_Section):
     subscription_bytes_max: int = Field(256, ge=64, le=1 << 16)
     unknown_topics_max: int = Field(64, ge=0)
     control_messages_per_s_max: float = Field(200, ge=0)
-    new_names_per_s_max: float = Field(50, ge=0)
+    new_names_per_s_max: float = Field(10, ge=0)
     cancels_per_s_max: float = Field(0, ge=0)
     replay_reports_max: int = Field(1_000_000, ge=0)
     staged_rows_max: int = Field(262_144, ge=1024, le=1 << 26)

@@ -24,6 +24,7 @@ from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.renumber import renumber
+from serl.exchange.unused import unused_participants
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
@@ -177,15 +178,11 @@ class Sessions:
             raise RequestError("disk_full", str(error)) from None
 
     def _unused_participant(self) -> int:
-        """A participant that never sent or received anything, has no session and no configuration: its number goes to another name."""
-        state, gateway = self._core.market.state, self._gateway
+        """An unused participant without configuration: its number goes to another name."""
         count = len(self._numbers)
-        used = (state.last_command_id[:count] != 0) | (state.report[:count] != 0) | (gateway.last_sent_id[:count] != 0)
-        used |= state.accounts[:count].any(axis=1) | (state.operator[:count] != 0)
-        used[gateway.participant[gateway.status != FREE]] = True
-        for number in np.flatnonzero(~used).tolist():
+        for number in unused_participants(self._core.market.state, self._gateway, count):
             if self._core.journal.participants[number]["name"] not in self._config.accounts:
-                return int(number)
+                return number
         raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
 
     def _refresh_operators(self) -> None:
