@@ -55,7 +55,7 @@ def _sink(endpoint: str) -> None:
     """Sockets that drop everything, in place of the exchange."""
     poller = zmq.Poller()
     for name, address in socket_endpoints(endpoint).items():
-        socket = zmq.Context.instance().socket(zmq.XPUB if name == "feed" else zmq.ROUTER)
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XPUB if name == "feed" else zmq.ROUTER)
         socket.bind(address)
         poller.register(socket, zmq.POLLIN)
     while True:
@@ -82,7 +82,7 @@ class _Honest:
     def __init__(self, endpoint: str) -> None:
         self._socket, self._id = client.login(endpoint, "honest"), 0
         self._build()
-        self._feed = zmq.Context.instance().socket(zmq.SUB)
+        self._feed: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
         self._feed.connect(socket_endpoints(endpoint)["feed"])
         self._feed.subscribe(b"l2/S0/")
         time.sleep(0.3)

@@ -18,7 +18,7 @@ PACE_S = 0.25
 
 
 def _connect(endpoint: str, name: str) -> "zmq.Socket[bytes]":
-    socket = zmq.Context.instance().socket(zmq.DEALER)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
     socket.linger = 0
     socket.connect(socket_endpoints(endpoint)[name])
     return socket
