@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -31,12 +32,17 @@ def raise_descriptor_limit(connections_max: int) -> int:
     return min(fewer, connections_max)
 
 
+COUNT_S = 0.1
+"""Connections are counted at most this often, because that takes milliseconds."""
+
+
 class Connections:
     """Closes connections beyond a number, never those of sessions. libzmq accepts every connection; without a limit the process would run
     out of descriptors, with which the journal needs files too."""
 
     def __init__(self, ports: Collection[int], connections_max: int) -> None:
         self._ports, self.connections_max = frozenset(ports), connections_max
+        self._counted_s = 0.0
 
     def check(self, kept: Callable[[], Collection[int]]) -> None:
         """Closes the excess, those with the highest descriptors first. kept: returns the descriptors of sessions. Costs microseconds below the limit."""
