@@ -49,10 +49,11 @@ class Connections:
         with contextlib.suppress(OSError):
             lowest_free = os.dup(0)
             os.close(lowest_free)
-            if (
-                lowest_free < self.connections_max
-            ):  # the lowest free descriptor: there cannot be many more connections than that
+            if lowest_free < self.connections_max + RESERVED // 2:  # there are hardly more connections than that
                 return
+        if time.monotonic() - self._counted_s < COUNT_S:
+            return
+        self._counted_s = time.monotonic()
         open_now = dict(self._open())
         excess = len(open_now) - self.connections_max
         sessions = kept()
