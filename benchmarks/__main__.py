@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
+"""`python -m benchmarks NAME [--json]`: kernel, rulebook, library, start, served, durability, restart, hostile, replay, history, traders, environments, ppo, llm, researcher or all; `--write FILE` writes docs/benchmarks.md."""
 
 import argparse
 import importlib
@@ -15,6 +15,7 @@ NAMES = (
     "start",
     "served",
     "durability",
+    "hostile",
     "replay",
     "history",
     "traders",

@@ -7,14 +7,15 @@ import numpy as np
 import zmq
 
 from serl.exchange import wire
+from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError
 from serl.exchange.gateway.state import GatewayState
 from serl.exchange.login import Login, Permission
 from serl.exchange.peer import Peer, Refusals
-from serl.exchange.queries import answer_all
 from serl.exchange.records import ALL_SYMBOLS, CommandKind, EventKind, HaltReason, Phase, Reason, Rows, Setting, command
+from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
@@ -47,13 +48,11 @@ class Admin:
         refusals: Refusals,
         socket: "zmq.Socket[bytes]",
         stop: Callable[[str], None],
+        budget: Budget,
     ) -> None:
         self._core, self._clock, self._sessions = core, clock, sessions
-        self._login, self._refusals, self._socket, self._stop = login, refusals, socket, stop
-
-    def answer(self) -> None:
-        """Answers all waiting requests."""
-        answer_all(self._socket, self._reply)
+        self._login, self._refusals, self._stop = login, refusals, stop
+        self.answer = Requests(socket, self._reply, budget, charges_answers=False).answer
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         permission: Permission = "drop_copy" if message[0] in COPIES else "operate"

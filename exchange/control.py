@@ -5,11 +5,15 @@ from typing import Any
 import numpy as np
 
 from serl.exchange import wire
+from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
+from serl.exchange.config import endpoint_port
+from serl.exchange.connections import close_connection
 from serl.exchange.core import Core
 from serl.exchange.errors import DiskFullError
+from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.codec import read_order
-from serl.exchange.gateway.loop import BAD_FRAMES, TOO_LARGE
+from serl.exchange.gateway.loop import BAD_FRAMES, SKIPPING, TOO_LARGE
 from serl.exchange.gateway.state import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
@@ -34,6 +38,8 @@ class Control:
         self._sessions = sessions
         self._lockstep = lockstep
         self._inbound = inbound
+        self._rate = sessions.limits["control_messages_per_s_max"]
+        self._charges, self._port = Charges(self._rate), endpoint_port(core.config.endpoint)
 
     def answer_pending(self) -> None:
         """Answers the message that the loop left in gateway.message."""
@@ -41,6 +47,12 @@ class Control:
         size, route = int(gateway.counter[PENDING_SIZE]), int(gateway.counter[PENDING_ROUTE])
         slot = int(gateway.counter[PENDING_SESSION])
         gateway.counter[PENDING_SIZE] = 0
+        if size == SKIPPING:
+            return
+        in_turn = self._lockstep is not None and slot >= 0  # nobody waits for the others' messages in vain
+        if not in_turn and not self._charges.take(route):
+            self._cut(route, slot)
+            return
         try:
             if size == BAD_FRAMES:
                 raise RequestError(
@@ -55,6 +67,16 @@ class Control:
             self._dispatch(route, slot, gateway.message[:size].tobytes())
         except RequestError as error:
             self._sessions.send_error(route, error)
+
+    def _cut(self, route: int, slot: int) -> None:
+        """Ends the session of a connection that sends too much besides orders; drops what follows, then closes the connection."""
+        if slot >= 0 and self._gateway.status[slot] != FREE:
+            self.end(
+                slot, "rate",
+                f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
+            )  # fmt: skip
+        elif self._charges.is_overdrawn(route):
+            close_connection(peer_of_message(self._gateway.zmq_message.ctypes.data).descriptor, self._port)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:
         message = wire.unpack(data)
@@ -124,20 +146,19 @@ class Control:
                 f"{len(self._gateway.staged)} commands (staged_rows_max) already wait for their arrival; resend later",
             )
         if self._lockstep is not None:
-            earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
-            if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-                raise RequestError(
-                    "promise",
-                    f"expected times from {earliest} (the promise or last command) on that never decrease, "
-                    f"got {rows['time_ns'].min()} in the message of command {command_id}",
-                )
+            self._check_times(slot, rows)
         elif command_id <= self._last_sent_id(slot):
             self._resend_reports(slot, command_id)
             return
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
             return
-        rate = self._gateway.messages_per_s[slot]
+        cancels = len(rows) == 1 and rows[0]["kind"] in (
+            CommandKind.CANCEL,
+            CommandKind.REDUCE,
+            CommandKind.MASS_CANCEL,
+        )
+        rate = (self._gateway.cancels_per_s if cancels else self._gateway.messages_per_s)[slot]
         raise RequestError(
             "throttled",
             f"command {command_id} was not accepted: more than {rate:g} messages per second; resend it later",
@@ -157,6 +178,16 @@ class Control:
             self._core.submit(own)
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
+
+    def _check_times(self, slot: int, rows: Rows) -> None:
+        """Raises RequestError `promise` unless rows may arrive at their times in lockstep."""
+        earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
+        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0) or rows[-1]["time_ns"] >= END_NS:
+            raise RequestError(
+                "promise",
+                f"expected times from {earliest} (the promise or last command) to {END_NS - 1} that never decrease, "
+                f"got {rows['time_ns'].min()} to {rows['time_ns'].max()} in the message of command {rows[0]['command_id']}",
+            )
 
     def _resend_reports(self, slot: int, command_id: int) -> None:
         """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""
@@ -181,6 +212,7 @@ class Control:
         if self._lockstep is not None or not known:
             self._raise_error(slot, rows)
             return
+        self._charges.take(int(self._gateway.route[slot]), known)
         for command_id in ids[:known].tolist():
             self._resend_reports(slot, command_id)
         if known < len(rows):
@@ -209,11 +241,7 @@ class Control:
                 "clock",
                 f"commands on behalf of others need a lockstep clock, this one is {self._clock.kind}; start the exchange with --clock lockstep",
             )
-        earliest = max(int(self._gateway.promise_ns[slot]), int(self._gateway.last_command_time_ns[slot]))
-        if np.any(np.diff(rows["time_ns"], prepend=earliest) < 0):
-            raise RequestError(
-                "promise", f"expected times from {earliest} (the promise or last command) on that never decrease"
-            )
+        self._check_times(slot, rows)
         self._sessions.map_participants(slot, rows)
         if not self._inbound.append_recorded(rows, int(self._gateway.participant[slot])):
             raise RequestError(

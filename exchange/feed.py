@@ -13,7 +13,7 @@ from serl.exchange.gateway.codec import write_array, write_int
 from serl.exchange.kernel import best, level_at
 from serl.exchange.latency import Delays
 from serl.exchange.market import indicative_now
-from serl.exchange.outbound import DelayedFeed
+from serl.exchange.outbound import NUMBER_DIGITS_MAX, DelayedFeed
 from serl.exchange.records import EVENT, HALT_REASON, PHASE, EventFlag, EventKind, HaltReason, Phase, Rows
 from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.wire import FeedKind
@@ -183,6 +183,8 @@ class Feed:
         self._previous: NDArray[np.int64] = np.full((len(CHANNELS), len(names)), sequence)
         self._published_auctions: dict[int, list[int]] = {}  # the last items published on channel `auction`, by symbol
         self._topics = [[f"{channel}/{name}/".encode() for name in names] for channel in CHANNELS]
+        self._all_topics = [topic for topics in self._topics for topic in topics]
+        subscriptions.is_known = self._is_known
         self._starts = np.zeros(len(names) + 1, np.int64)
         self._allocate(1024)
         self.has_subscribers = False
@@ -195,9 +197,17 @@ class Feed:
         self._rows = np.zeros(L3_ITEMS_MAX, EVENT)
         self._body = np.zeros(size // 2 * ITEM_BYTES_MAX, np.uint8)
 
+    def _is_known(self, topic: bytes) -> bool:
+        """Whether any message can have a topic that begins so, also under a participant number."""
+        number, _, rest = topic.partition(b"/")
+        if number.isdigit() and len(number) <= NUMBER_DIGITS_MAX:
+            topic = rest
+        return b"time/".startswith(topic) or any(own.startswith(topic) for own in self._all_topics)
+
     def read_subscriptions(self, sequence: int) -> None:
         """Reads new subscriptions; a topic without subscribers before restarts its chain of sequences."""
-        self._subscriptions.read()
+        if not self._subscriptions.read():
+            return
         prefixes = self.delayed.set_subscriptions(self._subscriptions.prefixes)
         for channel, topics in enumerate(self._topics):
             for symbol, topic in enumerate(topics):

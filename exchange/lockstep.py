@@ -11,14 +11,12 @@ import numpy as np
 
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
+from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.state import LIVE
 from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.schedule import Schedule
 from serl.exchange.wire import Kind, RequestError, pack
-
-END_NS = 1 << 62
-"""The promise of a participant that sends nothing more."""
 
 
 class Lockstep:

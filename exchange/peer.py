@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import zmq
@@ -14,20 +15,33 @@ PERIOD_S = 10.0
 
 
 class Peer(NamedTuple):
-    """The other end of a connection: its CURVE key in Z85, "" without CURVE, and its IP address."""
+    """The other end of a connection: its CURVE key in Z85, "" without CURVE; its IP address; and the number of the connection, which no other
+    one ever has; its descriptor, -1 if unknown. All are empty if the connection is gone."""
 
     key: str
     address: str
+    number: str
+    descriptor: int
 
 
 def peer_of(frame: zmq.Frame) -> Peer:
     """The sender of a frame; empty if the connection is gone."""
-    return Peer(_frame_property(frame, "User-Id"), _frame_property(frame, "Peer-Address"))
+    return _peer(lambda name: _frame_property(frame, name))
 
 
 def peer_of_message(address: int) -> Peer:
     """The sender of the zmq_msg_t at an address."""
-    return Peer(message_property(address, "User-Id"), message_property(address, "Peer-Address"))
+    return _peer(lambda name: message_property(address, name))
+
+
+def user_id(key: str, number: int) -> bytes:
+    """What the ZAP handler makes of a connection, for `peer_of`."""
+    return f"{key} {number}".encode()
+
+
+def _peer(read: Callable[[str], str]) -> Peer:
+    key, _, number = read("User-Id").partition(" ")
+    return Peer(key, read("Peer-Address"), number, int(read("__fd") or -1))
 
 
 def _frame_property(frame: zmq.Frame, name: str) -> str:

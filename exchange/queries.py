@@ -1,21 +1,21 @@
 """The queries socket: snapshots, last trades, statistics. Answered between two runs of the compiled loop."""
 
-import contextlib
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import zmq
 
 from serl.exchange import wire
+from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
 from serl.exchange.gateway.state import MESSAGES_RECEIVED
 from serl.exchange.login import Credential, Login
-from serl.exchange.peer import Peer, Refusals, peer_of
+from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
+from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
@@ -25,18 +25,14 @@ class Queries:
 
     def __init__(
         self, core: Core, clock: Clock, sessions: Sessions, login: Login, refusals: Refusals,
-        socket: "zmq.Socket[bytes]",
+        socket: "zmq.Socket[bytes]", budget: Budget,
     ) -> None:  # fmt: skip
         self._core = core
         self._clock = clock
         self._sessions = sessions
         self._login, self._refusals = login, refusals
-        self._socket = socket
+        self.answer = Requests(socket, self._reply, budget).answer
         self._started = time.monotonic()
-
-    def answer(self) -> None:
-        """Answers all waiting requests."""
-        answer_all(self._socket, self._reply)
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         kind, request = message[0], message[1]
@@ -75,6 +71,8 @@ class Queries:
             return [wire.VERSION, self._sessions.symbols(), self._clock.describe(), self._sessions.limits]
         if kind == Kind.STATISTICS:
             return self.statistics()
+        if kind in (Kind.HASH, Kind.L3, Kind.INDICATIVE):
+            self._check_size()
         if kind == Kind.HASH:
             return [self._core.command_sequence, self._core.market.state_hash()]
         symbol = self._symbol(arguments[0])
@@ -90,6 +88,18 @@ class Queries:
         if kind == Kind.INDICATIVE:
             return list(self._core.market.indicative(symbol))
         return self._last_trades(symbol, arguments[1])
+
+    def _check_size(self) -> None:
+        """Raises RequestError `too_large` if every order of the market would take too long to read."""
+        orders, limit = self._orders_open(), self._sessions.limits["snapshot_orders_max"]
+        if orders > limit:
+            raise RequestError(
+                "too_large",
+                f"expected at most {limit} open orders (snapshot_orders_max), got {orders}; query L2, or raise the limit",
+            )
+
+    def _orders_open(self) -> int:
+        return int(self._core.market.state.counters["orders_open"][0])
 
     def _account(self, credential: Credential, name: str, peer: Peer) -> list[list[int]]:
         """[symbol, last_ticks, balances ...] of every symbol that the participant has traded."""
@@ -124,34 +134,8 @@ class Queries:
         return {
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
-            "orders_open": len(self._core.market.orders()),
+            "orders_open": self._orders_open(),
             "sessions": self._sessions.count,
             "messages": int(self._core.gateway.counter[MESSAGES_RECEIVED]),
             "uptime_s": round(time.monotonic() - self._started, 3),
         }
-
-
-def answer_all(socket: "zmq.Socket[bytes]", reply: Callable[[list[Any], Peer], bytes]) -> None:
-    """Answers requests until none waits; `reply` encodes the answer to a message of a peer, or raises RequestError."""
-    while True:
-        try:
-            frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return
-        request: Any = 0
-        try:
-            if len(frames) != 2:
-                raise RequestError(
-                    "malformed", f"expected one frame, got {len(frames) - 1}; use a DEALER socket without delimiter"
-                )
-            message = wire.unpack(frames[1].bytes)
-            if len(message) < 2 or not wire.is_int(message[1]):
-                raise RequestError(
-                    "malformed", "expected [kind, request, ...] with an integer request, got something else"
-                )
-            request = message[1]
-            answer = reply(message, peer_of(frames[1]))
-        except RequestError as error:
-            answer = pack(Kind.ERROR, error.code, str(error), request)
-        with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
-            socket.send_multipart([frames[0].bytes, answer], zmq.NOBLOCK)

@@ -7,18 +7,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
 import zmq
 
 from serl.exchange.admin import Admin
 from serl.exchange.ahead import warm_rule_book
+from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig, endpoint_port
+from serl.exchange.connections import Connections, raise_descriptor_limit
 from serl.exchange.control import Control
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError, SerlError
 from serl.exchange.feed import Feed
+from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.loop import (
     CONTROL_MESSAGE,
     NEED_DUE_COMMANDS,
@@ -32,7 +36,7 @@ from serl.exchange.inbound import Inbound
 from serl.exchange.kernel.state import NEVER
 from serl.exchange.keys import Keys, read_keys
 from serl.exchange.libzmq import AVAILABLE, POLL_IN, POLL_ITEM, assign_routing_ids, zmq_msg_init_at
-from serl.exchange.lockstep import END_NS, Lockstep
+from serl.exchange.lockstep import Lockstep
 from serl.exchange.login import Login
 from serl.exchange.peer import Refusals
 from serl.exchange.ports import free_port, listening_process
@@ -42,7 +46,12 @@ from serl.exchange.schedule import Schedule
 from serl.exchange.sessions import Sessions
 from serl.exchange.subscriptions import Subscriptions
 from serl.exchange.warm import warm_loop
-from serl.exchange.zap import Zap
+from serl.exchange.zap import DOMAIN, Zap
+
+QUIET_S = 0.1
+"""Without a message to the orders socket for this long, other sockets are served without a limit to their share: nobody waits."""
+UNREAD_MAX = 16
+"""Messages per connection that libzmq reads ahead from the feed, queries and admin sockets; more wait in TCP."""
 
 NEED_NOTHING = (TIMEOUT, NEED_PUBLISH, NEED_LATENCY, NEED_DUE_COMMANDS)
 """Why the compiled loop came back without a lack of anything."""
@@ -65,9 +74,15 @@ class Exchange:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.login, refusals = Login(config.login), Refusals()
         keys = read_keys(config.login.curve_keys) if config.login.curve_keys else None
-        self._zap = None
-        if keys is not None:
-            self._zap = Zap(self._context, (self.login.client_keys | {keys.client_public}) - {""}, refusals)
+        admitted = None if keys is None else (self.login.client_keys | {keys.client_public}) - {""}
+        self._zap = Zap(self._context, admitted, refusals)
+        limits = config.limits
+        connections_max = raise_descriptor_limit(limits.connections_max)
+        self._connections = Connections([endpoint_port(each) for each in config.endpoints.values()], connections_max)
+        share = (
+            1.0 if config.clock.kind == "lockstep" else limits.requests_share
+        )  # in lockstep nobody waits for the loop
+        self._budgets = {name: Budget(share) for name in ("queries", "admin", "feed")}
         self._sockets = self._bind(keys)
         self._temporary = None if config.journal.folder else tempfile.TemporaryDirectory(prefix="serl-journal-")
         folder = config.journal.folder or Path(self._temporary.name if self._temporary else "")
@@ -84,7 +99,7 @@ class Exchange:
             names = [symbol.name for symbol in config.symbols]
             self.feed = Feed(
                 self._sockets["feed"], names, self.core.journal.epoch, self.core.event_sequence, self.sessions.feed_delays,
-                Subscriptions(self._sockets["feed"], self.login, refusals),
+                Subscriptions(self._sockets["feed"], self.login, refusals, limits.unknown_topics_max),
             )  # fmt: skip
             self.lockstep = None
             if config.clock.kind == "lockstep":
@@ -102,13 +117,19 @@ class Exchange:
             if self.lockstep is not None:
                 self.lockstep.schedule = self.schedule
             self.control = Control(self.core, self.clock, self.sessions, self.lockstep, self.inbound)
-            self.queries = Queries(self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"])
+            self.queries = Queries(
+                self.core, self.clock, self.sessions, self.login, refusals, self._sockets["queries"],
+                self._budgets["queries"],
+            )  # fmt: skip
             self.admin = Admin(
-                self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop
-            )
+                self.core, self.clock, self.sessions, self.login, refusals, self._sockets["admin"], self.stop,
+                self._budgets["admin"],
+            )  # fmt: skip
             self._published = int(self.core.gateway.counter[EVENTS])
             self._segment = self.core.journal.events
-            self._set_poll_items()
+            self._polls: dict[tuple[str, ...], Any] = {}
+            self._affordable = tuple(self._budgets)
+            self._last_message_s = 0.0
             self._stopping = ""
             self._messages_received = 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
@@ -131,8 +152,8 @@ class Exchange:
         for name, endpoint in self.config.endpoints.items():
             socket = self._context.socket(kinds[name])
             socket.linger = 200
-            socket.maxmsgsize = 4 * self.config.limits.message_bytes_max
-            socket.sndhwm = self.config.limits.outbound_messages_max
+            self._limit(socket, name)
+            socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
             if name == "orders":
                 socket.router_mandatory = True
             if name == "feed":
@@ -155,12 +176,25 @@ class Exchange:
             sockets[name] = socket
         return sockets
 
-    def _set_poll_items(self) -> None:
-        sockets = [self._sockets[name] for name in ("orders", "queries", "admin", "feed")]
-        sockets += [self._zap.socket] if self._zap else []
-        self.core.poll = np.zeros(len(sockets), POLL_ITEM)
-        self.core.poll["socket"] = [socket.underlying for socket in sockets]
-        self.core.poll["events"] = POLL_IN
+    def _limit(self, socket: "zmq.Socket[bytes]", name: str) -> None:
+        """Sets what libzmq queues for one connection. A message over the size closes its connection before libzmq stores it."""
+        limits = self.config.limits
+        socket.maxmsgsize = {
+            "orders": 4 * limits.message_bytes_max, "feed": limits.subscription_bytes_max,
+        }.get(name, limits.request_bytes_max)  # fmt: skip
+        socket.sndhwm = limits.outbound_messages_max
+        if name in ("queries", "admin"):
+            socket.sndhwm = limits.replies_unread_max
+        if name != "orders":
+            socket.rcvhwm = UNREAD_MAX
+
+    def _poll_items(self, names: tuple[str, ...]) -> Any:
+        """What the compiled loop polls: the orders socket, new connections, and these sockets."""
+        if names not in self._polls:
+            sockets = [self._sockets["orders"], self._zap.socket, *(self._sockets[name] for name in names)]
+            self._polls[names] = poll = np.zeros(len(sockets), POLL_ITEM)
+            poll["socket"], poll["events"] = [socket.underlying for socket in sockets], POLL_IN
+        return self._polls[names]
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:
         """Serves until a stop is requested, then closes everything, also on an error. Returns why it stopped.
@@ -227,6 +261,7 @@ class Exchange:
             if self.lockstep is not None and (self.inbound.has_commands or self.lockstep.next_ns < NEVER):
                 self.lockstep.advance()
             self._publish()
+            self._connections.check(self.sessions.descriptors)
             now = time.monotonic()
             if now >= next_check or self.core.gateway.counter[SLOW_SESSIONS]:
                 next_check = now + intervals.heartbeat_s
@@ -247,6 +282,7 @@ class Exchange:
             next_ns = self.lockstep.next_ns
         if next_ns < NEVER:
             idle_ns = int(min(idle_ns, self.clock.wall_ns_until(next_ns)))
+        idle_ns = min(idle_ns, self._set_affordable())
         deadline_ns = time.monotonic_ns() + idle_ns
         return self.core.serve(deadline_ns, self.config.intervals.drain_messages, self.feed.has_subscribers)
 
@@ -264,14 +300,30 @@ class Exchange:
         received = int(self.core.gateway.counter[MESSAGES_RECEIVED])
         busy = received != self._messages_received
         self._messages_received = received
+        if busy:
+            self._last_message_s = time.monotonic()
         return busy
 
+    def _set_affordable(self) -> int:
+        """Chooses the sockets that are served besides orders: while messages arrive, those with time left. Returns the nanoseconds until that
+        changes."""
+        waits_s = {name: budget.wait_s() for name, budget in self._budgets.items()}
+        if time.monotonic() - self._last_message_s > QUIET_S:
+            waits_s = dict.fromkeys(waits_s, 0.0)
+        self._affordable = tuple(name for name, wait_s in waits_s.items() if not wait_s)
+        self.core.poll = self._poll_items(self._affordable)
+        return int(min((wait_s for wait_s in waits_s.values() if wait_s), default=1.0) * 1e9)
+
     def _serve_other_sockets(self) -> None:
-        if self._zap is not None:
-            self._zap.answer()
-        self.queries.answer()
-        self.admin.answer()
-        self.feed.read_subscriptions(self.core.event_sequence)
+        self._zap.answer()
+        if "queries" in self._affordable:
+            self.queries.answer()
+        if "admin" in self._affordable:
+            self.admin.answer()
+        if "feed" in self._affordable:
+            began = time.monotonic()
+            self.feed.read_subscriptions(self.core.event_sequence)
+            self._budgets["feed"].spend(time.monotonic() - began)
 
     def _publish(self) -> None:
         """Publishes the events since the last call."""

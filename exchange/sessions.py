@@ -11,6 +11,7 @@ import zmq
 from numpy.typing import NDArray
 
 from serl.exchange import wire
+from serl.exchange.budget import Charges
 from serl.exchange.clock import Clock
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
@@ -23,6 +24,7 @@ from serl.exchange.outbound import REPORTS_MAX, DelayedReports
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import ALL_SYMBOLS, EVENT, CommandKind, Reason, Rows, command
 from serl.exchange.renumber import renumber
+from serl.exchange.unused import unused_participants
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
@@ -48,6 +50,9 @@ class Sessions:
         self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
 
+        self._descriptors: dict[int, int] = {}  # by slot
+        self._unsaved = False  # a participant is not in the journal's file yet
+        self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self._checked_ns = time.monotonic_ns()
         self.limits = {**config.limits.model_dump(), **config.intervals.model_dump()}
@@ -57,6 +62,10 @@ class Sessions:
     def count(self) -> int:
         """The number of sessions that have not ended."""
         return int(np.count_nonzero(self._gateway.status))
+
+    def descriptors(self) -> set[int]:
+        """The descriptors of the sessions' connections."""
+        return {self._descriptors.get(slot, -1) for slot in self.live_slots()}
 
     def live_slots(self) -> list[int]:
         """The slots of live sessions."""
@@ -104,7 +113,13 @@ class Sessions:
                 "login", f"all {len(self._gateway.status)} sessions (sessions_max) are in use; try again later"
             )
         if participant is None:
+            if not self._new_names.take(0, owes=False):  # they share a bucket, because a connection costs nothing
+                raise RequestError(
+                    "rate",
+                    f"more than {self.limits['new_names_per_s_max']:g} new names per second (new_names_per_s_max) log in; try again later",
+                )
             participant = self._new_participant(name)
+        self._descriptors[int(slots[0])] = peer.descriptor
         if not self._login.required and self._login.has_operator_token(token):
             self._grant_operator(participant)
         try:
@@ -133,13 +148,15 @@ class Sessions:
 
     def _new_participant(self, name: str) -> int:
         number = len(self._numbers)
-        if number >= len(self._gateway.live_session):
-            raise RequestError(
-                "login", f"all {number} participants (participants_max) exist; log in under an existing name"
-            )
-        self._numbers[name] = number
         operator = self._may_operate(name)
-        self._core.journal.participants.append({"name": name, "cancel_on_disconnect": False, "operator": operator})
+        entry = {"name": name, "cancel_on_disconnect": False, "operator": operator}
+        if number < len(self._gateway.live_session):
+            self._core.journal.participants.append(entry)
+        else:
+            number = self._unused_participant()
+            del self._numbers[self._core.journal.participants[number]["name"]]
+            self._core.journal.participants[number] = entry
+        self._numbers[name], self._unsaved = number, True
         if operator:
             self._core.market.grant_operator(number)
         return number
@@ -148,6 +165,7 @@ class Sessions:
         """Saves the participants. Raises RequestError if the disk is full."""
         try:
             self._core.journal.save_participants()
+            self._unsaved = False
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
 
@@ -158,6 +176,14 @@ class Sessions:
             self._core.journal.wait_for_snapshot()
         except DiskFullError as error:
             raise RequestError("disk_full", str(error)) from None
+
+    def _unused_participant(self) -> int:
+        """An unused participant without configuration: its number goes to another name."""
+        count = len(self._numbers)
+        for number in unused_participants(self._core.market.state, self._gateway, count):
+            if self._core.journal.participants[number]["name"] not in self._config.accounts:
+                return number
+        raise RequestError("login", f"all {count} participants (participants_max) exist; log in under an existing name")
 
     def _refresh_operators(self) -> None:
         """Applies the operators of the current configuration. The journaled commands ran with the previous operators, so if the operators
@@ -246,12 +272,14 @@ class Sessions:
         gateway.promise_ns[slot] = gateway.last_command_time_ns[slot] = -1
         gateway.messages_per_s[slot] = self._config.messages_per_s_max(self.name(slot))
         gateway.rate_tokens[slot] = max(gateway.messages_per_s[slot], 1.0)
+        gateway.cancels_per_s[slot] = self._config.limits.cancels_per_s_max
+        gateway.cancel_tokens[slot] = max(gateway.cancels_per_s[slot], 1.0)
         index_sessions(gateway)
         self._inbound.open(slot, participant, self._latencies.orders(self.name(slot)))
-        self._core.journal.participants[participant]["cancel_on_disconnect"] = (
-            options.get("cancel_on_disconnect") is True
-        )
-        self._save_participants()
+        entry, cancels = self._core.journal.participants[participant], options.get("cancel_on_disconnect") is True
+        if self._unsaved or entry["cancel_on_disconnect"] != cancels:  # otherwise the file holds it already
+            entry["cancel_on_disconnect"] = cancels
+            self._save_participants()
 
     def _welcome(self, slot: int, last_report: int) -> None:
         gateway = self._gateway

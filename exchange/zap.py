@@ -1,20 +1,25 @@
-"""Which CURVE keys may connect: the ZAP handler (rfc.zeromq.org/spec/27) of an exchange, answered by its loop."""
+"""Which CURVE keys may connect, and the number of each connection: the ZAP handler (rfc.zeromq.org/spec/27) of an exchange, answered by its loop."""
+
+from itertools import count
 
 import zmq
 from zmq.utils import z85
 
-from serl.exchange.peer import Refusals
+from serl.exchange.peer import Refusals, user_id
 
 ENDPOINT = "inproc://zeromq.zap.01"
+DOMAIN = b"serl"
+"""With a domain libzmq asks about connections without CURVE too."""
 REQUESTS_MAX = 64
 """Requests answered before the loop goes on."""
 
 
 class Zap:
-    """Admits connections by their public key, which becomes their User-Id. libzmq lets nobody in before the answer."""
+    """Admits connections by their public key, or all where `keys` is None. Key and a number of their own become their User-Id. libzmq lets
+    nobody in before the answer."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str], refusals: Refusals) -> None:
-        self._keys, self._refusals = keys, refusals
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", keys: set[str] | None, refusals: Refusals) -> None:
+        self._keys, self._refusals, self._numbers = keys, refusals, count(1)
         self.socket = context.socket(zmq.REP)
         self.socket.bind(ENDPOINT)
 
@@ -28,9 +33,9 @@ class Zap:
             except zmq.Again:
                 return
             key = z85.encode(credentials[0]).decode() if mechanism == b"CURVE" else ""
-            if key in self._keys:
+            if self._keys is None or key in self._keys:
                 status, text = b"200", b"OK"
             else:
                 status, text = b"400", b"unknown key"
                 self._refusals.log(address.decode(errors="replace"), f"CURVE key {key}")
-            self.socket.send_multipart([version, request, status, text, key.encode(), b""])
+            self.socket.send_multipart([version, request, status, text, user_id(key, next(self._numbers)), b""])

@@ -38,6 +38,8 @@ ACCEPTED, NEEDS_PYTHON, SEGMENT_FULL, DELAYED, DUE_FIRST = 0, 1, 2, 3, 4
 # Results of `advance`, beside EVENTS_FULL and GROW of `execute`
 IDLE, OUT_FULL = 0, 3
 
+END_NS = 1 << 62
+"""After every arrival: the promise of a participant that sends nothing more."""
 ROW_BYTES = COMMAND.itemsize
 BULK = 32
 BULK_HEADER_BYTES = 7
@@ -66,7 +68,7 @@ def _stage(gateway: GatewayState, last_command_id: Any, session: int, count: int
         earliest = max(gateway.promise_ns[session], gateway.last_command_time_ns[session])
         for index in range(first, first + count):
             row = gateway.staged[index]
-            if row.time_ns < earliest:
+            if row.time_ns < earliest or row.time_ns >= END_NS:
                 return NEEDS_PYTHON
             earliest = row.time_ns
             row.participant = participant
@@ -110,12 +112,15 @@ def _journal(
 
 
 @inlined
-def _refill_rate_tokens(gateway: GatewayState, session: int, now_ns: int) -> None:
-    """Refills the session's token bucket for the time since its last message, and notes the time of this one."""
-    rate = gateway.messages_per_s[session]
-    elapsed_s = (now_ns - gateway.last_in_ns[session]) * 1e-9
-    gateway.rate_tokens[session] = min(max(rate, 1.0), gateway.rate_tokens[session] + elapsed_s * rate)
-    gateway.last_in_ns[session] = now_ns
+def _refill(tokens: Any, rates: Any, session: int, elapsed_s: float) -> None:
+    """Refills a session's token bucket, which holds a second's worth, for the time since its last message."""
+    tokens[session] = min(max(rates[session], 1.0), tokens[session] + elapsed_s * rates[session])
+
+
+@inlined
+def _can_pay(tokens: Any, rates: Any, session: int, count: int) -> bool:
+    """Whether the bucket holds `count` tokens, or is full: what it has left may become negative."""
+    return rates[session] == 0.0 or tokens[session] >= min(float(count), max(rates[session], 1.0))
 
 
 @inlined
@@ -157,8 +162,8 @@ def accept(
     ACCEPTED: journaled, or staged in lockstep. DELAYED: staged, and Python adds the latency. NEEDS_PYTHON: anything but
     new, well-formed orders. SEGMENT_FULL: the command segment has no free row for participants. DUE_FIRST: waiting commands have come due
     and must be executed first. Unless ACCEPTED or DELAYED, the message has changed nothing.
-    row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted messages count against the rate limit; CANCEL, REDUCE
-    and MASS_CANCEL do not.
+    row_bytes is `commands` as bytes (rows, ROW_BYTES). Accepted commands, each row of a bulk message too, count
+    against the rate limit; CANCEL, REDUCE and MASS_CANCEL alone against one of their own.
     """
     size = buffer.size
     if gateway.status[session] != LIVE or size < 3:
@@ -171,9 +176,14 @@ def accept(
     if staged and usable > 0:
         usable = gateway.staged.size
     kind = np.int64(buffer[1])
-    _refill_rate_tokens(gateway, session, monotonic_ns)
-    token_cost = 0.0 if gateway.messages_per_s[session] == 0.0 or 2 <= kind <= 3 or kind == 5 else 1.0
-    if gateway.rate_tokens[session] < token_cost:
+    elapsed_s = (monotonic_ns - gateway.last_in_ns[session]) * 1e-9
+    gateway.last_in_ns[session] = monotonic_ns
+    _refill(gateway.rate_tokens, gateway.messages_per_s, session, elapsed_s)
+    _refill(gateway.cancel_tokens, gateway.cancels_per_s, session, elapsed_s)
+    cancels = 2 <= kind <= 3 or kind == 5
+    tokens = gateway.cancel_tokens if cancels else gateway.rate_tokens
+    rates = gateway.cancels_per_s if cancels else gateway.messages_per_s
+    if not _can_pay(tokens, rates, session, 1):
         return NEEDS_PYTHON
     full = NEEDS_PYTHON if staged else SEGMENT_FULL  # Python rejects what cannot be staged
     count = 1
@@ -185,6 +195,8 @@ def accept(
         count = _read_rows(target, gateway.staged_bytes if staged else row_bytes, first, usable, buffer, size)
         if count <= 0:
             return NEEDS_PYTHON if count == 0 else full
+        if not _can_pay(tokens, rates, session, count):
+            return NEEDS_PYTHON
     elif not read_order(buffer, size, target[first]):
         return NEEDS_PYTHON
     now_ns = 0 if lockstep else clock_now_ns(gateway)
@@ -195,7 +207,7 @@ def accept(
     else:
         result = _journal(gateway, last_command_id, commands, words, session, count, now_ns)
     if result == ACCEPTED or result == DELAYED:
-        gateway.rate_tokens[session] -= token_cost
+        tokens[session] -= count
     return result
 
 

@@ -72,7 +72,9 @@ from serl.exchange.libzmq import (
     JOURNAL_FAILURE,
 ) = range(10)
 # Values of PENDING_SIZE for messages that are rejected unread
-BAD_FRAMES, TOO_LARGE = -2, -3
+BAD_FRAMES, TOO_LARGE, SKIPPING = -2, -3, -4
+FRAMES_SKIPPED_MAX = 256
+"""Surplus frames of a message that are dropped before the loop goes on."""
 TURN_EVENTS_MAX = 16_384
 """Events after which the loop returns, so that the feed is published."""
 UNDURABLE_MAX = 16_384
@@ -112,11 +114,24 @@ def send_reports(gateway: GatewayState, socket: int, now_ns: int) -> None:
 
 
 @inlined
+def _skip_frames(gateway: GatewayState, socket: int) -> int:
+    """Drops remaining frames of a message: BAD_FRAMES after the last one, SKIPPING if there are more."""
+    message = gateway.zmq_message.ctypes.data
+    for _ in range(FRAMES_SKIPPED_MAX):
+        if zmq_msg_recv(message, socket, DONTWAIT) < 0 or zmq_msg_more(message) == 0:
+            return BAD_FRAMES
+    return SKIPPING
+
+
+@inlined
 def _receive(gateway: GatewayState, socket: int) -> int:
-    """Receives one message into gateway.message: its size, -1 if there is none, BAD_FRAMES or TOO_LARGE.
+    """Receives one message into gateway.message: its size, -1 if there is none, BAD_FRAMES, TOO_LARGE or SKIPPING (frames of a bad message
+    remain).
 
     PENDING_ROUTE is its sender. A second frame is rejected: a client could forge another's messages with it.
     """
+    if zmq_msg_more(gateway.zmq_message.ctypes.data) != 0:
+        return _skip_frames(gateway, socket)
     scratch = gateway.scratch
     if zmq_recv(socket, scratch.ctypes.data, ROUTING_ID_BYTES, DONTWAIT) < 0:
         return -1
@@ -133,11 +148,7 @@ def _receive(gateway: GatewayState, socket: int) -> int:
     else:
         memcpy(gateway.message.ctypes.data, zmq_msg_data(message), size)
         result = size
-    while zmq_msg_more(message) != 0:
-        if zmq_msg_recv(message, socket, DONTWAIT) < 0:
-            break
-        result = BAD_FRAMES
-    return result
+    return result if zmq_msg_more(message) == 0 else _skip_frames(gateway, socket)
 
 
 @inlined

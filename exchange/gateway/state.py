@@ -77,6 +77,8 @@ class GatewayState(NamedTuple):
     last_command_time_ns: NDArray[np.int64]  # (S,) lockstep: arrival time of the session's last command
     rate_tokens: NDArray[np.float64]  # (S,) token bucket of the message rate limit
     messages_per_s: NDArray[np.float64]  # (S,) message rate limit, 0 = none
+    cancel_tokens: NDArray[np.float64]  # (S,) token bucket of the limit of CANCEL, REDUCE and MASS_CANCEL
+    cancels_per_s: NDArray[np.float64]  # (S,) that limit, 0 = none
     staged: NDArray[np.void]  # COMMAND rows that wait for their arrival time
     staged_bytes: NDArray[np.uint8]  # the same memory as bytes
     clock: NDArray[np.int64]  # (8,)
@@ -113,6 +115,8 @@ def new_gateway(limits: LimitsConfig) -> GatewayState:
         last_command_time_ns=np.zeros(sessions, np.int64),
         rate_tokens=np.zeros(sessions, np.float64),
         messages_per_s=np.zeros(sessions, np.float64),
+        cancel_tokens=np.zeros(sessions, np.float64),
+        cancels_per_s=np.zeros(sessions, np.float64),
         staged=staged,
         staged_bytes=staged.view(np.uint8),
         clock=np.zeros(8, np.int64),

@@ -217,7 +217,8 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_cancels_do_not_consume_the_rate_limit(tmp_path: Path) -> None:
-    with limited(tmp_path, limits={"messages_per_s_max": 0.5}) as served, RawClient(served.endpoint) as raw:
+    limits = {"messages_per_s_max": 0.5, "control_messages_per_s_max": 0}
+    with limited(tmp_path, limits=limits) as served, RawClient(served.endpoint) as raw:
         raw.login("busy")
         raw.send(1, 1, 0, 0, 1, 100, 1, 0, 0)
         assert raw.receive(80, 97)[0] == 80

@@ -1,0 +1,195 @@
+"""Hostile clients beside an honest one: how far each attack of benchmarks/hostile_attacks.py, and all together, move the honest client's latency.
+
+The honest client sends 1,000 orders a second and measures each from the time at which it is due (as in `served`) while a subscriber follows its symbol. An attack runs
+in a process of its own, by turns against the exchange and against sockets that drop everything; `ratio` is the honest p99 of the former over that of the latter, so
+that the attacker's own use of the processor does not count. Medians of the turns; each attack has a new exchange with RESTING orders. `memory` is the exchange's resident
+memory after the attack over that before it; `work_us_per_order` is the processor time of the exchange's
+loop per honest order, and `work_ratio` that over the same while the attack runs elsewhere: unlike latencies, busy machines hardly change it; `feed` is the share of the honest client's orders that the subscriber saw; `survived` is 0 if the exchange ended. With four
+or more processors exchange, honest client and attackers have their own.
+`python -m benchmarks.hostile NAME ...` runs some attacks (`all`: together).
+"""
+
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import zmq
+
+from benchmarks import client
+from benchmarks.hostile_attacks import ATTACKS
+from serl.exchange.config import socket_endpoints
+from serl.exchange.records import COMMAND
+
+RATE_PER_S, COUNT, TURNS, RESTING = 1000, 1500, 3, 200_000
+CONFIG: dict[str, object] = {
+    "limits": {"messages_per_s_max": 10_000, "cancels_per_s_max": 2000},
+    "accounts": {"honest": {"messages_per_s_max": 0}},  # it builds the book; then it sends RATE_PER_S
+}
+"""What an exchange sets that does not trust its participants."""
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+def _pin(which: int) -> None:
+    """Gives exchange (0), honest client (1) and attackers (2) their own processors, if there are enough."""
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) >= 4:
+        os.sched_setaffinity(0, {processors[which]} if which < 2 else set(processors[2:]))
+
+
+def _attack(name: str, endpoint: str, ready: Any) -> None:
+    _pin(2)
+    ready.release()
+    ATTACKS[name](endpoint)
+
+
+def _sink(endpoint: str) -> None:
+    """Sockets that drop everything, in place of the exchange."""
+    poller = zmq.Poller()
+    for name, address in socket_endpoints(endpoint).items():
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.XPUB if name == "feed" else zmq.ROUTER)
+        socket.bind(address)
+        poller.register(socket, zmq.POLLIN)
+    while True:
+        for socket, _ in poller.poll():
+            for _ in range(64):
+                if socket.poll(0):
+                    socket.recv_multipart()
+
+
+@contextmanager
+def _process(work: Any, *arguments: Any) -> Iterator[None]:
+    process = CONTEXT.Process(target=work, args=arguments, daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+class _Honest:
+    """A session of one order at a time, and a subscriber that follows its symbol."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._socket, self._id = client.login(endpoint, "honest"), 0
+        self._build()
+        self._feed: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
+        self._feed.connect(socket_endpoints(endpoint)["feed"])
+        self._feed.subscribe(b"l2/S0/")
+        time.sleep(0.3)
+
+    def _build(self) -> None:
+        rows, random = np.zeros(RESTING, COMMAND), np.random.default_rng(1)
+        rows["kind"], rows["time_in_force"], rows["qty_lots"] = 1, 1, 1
+        rows["price_ticks"], rows["command_id"] = random.integers(100, 600, RESTING), np.arange(1, RESTING + 1)
+        client.send_rows(self._socket, rows)
+        self._id = RESTING
+
+    def measure(self) -> tuple[float, float]:
+        """(p99 in microseconds, share of the orders that the subscriber saw)."""
+        while self._feed.poll(0):
+            self._feed.recv_multipart()
+        latencies, last = np.zeros(COUNT), 0
+        start = time.perf_counter() + 0.01
+        for index in range(COUNT):
+            due = start + index / RATE_PER_S
+            while time.perf_counter() < due:
+                pass
+            self._id += 1
+            self._socket.send(msgpack.packb([1, self._id, 0, 0, 1, 100 + index % 500, 1, 0, 0]))
+            while last < self._id:
+                if not self._socket.poll(5000):
+                    return float("inf"), 0.0
+                message = msgpack.unpackb(self._socket.recv())
+                last = max((report[2] for report in message[2]), default=0) if message[0] == 80 else last
+            latencies[index] = time.perf_counter() - due
+        seen = 0
+        while self._feed.poll(100):
+            self._feed.recv_multipart()
+            seen += 1
+        return float(np.percentile(latencies[COUNT // 10 :], 99) * 1e6), seen / COUNT
+
+
+def _memory_bytes(pid: int) -> float:
+    try:
+        return float(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return float("nan")
+
+
+def _worked_ns(pid: int) -> float:
+    """Processor time of the exchange's loop, which is its main thread."""
+    try:
+        return float(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0])
+    except (FileNotFoundError, ProcessLookupError):
+        return float("nan")
+
+
+def attacked(names: tuple[str, ...]) -> dict[str, float]:
+    """The figures of attacks that run together."""
+    from tests.server_fixture import free_endpoint, start_exchange
+
+    turns = []
+    with tempfile.TemporaryDirectory(prefix="serl-bench-") as name:  # noqa: SIM117
+        with (
+            start_exchange(
+                symbols="S0,S1", journal=Path(name) / "journal", config=CONFIG, folder=Path(name)
+            ) as exchange,
+            _process(_sink, sink := free_endpoint()),
+        ):
+            if len(os.sched_getaffinity(0)) >= 4:
+                os.sched_setaffinity(exchange.process.pid, {min(os.sched_getaffinity(0))})
+            honest, pid = _Honest(exchange.endpoint), exchange.process.pid
+            honest.measure()
+            before = _memory_bytes(pid)
+            for _ in range(TURNS):
+                found = []
+                for endpoint in (sink, exchange.endpoint):
+                    ready = CONTEXT.Semaphore(0)
+                    workers = [
+                        CONTEXT.Process(target=_attack, args=(each, endpoint, ready), daemon=True) for each in names
+                    ]
+                    for worker in workers:
+                        worker.start()
+                    for _ in workers:
+                        ready.acquire()
+                    time.sleep(0.5)
+                    worked_ns = _worked_ns(pid)
+                    measured = honest.measure()
+                    found.append((*measured, (_worked_ns(pid) - worked_ns) / COUNT / 1e3))
+                    for worker in workers:
+                        worker.kill()
+                        worker.join()
+                turns.append((*found[0], *found[1], _memory_bytes(pid) / before))
+                if exchange.process.poll() is not None or not np.isfinite(found[1][0]):
+                    break
+            survived = float(exchange.process.poll() is None)
+            exchange.process.kill()  # it may no longer hear that it is to stop
+    alone, _, idle_work, hostile, feed, work, _ = np.nanmedian(np.array(turns), axis=0).tolist()
+    return {
+        "p99_us": hostile, "ratio": hostile / alone, "work_us_per_order": work, "work_ratio": work / idle_work,
+        "memory": max(turn[-1] for turn in turns), "feed": feed, "survived": survived,
+    }  # fmt: skip
+
+
+def run(names: list[str] | None = None) -> dict[str, dict[str, float]]:
+    """The figures of every attack, and of all together."""
+    _pin(1)
+    found = {}
+    for name in names or [*ATTACKS, "all"]:
+        found[name] = attacked(tuple(ATTACKS) if name == "all" else (name,))
+        print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])
