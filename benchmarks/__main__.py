@@ -15,7 +15,6 @@ NAMES = (
     "start",
     "served",
     "durability",
-    "hostile",
     "replay",
     "history",
     "traders",
@@ -23,8 +22,8 @@ NAMES = (
     "ppo",
     "researcher",
 )
-APART = ("llm", "restart")
-"""Benchmarks that need fetched models, or minutes and gigabytes of their own; `all` skips them."""
+APART = ("llm", "restart", "hostile")
+"""Benchmarks that need fetched models, a quiet machine, or minutes and gigabytes of their own; `all` skips them."""
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -134,6 +134,9 @@ class Exchange:
             self._messages_received = 0
             zmq_msg_init_at(self.core.gateway.zmq_message.ctypes.data)
             self.sessions.cancel_after_restart()
+        self._start(config)
+
+    def _start(self, config: ExchangeConfig) -> None:
         self.core.warm_up()
         if config.needs_full_rule_book:
             warm_rule_book()
@@ -141,10 +144,10 @@ class Exchange:
         with private_files():
             self.schedule.start(config, self.sessions.participant_or_new, self.clock.now_ns())
         self.core.journal.start_flushing(config.journal.flush_s, self.core.gateway)
-        if config.journal.durability == "batch":
-            wakes = np.zeros(1, POLL_ITEM)
-            wakes["fd"], wakes["events"] = self.core.journal.start_committing(self.core.gateway), POLL_IN
-            self.core.poll = np.concatenate((self.core.poll, wakes))
+        self._commit_pipe = np.zeros(int(config.journal.durability == "batch"), POLL_ITEM)
+        if len(self._commit_pipe):
+            self._commit_pipe["fd"] = self.core.journal.start_committing(self.core.gateway)
+            self._commit_pipe["events"] = POLL_IN
 
     def _bind(self, keys: Keys | None) -> dict[str, "zmq.Socket[bytes]"]:
         kinds = {"orders": zmq.ROUTER, "feed": zmq.XPUB, "queries": zmq.ROUTER, "admin": zmq.ROUTER}
@@ -189,11 +192,12 @@ class Exchange:
             socket.rcvhwm = UNREAD_MAX
 
     def _poll_items(self, names: tuple[str, ...]) -> Any:
-        """What the compiled loop polls: the orders socket, new connections, and these sockets."""
+        """What the compiled loop polls: the orders socket, new connections, these sockets, and last the pipe of durable commands, if any."""
         if names not in self._polls:
             sockets = [self._sockets["orders"], self._zap.socket, *(self._sockets[name] for name in names)]
-            self._polls[names] = poll = np.zeros(len(sockets), POLL_ITEM)
+            poll = np.zeros(len(sockets), POLL_ITEM)
             poll["socket"], poll["events"] = [socket.underlying for socket in sockets], POLL_IN
+            self._polls[names] = np.concatenate((poll, self._commit_pipe))
         return self._polls[names]
 
     def run(self, ready: Callable[[], None] = lambda: None) -> str:

@@ -19,8 +19,8 @@ from serl.clients.blocking import connect
 from serl.clients.clock import RemoteClock
 from serl.clients.session import Grant
 from serl.exchange.config import time_of_day_text
+from serl.exchange.gateway.accept import END_NS
 from serl.exchange.limits import MarketLimits
-from serl.exchange.lockstep import END_NS
 from serl.exchange.market import Market
 from serl.exchange.records import COMMAND, EVENT, Rows, command
 from serl.exchange.wire import FeedKind, Kind
