@@ -17,6 +17,7 @@ from serl.exchange.records import (
     EventKind,
     Reason,
     Rows,
+    Term,
     TimeInForce,
 )
 from tests.exchange.generate_orders import Wish, add_terms, stand_across
@@ -28,6 +29,7 @@ PARTICIPANTS = 6  # 0 is the operator, and trades as well
 TIMES_IN_FORCE = (TimeInForce.DAY, TimeInForce.GTC, TimeInForce.IOC, TimeInForce.FOK)
 RANDOMS = 12  # uniform numbers a command
 LIMITS = MarketLimits(participants_max=16)
+ICEBERG_PARTS_MAX = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +184,9 @@ class Generator:
         (stand_across if across else add_terms)(wish, self.random)
         if wish.flags & CommandFlag.MARKET:
             wish.price_ticks = 0
+        shown = wish.terms.get(Term.DISPLAY_LOTS, 0)
+        if 0 < shown < wish.qty_lots // ICEBERG_PARTS_MAX:  # a huge iceberg in parts of a lot would trade for hours
+            wish.terms[Term.DISPLAY_LOTS] = wish.qty_lots // ICEBERG_PARTS_MAX
         flags = wish.flags | (CommandFlag.TERMS if wish.terms else 0)
         rows = []
         for term, value in wish.terms.items():
