@@ -50,6 +50,8 @@ from serl.exchange.zap import DOMAIN, Zap
 
 QUIET_S = 0.1
 """Without a message to the orders socket for this long, other sockets are served without a limit to their share: nobody waits."""
+CURVE_HANDSHAKE_BYTES = 1024
+"""The largest message of a CURVE handshake: libzmq limits it like every other message."""
 UNREAD_MAX = 16
 """Messages per connection that libzmq reads ahead from the feed, queries and admin sockets; more wait in TCP."""
 
@@ -182,8 +184,9 @@ class Exchange:
     def _limit(self, socket: "zmq.Socket[bytes]", name: str) -> None:
         """Sets what libzmq queues for one connection. A message over the size closes its connection before libzmq stores it."""
         limits = self.config.limits
+        handshake_bytes = CURVE_HANDSHAKE_BYTES if self.config.login.curve_keys else 0
         socket.maxmsgsize = {
-            "orders": 4 * limits.message_bytes_max, "feed": limits.subscription_bytes_max,
+            "orders": 4 * limits.message_bytes_max, "feed": limits.subscription_bytes_max + handshake_bytes,
         }.get(name, limits.request_bytes_max)  # fmt: skip
         socket.sndhwm = limits.outbound_messages_max
         if name in ("queries", "admin"):

@@ -69,9 +69,7 @@ class Subscriptions:
             if parsed is None and self.is_known(topic):
                 return
         peer = peer_of(frame)
-        if (
-            not peer.number
-        ):  # libzmq's own message when a connection ends: one for each prefix that it was still subscribed to
+        if not peer.number:  # libzmq's own message at the end of a connection: one for each prefix it was subscribed to
             self._count(topic, -1 if permitted and self.is_known(topic) else 0)
             return
         own = self._remembered(peer.number)
