@@ -25,6 +25,10 @@ from serl.exchange.wire import Kind, RequestError, pack
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
 """What is accepted while the disk is full."""
 
+RESENT_PER_MESSAGE = 50
+"""Rows of a bulk message that were sent before, which are charged like one message: a client that comes back sends all again that it has no
+answer for."""
+
 
 class Control:
     """Answers one message at a time; a rejection says what was expected and what arrived."""
@@ -212,7 +216,7 @@ class Control:
         if self._lockstep is not None or not known:
             self._raise_error(slot, rows)
             return
-        self._charges.take(int(self._gateway.route[slot]), known)
+        self._charges.take(int(self._gateway.route[slot]), known / RESENT_PER_MESSAGE)
         for command_id in ids[:known].tolist():
             self._resend_reports(slot, command_id)
         if known < len(rows):
