@@ -199,7 +199,7 @@ class LimitsConfig(_Section):
     connections_max: int = Field(1024, ge=1, le=1 << 20)
     request_bytes_max: int = Field(4096, ge=256, le=1 << 20)
     replies_unread_max: int = Field(100, ge=1)
-    requests_share: float = Field(0.005, gt=0, le=1)
+    requests_share: float = Field(0.05, gt=0, le=1)
     snapshot_orders_max: int = Field(100_000, ge=1)
     subscription_bytes_max: int = Field(256, ge=64, le=1 << 16)
     unknown_topics_max: int = Field(64, ge=0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from serl.agents.calibration import costs
 from serl.agents.calibration.cli import calibrate
 from serl.agents.calibration.errors import CalibrationError
 from serl.agents.realism.errors import EmptyWindow, RealismError
@@ -29,7 +30,8 @@ def run(*arguments: object) -> str:
     return result.output
 
 
-def test_end_to_end(day: Path, tmp_path: Path) -> None:
+def test_end_to_end(day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "DAY_PAIRS", 2)  # more only take time here
     output, baseline = tmp_path / "fitted.yaml", tmp_path / "poisson.yaml"
     shown = run(day, "-o", output, *WINDOWS, "--trials", 2, "--score-seeds", 2, "--baseline-output", baseline)
     assert "real against real" in shown and "baseline" in shown
