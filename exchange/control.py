@@ -23,7 +23,7 @@ from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
 
 CANCELLATIONS = [int(kind) for kind in (CommandKind.CANCEL, CommandKind.REDUCE, CommandKind.MASS_CANCEL)]
-"""What is accepted while the disk is full."""
+"""What the rate of cancels counts, and what is accepted while the disk is full."""
 
 RESENT_PER_MESSAGE = 50
 """Rows of a bulk message that were sent before, which are charged like one message: a client that comes back sends all again that it has no
@@ -157,11 +157,7 @@ class Control:
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
             return
-        cancels = len(rows) == 1 and rows[0]["kind"] in (
-            CommandKind.CANCEL,
-            CommandKind.REDUCE,
-            CommandKind.MASS_CANCEL,
-        )
+        cancels = len(rows) == 1 and rows[0]["kind"] in CANCELLATIONS
         rate = (self._gateway.cancels_per_s if cancels else self._gateway.messages_per_s)[slot]
         raise RequestError(
             "throttled",

@@ -9,25 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from benchmarks import ceiling
 from benchmarks.ceiling_orders import paired
 from benchmarks.ceiling_search import search
 from serl.exchange.errors import ConfigError
 from serl.researcher.inner import training
-from serl.researcher.tasks import load_task
-
-
-@pytest.fixture
-def task(tmp_path: Path) -> Path:
-    """A task in a small market."""
-    values = load_task("thin").model_dump(mode="json", exclude={"name"})
-    values["inner"]["market"] |= {
-        "population": "small", "hours": "09:31-09:34", "simulated_days": 9, "environments": 2, "duration_s": 60,
-    }  # fmt: skip
-    (path := tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
-    return path
 
 
 def test_a_quick_study_continues_without_repeating(task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

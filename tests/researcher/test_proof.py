@@ -5,25 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from benchmarks import proof, proof_table
 from benchmarks.proof_methods import METHODS, Options, config_of
 from serl.exchange.errors import ConfigError
-from serl.researcher.tasks import load_task
 
 METHODS_TRIED = ("full", "random", "climb", "tpe", "ceiling", "default")
-
-
-@pytest.fixture
-def task(tmp_path: Path) -> Path:
-    """A task in a small market."""
-    values = load_task("thin").model_dump(mode="json", exclude={"name"})
-    values["inner"]["market"] |= {
-        "population": "small", "hours": "09:31-09:34", "simulated_days": 9, "environments": 2, "duration_s": 60,
-    }  # fmt: skip
-    (path := tmp_path / "mine.yaml").write_text(yaml.safe_dump(values))
-    return path
 
 
 @pytest.mark.long
