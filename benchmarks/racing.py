@@ -57,7 +57,8 @@ def _timed(contenders: Sequence[Contender], seeds: int) -> float:
 
 def _bars(folder: Path) -> dict[str, float]:
     config = load_config(Path("bars"), [write_bars(folder / "walk.parquet")])
-    candidates = Candidate({}), Candidate({Kind.REWARD: Module("spec", example(Kind.REWARD, "spec"))})
+    drawn = uniform.draw(Kind.REWARD, np.random.default_rng(0))  # the example trains the same policy as the default
+    candidates = Candidate({}), Candidate({Kind.REWARD: Module("spec", drawn)})
     short = [
         Contender(one, config.inner, Budget(2000, 0), folder / "short" / one.key, ignore_stage, trainer("local"))
         for one in candidates
@@ -70,6 +71,7 @@ def _bars(folder: Path) -> dict[str, float]:
     seconds = _timed(found, SEEDS)
     own, theirs = ([trial.score for trial in one.top()] for one in reversed(found))
     errors = [paired([mine], [other], 1.0).se_bps for mine, other in zip(own, theirs, strict=True)]
+    assert min(errors) > 0, "expected two policies that differ"
     alone = float(np.mean([score.pa_std_bps / np.sqrt(score.orders) for score in own]))
     return {
         "trainings_per_hour": 3600 * len(found) * SEEDS / seconds, "paired_se_bps": float(np.mean(errors)), "unpaired_se_bps": alone,

@@ -7,8 +7,9 @@ from typing import Any
 from serl.agents.execution.data import TRAIN, fit_scales
 from serl.agents.execution.environment.bars import StaticBars
 from serl.agents.execution.environment.episodes import RandomOrders
+from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
-from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.replay import ReplayMarket
 from serl.agents.execution.environment.rewards import PriceAdvantage, ScheduleAdvantage
 from serl.agents.execution.environment.undisturbed import UndisturbedAdvantage, UndisturbedMids

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from serl.agents.execution.environment.interface import Interface
-from serl.agents.execution.environment.observation import Layout
+from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.policies.policy import Floats
 from serl.agents.learning import files

@@ -1,5 +1,6 @@
 """Compresses the finished files of a journal, also while an exchange writes to it."""
 
+import contextlib
 from pathlib import Path
 
 from serl.exchange.journal import snapshots
@@ -23,8 +24,10 @@ def compress_finished(folder: Path) -> tuple[int, int]:
     saved_event = snapshots.event_sequence(oldest)
     for kind, dtype, last in (("commands", COMMAND, first_sequence(oldest)), ("events", EVENT, saved_event)):
         for path in compressible(folder, kind, last + 1):
-            if kind == "events" and "rows" not in read_header(path, dtype) and read_header(path, dtype).get("journal"):
-                continue  # not closed yet
-            before += path.stat().st_size
-            after += compress(path, dtype, journal_id).stat().st_size
+            with contextlib.suppress(FileNotFoundError):  # the exchange may delete it
+                header, size = read_header(path, dtype), path.stat().st_size
+                if kind == "events" and "rows" not in header and header.get("journal"):
+                    continue  # not closed yet
+                after += compress(path, dtype, journal_id).stat().st_size
+                before += size
     return before, after

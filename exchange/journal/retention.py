@@ -1,6 +1,8 @@
 """Which files of a journal may go: old snapshots always, commands and events before the kept snapshots by size or age."""
 
+import contextlib
 import itertools
+import os
 import shutil
 import time
 from pathlib import Path
@@ -17,7 +19,8 @@ SNAPSHOTS_KEPT = 2
 def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
     """Deletes or archives what `retention` no longer keeps. Returns the paths of what went.
 
-    A file of rows goes only if the oldest kept snapshot contains all of them: a restart never needs it.
+    A file of rows goes only if the oldest kept snapshot contains all of them: a restart never needs it. Another process may compress files
+    meanwhile: those that it replaces are looked at the next time.
     """
     snapshots = snapshot_paths(folder)
     gone = []
@@ -29,17 +32,25 @@ def clean(folder: Path, retention: RetentionConfig) -> list[Path]:
     if not kept or not retention.is_limited:
         return gone
     oldest = first_sequence(kept[0])
+    files = _file_stats(folder)
     removable = _before(folder, "commands", oldest) + _before(folder, "events", event_sequence(kept[0]))
-    removable.sort(key=lambda path: path.stat().st_mtime)
-    total = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    for path in removable:
-        size, age_s = path.stat().st_size, time.time() - path.stat().st_mtime
-        if not retention.exceeded(total, age_s):
+    total = sum(stat.st_size for stat in files.values())
+    for path in sorted(files.keys() & removable, key=lambda path: files[path].st_mtime):
+        if not retention.exceeded(total, time.time() - files[path].st_mtime):
             break
-        _remove(path, retention.archive)
-        total -= size
-        gone.append(path)
+        with contextlib.suppress(FileNotFoundError):
+            _remove(path, retention.archive)
+            total -= files[path].st_size
+            gone.append(path)
     return gone
+
+
+def _file_stats(folder: Path) -> dict[Path, os.stat_result]:
+    stats = {}
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            stats[path] = path.stat()
+    return stats
 
 
 def _before(folder: Path, kind: str, last: int) -> list[Path]:

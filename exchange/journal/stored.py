@@ -136,7 +136,10 @@ def _unpack(data: bytes, dtype: np.dtype[Any], count: int) -> Rows:
 
 
 def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
-    """Replaces a finished file by a compressed one, which is read back and compared first. Raises DiskFullError without room."""
+    """Replaces a finished file by a compressed one, which is read back and compared first.
+
+    Raises DiskFullError without room, and FileNotFoundError if the file has gone, as an exchange deletes old ones.
+    """
     header = read_header(path, dtype)
     rows = np.asarray(stored_rows(path, dtype)[:])
     target, ends, at = path.with_suffix(".zrows"), [], HEADER_BYTES
@@ -151,7 +154,7 @@ def compress(path: Path, dtype: np.dtype[Any], journal_id: str) -> Path:
     if zlib.crc32(_bytes_of(CompressedRows(target, dtype)[:])) != crc:
         target.unlink()
         raise damaged(target, "the compressed rows differ from those of the file")
-    path.unlink()
+    path.unlink(missing_ok=True)
     sync_folder(path.parent)
     return target
 

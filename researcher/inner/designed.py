@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any, TypeVar
 
 from serl.agents.execution.environment.interface import Interface
-from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.layout import Layout
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.vector import ACTIONS
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.residual import MODE

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.observation import HISTORY_FEATURES, HISTORY_STEPS, Layout
+from serl.agents.execution.environment.layout import HISTORY_FEATURES, HISTORY_STEPS, Layout
 from serl.agents.learning.rule import Rule, Term, Terms, input_names
 from serl.agents.learning.team import Channels
 from serl.researcher.modules.contracts import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.observation import Layout
+from serl.agents.execution.environment.layout import Layout
 from serl.researcher.modules.contracts import Form, Kind, RewardInputs
 from serl.researcher.modules.specs import json_schema
 from serl.researcher.outer.uniform import choices, resolved

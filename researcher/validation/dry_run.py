@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from serl.agents.execution.environment.observation import Layout
+from serl.agents.execution.environment.layout import Layout
 from serl.agents.learning.errors import NotExportableError
 from serl.agents.learning.market_config import MarketConfig
 from serl.agents.learning.network_config import NetworkConfig

@@ -10,14 +10,16 @@ import msgpack
 import numpy as np
 import pytest
 
-from serl.exchange.config import load_config
+from serl.exchange.config import RetentionConfig, load_config
 from serl.exchange.core import Core
 from serl.exchange.errors import ConfigError, JournalError
+from serl.exchange.journal import compress, retention
 from serl.exchange.journal.compress import compress_finished
 from serl.exchange.journal.inspect import verify
 from serl.exchange.journal.repair import repair
+from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import HEADER_BYTES
-from serl.exchange.journal.stored import stored_paths
+from serl.exchange.journal.stored import compressible, stored_paths
 from serl.exchange.records import COMMAND, EVENT, CommandKind, Rows
 from serl.exchange.wire import Kind
 from tests.exchange.test_damage import flip, submit
@@ -160,26 +162,69 @@ def test_commands_that_are_gone_are_not_silently_missing(journal: Path, tmp_path
     assert result.saved_last == 0 and any("valid commands" in line for line in result.lost), result.lost
 
 
+def test_files_that_are_compressed_meanwhile_are_cleaned_the_next_time(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+    limits = RetentionConfig(size="1 kB")
+
+    def list_and_compress(folder: Path, kind: str) -> list[Path]:
+        paths = stored_paths(folder, kind)
+        compress_finished(folder)
+        return paths
+
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "stored_paths", list_and_compress)
+        gone = clean(folder, limits)
+    assert not [path for path in gone if path.name.startswith("commands")] and list(folder.glob("commands-*.zrows"))
+    assert folder / "commands-000000000001.zrows" in clean(folder, limits)
+
+
+def test_files_that_go_meanwhile_are_not_compressed(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = shutil.copytree(journal, tmp_path / "journal")
+
+    def list_and_clean(folder: Path, kind: str, before: int) -> list[Path]:
+        paths = list(compressible(folder, kind, before))
+        clean(folder, RetentionConfig(size="1 kB"))
+        return paths
+
+    monkeypatch.setattr(compress, "compressible", list_and_clean)
+    assert compress_finished(folder) == (0, 0) and not list(folder.glob("*.zrows"))
+
+
+def send_bulk(client: RawClient, first_id: int) -> int:
+    """Sends 1,024 orders, waits for their reports, and returns the id after them."""
+    rows = np.zeros(1024, COMMAND)
+    rows["command_id"] = first_id + np.arange(1024)
+    rows["kind"], rows["qty_lots"], rows["time_in_force"] = CommandKind.NEW, 1, 1
+    rows["side"], rows["price_ticks"] = rows["command_id"] % 2, 1000
+    client.socket.send(msgpack.packb([Kind.BULK, rows.tobytes()]))
+    last = 0
+    while last < first_id + 1023:
+        last = int(np.frombuffer(client.receive(Kind.REPORT_ROWS)[2], EVENT)["command_id"].max())
+    return first_id + 1024
+
+
 def test_a_served_exchange_compresses_and_cleans(tmp_path: Path) -> None:
     """And a client whose first reports are gone is told so."""
     config = tmp_path / "exchange.yaml"
-    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 4 MB}}\n")
+    config.write_text("journal: {segment_rows: 16384, compress: true, retention: {size: 12 MB}}\n")
     folder = tmp_path / "journal"
     served = launch("--symbols", "A", "--journal", str(folder), "--config", str(config))
     try:
         with RawClient(served.endpoint) as client:
             client.login("ann", rows=True)
             first_id = 1
-            while not (list(folder.glob("*.zrows")) and not (folder / "commands-000000000001.rows").exists()):
-                rows = np.zeros(1024, COMMAND)
-                rows["command_id"] = first_id + np.arange(1024)
-                rows["kind"], rows["qty_lots"], rows["time_in_force"] = CommandKind.NEW, 1, 1
-                rows["side"], rows["price_ticks"] = rows["command_id"] % 2, 1000
-                client.socket.send(msgpack.packb([Kind.BULK, rows.tobytes()]))
-                first_id += 1024
-                last = 0
-                while last < first_id - 1:
-                    last = int(np.frombuffer(client.receive(Kind.REPORT_ROWS)[2], EVENT)["command_id"].max())
+            while len(list(folder.glob("snapshot-*.sha256"))) < 2:
+                first_id = send_bulk(client, first_id)
+            deadline_s = time.monotonic() + 60  # the process that compresses has a low priority
+            while not list(folder.glob("commands-*.zrows")):
+                assert time.monotonic() < deadline_s, "nothing was compressed"
+                time.sleep(0.02)
+            while (folder / "commands-000000000001.zrows").exists():
+                first_id = send_bulk(client, first_id)
         with RawClient(served.endpoint) as client:
             client.send(64, 1, 1, "ann", "", 0, {"replace": True})
             assert client.receive(Kind.WELCOME)[5] == first_id - 1

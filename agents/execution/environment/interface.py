@@ -5,7 +5,8 @@ from typing import Any
 
 from gymnasium.vector import VectorEnv
 
-from serl.agents.execution.environment.observation import Layout, Scales
+from serl.agents.execution.environment.layout import Layout
+from serl.agents.execution.environment.observation import Scales
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.errors import LayoutMismatchError
 

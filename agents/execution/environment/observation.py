@@ -5,21 +5,15 @@ Scales are fitted on training data and saved with a policy; `Layout.names` names
 
 import dataclasses
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serl.agents.execution.environment.account import Accounts, mid_of, mids
+from serl.agents.execution.environment.layout import HISTORY_FEATURES, HISTORY_STEPS, Layout
 from serl.exchange.compiling import compiled, inlined
-from serl.exchange.errors import ConfigError
 from serl.exchange.records import Rows
-
-HISTORY_STEPS = 5
-"""Past steps in an observation, each with HISTORY_FEATURES."""
-HISTORY_FEATURES = ("return", "volume", "signed", "gap")
-"""Return of the mid, volume, signed volume (bought minus sold), and distance of the final mid above the step's VWAP."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,46 +43,6 @@ class Scales:
 
 def _median(values: Any, default: float) -> float:
     return max(1.0, float(np.median(values))) if len(values) else default
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """The numbers in an observation: all, or all but some."""
-
-    levels: int = 5
-    left_out: tuple[str, ...] = ()
-    """Numbers by name, like return_4; or without its index, like return, all numbers of a name."""
-
-    def __post_init__(self) -> None:
-        known = {part for name in self.all_names for part in (name, _without_index(name))}
-        if unknown := [name for name in self.left_out if name not in known]:
-            raise ConfigError(
-                f"left_out: expected names of observations, got {', '.join(unknown)}; Layout().names lists them"
-            )
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Names of the numbers, in order."""
-        left = set(self.left_out)
-        return tuple(name for name in self.all_names if name not in left and _without_index(name) not in left)
-
-    @cached_property
-    def all_names(self) -> tuple[str, ...]:
-        """Names of all numbers, also of those that are left out."""
-        book = [
-            f"{side}_{quantity}_{level}"
-            for side in ("bid", "ask")
-            for quantity in ("distance", "lots")
-            for level in range(1, self.levels + 1)
-        ]
-        history = [f"{feature}_{lag}" for feature in HISTORY_FEATURES for lag in range(HISTORY_STEPS)]
-        own = ["time_left", "inventory", "behind_schedule", "resting", "ahead", "sign", "drift"]
-        return (*book, "spread", "imbalance", *history, *own)
-
-    @property
-    def size(self) -> int:
-        """The number of numbers."""
-        return len(self.names)
 
 
 @inlined
@@ -151,11 +105,6 @@ def _observe(frames: Any, fills: Any, parents: Any, episodes: Any, which: Any, h
         row[at + 4] = _clip(math.log1p(fill.ahead_lots / depth))
         row[at + 5] = episode.sign
         row[at + 6] = 0.0 if np.isnan(drift) else _clip(drift)
-
-
-def _without_index(name: str) -> str:
-    stem, _, index = name.rpartition("_")
-    return stem if index.isdigit() else name
 
 
 class Observer:

@@ -15,8 +15,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from serl.agents.execution.environment.account import Accounts, mids
+from serl.agents.execution.environment.layout import Layout
 from serl.agents.execution.environment.market import ExecutionMarket
-from serl.agents.execution.environment.observation import Layout, Observer, Scales
+from serl.agents.execution.environment.observation import Observer, Scales
 from serl.agents.execution.environment.records import CHILD
 from serl.agents.execution.environment.rewards import PriceAdvantage
 from serl.exchange.errors import ConfigError

@@ -31,9 +31,9 @@ def run(*arguments: object) -> str:
 
 
 def test_end_to_end(day: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "DAY_PAIRS", 2)  # more only take time here
+    monkeypatch.setattr(costs, "DAY_PAIRS", 1)  # more only take time here
     for name in ("SEARCH_PAIRS", "SCORE_PAIRS"):
-        monkeypatch.setattr(f"serl.agents.calibration.calibrate.{name}", 2)
+        monkeypatch.setattr(f"serl.agents.calibration.calibrate.{name}", 1)
     output, baseline = tmp_path / "fitted.yaml", tmp_path / "poisson.yaml"
     shown = run(day, "-o", output, *WINDOWS, "--trials", 2, "--score-seeds", 2, "--baseline-output", baseline)
     assert "real against real" in shown and "baseline" in shown

@@ -2,6 +2,8 @@
 
 import ast
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -284,3 +286,10 @@ def test_reports_are_counted() -> None:
 def test_a_report_without_findings_is_ok_only_after_the_dry_run() -> None:
     assert not Report(Kind.REWARD, "code", Stage.STATIC_CHECK).ok
     assert Report(Kind.REWARD, "code", Stage.DRY_RUN).ok
+
+
+def test_a_dry_run_waits_for_no_compiler_or_network_library() -> None:
+    """Numba costs each dry run of code a sixth of a second, PyTorch a whole one."""
+    program = "import serl.researcher.validation.entrypoints, sys; print({'numba', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serl.agents.execution.environment.observation import HISTORY_STEPS, Layout
+from serl.agents.execution.environment.layout import HISTORY_STEPS, Layout
 from serl.agents.execution.environment.static import StaticBook
 from serl.agents.execution.environment.vector import ExecutionVectorEnv
 from serl.agents.execution.executor import FixedSampler
