@@ -16,11 +16,11 @@ from serl.history.verify import market_of, verify
 from tests.history.samples import sample
 
 
-@pytest.mark.parametrize("commands", [60_000, pytest.param(None, marks=pytest.mark.long)], ids=["morning", "day"])
-def test_round_trip_of_a_real_day(commands: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [60_000, pytest.param(None, marks=pytest.mark.long)], ids=["morning", "day"])
+def test_round_trip_of_a_real_day(count: int | None, tmp_path: Path) -> None:
     """ITCH keeps the tape and the book, LOBSTER the book after every row."""
     day = import_day(sample("lobster/LOBSTER_SampleFile_AMZN_2012-06-21_5.zip"))
-    day = dataclasses.replace(day, commands=day.commands[:commands], rows=day.rows[:commands])
+    day = dataclasses.replace(day, commands=day.commands[:count], rows=day.rows[:count])
     write_itch(day, tmp_path / "a.itch.gz")
     tapes, books = [], []
     for one in (day, import_day(tmp_path / "a.itch.gz")):
