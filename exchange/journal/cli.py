@@ -45,13 +45,13 @@ def info(folder: Path) -> None:
 
 @journal.command(epilog="Example: serl journal compress ./journal")
 @click.argument("folder", type=FOLDER)
-@click.option("--background", is_flag=True, help="With the lowest priority.")
+@click.option("--background", is_flag=True, help="With a low priority.")
 def compress(folder: Path, background: bool) -> None:
     """Compress the finished files of the journal in FOLDER to about an eighth. The exchange may run; it reads them as before."""
     from serl.exchange.journal.compress import compress_finished
 
     if background:
-        os.nice(19)
+        os.nice(10)
     before, after = compress_finished(folder)
     click.echo(f"compressed {before / 1e6:,.1f} MB to {after / 1e6:,.1f} MB")
 

@@ -46,7 +46,7 @@ def test_learns_better_than_equal_slices(kind: Kind, memory: int) -> None:
     network = NetworkConfig(actions=kind, memory=memory, hidden=(32, 32), bins=17, deviation=0.5)
     made = learner(ToyExecution(64), network)
     before = mean_return(made, ToyExecution(512), 8)
-    for _ in range(10 if memory else 25):
+    for _ in range(16 if memory else 25):
         made.update()
     assert before < 1.2 * TWAP_RETURN
     assert mean_return(made, ToyExecution(512), 8) > TWAP_RETURN + 0.05
