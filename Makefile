@@ -12,12 +12,16 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model demo bench docs clean
+.PHONY: test test-long lint compiled model collected demo bench docs clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
-	$(MAKE) --no-print-directory -j2 lint compiled model
+	$(MAKE) --no-print-directory -j2 lint compiled model collected
 	$(PYTEST)
+
+# so that the workers do not each compile the same imports
+collected: $(DEV)
+	$(BIN)/python -m pytest --collect-only -qq > /dev/null
 
 # before a release: everything, ten million generated commands among it
 test-long: $(DEV)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import logging
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ import click
 
 from serl.exchange.cli_token import token_options
 from serl.exchange.errors import ConfigError
+from serl.exchange.log import log, log_to_stderr
 
 if TYPE_CHECKING:
     from serl.exchange.config import ExchangeConfig
@@ -103,9 +105,18 @@ def _overrides(**options: Any) -> dict[str, Any]:
     type=click.Path(path_type=Path),
     help="Key folder of `serl keys new`: encrypts all sockets and permits any address.",
 )
-def start(config: Path | None, **options: Any) -> None:
+@click.option(
+    "--log",
+    "log_form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the log on stderr; json: one object a line.",
+)
+def start(config: Path | None, log_form: str, **options: Any) -> None:
     """Start an exchange and serve it until Ctrl-C."""
     began = time.perf_counter()
+    log_to_stderr(log_form)
     from serl.exchange.config import load_config
     from serl.exchange.private_files import warn_if_shared
 
@@ -145,10 +156,14 @@ def start(config: Path | None, **options: Any) -> None:
                 f"dropped {recovery.dropped_bytes} bytes of an incomplete row"
             )
         sys.stdout.flush()
+        log(
+            "ready", "exchange ready", level=logging.INFO, endpoints=settings.endpoints, epoch=server.core.journal.epoch
+        )
 
     with beside:
         reason = server.run(ready)
     click.echo(f"exchange stopped ({reason}): {server.core.command_sequence:,} commands journaled")
+    log("stopped", "exchange stopped", level=logging.INFO, reason=reason, commands=server.core.command_sequence)
 
 
 def _operator_text(settings: "ExchangeConfig") -> str:
@@ -224,7 +239,9 @@ def status(request: Request) -> None:
     click.echo(f"epoch {info[2]}, clock {clock[0]}{_speed_text(clock[1])} at {clock[2]} ns")
     click.echo("symbols " + ", ".join(f"{name} (tick {tick})" for _, name, tick, _ in symbols))
     for name, value in counts.items():
-        click.echo(f"{name:12} {value:,}")
+        if isinstance(value, dict):
+            value = ", ".join(f"{code} {count:,}" for code, count in value.items()) or "none"
+        click.echo(f"{name:20} {value if isinstance(value, str) else f'{value:,}'}")
 
 
 @exchange.command(epilog="Example: serl exchange stop")

@@ -4,10 +4,12 @@ import contextlib
 import os
 import resource
 import socket
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+
+from serl.exchange.log import log
+from serl.exchange.peer import Refusals
 
 RESERVED = 128
 """Descriptors kept for the journal, snapshots, libzmq's own and the standard streams."""
@@ -23,11 +25,11 @@ def raise_descriptor_limit(connections_max: int) -> int:
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return connections_max
     fewer = max(1, (soft - RESERVED) // 2)
-    print(
+    log(
+        "few_descriptors",
         f"connections_max: expected a limit of {wanted} open files for {connections_max} connections, got {soft}: "
         f"{fewer} connections are served; raise it with ulimit -n",
-        file=sys.stderr,
-        flush=True,
+        connections_max=fewer,
     )
     return min(fewer, connections_max)
 
@@ -40,9 +42,9 @@ class Connections:
     """Closes connections beyond a number, never those of sessions. libzmq accepts every connection; without a limit the process would run
     out of descriptors, with which the journal needs files too."""
 
-    def __init__(self, ports: Collection[int], connections_max: int) -> None:
+    def __init__(self, ports: Collection[int], connections_max: int, refusals: Refusals) -> None:
         self._ports, self.connections_max = frozenset(ports), connections_max
-        self._counted_s = 0.0
+        self._counted_s, self._refusals = 0.0, refusals
 
     def check(self, kept: Callable[[], Collection[int]]) -> None:
         """Closes the excess, those with the highest descriptors first. kept: returns the descriptors of sessions. Costs microseconds below the limit."""
@@ -59,6 +61,7 @@ class Connections:
         sessions = kept()
         strangers = sorted((each for each in open_now if each not in sessions), reverse=True)
         for descriptor in strangers[: max(0, excess)]:
+            self._refusals.connections_closed += 1
             close_connection(descriptor, open_now[descriptor])
 
     def _open(self) -> Iterator[tuple[int, int]]:

@@ -80,6 +80,7 @@ class Control:
                 f"more than {self._rate:g} messages per second besides accepted orders (control_messages_per_s_max)",
             )  # fmt: skip
         elif self._charges.is_overdrawn(route):
+            self._sessions.refusals.connections_closed += 1
             close_connection(peer_of_message(self._gateway.zmq_message.ctypes.data).descriptor, self._port)
 
     def _dispatch(self, route: int, slot: int, data: bytes) -> None:

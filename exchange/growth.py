@@ -1,6 +1,5 @@
 """Grows a market's arrays when the compiled code, which allocates nothing, asks for it."""
 
-import sys
 from functools import cache
 
 import numpy as np
@@ -11,6 +10,7 @@ from serl.exchange.kernel.commands import execute_fast
 from serl.exchange.kernel.order_index import index_all
 from serl.exchange.kernel.state import FULL_BOOK, State, link_free, with_queues
 from serl.exchange.limits import MarketLimits
+from serl.exchange.log import log
 from serl.exchange.pointed import OWN_WORDS, bound
 
 
@@ -31,7 +31,7 @@ def full_rule_book() -> int:
 
 
 def _say_wait() -> None:
-    print("waiting for another process to compile the full rule book", file=sys.stderr, flush=True)
+    log("compiling", "waiting for another process to compile the full rule book")
 
 
 def rebound(state: State) -> State:

@@ -1,13 +1,14 @@
 """Who sent a message, as libzmq knows it, and the log of those that were refused."""
 
-import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 import zmq
 
 from serl.exchange.libzmq import message_property
+from serl.exchange.log import log
 
 LINES_MAX = 10
 """Refusals logged per PERIOD_S; the next line says how many were left out."""
@@ -52,14 +53,20 @@ def _frame_property(frame: zmq.Frame, name: str) -> str:
 
 
 class Refusals:
-    """Logs refused credentials with their source on stderr, a few per period however many there are."""
+    """Counts what the exchange refused since its start, and logs refused credentials with their source on stderr, a few per period however many
+    there are."""
 
     def __init__(self) -> None:
+        self.errors: Counter[str] = Counter()
+        self.sessions_ended: Counter[str] = Counter()
+        """By the codes of docs/protocol.md, as the errors are."""
+        self.credentials = self.connections_closed = 0
         self._period = 0.0
         self._lines = self._omitted = 0
 
     def log(self, address: str, what: str) -> None:
         """Logs one refusal. what: e.g. `HELLO of 'alice'`."""
+        self.credentials += 1
         now_s = time.monotonic()
         if now_s - self._period >= PERIOD_S:
             self._period, self._lines = now_s, 0
@@ -67,6 +74,7 @@ class Refusals:
             self._omitted += 1
             return
         self._lines += 1
-        omitted = f" ({self._omitted} more were not logged)" if self._omitted else ""
-        self._omitted = 0
-        print(f"refused from {address or 'unknown'}: {what}{omitted}", file=sys.stderr, flush=True)
+        omitted, self._omitted = self._omitted, 0
+        more = f" ({omitted} more were not logged)" if omitted else ""
+        text = f"refused from {address or 'unknown'}: {what}{more}"
+        log("credentials_refused", text, address=address, request=what, not_logged=omitted)

@@ -2,13 +2,13 @@
 
 import os
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from serl.exchange.errors import ConfigError
+from serl.exchange.log import log
 
 OTHERS = 0o077
 """Permissions of everybody but the owner."""
@@ -18,10 +18,10 @@ def warn_if_shared(path: Path, what: str) -> None:
     """Prints a warning if others than the owner may access the file or folder."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & OTHERS:
-        print(
+        log(
+            "shared_file",
             f"warning: {what} {path}: expected access for its owner alone, got mode {mode:o}; run `chmod -R go= {path}`",
-            file=sys.stderr,
-            flush=True,
+            path=str(path),
         )
 
 

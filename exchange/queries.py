@@ -11,10 +11,11 @@ from serl.exchange.budget import Budget
 from serl.exchange.clock import Clock
 from serl.exchange.core import Core
 from serl.exchange.feed import symbol_status
-from serl.exchange.gateway.state import MESSAGES_RECEIVED
+from serl.exchange.gateway.state import MESSAGES_RECEIVED, STAGED
 from serl.exchange.login import Credential, Login
 from serl.exchange.peer import Peer, Refusals
 from serl.exchange.records import LAST_TICKS, EventFlag, EventKind
+from serl.exchange.rejections import Rejections
 from serl.exchange.requests import Requests
 from serl.exchange.sessions import Sessions
 from serl.exchange.wire import Kind, RequestError, pack
@@ -31,8 +32,8 @@ class Queries:
         self._clock = clock
         self._sessions = sessions
         self._login, self._refusals = login, refusals
-        self.answer = Requests(socket, self._reply, budget).answer
-        self._started = time.monotonic()
+        self.answer = Requests(socket, self._reply, budget, refusals).answer
+        self._rejections, self._started = Rejections(core), time.monotonic()
 
     def _reply(self, message: list[Any], peer: Peer) -> bytes:
         kind, request = message[0], message[1]
@@ -129,13 +130,22 @@ class Queries:
             )
         return symbol
 
-    def statistics(self) -> dict[str, float]:
-        """Counts since the start of the journal, and of this process."""
+    def statistics(self) -> dict[str, Any]:
+        """commands and events: since the start of the journal; what is there now; the rest since the start of the process."""
+        counter, refusals = self._core.gateway.counter, self._refusals
         return {
             "commands": self._core.command_sequence,
             "events": self._core.event_sequence,
             "orders_open": self._orders_open(),
             "sessions": self._sessions.count,
-            "messages": int(self._core.gateway.counter[MESSAGES_RECEIVED]),
+            "participants": len(self._core.journal.participants),
+            "commands_waiting": int(counter[STAGED]),
+            "disk_full": int(self._core.journal.is_full),
+            "messages": int(counter[MESSAGES_RECEIVED]),
             "uptime_s": round(time.monotonic() - self._started, 3),
+            "credentials_refused": refusals.credentials,
+            "connections_closed": refusals.connections_closed,
+            "errors": dict(refusals.errors),
+            "sessions_ended": dict(refusals.sessions_ended),
+            "commands_rejected": self._rejections.by_reason(),
         }

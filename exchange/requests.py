@@ -9,7 +9,7 @@ import zmq
 
 from serl.exchange import wire
 from serl.exchange.budget import Budget
-from serl.exchange.peer import Peer, peer_of
+from serl.exchange.peer import Peer, Refusals, peer_of
 from serl.exchange.wire import Kind, RequestError, pack
 
 TURN_REQUESTS_MAX, TURN_S_MAX = 16, 0.0002
@@ -29,9 +29,11 @@ class Requests:
         socket: "zmq.Socket[bytes]",
         reply: Callable[[list[Any], Peer], bytes],
         budget: Budget,
+        refusals: Refusals,
         charges_answers: bool = True,
     ) -> None:
         self._socket, self._reply, self._budget, self._charges_answers = socket, reply, budget, charges_answers
+        self._refusals = refusals
         self._skipping = False
 
     def answer(self) -> None:
@@ -68,6 +70,7 @@ class Requests:
             request = message[1]
             answer, accepted = self._reply(message, peer_of(frame)), True
         except RequestError as error:
+            self._refusals.errors[error.code] += 1
             answer = pack(Kind.ERROR, error.code, str(error), request)
         with contextlib.suppress(zmq.ZMQError):  # the client is gone or does not read: its answer is dropped
             self._socket.send_multipart([route, answer], zmq.NOBLOCK)

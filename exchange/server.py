@@ -80,7 +80,8 @@ class Exchange:
         self._zap = Zap(self._context, admitted, refusals)
         limits = config.limits
         connections_max = raise_descriptor_limit(limits.connections_max)
-        self._connections = Connections([endpoint_port(each) for each in config.endpoints.values()], connections_max)
+        ports = [endpoint_port(each) for each in config.endpoints.values()]
+        self._connections = Connections(ports, connections_max, refusals)
         share = (
             1.0 if config.clock.kind == "lockstep" else limits.requests_share
         )  # in lockstep nobody waits for the loop

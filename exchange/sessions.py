@@ -40,7 +40,7 @@ class Sessions:
         login: Login, refusals: Refusals,
     ) -> None:  # fmt: skip
         self._core = core
-        self._login, self._refusals = login, refusals
+        self._login, self.refusals = login, refusals
         self._gateway = core.gateway
         self._clock = clock
         self._config = config
@@ -85,6 +85,7 @@ class Sessions:
 
     def send_error(self, route: int, error: RequestError) -> None:
         """Answers a rejected message with ERROR."""
+        self.refusals.errors[error.code] += 1
         self.send(route, pack(Kind.ERROR, error.code, str(error)))
 
     def log_in(self, route: int, message: list[Any], peer: Peer) -> int:
@@ -135,13 +136,13 @@ class Sessions:
         if not is_name(name):
             raise RequestError("login", f"expected a name of 1 to 64 printable bytes, got {name[:80]!r}")
         if not self._login.may_log_in(name, credential):
-            self._refusals.log(address, f"HELLO of {name!r}")
+            self.refusals.log(address, f"HELLO of {name!r}")
             raise RequestError(
                 "login", f"participant {name!r} does not exist, has another token or key, or may not trade"
             )
         taken = participant is not None and not self._login.required and self._is_operator(participant)
         if taken and not self._login.has_operator_token(credential.token):
-            self._refusals.log(address, f"HELLO of operator {name!r}")
+            self.refusals.log(address, f"HELLO of operator {name!r}")
             raise RequestError(
                 "login", f"participant {name!r} is an operator: expected the operator's token, got none or another"
             )
@@ -356,9 +357,9 @@ class Sessions:
     def close(self, slot: int, code: str, text: str) -> None:
         """Ends a session with GOODBYE; its orders stay open."""
         gateway = self._gateway
-        participant = int(gateway.participant[slot])
-        route = int(gateway.route[slot])
+        participant, route = int(gateway.participant[slot]), int(gateway.route[slot])
         goodbye = pack(Kind.GOODBYE, code, text)
+        self.refusals.sessions_ended[code] += 1
         gateway.live_session[participant] = -1
         self.reports.close(participant)
         gateway.status[slot] = FREE

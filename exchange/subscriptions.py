@@ -76,6 +76,7 @@ class Subscriptions:
         if not permitted or not self.is_known(topic):
             own.unknown += subscribes
             if own.unknown > self._unknown_max:
+                self._refusals.connections_closed += 1
                 close_connection(peer.descriptor, self._port)
         elif subscribes != (prefix in own.prefixes):
             (own.prefixes.add if subscribes else own.prefixes.discard)(prefix)

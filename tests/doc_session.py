@@ -19,7 +19,12 @@ from tests.doc_blocks import ROOT, Block, commands, outputs
 from tests.server_fixture import free_endpoint
 from tests.test_help import ALL
 
-BANNERS = {("exchange", "start"): "  journal", ("dashboard",): "operator", ("llm", "serve"): "Ctrl-C stops it"}
+BANNERS = {
+    ("exchange", "start"): "  journal",
+    ("dashboard",): "operator",
+    ("metrics",): "metrics of",
+    ("llm", "serve"): "Ctrl-C stops it",
+}
 """The start of the line that each server prints when it is ready."""
 PROGRAMS = {"serl": [sys.executable, "-u", "-m", "serl"], "python": [sys.executable], "mkdir": ["mkdir"], "cp": ["cp"]}
 SKIPPED = ("ollama", "vllm", "pip")

@@ -19,6 +19,8 @@ FRAME_S = 0.05
 UNDRAWN_MAX = 2
 """Frames sent and not yet drawn; a page with that many gets none, and later the newest state."""
 MESSAGE_BYTES_MAX = 4096
+WRONG_TOKENS_MAX, WRONG_TOKEN_S = 5, 0.5
+"""Actions with a wrong token after which a page is closed, and how long each waits for its answer."""
 INTEGER_MAX = 1 << 53
 SPEED_MIN, SPEED_MAX = 1e-3, 1e6
 N = TypeVar("N", int, float)
@@ -31,7 +33,7 @@ class Page:
     def __init__(self, socket: WebSocket, board: Board, link: Link, admin_token: str) -> None:
         self._socket, self._board, self._link, self._token = socket, board, link, admin_token
         self._cursor = Cursor()
-        self._sent = self._drawn = 0
+        self._sent = self._drawn = self._wrong_tokens = 0
 
     async def serve(self) -> None:
         """Sends frames and receives messages. Actions are separate tasks, because an exchange that hangs may not reply for seconds."""
@@ -87,6 +89,7 @@ class Page:
     async def _run_action(self, message: dict[str, Any]) -> None:
         try:
             if not hmac.compare_digest(str(message.get("token", "")).encode(), self._token.encode()):
+                await self._slow_down()
                 raise ActionFailed(
                     "expected the operator token; open the operator address that `serl dashboard` printed"
                 )
@@ -94,6 +97,13 @@ class Page:
         except (SerlError, KeyError, TypeError, ValueError) as error:
             text, failed = (str(error) if isinstance(error, SerlError) else "not an action of a page"), True
         await self._send({"done": message["id"], "text": text, "failed": failed})
+
+    async def _slow_down(self) -> None:
+        """After a wrong token: waits, and closes the page after too many."""
+        self._wrong_tokens += 1
+        if self._wrong_tokens > WRONG_TOKENS_MAX:
+            await self._close(f"more than {WRONG_TOKENS_MAX} actions with a wrong token")
+        await asyncio.sleep(WRONG_TOKEN_S)
 
     def _start_action(self, message: dict[str, Any]) -> "Future[str]":
         kind, link = message["do"], self._link

@@ -44,6 +44,7 @@ from serl.exchange.journal.retention import clean
 from serl.exchange.journal.segment import Segment, first_sequence, no_space
 from serl.exchange.journal.snapshots import SavedSnapshot
 from serl.exchange.journal.stored import slice_after, stored_paths
+from serl.exchange.log import log
 from serl.exchange.records import COMMAND, EVENT, EventFlag, EventKind, Rows
 
 RESERVED_ROWS = 1024
@@ -157,8 +158,8 @@ class Journal:
 
     def _save_snapshot(self) -> None:
         while (waiting := self._snapshot) is not None:
-            snapshot, log, count = waiting
-            self.store.write_before(log, count)
+            snapshot, events, count = waiting
+            self.store.write_before(events, count)
             snapshots.save(self.folder, self.id, snapshot)
             if self._snapshot is waiting:
                 self._snapshot = None
@@ -166,7 +167,7 @@ class Journal:
                 clean(self.folder, self._config.retention)
                 self._compress()
             except OSError as error:  # trading goes on; the next snapshot tries again
-                print(f"{self.folder}: old files stay until the next snapshot ({error})", file=sys.stderr, flush=True)
+                log("old_files_stay", f"{self.folder}: old files stay until the next snapshot ({error})")
 
     def _compress(self) -> None:
         """Starts a process of low priority that compresses the finished files, unless one runs or the setting is off."""
@@ -185,7 +186,7 @@ class Journal:
             text = "the disk is full: new orders are rejected, cancellations accepted, until there is room; free some disk space"
         else:
             text = "the disk has room again: new orders are accepted"
-        print(f"{self.folder}: {text}", file=sys.stderr, flush=True)
+        log("disk_full" if full else "disk_has_room", f"{self.folder}: {text}")
 
     def start_flushing(self, interval_s: float, gateway: GatewayState) -> None:
         """Starts a thread that writes event logs and syncs to the disk every `interval_s`.

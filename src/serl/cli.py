@@ -20,6 +20,7 @@ COMMANDS = {
     "replay": ("serl.clients.cli_replay:replay", "Replay a day into a running exchange."),
     "record": ("serl.clients.cli_record:record", "Record a running exchange to a day file."),
     "drop-copy": ("serl.clients.cli_drop_copy:drop_copy", "Write the events of one participant, or of all, to a file."),
+    "metrics": ("serl.clients.cli_metrics:metrics", "Serve metrics of an exchange for Prometheus, and its health."),
     "execute": (
         "serl.agents.execution.cli:execute",
         "Execute a parent order on a running exchange and report its cost.",

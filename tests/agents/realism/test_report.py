@@ -18,10 +18,10 @@ from tests.agents.realism.sample import TEN_NS
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three generated days of 70 minutes: a.day, b.day, c.day."""
+    """Three generated days of 50 minutes: a.day, b.day, c.day."""
     folder = tmp_path_factory.mktemp("days")
     for seed, name in enumerate("abc"):
-        write_day(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 4200 * SECOND_NS), folder / f"{name}.day")
+        write_day(generate_day(seed, start_ns=TEN_NS, end_ns=TEN_NS + 3000 * SECOND_NS), folder / f"{name}.day")
     return folder
 
 
@@ -31,11 +31,11 @@ def run(folder: Path, *arguments: str) -> None:
 
 def test_report(days: Path, tmp_path: Path) -> None:
     output = tmp_path / "report.html"
-    window = ["--window-real", "10:00-11:10", "--window-simulated", "10:05-11:10"]
+    window = ["--window-real", "10:00-10:50", "--window-simulated", "10:05-10:50"]
     run(days, "-o", str(output), "--baseline", str(days / "c.day"), *window, "--levels", "4", "--bootstraps", "20")
     found = json.loads(output.with_suffix(".json").read_text())
-    assert found["data"]["real"]["window"] == "10:00:00-11:10:00"
-    assert found["data"]["baseline"]["window"] == found["data"]["simulated"]["window"] == "10:05:00-11:10:00"
+    assert found["data"]["real"]["window"] == "10:00:00-10:50:00"
+    assert found["data"]["baseline"]["window"] == found["data"]["simulated"]["window"] == "10:05:00-10:50:00"
     assert "'seed': 1" in found["data"]["simulated"]["origin"] and found["data"]["simulated"]["levels"] == 4
     assert list(found["scores"]) == [score.name for score in SCORES]
     assert list(found["conditional_scores"]) == [score.name for score in CONDITIONAL_SCORES]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
@@ -182,6 +182,20 @@ def test_invalid_actions_are_refused_without_harm(shown: Dashboard, action: dict
         assert any("exchange" in frame and not frame["exchange"]["offline"] for _, frame in receive(socket, 1)), (
             "frames continue"
         )
+
+
+def test_wrong_tokens_are_answered_slowly_and_then_close_the_page(shown: Dashboard) -> None:
+    began, refused = time.monotonic(), 0
+    with pytest.raises(ConnectionClosed, match="wrong token"), page(shown) as socket:
+        for guess in range(100):
+            socket.send(json.dumps({"do": "halt", "id": guess, "token": f"guess {guess}", "symbol": "DEMO"}))
+        while True:
+            refused += json.loads(socket.recv(10)).get("failed", False)
+    assert refused <= 5
+    with page(shown) as socket:  # the operator goes on
+        socket.send(json.dumps({"do": "nothing", "id": 1, "token": shown.operator.partition("=")[2]}))
+        assert "expected an action of" in action_reply(socket, [], 10)["text"]
+    assert time.monotonic() - began < 10
 
 
 def test_an_action_without_a_reply_fails_and_the_page_continues() -> None:

@@ -1,0 +1,112 @@
+"""What an exchange did, refused and is limited to, as metrics for Prometheus; and whether it is there and takes orders."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from serl.exchange.errors import ExchangeUnreachable, RequestRejected
+from serl.exchange.wire import Kind
+
+GAUGES = {
+    "orders_open": "Open orders.",
+    "sessions": "Sessions that are logged in.",
+    "participants": "Names that have ever logged in.",
+    "commands_waiting": "Commands that wait for their latency, their turn or the disk.",
+    "disk_full": "1 while the journal's disk is full and orders are rejected.",
+    "uptime_s": "Seconds since the exchange started.",
+}
+COUNTERS = {
+    "commands": "Journaled commands, since the journal began.",
+    "events": "Events, since the journal began.",
+    "messages": "Messages to the orders socket.",
+    "credentials_refused": "Tokens and keys that were wrong or without the permission.",
+    "connections_closed": "Connections closed because there were too many, or one of them asked too much.",
+}
+LABELLED = {
+    "errors": ("code", "Messages answered with ERROR."),
+    "sessions_ended": ("code", "Sessions ended with GOODBYE."),
+    "commands_rejected": ("reason", "Commands that the order book rejected."),
+}
+"""The statistics of docs/protocol.md, with the name of their label."""
+Ask = Callable[[Kind], Any]
+"""The result of a query without arguments. Raises ExchangeUnreachable and RequestRejected."""
+
+
+class ExchangeCollector(Collector):
+    """Asks an exchange at each scrape."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics; `serl_up` 0 alone if the exchange does not answer."""
+        try:
+            counts, limits = self._ask(Kind.STATISTICS), self._ask(Kind.INFO)[3]
+        except ExchangeUnreachable:
+            yield GaugeMetricFamily("serl_up", "Whether the exchange answers.", 0)
+            return
+        yield GaugeMetricFamily("serl_up", "Whether the exchange answers.", 1)
+        for name, text in GAUGES.items():
+            yield GaugeMetricFamily(f"serl_{name}", text, counts[name])
+        for name, text in COUNTERS.items():
+            yield CounterMetricFamily(f"serl_{name}", text, counts[name])
+        for name, (label, text) in LABELLED.items():
+            family = CounterMetricFamily(f"serl_{name}", text, labels=[label])
+            for code, count in counts[name].items():
+                family.add_metric([code], count)
+            yield family
+        limit = GaugeMetricFamily("serl_limit", "The setting of each limit.", labels=["name"])
+        for name, value in limits.items():
+            limit.add_metric([name], value)
+        yield limit
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """/metrics; /health: the exchange answers; /ready: it takes orders."""
+
+    def __init__(self, registry: CollectorRegistry, ask: Ask, *arguments: Any) -> None:
+        self._registry, self._ask = registry, ask
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        if self.path == "/metrics":
+            self._reply(HTTPStatus.OK, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+        elif self.path in ("/health", "/ready"):
+            problem = self._problem()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
+            self._reply(status, f"{problem or 'ok'}\n".encode())
+        else:
+            self._reply(HTTPStatus.NOT_FOUND, b"expected /metrics, /health or /ready\n")
+
+    def _problem(self) -> str:
+        """Why the exchange is not healthy, or not ready; empty if it is."""
+        try:
+            counts = self._ask(Kind.STATISTICS)
+        except (ExchangeUnreachable, RequestRejected) as error:
+            return str(error)
+        return "the disk is full: orders are rejected" if self.path == "/ready" and counts["disk_full"] else ""
+
+    def _reply(self, status: HTTPStatus, body: bytes, kind: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: a scrape every few seconds is not worth a line."""
+
+
+def metrics_server(ask: Ask, host: str, port: int) -> ThreadingHTTPServer:
+    """An HTTP server for the metrics of the exchange that `ask` asks; it serves once `serve_forever` is called. Raises OSError if it cannot
+    listen there."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ExchangeCollector(ask))
+    return ThreadingHTTPServer((host, port), partial(_Handler, registry, ask))

@@ -1,0 +1,89 @@
+"""`serl metrics`: what Prometheus reads, and the health of the exchange."""
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from serl.clients.blocking import connect
+from serl.exchange.errors import Rejected, RequestRejected
+from serl.exchange.wire import Kind
+from tests.server_fixture import Served, start_exchange
+
+
+@pytest.fixture
+def exchange() -> Iterator[Served]:
+    with start_exchange(symbols="A") as served:
+        yield served
+
+
+@pytest.fixture
+def address(exchange: Served) -> Iterator[str]:
+    program = [sys.executable, "-m", "serl", "metrics", "--connect", exchange.endpoint, "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    yield process.stdout.readline().split()[-1].removesuffix("/metrics")
+    process.terminate()
+    process.communicate(timeout=20)
+
+
+def get(address: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(address, timeout=20) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def samples(address: str) -> dict[tuple[str, ...], float]:
+    """Values by name and labels."""
+    status, text = get(f"{address}/metrics")
+    assert status == 200
+    families = text_string_to_metric_families(text)
+    return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
+
+
+def test_what_is_refused_is_counted_and_limits_are_shown(exchange: Served, address: str) -> None:
+    with connect(exchange.endpoint, "ann") as ann:
+        ann.buy("A", 5, 100)
+        with pytest.raises(Rejected, match="WOULD_CROSS"):
+            ann.sell("A", 5, 100, post_only=True)
+        with pytest.raises(Rejected, match="BAD_PRICE"):
+            ann.buy("A", 5, 10**15)
+        with pytest.raises(RequestRejected):
+            ann.ask(Kind.L2, 7, 1)
+        found = samples(address)
+        assert (found["serl_up",], found["serl_sessions",], found["serl_orders_open",]) == (1, 1, 1)
+        assert found["serl_commands_total",] == 3
+        assert found["serl_commands_rejected_total", "would_cross"] == 1
+        assert found["serl_commands_rejected_total", "bad_price"] == 1
+        assert found["serl_errors_total", "unknown_symbol"] == 1
+        assert found["serl_limit", "sessions_max"] == 256
+    ended = samples(address)
+    assert ended["serl_sessions_ended_total", "bye"] == 1 and ended["serl_sessions",] == 0
+
+
+def test_health_follows_the_exchange(exchange: Served, address: str) -> None:
+    assert get(f"{address}/health") == get(f"{address}/ready") == (200, "ok\n")
+    assert get(f"{address}/else")[0] == 404
+    exchange.stop()
+    for page in ("health", "ready"):
+        status, text = get(f"{address}/{page}")
+        assert status == 503 and "no exchange answers" in text
+    assert samples(address) == {("serl_up",): 0}
+
+
+@pytest.mark.parametrize(("listen", "text"), [("9464", "expected HOST:PORT"), ("203.0.113.7:9464", "choose another")])
+def test_an_address_that_cannot_be_listened_on_is_an_error(listen: str, text: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "serl", "metrics", "--listen", listen], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and text in done.stderr
