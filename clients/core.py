@@ -77,6 +77,7 @@ class ClientCore:
         self.feed_sequence = -1
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
+        self._waiting: set[int] = set()  # queries without a reply
         self._request = 0
         self._received_s = self._sent_s = self._queried_s = time.monotonic()
 
@@ -119,7 +120,9 @@ class ClientCore:
                     self.send(message)
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
-            self._replies[reply[3] if reply[0] == Kind.ERROR else reply[1]] = reply
+            request = reply[3] if reply[0] == Kind.ERROR else reply[1]
+            if request in self._waiting:
+                self._replies[request] = reply
         while self.feed.poll(0):
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
@@ -200,16 +203,25 @@ class ClientCore:
             self.raise_if_silent()
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
-        """Sends a query; returns the whole reply. Raises `RequestRejected`."""
+        """Sends a query; returns the whole reply. Raises `RequestRejected`.
+
+        Without a reply for `REPLY_TIMEOUT_S` from an exchange that is heard otherwise, it asks again: a connection that broke has lost the
+        query or its reply."""
         self._request += 1
         request = self._request
-        self._queried_s = time.monotonic()
+        asked_s = self._queried_s = time.monotonic()
         if kind < Kind.ACCOUNT:
             values = tuple(with_token(values, self.session.token))
-        self.queries.send(msgpack.packb([kind, request, *values]))
+        message = msgpack.packb([kind, request, *values])
+        self.queries.send(message)
+        self._waiting.add(request)
         while request not in self._replies:
             yield
             self.raise_if_silent()
+            if time.monotonic() - asked_s > REPLY_TIMEOUT_S:
+                asked_s = time.monotonic()
+                self.queries.send(message)
+        self._waiting.discard(request)
         reply = self._replies.pop(request)
         if reply[0] == Kind.ERROR:
             raise RequestRejected(reply[1], reply[2])

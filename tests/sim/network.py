@@ -1,10 +1,9 @@
 """The simulated network: connections with delays and faults between the clients' sockets and the exchange's."""
 
 import errno
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import zmq
 
@@ -93,6 +92,15 @@ class Network:
         self.listeners.clear()
         for each in list(self.connections):
             self.cut(each)
+
+    def vanish(self, owner: int) -> None:
+        """The machine of a participant loses what it has not sent."""
+        for each in [each for each in self.connections if each.owner == owner]:
+            each.client.outgoing.clear()
+            self.cut(each)
+        for client in self.clients:
+            if self.owners[client.underlying] == owner:
+                client.outgoing.clear()
 
     def cut(self, connection: Connection) -> None:
         """Ends a connection: what is on its way is lost."""
@@ -233,5 +241,3 @@ def _due(queue: list[_Flight]) -> list[_Flight]:
 def _frames(frames: list[bytes]) -> list[Frame]:
     return [Frame(data, at < len(frames) - 1) for at, data in enumerate(frames)]
 
-
-Queue = deque[Any]
