@@ -6,7 +6,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -344,11 +344,11 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
         feed.subscribe(subscription(topic, token))
 
 
-def drain(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """Every message that has arrived, without waiting."""
-    messages = []
-    try:
-        while True:
-            messages.append(socket.recv(zmq.DONTWAIT))
-    except zmq.Again:
-        return messages
+def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
+    """Every message that has arrived, without waiting. Those after one whose processing raises stay for the next call."""
+    while True:
+        try:
+            data = socket.recv(zmq.DONTWAIT)
+        except zmq.Again:
+            return
+        yield data

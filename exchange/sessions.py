@@ -76,9 +76,16 @@ class Sessions:
         return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number. Returns False if its pipe is full or gone."""
+        """Sends to a routing number. Returns False if its pipe is full or gone. A session whose pipe is full is marked SLOW: it would wait
+        for this message in vain."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
+        except zmq.Again:
+            slot = self._slot_of_route(route)
+            if slot >= 0 and self._gateway.status[slot] == LIVE:
+                self._gateway.status[slot] = SLOW
+                self._gateway.counter[SLOW_SESSIONS] += 1
+            return False
         except zmq.ZMQError:
             return False
         return True

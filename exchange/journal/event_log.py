@@ -14,7 +14,7 @@ import numpy as np
 from serl.exchange.atomic_file import sync_folder
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.answers import SegmentAnswers
-from serl.exchange.journal.segment import HEADER_BYTES, no_space, read_rows, write_header
+from serl.exchange.journal.segment import HEADER_BYTES, no_space, read_rows, write_all, write_header
 from serl.exchange.records import EVENT, Rows
 
 NO_FILE = -1
@@ -90,11 +90,8 @@ class EventLog:
         if self._file == NO_FILE:
             self._create_file()
         data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
-        start = HEADER_BYTES + self.written * EVENT.itemsize
-        done = 0
-        while done < len(data):
-            with no_space(self.path):
-                done += os.pwrite(self._file, data[done:], start + done)
+        with no_space(self.path):
+            write_all(self._file, data, HEADER_BYTES + self.written * EVENT.itemsize)
         self.crc = zlib.crc32(data, self.crc)
         self.written = max(self.written, count)
 

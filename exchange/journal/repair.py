@@ -15,7 +15,7 @@ from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
-from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_header
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
 from serl.exchange.journal.stored import stored_paths
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
@@ -125,7 +125,7 @@ def _write_commands(target: Path, rows: Rows, capacity: int, journal_id: str) ->
         first = int(part["sequence"][0])
         file = os.open(target / f"commands-{first:012d}.rows", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         write_header(file, COMMAND, first, capacity, journal_id)
-        os.pwrite(file, part.tobytes(), HEADER_BYTES)
+        write_all(file, part.tobytes(), HEADER_BYTES)
         os.fsync(file)
         os.close(file)
 

@@ -128,7 +128,14 @@ def write_header(
     file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
 ) -> None:
     """Writes the head of a file of rows."""
-    os.pwrite(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
+    write_all(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
+
+
+def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
+    """Writes all of `data`: one call may write less, where the disk is nearly full or a signal arrives."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, data[done:], offset + done)
 
 
 def _check(head: dict[str, Any]) -> int:

@@ -73,6 +73,9 @@ class Trader:
         self.activity = random.choice((0.2, 0.5, 0.9))
         self.core: ClientCore | None = None
         self.is_trading = True
+        #: where single messages get lost, which TCP never does, it repeats commands without an answer
+        self.repeats = network.weather.tampers
+        self._waited = 0, 0
         self._call: Generator[None, None, Any] | None = None
         self._resume_ns = 0
         self._resend_ns = -1
@@ -131,8 +134,7 @@ class Trader:
                 self.new_session()
         except RequestRejected as error:
             self._note(error)
-            if self._call is not None and self._call.gi_frame is None:
-                self._call = None  # it was the call's own request
+            self._call = None
             self._resend_ns = CLOCK.monotonic_ns + self.random.randrange(1, 60_000_000)
         except Rejected:
             self._call = None
@@ -162,6 +164,11 @@ class Trader:
             core.raise_if_silent()
             return
         unanswered = self.session.unanswered
+        oldest = next(iter(unanswered), 0)
+        if oldest != self._waited[0]:
+            self._waited = oldest, CLOCK.monotonic_ns
+        elif oldest and self.repeats and CLOCK.monotonic_ns - self._waited[1] > REPLY_TIMEOUT_S * 1e9:
+            self._waited, self._resend_ns = (0, 0), 0
         if 0 <= self._resend_ns <= CLOCK.monotonic_ns:
             self._resend_ns = -1
             for message in unanswered.values():

@@ -80,7 +80,7 @@ class World:
         self._restart_ns = -1
         self._image: Image = {}
         self._ended = ""
-        self._flipped: tuple[str, bytes] | None = None
+        self._flipped: tuple[Path, int, int, int] | None = None
         self._repaired = False
 
     # -- the run --------------------------------------------------------------------------------------------------------
@@ -226,9 +226,7 @@ class World:
         text = str(error)
         if self._flipped is not None and isinstance(error, JournalError):
             self.note("flipped bit refused")
-            name, data = self._flipped
-            (self.folder / name).write_bytes(data)
-            self._flipped = None
+            self._flip_back()
         elif "the journal is damaged" in text or "serl journal verify" in text:
             require(self._was_cut, f"refused to start without damage: {text}")
             self._repair()
@@ -280,9 +278,20 @@ class World:
             stop = HEADER_BYTES + COMMAND.itemsize * max(0, len(used) - 1)
         at = self.random.randrange(stop)
         data[at] ^= 1 << self.random.randrange(8)
-        self._flipped = name, bytes(image[name])
-        (self.folder / name).write_bytes(bytes(data))
+        path = self.folder / name
+        self._flipped = path, path.stat().st_ino, at, image[name][at]
+        path.write_bytes(bytes(data))
         self.note(f"flipped bit in {name.partition('-0')[0]}")
+
+    def _flip_back(self) -> None:
+        """The file is restored from a copy, unless the exchange has written another in its place."""
+        if self._flipped is not None:
+            path, inode, at, byte = self._flipped
+            if path.exists() and path.stat().st_ino == inode:
+                with path.open("r+b") as file:
+                    file.seek(at)
+                    file.write(bytes([byte]))
+        self._flipped = None
 
     def _restart(self) -> None:
         self._was_cut = self._ended.startswith("power cut") or (self._ended == "failed" and self._was_cut)
@@ -340,7 +349,9 @@ class World:
         require(len(history.rows) == found, f"the start has {found} commands, {len(history.rows)} are known")
         require(core.market.state_hash() == history.market.state_hash(), "a start has another market than its commands give")
         self._was_cut = False
-        self._flipped = None
+        if self._flipped is not None:
+            self.note("flipped bit harmless")
+        self._flip_back()
 
     # -- the end --------------------------------------------------------------------------------------------------------
 
