@@ -106,6 +106,12 @@ class Segment:
             os.ftruncate(self.file, HEADER_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
         os.close(self.file)
+        self.file = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not closed."""
+        return self.file >= 0
 
 
 def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int) -> bytes:

@@ -118,6 +118,7 @@ class Trader:
             return
         try:
             self.core.receive()
+            self._repeat(self.core)
             if self._call is not None:
                 next(self._call)
             else:
@@ -164,19 +165,23 @@ class Trader:
             core.raise_if_silent()
             return
         unanswered = self.session.unanswered
+        if unanswered and self._is_silent(core):
+            raise ExchangeUnreachable("no reply")
+        elif self.is_trading and len(unanswered) < UNANSWERED_MAX and self.random.random() < self.activity:
+            self._act(core)
+
+    def _repeat(self, core: ClientCore) -> None:
+        """Sends what is unanswered again: some time after a refusal, and where messages get lost."""
+        unanswered = self.session.unanswered
         oldest = next(iter(unanswered), 0)
         if oldest != self._waited[0]:
             self._waited = oldest, CLOCK.monotonic_ns
         elif oldest and self.repeats and CLOCK.monotonic_ns - self._waited[1] > REPLY_TIMEOUT_S * 1e9:
             self._waited, self._resend_ns = (0, 0), 0
-        if 0 <= self._resend_ns <= CLOCK.monotonic_ns:
+        if self.session.live and 0 <= self._resend_ns <= CLOCK.monotonic_ns:
             self._resend_ns = -1
             for message in unanswered.values():
                 core.send(message)
-        elif unanswered and self._is_silent(core):
-            raise ExchangeUnreachable("no reply")
-        elif self.is_trading and len(unanswered) < UNANSWERED_MAX and self.random.random() < self.activity:
-            self._act(core)
 
     @staticmethod
     def _is_silent(core: ClientCore) -> bool:

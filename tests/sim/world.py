@@ -209,7 +209,7 @@ class World:
                 self._judge_failure(self.node.error)
         self.note(self._ended + (f" ({self.node.error})" if self._ended == "failed" else ""))
         self.disk.kill_after = -1
-        image = self.node.image()
+        image = self._unflipped(self.node.image())
         if self._ended.startswith("power cut"):
             image = self.disk.after_power_cut()
             self.disk.restore(image, durable=True)
@@ -283,6 +283,15 @@ class World:
         path.write_bytes(bytes(data))
         self.note(f"flipped bit in {name.partition('-0')[0]}")
 
+    def _unflipped(self, image: Image) -> Image:
+        """The image without the flipped bit, if the process has ended before it was found."""
+        if self._flipped is not None:
+            path, inode, at, byte = self._flipped
+            if path.exists() and path.stat().st_ino == inode and len(image.get(path.name, b"")) > at:
+                image[path.name] = image[path.name][:at] + bytes([byte]) + image[path.name][at + 1 :]
+            self._flip_back()
+        return image
+
     def _flip_back(self) -> None:
         """The file is restored from a copy, unless the exchange has written another in its place."""
         if self._flipped is not None:
@@ -294,7 +303,7 @@ class World:
         self._flipped = None
 
     def _restart(self) -> None:
-        self._was_cut = self._ended.startswith("power cut") or (self._ended == "failed" and self._was_cut)
+        self._was_cut = self._was_cut or self._ended.startswith("power cut")
         self._previous, self._ended, self._restart_ns = self._ended, "", -1
         self.note("start")
         self.node.start()
