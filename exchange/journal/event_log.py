@@ -64,7 +64,7 @@ class EventLog:
         return HEADER_BYTES + self.capacity * EVENT.itemsize
 
     def _create_file(self) -> None:
-        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is written."""
+        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is on the disk."""
         temporary = self.path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         file = NO_FILE
@@ -78,6 +78,7 @@ class EventLog:
             temporary.unlink(missing_ok=True)
             raise
         write_header(file, EVENT, self.first_sequence, self.capacity, self._journal_id)
+        os.fsync(file)
         temporary.replace(self.path)
         sync_folder(self.path.parent)
         self._file = file

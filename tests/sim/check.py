@@ -1,6 +1,7 @@
 """What must hold of every history: written from docs/orders.md and docs/journal.md, without the code that it checks."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 
@@ -107,14 +108,13 @@ def check_books(books: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ..
             require(side == expected, f"the book of {owner} in symbol {symbol} is {side}, the exchange's {expected}")
 
 
-def check_folder(history: History, folder: "object") -> None:
-    """After a clean stop nothing in the folder is damaged, and each event is in it once."""
-    from pathlib import Path
-
-    path = Path(str(folder))
-    damaged = [f"{each.name}: {each.damage}" for each in verify(path) if each.damage]
+def check_folder(history: History, folder: Path, known: set[str], is_repaired: bool) -> None:
+    """After a clean stop nothing in the folder is damaged besides the `known` files, and each event is in it once. A repair may have left out
+    the first events."""
+    damaged = [f"{each.name}: {each.damage}" for each in verify(folder) if each.damage and Path(each.name).stem not in known]
     require(not damaged, f"damaged after a clean stop: {damaged}")
-    parts = [np.asarray(stored_rows(each, EVENT)[:]) for each in stored_paths(path, "events")]
+    parts = [np.asarray(stored_rows(each, EVENT)[:]) for each in stored_paths(folder, "events")]
     stored = np.concatenate(parts) if parts else np.zeros(0, EVENT)
-    require(len(stored) == len(history.events), f"{len(stored)} events are stored of {len(history.events)}")
-    require(np.array_equal(stored, history.events), "the stored events are not those of the commands")
+    expected = history.events[-len(stored) or len(history.events) :] if is_repaired else history.events
+    require(len(stored) == len(expected), f"{len(stored)} events are stored of {len(history.events)}")
+    require(np.array_equal(stored, expected), "the stored events are not those of the commands")

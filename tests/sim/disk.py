@@ -161,7 +161,7 @@ class Disk:
         for at in starts[:stop]:
             if in_order or self.random.random() < share:
                 data[at : at + SECTOR] = new[at : at + SECTOR]
-        if stop < len(starts) and self.random.random() < 0.3:  # the sector that was being written
+        if stop < len(starts) and starts[stop] >= PAGE and self.random.random() < 0.3:  # being written; a header has one to itself
             at = starts[stop]
             count = self.random.randrange(SECTOR)
             data[at : at + count] = new[at : at + count]
