@@ -230,6 +230,7 @@ class Core:
                 path = decompress(path, COMMAND, self.journal.id)
             skip = max(0, snapshot_sequence + 1 - check.first_sequence)
             segment = Segment.open(path, COMMAND)
+            segment.write_again(check.valid)  # a process before this one may have ended without a sync
             segment.bytes()[check.valid * COMMAND.itemsize :][: check.tail_bytes] = 0
             if check.valid < skip:
                 # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
@@ -245,6 +246,8 @@ class Core:
             self.map_segments()
             self.execute_journaled()
             executed += check.valid - skip
+            if check is not checks[-1]:
+                segment.close()
         if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()

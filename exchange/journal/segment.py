@@ -100,6 +100,11 @@ class Segment:
         """Returns when what was written is on the disk."""
         os.fdatasync(self.file)
 
+    def write_again(self, rows: int) -> None:
+        """Writes the first `rows` rows once more, for the next sync. After a sync that failed, the kernel takes what it did not write for
+        written; another process then finds it in memory, and its own sync would not write it either."""
+        write_all(self.file, self.bytes()[: rows * self.dtype.itemsize].tobytes(), HEADER_BYTES)
+
     def close(self, rows: int | None = None) -> None:
         """Cuts the file to `rows` (all with None) and lets it go. The arrays over it must not be used afterwards."""
         if rows is not None:

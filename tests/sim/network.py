@@ -151,7 +151,8 @@ class Network:
         key = connection.route, queue is connection.up
         due_ns = max(CLOCK.monotonic_ns + delay_ns, self._last_due_ns.get(key, 0))
         copies = 1
-        if weather.tampers:
+        subscribes = connection.client.kind == zmq.SUB and queue is connection.up
+        if weather.tampers and not subscribes:  # nothing repeats a subscription within a connection
             drawn = random.random()
             if drawn < weather.lost:
                 self.counts["message lost"] += 1

@@ -312,10 +312,11 @@ class World:
 
     def _restart(self) -> None:
         self._was_cut = self._was_cut or self._ended.startswith("power cut")
-        self._previous, self._ended, self._restart_ns = self._ended, "", -1
+        self._previous, self._ended, self._restart_ns, self._core = self._ended, "", -1, None
         self.note("start")
         self.node.start()
 
+    _core: Core | None = None
     _was_cut = False
     _previous = "start"
     _armed = "kill in a disk call"
@@ -323,16 +324,9 @@ class World:
     # -- what each start must have --------------------------------------------------------------------------------------
 
     def _on_sync(self, descriptor: int) -> object:
-        exchange = self.node.exchange
-        if exchange is None:
+        if self._core is None or self._core.journal.commands.file != descriptor:
             return None
-        try:
-            commands = exchange.core.journal.commands
-        except AttributeError:
-            return None
-        if commands.file != descriptor:
-            return None
-        first, last = commands.first_sequence, exchange.core.command_sequence
+        first, last = self._core.journal.commands.first_sequence, self._core.command_sequence
 
         def done() -> None:
             self.synced[first] = max(last, self.synced.get(first, 0))
@@ -347,6 +341,7 @@ class World:
         return reached
 
     def _on_recovery(self, core: Core) -> None:
+        self._core = core
         history, found = self.history, core.command_sequence
         known = len(history.rows)
         if found < known:
