@@ -39,6 +39,7 @@ class Disk:
         self._names: dict[str, int] = {}
         self._unwritten: dict[int, bytes] = {}  # contents when a sync failed: the kernel takes these pages for written
         self._rewritten: dict[int, set[int]] = {}  # pages of them that were written again
+        self._order, self._synced_order = 0, {}  # type: int, dict[int, int]
         self.on_sync: Any = lambda descriptor: None
 
     # -- calls of the process -------------------------------------------------------------------------------------------
@@ -99,13 +100,16 @@ class Disk:
             return
         inode, content = os.fstat(descriptor).st_ino, _content(descriptor)
         told = self.on_sync(descriptor)
+        self._order += 1
+        order = self._order
         self._wait()
         if self.failing_syncs and self.random.random() < 0.5:
             self.failing_syncs -= 1
             self.counts["failing sync"] += 1
             self._unwritten[inode], self._rewritten[inode] = content, set()
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        self._synced[inode] = self._without_unwritten(inode, content)
+        if order > self._synced_order.get(inode, 0):  # syncs of one file may overlap
+            self._synced[inode], self._synced_order[inode] = self._without_unwritten(inode, content), order
         if told is not None:
             told()
 
