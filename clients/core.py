@@ -162,7 +162,7 @@ class ClientCore:
         """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
-            self.send(message)
+            self._send_command(message)
         if self.lockstep:
             return order
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
@@ -171,7 +171,7 @@ class ClientCore:
     def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
         command_id, message = self.session.command(kind, order.order_id, *values)
-        self.send(message)
+        self._send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order
@@ -179,9 +179,15 @@ class ClientCore:
     def mass_cancel(self, symbol: str | None) -> Steps[None]:
         """Cancels all orders of this participant, in one symbol or in all."""
         command_id, message = self.session.mass_cancel(symbol)
-        self.send(message)
+        self._send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, "MASS_CANCEL")
+
+    def _send_command(self, message: bytes) -> None:
+        """Sends a command; while the session logs in again it waits among the unanswered ones, which WELCOME sends in their order: a later
+        command that arrived before them would make the exchange take them for repeated ones."""
+        if self.session.live:
+            self.send(message)
 
     @property
     def lockstep(self) -> bool:
