@@ -251,7 +251,6 @@ class Core:
         if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
-        self.journal.store.delete_later()
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
     def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
@@ -292,9 +291,11 @@ class Core:
         return 0
 
     def _open_events(self) -> None:
-        """Opens the event log that contains event `_first_event`, or creates one that starts with it."""
+        """Opens the event log that contains event `_first_event`, or creates one that starts with it. The files after it go: their events are
+        made again, in files that may begin elsewhere."""
         counter = self.gateway.counter
         counter[EVENTS] = counter[REPORTED] = self.journal.store.open(self._first_event)
+        self.journal.store.delete_later()
         self.journal.store.index_answers()
 
 

@@ -30,17 +30,21 @@ class RecordingSession(Session):
     def __init__(self, name: str, history: History, **options: bool) -> None:
         super().__init__(name, "", **options)
         self._history = history
+        #: commands that no report has answered, whatever the client believes
+        self.without_answer: set[int] = set()
 
     def command(self, kind: int, *values: int) -> tuple[int, bytes]:
         """As Session.command."""
         command_id, message = super().command(kind, *values)
         self._history.send(self.name, command_id, kind, values)
+        self.without_answer.add(command_id)
         return command_id, message
 
     def rows(self, rows: Rows) -> bytes:
         """As Session.rows; the message counts as unanswered until its last row is answered."""
         message = super().rows(rows)
         self._history.send_rows(self.name, rows)
+        self.without_answer.update(rows["command_id"].tolist())
         self.unanswered[int(rows[-1]["command_id"])] = message
         return message
 
@@ -48,6 +52,7 @@ class RecordingSession(Session):
         """As Session.receive."""
         message = client_core.msgpack.unpackb(data, strict_map_key=False)
         if message[0] == Kind.DUPLICATE:
+            self.without_answer.discard(message[1])
             for event in message[3]:
                 self._history.receive(self.name, 0, tuple(event))
         return super().receive(data)
@@ -56,6 +61,7 @@ class RecordingSession(Session):
         fresh = super()._new_reports(first, reports)
         for number, report in enumerate(fresh, self.last_report - len(fresh) + 1):
             self._history.receive(self.name, number, tuple(report))
+            self.without_answer.discard(report.command_id)
         return fresh
 
 

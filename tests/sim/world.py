@@ -61,7 +61,7 @@ class World:
         self.plan = make_plan(self.random, folder)
         self.network = Network(self.random)
         libzmq.reset(self.network)
-        self.network.weather = self.plan.weather
+        self.network.weather, self.tampers = self.plan.weather, self.plan.weather.tampers
         self.disk = Disk(folder, self.random)
         self.disk.on_sync = self._on_sync
         self.node = Node(self.plan.config, self.disk, self.random)
@@ -127,6 +127,9 @@ class World:
         if self.node.is_running and self.node.exchange is not None:
             core = self.node.exchange.core
             self.history.collect(core)
+            if not self._is_serving:
+                self._is_serving = True
+                self._require_cancelled(core, [trader for trader in self.traders if trader.cancels])
             if self.is_batch and core.journal._group_commit is not None:
                 executed, synced = len(self.history.rows), self._synced_to()
                 require(executed <= synced, f"command {executed} was executed when {synced} were synced")
@@ -313,11 +316,12 @@ class World:
     def _restart(self) -> None:
         self._was_cut = self._was_cut or self._ended.startswith("power cut")
         self._previous, self._ended, self._restart_ns, self._core = self._ended, "", -1, None
+        self._is_serving = False
         self.note("start")
         self.node.start()
 
     _core: Core | None = None
-    _was_cut = False
+    _was_cut = _is_serving = False
     _previous = "start"
     _armed = "kill in a disk call"
 
@@ -380,6 +384,9 @@ class World:
         """Until everybody is logged in and answered, then long enough for every client to notice what it has missed; and one more order in each
         symbol, so that nobody misses the last message of a book."""
         for attempt in range(3):
+            if attempt == 1 and self.tampers:  # a last report that got lost is noticed with the next login
+                for trader in self.traders:
+                    trader.disconnect(1)
             for _ in range(50 if attempt == 1 else 0):
                 CLOCK.advance(10_000_000)
                 self._step()
@@ -415,6 +422,9 @@ class World:
             number, session = history.names.index(trader.name), trader.session
             reported = int(market.state.report[number])
             require(session.last_report == reported, f"{trader.name} has report {session.last_report} of {reported}")
+            # a refused or lost command is skipped once a later one is accepted
+            is_strict = not self.tampers and not trader.errors.keys() & {"disk_full", "throttled"}
+            require(not is_strict or not session.without_answer, f"{trader.name} never got an answer to {sorted(session.without_answer)[:9]}")
             for symbol in range(len(SYMBOLS)) if trader.is_complete else ():
                 position = market.account(number, symbol).position_lots
                 own = session.positions.get(symbol, 0)
@@ -435,12 +445,16 @@ class World:
             CLOCK.advance(20_000_000)
             self._step()
         assert self.node.exchange is not None
-        orders = self.node.exchange.core.market.orders()
-        for trader in gone:
-            if trader.cancels:
+        self._require_cancelled(self.node.exchange.core, [trader for trader in gone if trader.cancels])
+
+    def _require_cancelled(self, core: Core, traders: list[Trader]) -> None:
+        """Participants without a session that asked for it have no orders."""
+        orders = core.market.orders()
+        for trader in traders:
+            if trader.name in self.history.names:
                 number = self.history.names.index(trader.name)
                 left = int((orders["participant"] == number).sum())
-                require(not left, f"{trader.name} is gone, and {left} of its orders are not cancelled")
+                require(not left, f"{trader.name} has no session, and {left} of its orders are not cancelled")
 
     def _stop(self) -> None:
         self._end("clean stop")
