@@ -21,7 +21,7 @@ FAULTS = {
     "partition": 0.01,
     "slow reader": 0.015,
     "client killed": 0.01,
-    "flipped bit": 0.25,  # at each restart
+    "flipped bit": 0.4,  # at each restart
 }
 """How often each happens in a step, where the seed has it."""
 SYMBOLS = ("A", "B")

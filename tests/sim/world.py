@@ -101,10 +101,11 @@ class World:
         self._stop()
         self._check_end()
 
-    def note(self, text: str) -> None:
-        """Remembers what happens, for a failing seed."""
+    def note(self, text: str, detail: object = "") -> None:
+        """Counts what happens, and remembers it for a failing seed."""
         self.counts[text] += 1
-        self.steps.append(f"{CLOCK.monotonic_ns / 1e9 - 1000:9.4f} s  {text}")
+        told = f"{text}: {detail}".replace(str(self.folder), "journal") if detail else text
+        self.steps.append(f"{CLOCK.monotonic_ns / 1e9 - 1000:9.4f} s  {told}")
 
     def _step(self) -> None:
         random = self.random
@@ -209,14 +210,14 @@ class World:
     def _died(self) -> None:
         """The process is gone: what it leaves, and when another one starts."""
         if not self._ended:
-            self._ended = "ended by itself"
+            self._ended = "ended"
             if self.disk.killed_image is not None:
                 self._ended = self._armed
                 self._collect_last()
             elif self.node.error is not None:
-                self._ended = "failed"
+                self._ended = "stopped by an error"
                 self._judge_failure(self.node.error)
-        self.note(self._ended + (f" ({self.node.error})" if self._ended == "failed" else ""))
+        self.note(self._ended, self.node.error if self._ended == "stopped by an error" else "")
         self.disk.kill_after = -1
         image = self._unflipped(self.node.image())
         if self._ended.startswith("power cut"):
@@ -227,7 +228,7 @@ class World:
             self.disk.restore(image, durable=False)
         self.network.crash()
         self._restart_ns = CLOCK.monotonic_ns + self.random.randrange(1, 40_000_000)
-        if self._ended != "failed":
+        if self._ended != "stopped by an error":
             self._flip(image)
 
     def _judge_failure(self, error: BaseException) -> None:
@@ -259,7 +260,7 @@ class World:
     def _tear(self, image: Image) -> None:
         """A killed process may leave half a row behind its last one."""
         files = sorted(name for name in image if name.startswith("commands-") and name.endswith(".rows"))
-        if not files or self._ended in ("clean stop", "failed") or self.random.random() < 0.7:
+        if not files or self._ended in ("clean stop", "stopped by an error") or self.random.random() < 0.7:
             return
         data = bytearray(image[files[-1]])
         rows = np.frombuffer(bytes(data[HEADER_BYTES:]), COMMAND)
@@ -280,14 +281,16 @@ class World:
         names = [name for name in sorted(image) if image[name] and not name.startswith((".", "lock", "events-"))]
         if not names:
             return
-        name = self.random.choice(names)
+        commands = [name for name in names if name.startswith("commands-") and name.endswith(".rows")]
+        name = self.random.choice(commands if commands and self.random.random() < 0.5 else names)
         data = bytearray(image[name])
-        stop = len(data)
-        if name.startswith("commands-"):
+        first, stop = 0, len(data)
+        if name in commands:
             # the last row cannot be told from one that was being written: docs/journal.md
             used = np.flatnonzero(np.frombuffer(bytes(data[HEADER_BYTES:]), COMMAND)["sequence"])
             stop = HEADER_BYTES + COMMAND.itemsize * max(0, len(used) - 1)
-        at = self.random.randrange(stop)
+            first = HEADER_BYTES if stop > HEADER_BYTES and self.random.random() < 0.8 else 0
+        at = self.random.randrange(first, stop)
         data[at] ^= 1 << self.random.randrange(8)
         path = self.folder / name
         self._flipped = path, path.stat().st_ino, at, image[name][at]
