@@ -73,7 +73,9 @@ class Journal:
         self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._snapshot: tuple[SavedSnapshot, EventLog, int, Segment] | None = None  # the newest one that is not saved yet
+        self._snapshot: tuple[SavedSnapshot, EventLog, int, Segment] | None = (
+            None  # the newest one that is not saved yet
+        )
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None

@@ -43,7 +43,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=_seeds, help="FIRST:STOP")
     parser.add_argument("--seed", type=int, help="replay one seed and print all of its steps")
-    parser.add_argument("--verbose", action="store_true", help="print the history's hash and the last steps of every seed")
+    parser.add_argument(
+        "--verbose", action="store_true", help="print the history's hash and the last steps of every seed"
+    )
     parser.add_argument("--json", type=Path, help="write seeds, times and faults to this file")
     parser.add_argument("--bugs", action="store_true", help="plant bugs, and print the first seed that finds each")
     parser.add_argument("--only", action="append", choices=list(BUGS), metavar="BUG", help="this planted bug alone")
@@ -82,7 +84,12 @@ def _run(console: Console, folder: Path, seeds: Iterable[int], verbose: bool, ta
         f"{sum(faults.values()):,} faults; {len(failures)} failed"
     )
     if target is not None:
-        result = {"seeds": done, "seconds": elapsed_s, "simulated_hours": simulated_s / 3600, "faults": dict(faults.most_common())}
+        result = {
+            "seeds": done,
+            "seconds": elapsed_s,
+            "simulated_hours": simulated_s / 3600,
+            "faults": dict(faults.most_common()),
+        }
         target.write_text(json.dumps(result | {"failed": [each.seed for each in failures]}, indent=1))
     return int(bool(failures))
 

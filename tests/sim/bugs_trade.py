@@ -1,7 +1,9 @@
 """Planted bugs of sessions, the feed, balances and clients."""
 
+import time
 from typing import Any
 
+import msgpack
 import numpy as np
 import zmq
 
@@ -35,7 +37,7 @@ def _executed_again(real: Any) -> Any:
 def _cancels_forgotten(real: Any) -> Any:
     def welcome(self: Any, message: list[Any]) -> None:
         real(self, message)
-        kinds = {key: client_core.msgpack.unpackb(value)[0] for key, value in self.unanswered.items()}
+        kinds = {key: msgpack.unpackb(value)[0] for key, value in self.unanswered.items()}
         self.unanswered = {key: value for key, value in self.unanswered.items() if kinds[key] != CommandKind.CANCEL}
 
     return welcome
@@ -116,8 +118,8 @@ def _unasked(self: Any, kind: int, *values: Any) -> Any:
     """`ask` as it was: a query is sent once."""
     self._request += 1
     request = self._request
-    self._queried_s = client_core.time.monotonic()
-    self.queries.send(client_core.msgpack.packb([kind, request, *values, *([""] if kind < 136 else [])]))
+    self._queried_s = time.monotonic()
+    self.queries.send(msgpack.packb([kind, request, *values, *([""] if kind < 136 else [])]))
     self._waiting.add(request)
     while request not in self._replies:
         yield
@@ -142,31 +144,55 @@ def _skipped_unanswered(real: Any) -> Any:
 
 
 BUGS = {
-    "resend executed twice": bug("a command that is sent again is executed again", (Control, "_resend_reports", _executed_again)),
+    "resend executed twice": bug(
+        "a command that is sent again is executed again", (Control, "_resend_reports", _executed_again)
+    ),
     "no cancel on disconnect": bug("orders of a lost session stay", replaced(Sessions, "end", Sessions.close)),
     "no cancel after a restart": bug(
         "orders of the sessions that a restart ends stay", replaced(Sessions, "cancel_after_restart", lambda self: None)
     ),
-    "cancel lost on reconnect": bug("a client forgets its unanswered cancels when it logs in again", (Session, "_welcome", _cancels_forgotten)),
-    "reports counted twice": bug("a client counts resent reports again", replaced(Session, "_new_reports", _counted_twice)),
+    "cancel lost on reconnect": bug(
+        "a client forgets its unanswered cancels when it logs in again", (Session, "_welcome", _cancels_forgotten)
+    ),
+    "reports counted twice": bug(
+        "a client counts resent reports again", replaced(Session, "_new_reports", _counted_twice)
+    ),
     "gap unnoticed": bug("a client does not notice a gap of the feed", (_FeedBook, "apply", _gap_unnoticed)),
     "restart unnoticed": bug("a client's book goes on over a restart", (_FeedBook, "apply", _epoch_unnoticed)),
     "last event unpublished": bug("the feed leaves out the last event of a burst", (Feed, "publish", _last_left_out)),
     "chain of the feed broken": bug("a feed message claims that nothing preceded it", (Feed, "_send", _chain_goes_on)),
     "priority lost in a snapshot": bug("a snapshot swaps two orders of a price", (Market, "snapshot", SNAPSHOT_SWAP)),
-    "cash lost": bug("now and then a tick of cash is lost", (Core, "serve", _changed_after_trades(CASH)), seam="arrays"),
+    "cash lost": bug(
+        "now and then a tick of cash is lost", (Core, "serve", _changed_after_trades(CASH)), seam="arrays"
+    ),
     "share lost": bug("now and then a share is lost", (Core, "serve", _changed_after_trades(POSITION)), seam="arrays"),
-    "fee not charged": bug("now and then a fee is too low", (Core, "serve", _changed_after_trades(FEE_MICRO)), seam="arrays"),
+    "fee not charged": bug(
+        "now and then a fee is too low", (Core, "serve", _changed_after_trades(FEE_MICRO)), seam="arrays"
+    ),
     "time goes back": bug("a cancel on disconnect has an earlier time", (Core, "submit", _earlier)),
     "command during a login": bug(
-        "a client's new command overtakes those without an answer", replaced(ClientCore, "_send_command", ClientCore.send), seam="found"
+        "a client's new command overtakes those without an answer",
+        replaced(ClientCore, "_send_command", ClientCore.send),
+        seam="found",
     ),
     "messages behind a refusal": bug(
-        "a client drops what arrived behind a refusal", (client_core, "drain", lambda real: lambda socket: list(real(socket))), seam="found"
+        "a client drops what arrived behind a refusal",
+        (client_core, "drain", lambda real: lambda socket: list(real(socket))),
+        seam="found",
     ),
-    "asked once": bug("a client waits forever for the reply to a query that got lost", replaced(ClientCore, "ask", _unasked), seam="found"),
-    "answer dropped": bug("an answer to a full session is dropped without a word", replaced(Sessions, "send", _dropped_silently), seam="found"),
+    "asked once": bug(
+        "a client waits forever for the reply to a query that got lost",
+        replaced(ClientCore, "ask", _unasked),
+        seam="found",
+    ),
+    "answer dropped": bug(
+        "an answer to a full session is dropped without a word",
+        replaced(Sessions, "send", _dropped_silently),
+        seam="found",
+    ),
     "skipped id unanswered": bug(
-        "a skipped command id is not answered while later ones wait for the disk", (Control, "_resend_reports", _skipped_unanswered), seam="found"
+        "a skipped command id is not answered while later ones wait for the disk",
+        (Control, "_resend_reports", _skipped_unanswered),
+        seam="found",
     ),
 }

@@ -23,7 +23,9 @@ def check_journal(history: History) -> None:
     require(bool(np.all(np.diff(rows["time_ns"]) >= 0)), "the time of a command is before the one before it")
     named = rows[rows["command_id"] > 0]
     keys = list(zip(named["participant"].tolist(), named["command_id"].tolist(), strict=True))
-    require(len(set(keys)) == len(keys), f"commands applied twice: {[key for key, n in Counter(keys).items() if n > 1]}")
+    require(
+        len(set(keys)) == len(keys), f"commands applied twice: {[key for key, n in Counter(keys).items() if n > 1]}"
+    )
     fields = list(zip(*(named[field].tolist() for field in SENT_FIELDS), strict=True))
     for (participant, command_id), values in zip(keys, fields, strict=True):
         name = history.names[participant]
@@ -82,10 +84,13 @@ def check_balances(market: Market, events: Rows, participants: int, fees: list[t
     for symbol in range(len(fees)):
         total = [0, 0]
         for participant in range(participants):
-            account = market.account(participant, symbol)
-            found = [account.position_lots, account.cash_ticks, account.fees_microticks]
+            balances = market.account(participant, symbol)
+            found = [balances.position_lots, balances.cash_ticks, balances.fees_microticks]
             expected = ledger[participant, symbol]
-            require(found == expected, f"participant {participant} has {found} in symbol {symbol}, its fills give {expected}")
+            require(
+                found == expected,
+                f"participant {participant} has {found} in symbol {symbol}, its fills give {expected}",
+            )
             total = [total[0] + found[0], total[1] + found[1]]
         require(total == [0, 0], f"shares and cash of symbol {symbol} sum to {total}")
 
@@ -100,7 +105,9 @@ def check_reference(history: History, symbols: list[str], limits: MarketLimits) 
     require(reference.state_hash() == history.market.state_hash(), "the reference market ends in another state")
 
 
-def check_books(books: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]], market: Market, owner: str) -> None:
+def check_books(
+    books: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]], market: Market, owner: str
+) -> None:
     """A client's books are the exchange's."""
     for symbol, sides in books.items():
         for side, rows in zip(sides, market.book(symbol), strict=True):
@@ -111,7 +118,9 @@ def check_books(books: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ..
 def check_folder(history: History, folder: Path, known: set[str], is_repaired: bool) -> None:
     """After a clean stop nothing in the folder is damaged besides the `known` files, and each event is in it once. A repair may have left out
     the first events."""
-    damaged = [f"{each.name}: {each.damage}" for each in verify(folder) if each.damage and Path(each.name).stem not in known]
+    damaged = [
+        f"{each.name}: {each.damage}" for each in verify(folder) if each.damage and Path(each.name).stem not in known
+    ]
     require(not damaged, f"damaged after a clean stop: {damaged}")
     parts = [np.asarray(stored_rows(each, EVENT)[:]) for each in stored_paths(folder, "events")]
     stored = np.concatenate(parts) if parts else np.zeros(0, EVENT)

@@ -98,7 +98,8 @@ class History:
         new = rows[(rows["sequence"] > known) & (rows["sequence"] <= upto)]
         if len(new):
             require(
-                np.array_equal(new["sequence"], known + 1 + np.arange(len(new))), f"the journal has a gap after command {known}"
+                np.array_equal(new["sequence"], known + 1 + np.arange(len(new))),
+                f"the journal has a gap after command {known}",
             )
             self.rows = np.concatenate((self.rows, new))
 
@@ -135,7 +136,9 @@ class History:
         participants, numbers = self.events["participant"].tolist(), self.events["report"].tolist()
         for name, number, report in self.unchecked:
             at = report[-1] - 1
-            require(at < len(self.events), f"lost: {name} has report {report} of an event that the exchange no longer has")
+            require(
+                at < len(self.events), f"lost: {name} has report {report} of an event that the exchange no longer has"
+            )
             expected = tuple(column[at] for column in columns)
             require(report == expected, f"{name} received report {report}, the journal gives {expected}")
             require(self.names[participants[at]] == name, f"{name} received the report {report} of {participants[at]}")

@@ -172,8 +172,9 @@ class Network:
 
     def pump(self) -> None:
         """Moves what is due, connects who can, and cuts whom the weather hits."""
+        connected = {each.client.underlying for each in self.connections}
         for client in list(self.clients):
-            if not any(each.client is client for each in self.connections):
+            if client.underlying not in connected:
                 self._try(client)
         for connection in list(self.connections):
             if self.owners[connection.client.underlying] in self.partitioned:
@@ -233,6 +234,8 @@ class Network:
 
 
 def _due(queue: list[_Flight]) -> list[_Flight]:
+    if not queue:
+        return queue
     due = sorted(each for each in queue if each.due_ns <= CLOCK.monotonic_ns)
     if due:
         queue[:] = [each for each in queue if each.due_ns > CLOCK.monotonic_ns]
@@ -241,4 +244,3 @@ def _due(queue: list[_Flight]) -> list[_Flight]:
 
 def _frames(frames: list[bytes]) -> list[Frame]:
     return [Frame(data, at < len(frames) - 1) for at, data in enumerate(frames)]
-

@@ -1,26 +1,25 @@
 """The exchange process on its machine: started, run turn by turn, killed, cut from power, restarted."""
 
 import itertools
+import signal
 import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import cache
 from random import Random
 from typing import Any
 
-from serl.exchange import server
+import yaml
+
+from serl.exchange import config, server
 from serl.exchange.config import ExchangeConfig
 from serl.exchange.core import Core
 from serl.exchange.errors import SerlError
-from serl.exchange.feed import Feed
-from serl.exchange.gateway.state import APPENDED
 from serl.exchange.journal import commit, event_store, journal, meta
 from serl.exchange.market import Market
-from serl.exchange.records import COMMAND, Rows
 from tests.sim import threads
 from tests.sim.disk import Disk, Image, Installed
 from tests.sim.threads import Current, Process, Thread, pause
-
-del Feed
 
 
 class _Threading:
@@ -78,14 +77,14 @@ def install() -> None:
         (commit, "os", threads.PIPES),
         (meta, "secrets", _Secrets),
         (journal, "RESERVED_ROWS", 16),
+        (server, "signal", _Signals()),
+        (config, "yaml", _Yaml()),
         (server, "Connections", _Connections),
         (server, "raise_descriptor_limit", lambda count: count),
         (server, "kept_operator_token", lambda *arguments: nullcontext()),
         (tempfile, "_get_candidate_names", lambda: NAMES),
     ):
         setattr(module, name, value)
-    signals: Any = server.signal
-    server.signal = _Signals(signals)  # type: ignore[assignment]
     _once(server, "warm_loop")
     _once(server, "warm_rule_book")
     Market.warm = staticmethod(lambda: None)  # type: ignore[method-assign]
@@ -93,7 +92,8 @@ def install() -> None:
 
 def _once(module: Any, name: str) -> None:
     """Compiled code is loaded once in a process that starts exchanges by the thousand."""
-    function, done = getattr(module, name), []
+    function = getattr(module, name)
+    done: list[bool] = []
 
     def call() -> None:
         if not done:
@@ -103,11 +103,17 @@ def _once(module: Any, name: str) -> None:
     setattr(module, name, call)
 
 
+class _Yaml:
+    """`yaml` that reads the same text once."""
+
+    YAMLError = yaml.YAMLError
+    safe_load = staticmethod(cache(yaml.safe_load))
+
+
 class _Signals:
     """`signal` without signals: a simulated process is killed in other ways."""
 
-    def __init__(self, real: Any) -> None:
-        self.SIGINT, self.SIGTERM, self.Signals = real.SIGINT, real.SIGTERM, real.Signals
+    SIGINT, SIGTERM, Signals = signal.SIGINT, signal.SIGTERM, signal.Signals
 
     @staticmethod
     def signal(number: int, function: object) -> object:
@@ -118,8 +124,8 @@ class _Signals:
 class Node:
     """One machine with a disk and, now and then, an exchange process."""
 
-    def __init__(self, config: ExchangeConfig, disk: Disk, random: Random) -> None:
-        self.config, self.disk, self.random = config, disk, random
+    def __init__(self, settings: ExchangeConfig, disk: Disk, random: Random) -> None:
+        self.config, self.disk, self.random = settings, disk, random
         self.exchange: server.Exchange | None = None
         self.process: Process | None = None
         self.starts = 0
@@ -192,12 +198,3 @@ class Node:
         """What the ended process has left in the kernel."""
         image, self.disk.killed_image = self.disk.killed_image, None
         return self.disk.cached() if image is None else image
-
-    def rows(self) -> Rows:
-        """The command rows of the running process that are in its current file, executed or not."""
-        assert self.exchange is not None
-        core = self.exchange.core
-        return core.journal.commands.rows[: int(core.gateway.counter[APPENDED])].copy()
-
-
-EMPTY: Rows = __import__("numpy").zeros(0, COMMAND)

@@ -41,7 +41,9 @@ class Plan:
 
 def make_plan(random: Random, folder: Path) -> Plan:
     """Draws the choices of a seed."""
-    fees = [tuple(random.choice((0, -20, 30)) for _ in range(4)) if random.random() < 0.4 else (0, 0, 0, 0) for _ in SYMBOLS]
+    fees: list[Any] = [
+        tuple(random.choice((0, -20, 30)) for _ in range(4)) if random.random() < 0.4 else (0, 0, 0, 0) for _ in SYMBOLS
+    ]
     names = ("maker_microticks", "maker_ppm", "taker_microticks", "taker_ppm")
     overrides: dict[str, Any] = {
         "symbols": [
@@ -61,7 +63,9 @@ def make_plan(random: Random, folder: Path) -> Plan:
         "intervals": {"heartbeat_s": 0.05, "silence_s": 0.6, "time_s": 0.05, "drain_messages": random.choice((1, 4, 1024))},
     }  # fmt: skip
     config = load_config(None, overrides)
-    rows = random.choice((64, 128, 400))  # files are small, so that they end often; the configuration does not allow that
+    rows = random.choice(
+        (64, 128, 400)
+    )  # files are small, so that they end often; the configuration does not allow that
     journal = config.journal.model_copy(update={"segment_rows": rows})
     chosen = {name: rate for name, rate in FAULTS.items() if random.random() < 0.35}
     weather = Weather(delay_ns=random.choice((50_000, 500_000, 3_000_000)))
@@ -71,5 +75,10 @@ def make_plan(random: Random, folder: Path) -> Plan:
         weather.tampers = True
         weather.lost, weather.repeated, weather.reordered = (random.choice((0.0, 0.01, 0.03)) for _ in range(3))
     return Plan(
-        config.model_copy(update={"journal": journal}), random.randint(2, 4), random.randint(100, 350), weather, chosen, fees
+        config.model_copy(update={"journal": journal}),
+        random.randint(2, 4),
+        random.randint(100, 350),
+        weather,
+        chosen,
+        fees,
     )

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from random import Random
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from serl.clients import core as client_core
@@ -50,7 +51,7 @@ class RecordingSession(Session):
 
     def receive(self, data: bytes) -> list[Any]:
         """As Session.receive."""
-        message = client_core.msgpack.unpackb(data, strict_map_key=False)
+        message = msgpack.unpackb(data, strict_map_key=False)
         if message[0] == Kind.DUPLICATE:
             self.without_answer.discard(message[1])
             for event in message[3]:
@@ -201,7 +202,7 @@ class Trader:
 
     def _act(self, core: ClientCore) -> None:
         random, session = self.random, self.session
-        open_orders = [order for order in session.open_orders()][-20:]
+        open_orders = list(session.open_orders())[-20:]
         drawn = random.random()
         if drawn < 0.55 or not open_orders:
             self.send_order(core)
@@ -238,7 +239,12 @@ class Trader:
         if price_ticks:
             side, tif, post_only, price = 0, 1, False, price_ticks
         _, messages = self.session.new_order(
-            symbol or self.random.choice(self._symbols), side, qty, None if market else price, int(tif), post_only and not market
+            symbol or self.random.choice(self._symbols),
+            side,
+            qty,
+            None if market else price,
+            int(tif),
+            post_only and not market,
         )
         for message in messages:
             core.send(message)

@@ -353,7 +353,9 @@ class World:
         known = len(history.rows)
         if found < known:
             require(self._was_cut, f"lost: the start after '{self._previous}' has {found} commands of {known} executed")
-            require(found >= self._synced_to(), f"lost: {found} commands after a power cut, {self._synced_to()} were synced")
+            require(
+                found >= self._synced_to(), f"lost: {found} commands after a power cut, {self._synced_to()} were synced"
+            )
             history.truncate(found)
             for trader in self.traders:
                 trader.disconnect(1)
@@ -365,7 +367,9 @@ class World:
         history.replay()
         history.check_reports()
         require(len(history.rows) == found, f"the start has {found} commands, {len(history.rows)} are known")
-        require(core.market.state_hash() == history.market.state_hash(), "a start has another market than its commands give")
+        require(
+            core.market.state_hash() == history.market.state_hash(), "a start has another market than its commands give"
+        )
         self._was_cut = False
         if self._flipped is not None:
             self.note("flipped bit harmless")
@@ -427,7 +431,10 @@ class World:
             require(session.last_report == reported, f"{trader.name} has report {session.last_report} of {reported}")
             # a refused or lost command is skipped once a later one is accepted
             is_strict = not self.tampers and not trader.errors.keys() & {"disk_full", "throttled"}
-            require(not is_strict or not session.without_answer, f"{trader.name} never got an answer to {sorted(session.without_answer)[:9]}")
+            require(
+                not is_strict or not session.without_answer,
+                f"{trader.name} never got an answer to {sorted(session.without_answer)[:9]}",
+            )
             for symbol in range(len(SYMBOLS)) if trader.is_complete else ():
                 position = market.account(number, symbol).position_lots
                 own = session.positions.get(symbol, 0)

@@ -1,0 +1,89 @@
+"""What the fault simulation (tests/sim) found in the client: each defect on its own."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgpack
+import pytest
+import zmq
+
+from serl.clients import core as client_core
+from serl.clients.core import ClientCore
+from serl.clients.errors import RequestRejected, SessionEnded
+from serl.clients.session import Session
+from serl.exchange.terms import NO_TERMS
+from tests.server_fixture import Served, start_exchange
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[Served]:
+    with start_exchange(symbols="A") as served:
+        yield served
+
+
+def logged_in(exchange: Served, name: str) -> ClientCore:
+    core = ClientCore(exchange.endpoint, Session(name), None)
+    for _ in core.login():
+        core.orders.poll(100)
+        core.receive()
+    return core
+
+
+def test_what_arrived_behind_a_refusal_is_not_lost(exchange: Served) -> None:
+    core = logged_in(exchange, "ann")
+    order, messages = core.session.new_order("A", 0, 1, 100, 1, False)
+    core.send(msgpack.packb([250]))
+    core.send(messages[0])
+    arrived, core_orders = core.context.socket(zmq.PAIR), core.orders
+    core.orders = core.context.socket(zmq.PAIR)  # where both answers are there at once
+    arrived.bind("inproc://arrived")
+    core.orders.connect("inproc://arrived")
+    kinds: set[int] = set()
+    while not {client_core.Kind.ERROR, client_core.Kind.REPORTS} <= kinds:
+        arrived.send(message := core_orders.recv())
+        kinds.add(msgpack.unpackb(message)[0])
+    with pytest.raises(RequestRejected, match="malformed"):
+        core.receive()
+    core.receive()
+    assert order.state == "open"
+    arrived.close()
+    core_orders.close()
+    core.close()
+
+
+def test_a_command_during_a_login_does_not_overtake_those_without_an_answer(exchange: Served) -> None:
+    core = logged_in(exchange, "bob")
+    first, _ = core.session.new_order("A", 0, 1, 100, 1, False)  # its message was lost with a connection
+    core.session.live = False  # the answer was not_logged_in, and HELLO is on its way
+    second = core.order("A", 0, 1, 101, 1, False, NO_TERMS)
+    next(second)
+    core.send(msgpack.packb([client_core.Kind.BYE]))
+    core.send(core.session.hello())
+    while "open" not in (first.state, core.session.orders[2].state):
+        core.orders.poll(1000)
+        with contextlib.suppress(SessionEnded):  # the answer to BYE
+            core.receive()
+    for _ in second:
+        core.orders.poll(1000)
+    assert [each.state for each in core.session.orders.values()] == ["open", "open"]
+    core.close()
+
+
+def test_a_query_without_a_reply_is_asked_again(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_core, "REPLY_TIMEOUT_S", 0.3)
+    core = logged_in(exchange, "carol")
+    asking = core.ask(client_core.Kind.L2, 0, 0)
+    next(asking)
+    core.queries.poll(5000)
+    core.queries.recv()  # the reply is lost with its connection; heartbeats go on
+    reply = None
+    while reply is None:
+        core.orders.poll(20)
+        core.receive()
+        core.send(msgpack.packb([client_core.Kind.PING, 0]))
+        try:
+            next(asking)
+        except StopIteration as done:
+            reply = done.value
+    assert reply[0] == client_core.Kind.L2 + 16
+    core.close()
