@@ -35,19 +35,22 @@ def test_what_arrived_behind_a_refusal_is_not_lost(exchange: Served) -> None:
     core.send(msgpack.packb([250]))
     core.send(messages[0])
     arrived, core_orders = core.context.socket(zmq.PAIR), core.orders
-    core.orders = core.context.socket(zmq.PAIR)  # where both answers are there at once
     arrived.bind("inproc://arrived")
-    core.orders.connect("inproc://arrived")
     kinds: set[int] = set()
     while not {client_core.Kind.ERROR, client_core.Kind.REPORTS} <= kinds:
-        arrived.send(message := core_orders.recv())
-        kinds.add(msgpack.unpackb(message)[0])
+        messages.append(core_orders.recv())
+        kinds.add(msgpack.unpackb(messages[-1])[0])
+    core.orders = core.context.socket(zmq.PAIR)  # where both answers are there at once
+    core.orders.connect("inproc://arrived")
+    for message in messages[1:]:
+        arrived.send(message)
     with pytest.raises(RequestRejected, match="malformed"):
         core.receive()
     core.receive()
     assert order.state == "open"
-    arrived.close()
-    core_orders.close()
+    for socket in (arrived, core.orders):
+        socket.close()
+    core.orders = core_orders
     core.close()
 
 
@@ -59,8 +62,8 @@ def test_a_command_during_a_login_does_not_overtake_those_without_an_answer(exch
     next(second)
     core.send(msgpack.packb([client_core.Kind.BYE]))
     core.send(core.session.hello())
-    while "open" not in (first.state, core.session.orders[2].state):
-        core.orders.poll(1000)
+    while "sent" in (first.state, core.session.orders[2].state):
+        assert core.orders.poll(2000), "an order got no answer"
         with contextlib.suppress(SessionEnded):  # the answer to BYE
             core.receive()
     for _ in second:
@@ -78,7 +81,7 @@ def test_a_query_without_a_reply_is_asked_again(exchange: Served, monkeypatch: p
     core.queries.recv()  # the reply is lost with its connection; heartbeats go on
     reply = None
     while reply is None:
-        core.orders.poll(20)
+        core.queries.poll(50)
         core.receive()
         core.send(msgpack.packb([client_core.Kind.PING, 0]))
         try:

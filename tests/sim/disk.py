@@ -17,7 +17,19 @@ SECTOR, PAGE = 512, 4096
 """Bytes that a disk writes at once, and that the kernel writes back at once."""
 Image = dict[str, bytes]
 """Contents of the files of a folder by name."""
-CALLS = ("fsync", "fdatasync", "posix_fallocate", "pwrite", "replace", "unlink", "truncate", "ftruncate", "open")
+CALLS = (
+    "fsync",
+    "fdatasync",
+    "posix_fallocate",
+    "pwrite",
+    "replace",
+    "unlink",
+    "truncate",
+    "ftruncate",
+    "open",
+    "close",
+    "pipe",
+)
 _REAL: dict[str, Any] = {name: getattr(os, name) for name in CALLS}
 SYNCS = ("fsync", "fdatasync")
 GROWING = ("posix_fallocate", "pwrite", "open", *SYNCS)
@@ -39,6 +51,7 @@ class Disk:
         self._names: dict[str, int] = {}
         self._unwritten: dict[int, bytes] = {}  # contents when a sync failed: the kernel takes these pages for written
         self._rewritten: dict[int, set[int]] = {}  # pages of them that were written again
+        self._descriptors: set[int] = set()
         self._order, self._synced_order = 0, {}  # type: int, dict[int, int]
         self.on_sync: Any = lambda descriptor: None
 
@@ -47,8 +60,8 @@ class Disk:
     def call(self, name: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """A call of `os` by the simulated process."""
         check_alive()
-        if name == "open" and not arguments[1] & os.O_CREAT:
-            return _REAL[name](*arguments, **options)
+        if name in ("pipe", "close") or (name == "open" and not arguments[1] & os.O_CREAT):
+            return self._described(name, arguments, _REAL[name](*arguments, **options))
         if self.kill_after >= 0:
             self.kill_after -= 1
             if self.kill_after < 0:
@@ -60,7 +73,23 @@ class Disk:
             return self._sync(arguments[0])
         if name == "pwrite":
             return self._write(*arguments)
-        return _REAL[name](*arguments, **options)
+        return self._described(name, arguments, _REAL[name](*arguments, **options))
+
+    def _described(self, name: str, arguments: tuple[Any, ...], result: Any) -> Any:
+        """Notes which descriptors are open: a process that is killed closes none itself. Those of file objects close with them."""
+        if name == "pipe":
+            self._descriptors.update(result)
+        elif name == "open" and not arguments[1] & os.O_EXCL:
+            self._descriptors.add(result)
+        elif name == "close":
+            self._descriptors.discard(arguments[0])
+        return result
+
+    def close_descriptors(self) -> None:
+        """Closes what a dead process has left open."""
+        for descriptor in self._descriptors:
+            _REAL["close"](descriptor)
+        self._descriptors.clear()
 
     def _needs_room(self, name: str, arguments: tuple[Any, ...]) -> bool:
         """Whether a call needs blocks of the disk: not in files whose blocks are reserved. Of syncs, which may need some, a fifth."""

@@ -226,6 +226,7 @@ class World:
         else:
             self._tear(image)
             self.disk.restore(image, durable=False)
+        self.disk.close_descriptors()
         self.network.crash()
         self._restart_ns = CLOCK.monotonic_ns + self.random.randrange(1, 40_000_000)
         if self._ended != "stopped by an error":
@@ -511,6 +512,7 @@ def simulate(seed: int, folder: Path) -> Outcome:
     finally:
         if world.node.process is not None:
             world.node.process.unwind()
+            world.disk.close_descriptors()
         Installed.disk = None
         shutil.rmtree(folder, ignore_errors=True)
     outcome.digest = world.digest()
