@@ -206,6 +206,16 @@ class Disk:
             self.counts["unsynced writes lost"] += 1
         return bytes(data)
 
+    def set_byte(self, path: Path, offset: int, value: int) -> None:
+        """Changes a byte of a file, on the disk too."""
+        with path.open("r+b") as file:
+            file.seek(offset)
+            file.write(bytes([value]))
+        inode = path.stat().st_ino
+        synced = self._synced.get(inode, b"")
+        if len(synced) > offset:
+            self._synced[inode] = synced[:offset] + bytes([value]) + synced[offset + 1 :]
+
     def restore(self, image: Image, *, durable: bool) -> None:
         """Rebuilds the folder from an image, in files of their own. durable: the image is what the disk has."""
         inodes = {entry.name: entry.inode() for entry in os.scandir(self.folder) if entry.is_file()}

@@ -284,18 +284,15 @@ class World:
             return
         commands = [name for name in names if name.startswith("commands-") and name.endswith(".rows")]
         name = self.random.choice(commands if commands and self.random.random() < 0.5 else names)
-        data = bytearray(image[name])
-        first, stop = 0, len(data)
+        first, stop = 0, len(image[name])
         if name in commands:
             # the last row cannot be told from one that was being written: docs/journal.md
-            used = np.flatnonzero(np.frombuffer(bytes(data[HEADER_BYTES:]), COMMAND)["sequence"])
+            used = np.flatnonzero(np.frombuffer(image[name][HEADER_BYTES:], COMMAND)["sequence"])
             stop = HEADER_BYTES + COMMAND.itemsize * max(0, len(used) - 1)
             first = HEADER_BYTES if stop > HEADER_BYTES and self.random.random() < 0.8 else 0
-        at = self.random.randrange(first, stop)
-        data[at] ^= 1 << self.random.randrange(8)
-        path = self.folder / name
+        at, path = self.random.randrange(first, stop), self.folder / name
         self._flipped = path, path.stat().st_ino, at, image[name][at]
-        path.write_bytes(bytes(data))
+        self.disk.set_byte(path, at, image[name][at] ^ 1 << self.random.randrange(8))
         self.note(f"flipped bit in {name.partition('-0')[0]}")
 
     def _unflipped(self, image: Image) -> Image:
@@ -312,9 +309,7 @@ class World:
         if self._flipped is not None:
             path, inode, at, byte = self._flipped
             if path.exists() and path.stat().st_ino == inode:
-                with path.open("r+b") as file:
-                    file.seek(at)
-                    file.write(bytes([byte]))
+                self.disk.set_byte(path, at, byte)
         self._flipped = None
 
     def _restart(self) -> None:
