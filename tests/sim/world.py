@@ -425,8 +425,9 @@ class World:
             number, session = history.names.index(trader.name), trader.session
             reported = int(market.state.report[number])
             require(session.last_report == reported, f"{trader.name} has report {session.last_report} of {reported}")
-            # a refused or lost command is skipped once a later one is accepted
-            is_strict = not self.tampers and not trader.errors.keys() & {"disk_full", "throttled"}
+            # a command that is refused, or that tampering loses, is skipped once a later one is accepted
+            refuses = self.counts["full disk"] or self.plan.config.limits.messages_per_s_max
+            is_strict = not self.tampers and not refuses
             require(
                 not is_strict or not session.without_answer,
                 f"{trader.name} never got an answer to {sorted(session.without_answer)[:9]}",
