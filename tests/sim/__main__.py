@@ -21,7 +21,7 @@ from rich.console import Console  # noqa: E402
 from tests.sim.bugs import BUGS  # noqa: E402
 from tests.sim.clock import perf_counter  # noqa: E402
 from tests.sim.planting import planted  # noqa: E402
-from tests.sim.world import Outcome, simulate  # noqa: E402
+from tests.sim.seed import Outcome, simulate  # noqa: E402
 
 PROGRESS_SEEDS = 100
 BUG_SEEDS = 2000

@@ -12,6 +12,7 @@ from serl.exchange.market import Market
 from serl.exchange.records import EVENT, CommandKind, EventFlag, EventKind, Rows
 from tests.exchange.reference.market import ReferenceMarket
 from tests.sim.history import SENT_FIELDS, History, require
+from tests.sim.trader import Trader
 
 ADDED = (EventKind.RESTED,)
 REMOVED = (EventKind.REDUCED, EventKind.REPLACED)
@@ -105,14 +106,19 @@ def check_reference(history: History, symbols: list[str], limits: MarketLimits) 
     require(reference.state_hash() == history.market.state_hash(), "the reference market ends in another state")
 
 
-def check_books(
-    books: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]], market: Market, owner: str
-) -> None:
-    """A client's books are the exchange's."""
-    for symbol, sides in books.items():
-        for side, rows in zip(sides, market.book(symbol), strict=True):
-            expected = [tuple(row) for row in rows.tolist()]
-            require(side == expected, f"the book of {owner} in symbol {symbol} is {side}, the exchange's {expected}")
+def check_client(trader: Trader, history: History, market: Market, is_strict: bool) -> None:
+    """At rest, a client has every report, its position, and the exchange's books. is_strict: every command must be answered."""
+    number, session, name = history.names.index(trader.name), trader.session, trader.name
+    reported = int(market.state.report[number])
+    require(session.last_report == reported, f"{name} has report {session.last_report} of {reported}")
+    missing = sorted(session.without_answer) if is_strict else []
+    require(not missing, f"{name} never got an answer to {missing[:9]}")
+    for symbol, book in enumerate(trader.books()):
+        position, own = market.account(number, symbol).position_lots, session.positions.get(symbol, 0)
+        require(not trader.is_complete or own == position, f"{name} believes in a position of {own}, has {position}")
+        for side, rows in enumerate(market.book(symbol)):
+            levels, expected = [tuple(level) for level in book.levels(side)], [tuple(row) for row in rows.tolist()]
+            require(levels == expected, f"the book of {name} in symbol {symbol} is {levels}, the exchange's {expected}")
 
 
 def check_folder(history: History, folder: Path, known: set[str], is_repaired: bool) -> None:

@@ -6,28 +6,24 @@ import io
 import re
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-
-import numpy as np
 
 from serl.exchange.core import Core, market_limits
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.repair import repair
-from serl.exchange.journal.segment import HEADER_BYTES
-from serl.exchange.records import COMMAND
 from tests.sim import libzmq
 from tests.sim.check import (
     check_balances,
-    check_books,
+    check_client,
     check_folder,
     check_journal,
     check_priority,
     check_reference,
 )
 from tests.sim.clock import CLOCK
-from tests.sim.disk import Disk, Image, Installed
+from tests.sim.damage import FlippedBit, tear
+from tests.sim.disk import Disk, Image
 from tests.sim.history import History, Violation, require
 from tests.sim.network import Network
 from tests.sim.node import Node
@@ -36,19 +32,6 @@ from tests.sim.trader import Trader
 
 STEP_NS = 1_000_000
 QUIET_STEPS_MAX = 4000
-LAST_STEPS = 40
-
-
-@dataclass
-class Outcome:
-    """What became of one seed."""
-
-    seed: int
-    failure: str = ""
-    digest: str = ""
-    counts: Counter[str] = field(default_factory=Counter)
-    steps: list[str] = field(default_factory=list)
-    simulated_s: float = 0.0
 
 
 class World:
@@ -81,7 +64,7 @@ class World:
         self._restart_ns = -1
         self._image: Image = {}
         self._ended = ""
-        self._flipped: tuple[Path, int, int, int] | None = None
+        self._flipped: FlippedBit | None = None
         self._damaged: set[str] = set()
         self._is_repaired = False
 
@@ -219,12 +202,15 @@ class World:
                 self._judge_failure(self.node.error)
         self.note(self._ended, self.node.error if self._ended == "stopped by an error" else "")
         self.disk.kill_after = -1
-        image = self._unflipped(self.node.image())
+        image = self.node.image()
+        if self._flipped is not None:  # the process has ended before it found it
+            image, self._flipped = self._flipped.restored(image), None
         if self._ended.startswith("power cut"):
             image = self.disk.after_power_cut()
             self.disk.restore(image, durable=True)
         else:
-            self._tear(image)
+            if self._ended not in ("clean stop", "stopped by an error") and tear(image, self.random):
+                self.note("half a row")
             self.disk.restore(image, durable=False)
         self.disk.close_descriptors()
         self.network.crash()
@@ -237,7 +223,8 @@ class World:
         text = str(error)
         if self._flipped is not None and isinstance(error, JournalError):
             self.note("flipped bit refused")
-            self._flip_back()
+            self._flipped.restore()
+            self._flipped = None
         elif "the journal is damaged" in text or "serl journal verify" in text:
             in_any_order = re.search("later ones are valid|fail their checks|is missing", text)
             require(self._was_cut and in_any_order, f"refused to start without damage: {text}")
@@ -258,59 +245,10 @@ class World:
         self.disk.restore(image, durable=True)
         shutil.rmtree(target)
 
-    def _tear(self, image: Image) -> None:
-        """A killed process may leave half a row behind its last one."""
-        files = sorted(name for name in image if name.startswith("commands-") and name.endswith(".rows"))
-        if not files or self._ended in ("clean stop", "stopped by an error") or self.random.random() < 0.7:
-            return
-        data = bytearray(image[files[-1]])
-        rows = np.frombuffer(bytes(data[HEADER_BYTES:]), COMMAND)
-        used = np.flatnonzero(rows["sequence"])
-        if len(used) and used[-1] + 1 < len(rows):
-            at = HEADER_BYTES + (int(used[-1]) + 1) * COMMAND.itemsize
-            count = self.random.randrange(1, COMMAND.itemsize - 8)
-            data[at : at + count] = data[at - COMMAND.itemsize : at - COMMAND.itemsize + count]
-            data[at + 8 : at + 16] = bytes(8) if count > 8 and self.random.random() < 0.5 else data[at + 8 : at + 16]
-            image[files[-1]] = bytes(data)
-            self.note("half a row")
-
     def _flip(self, image: Image) -> None:
-        """One bit of a file is another one when the exchange starts again."""
-        self._flipped = None
-        if "flipped bit" not in self.plan.faults or self.random.random() > self.plan.faults["flipped bit"]:
-            return
-        names = [name for name in sorted(image) if image[name] and not name.startswith((".", "lock", "events-"))]
-        if not names:
-            return
-        commands = [name for name in names if name.startswith("commands-") and name.endswith(".rows")]
-        name = self.random.choice(commands if commands and self.random.random() < 0.5 else names)
-        first, stop = 0, len(image[name])
-        if name in commands:
-            # the last row cannot be told from one that was being written: docs/journal.md
-            used = np.flatnonzero(np.frombuffer(image[name][HEADER_BYTES:], COMMAND)["sequence"])
-            stop = HEADER_BYTES + COMMAND.itemsize * max(0, len(used) - 1)
-            first = HEADER_BYTES if stop > HEADER_BYTES and self.random.random() < 0.8 else 0
-        at, path = self.random.randrange(first, stop), self.folder / name
-        self._flipped = path, path.stat().st_ino, at, image[name][at]
-        self.disk.set_byte(path, at, image[name][at] ^ 1 << self.random.randrange(8))
-        self.note(f"flipped bit in {name.partition('-0')[0]}")
-
-    def _unflipped(self, image: Image) -> Image:
-        """The image without the flipped bit, if the process has ended before it was found."""
-        if self._flipped is not None:
-            path, inode, at, byte = self._flipped
-            if path.exists() and path.stat().st_ino == inode and len(image.get(path.name, b"")) > at:
-                image[path.name] = image[path.name][:at] + bytes([byte]) + image[path.name][at + 1 :]
-            self._flip_back()
-        return image
-
-    def _flip_back(self) -> None:
-        """The file is restored from a copy, unless the exchange has written another in its place."""
-        if self._flipped is not None:
-            path, inode, at, byte = self._flipped
-            if path.exists() and path.stat().st_ino == inode:
-                self.disk.set_byte(path, at, byte)
-        self._flipped = None
+        if "meta.json" in image and self.random.random() < self.plan.faults.get("flipped bit", 0.0):
+            self._flipped = FlippedBit(self.disk, image, self.random)
+            self.note(f"flipped bit in {self._flipped.kind}")
 
     def _restart(self) -> None:
         self._was_cut = self._was_cut or self._ended.startswith("power cut")
@@ -369,10 +307,11 @@ class World:
         self._was_cut = False
         if self._flipped is not None:
             self.note("flipped bit harmless")
-            if self._flipped[0].name.startswith("snapshot"):  # the exchange goes on without this snapshot
-                self._damaged.add(self._flipped[0].stem)
-                self._flipped = None
-        self._flip_back()
+            if self._flipped.kind == "snapshot":
+                self._damaged.add(self._flipped.path.stem)  # the exchange goes on without it
+            else:
+                self._flipped.restore()
+            self._flipped = None
 
     # -- the end --------------------------------------------------------------------------------------------------------
 
@@ -421,26 +360,11 @@ class World:
         check_balances(market, history.events, len(history.names), self.plan.fees)
         if self.seed % 8 == 0:
             check_reference(history, list(SYMBOLS), self.limits)
+        # a command that is refused, or that tampering loses, is skipped once a later one is accepted
+        refuses = self.counts["full disk"] or self.plan.config.limits.messages_per_s_max
+        is_strict = not self.tampers and not refuses
         for trader in self.traders:
-            number, session = history.names.index(trader.name), trader.session
-            reported = int(market.state.report[number])
-            require(session.last_report == reported, f"{trader.name} has report {session.last_report} of {reported}")
-            # a command that is refused, or that tampering loses, is skipped once a later one is accepted
-            refuses = self.counts["full disk"] or self.plan.config.limits.messages_per_s_max
-            is_strict = not self.tampers and not refuses
-            require(
-                not is_strict or not session.without_answer,
-                f"{trader.name} never got an answer to {sorted(session.without_answer)[:9]}",
-            )
-            for symbol in range(len(SYMBOLS)) if trader.is_complete else ():
-                position = market.account(number, symbol).position_lots
-                own = session.positions.get(symbol, 0)
-                require(own == position, f"{trader.name} believes in a position of {own}, has {position}")
-            books = {
-                symbol: tuple([tuple(level) for level in book.levels(side)] for side in range(2))
-                for symbol, book in enumerate(trader.books())
-            }
-            check_books(books, market, trader.name)  # type: ignore[arg-type]
+            check_client(trader, history, market, is_strict)
 
     def _leave(self) -> None:
         """Some clients vanish; the orders of those that asked for it are cancelled."""
@@ -486,33 +410,3 @@ class World:
         digest.update(self.history.rows.tobytes())
         digest.update(self.history.events.tobytes())
         return digest.hexdigest()[:16]
-
-
-def simulate(seed: int, folder: Path) -> Outcome:
-    """Runs one seed in an empty folder, which it leaves empty."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    world = World(seed, folder)
-    outcome = Outcome(seed)
-    began_ns = CLOCK.monotonic_ns
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            world.run()
-    except Exception as error:
-        kind = "" if isinstance(error, Violation) else f"{type(error).__name__}: "
-        outcome.failure = f"{kind}{error}" or kind
-        if not isinstance(error, Violation):
-            import traceback
-
-            outcome.steps = traceback.format_exc().splitlines()[-12:]
-    finally:
-        if world.node.process is not None:
-            world.node.process.unwind()
-            world.disk.close_descriptors()
-        Installed.disk = None
-        shutil.rmtree(folder, ignore_errors=True)
-    outcome.digest = world.digest()
-    outcome.counts = world.counts + world.network.counts + world.disk.counts
-    outcome.steps = world.steps[-LAST_STEPS:] + outcome.steps
-    outcome.simulated_s = (CLOCK.monotonic_ns - began_ns) / 1e9
-    return outcome
