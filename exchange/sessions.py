@@ -49,7 +49,6 @@ class Sessions:
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-
         self._descriptors: dict[int, int] = {}  # by slot
         self._unsaved = False  # a participant is not in the journal's file yet
         self._new_names = Charges(config.limits.new_names_per_s_max)
@@ -76,17 +75,14 @@ class Sessions:
         return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number. Returns False if its pipe is full or gone. A session whose pipe is full is marked SLOW: it would wait
-        for this message in vain."""
+        """Sends to a routing number. Returns False if its pipe is full or gone; its session, which would wait in vain, is then marked SLOW."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
-        except zmq.Again:
+        except zmq.ZMQError:
             slot = self._slot_of_route(route)
             if slot >= 0 and self._gateway.status[slot] == LIVE:
                 self._gateway.status[slot] = SLOW
                 self._gateway.counter[SLOW_SESSIONS] += 1
-            return False
-        except zmq.ZMQError:
             return False
         return True
 
@@ -323,9 +319,7 @@ class Sessions:
             return
         for first in range(0, len(missed), REPORTS_MAX):
             if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
-                gateway.status[slot] = SLOW  # the next check ends the session; it can resume with a new login
-                gateway.counter[SLOW_SESSIONS] += 1
-                break
+                break  # the next check ends the session; it can resume with a new login
         gateway.live_session[participant] = slot
 
     def feed_delays(self, participant: int) -> Delays | None:

@@ -12,6 +12,7 @@ from serl.clients.core import ClientCore
 from serl.clients.errors import RequestRejected, SessionEnded
 from serl.clients.session import Session
 from serl.exchange.terms import NO_TERMS
+from serl.exchange.wire import Kind
 from tests.server_fixture import Served, start_exchange
 
 
@@ -37,7 +38,7 @@ def test_what_arrived_behind_a_refusal_is_not_lost(exchange: Served) -> None:
     arrived, core_orders = core.context.socket(zmq.PAIR), core.orders
     arrived.bind("inproc://arrived")
     kinds: set[int] = set()
-    while not {client_core.Kind.ERROR, client_core.Kind.REPORTS} <= kinds:
+    while not {Kind.ERROR, Kind.REPORTS} <= kinds:
         messages.append(core_orders.recv())
         kinds.add(msgpack.unpackb(messages[-1])[0])
     core.orders = core.context.socket(zmq.PAIR)  # where both answers are there at once
@@ -60,7 +61,7 @@ def test_a_command_during_a_login_does_not_overtake_those_without_an_answer(exch
     core.session.live = False  # the answer was not_logged_in, and HELLO is on its way
     second = core.order("A", 0, 1, 101, 1, False, NO_TERMS)
     next(second)
-    core.send(msgpack.packb([client_core.Kind.BYE]))
+    core.send(msgpack.packb([Kind.BYE]))
     core.send(core.session.hello())
     while "sent" in (first.state, core.session.orders[2].state):
         assert core.orders.poll(2000), "an order got no answer"
@@ -75,18 +76,18 @@ def test_a_command_during_a_login_does_not_overtake_those_without_an_answer(exch
 def test_a_query_without_a_reply_is_asked_again(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_core, "REPLY_TIMEOUT_S", 0.3)
     core = logged_in(exchange, "carol")
-    asking = core.ask(client_core.Kind.L2, 0, 0)
-    next(asking)
+    query = core.ask(Kind.L2, 0, 0)
+    next(query)
     core.queries.poll(5000)
     core.queries.recv()  # the reply is lost with its connection; heartbeats go on
     reply = None
     while reply is None:
         core.queries.poll(50)
         core.receive()
-        core.send(msgpack.packb([client_core.Kind.PING, 0]))
+        core.send(msgpack.packb([Kind.PING, 0]))
         try:
-            next(asking)
+            next(query)
         except StopIteration as done:
             reply = done.value
-    assert reply[0] == client_core.Kind.L2 + 16
+    assert reply[0] == Kind.L2 + 16
     core.close()

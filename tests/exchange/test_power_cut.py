@@ -3,6 +3,7 @@
 import errno
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ def path_of(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}").readlink()
 
 
+def noting(calls: list[Any], note: Callable[..., object], real: Callable[..., Any]) -> Callable[..., Any]:
+    """`real`, which notes its calls first."""
+
+    def call(*arguments: Any) -> Any:
+        calls.append(note(*arguments))
+        return real(*arguments)
+
+    return call
+
+
 def test_a_header_that_the_disk_takes_in_parts_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, offset: write(file, data[:100], offset))
@@ -65,9 +76,8 @@ def test_a_file_of_events_gets_its_name_after_its_header_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[str, str]] = []
-    sync, rename = os.fsync, os.replace
-    monkeypatch.setattr(os, "fsync", lambda file: (calls.append(("sync", path_of(file).name)), sync(file))[1])
-    monkeypatch.setattr(os, "replace", lambda a, b: (calls.append(("name", Path(a).name)), rename(a, b))[1])
+    monkeypatch.setattr(os, "fsync", noting(calls, lambda file: ("sync", path_of(file).name), os.fsync))
+    monkeypatch.setattr(os, "replace", noting(calls, lambda old, new: ("name", Path(old).name), os.replace))
     EventLog(tmp_path / "events-000000000001.rows", 1, np.zeros(8, EVENT), "id").write(1)
     name = "events-000000000001.new"
     assert calls.index(("sync", name)) < calls.index(("name", name))
@@ -78,9 +88,8 @@ def test_commands_are_synced_before_the_snapshot_that_contains_them(
 ) -> None:
     core, calls = start(tmp_path), list[str]()
     submit(core, 10)
-    sync, save = os.fdatasync, snapshots.save
-    monkeypatch.setattr(os, "fdatasync", lambda file: (calls.append(path_of(file).name), sync(file))[1])
-    monkeypatch.setattr(snapshots, "save", lambda *arguments: (calls.append("snapshot"), save(*arguments))[1])
+    monkeypatch.setattr(os, "fdatasync", noting(calls, lambda file: path_of(file).name, os.fdatasync))
+    monkeypatch.setattr(snapshots, "save", noting(calls, lambda *arguments: "snapshot", snapshots.save))
     core.save_snapshot()
     assert calls.index(core.journal.commands.path.name) < calls.index("snapshot")
     core.close()
@@ -93,15 +102,12 @@ def test_a_start_writes_and_syncs_what_it_finds(tmp_path: Path, monkeypatch: pyt
     submit(core, 10_000)
     core.journal.unlock()
     calls: list[tuple[str, str]] = []
-    write, sync = os.pwrite, os.fsync
 
-    def record(file: int, data: bytes, offset: int) -> int:
-        if offset == HEADER_BYTES:
-            calls.append(("write", path_of(file).name))
-        return write(file, data, offset)
+    def kind(file: int, data: bytes, offset: int) -> tuple[str, str]:
+        return "write" if offset == HEADER_BYTES else "header", path_of(file).name
 
-    monkeypatch.setattr(os, "pwrite", record)
-    monkeypatch.setattr(os, "fsync", lambda file: (calls.append(("sync", path_of(file).name)), sync(file))[1])
+    monkeypatch.setattr(os, "pwrite", noting(calls, kind, os.pwrite))
+    monkeypatch.setattr(os, "fsync", noting(calls, lambda file: ("sync", path_of(file).name), os.fsync))
     again = start(tmp_path)
     finished, last = (path.name for path in again.journal.segments("commands"))
     assert ("write", finished) in calls and ("write", last) in calls

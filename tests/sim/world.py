@@ -325,11 +325,11 @@ class World:
     def _settle(self) -> None:
         """Until everybody is logged in and answered, then long enough for every client to notice what it has missed; and one more order in each
         symbol, so that nobody misses the last message of a book."""
-        for attempt in range(3):
+        for attempt in range(4):
             if attempt == 1 and self.tampers:  # a last report that got lost is noticed with the next login
                 for trader in self.traders:
                     trader.disconnect(1)
-            for _ in range(50 if attempt == 1 else 0):
+            for _ in range((0, 50, 0, 20)[attempt]):
                 CLOCK.advance(10_000_000)
                 self._step()
             for _ in range(QUIET_STEPS_MAX):
@@ -344,8 +344,6 @@ class World:
                     core = self.traders[0].core
                     assert core is not None
                     self.traders[0].send_order(core, 900, symbol)
-        for _ in range(20):
-            self._step()
 
     def _check_quiet(self) -> None:
         assert self.node.exchange is not None
