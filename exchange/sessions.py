@@ -28,7 +28,6 @@ from serl.exchange.unused import unused_participants
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
-
 EXCHANGE_NAME = "\u0000exchange"
 
 
@@ -349,7 +348,8 @@ class Sessions:
         entry = self._core.journal.participants[participant]
         if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
-            # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
+            self._core.journal.commands.sync()  # the cancel is on the disk before the file that says it is not needed
+            # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
             entry["cancel_on_disconnect"] = False
             with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
                 self._save_participants()
