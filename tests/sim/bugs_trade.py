@@ -135,14 +135,6 @@ def _dropped_silently(self: Any, route: int, message: bytes) -> bool:
     return True
 
 
-def _skipped_unanswered(real: Any) -> Any:
-    def resend(self: Any, slot: int, command_id: int, waiting: set[int]) -> None:
-        if command_id <= self._last_command_id(slot):
-            real(self, slot, command_id, waiting)
-
-    return resend
-
-
 BUGS = {
     "resend executed twice": bug(
         "a command that is sent again is executed again", (Control, "_resend_reports", _executed_again)
@@ -188,11 +180,6 @@ BUGS = {
     "answer dropped": bug(
         "an answer to a full session is dropped without a word",
         replaced(Sessions, "send", _dropped_silently),
-        seam="found",
-    ),
-    "skipped id unanswered": bug(
-        "a skipped command id is not answered while later ones wait for the disk",
-        (Control, "_resend_reports", _skipped_unanswered),
         seam="found",
     ),
 }
