@@ -43,7 +43,6 @@ def test_planted_bugs_are_found() -> None:
         "priority lost in a snapshot",
         "cash lost",
         "short write",
-        "not written again",
         "asked once",
     )
     found = simulate("--bugs", "--seeds", "0:60", *(part for name in names for part in ("--only", name)))
