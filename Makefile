@@ -12,7 +12,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 
 # tests start hundreds of processes, and each would compile all that it imports
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-long lint compiled model collected demo bench docs clean
+.PHONY: test test-long lint compiled model collected demo bench sim docs clean
 
 # what the tests' processes share is made once, beside the checks; threads of theirs that wait for each other would cost the others time
 test: $(DEV)
@@ -45,6 +45,11 @@ model: $(DEV)
 
 demo: $(FULL)
 	$(BIN)/serl demo $(if $(DAY),--day $(DAY))
+
+# simulated faults, docs/trust.md; SEEDS=n of them
+SEEDS ?= 200
+sim: $(DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.sim --seeds 0:$(SEEDS)
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks all --write docs/benchmarks.md

@@ -6,7 +6,7 @@ Each method of `ClientCore` that has to wait is a generator: it yields whenever 
 
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -77,6 +77,7 @@ class ClientCore:
         self.feed_sequence = -1
         self._subscribed = False
         self._replies: dict[int, list[Any]] = {}
+        self._waiting: set[int] = set()  # queries without a reply
         self._request = 0
         self._received_s = self._sent_s = self._queried_s = time.monotonic()
 
@@ -119,7 +120,9 @@ class ClientCore:
                     self.send(message)
         for data in drain(self.queries):
             reply = msgpack.unpackb(data, strict_map_key=False)
-            self._replies[reply[3] if reply[0] == Kind.ERROR else reply[1]] = reply
+            request = reply[3] if reply[0] == Kind.ERROR else reply[1]
+            if request in self._waiting:
+                self._replies[request] = reply
         while self.feed.poll(0):
             topic, data = self.feed.recv_multipart()
             self._receive_feed(topic.decode().removeprefix(self.session.topic_prefix), msgpack.unpackb(data))
@@ -159,7 +162,7 @@ class ClientCore:
         """Sends a new order; returns it with its first report (in lockstep at once). Raises `Rejected`."""
         order, messages = self.session.new_order(symbol, side, qty_lots, price_ticks, time_in_force, post_only, terms)
         for message in messages:
-            self.send(message)
+            self._send_command(message)
         if self.lockstep:
             return order
         yield from self._wait_for_reply(order.order_id, f"{('buy', 'sell')[side]} {qty_lots} {symbol} at {price_ticks}")
@@ -168,7 +171,7 @@ class ClientCore:
     def amend(self, order: Order, kind: CommandKind, *values: int) -> Steps[Order]:
         """Sends CANCEL, REDUCE or REPLACE. Raises `Rejected` if the order is no longer open."""
         command_id, message = self.session.command(kind, order.order_id, *values)
-        self.send(message)
+        self._send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, f"{kind.name} of order {order.order_id}")
         return order
@@ -176,9 +179,15 @@ class ClientCore:
     def mass_cancel(self, symbol: str | None) -> Steps[None]:
         """Cancels all orders of this participant, in one symbol or in all."""
         command_id, message = self.session.mass_cancel(symbol)
-        self.send(message)
+        self._send_command(message)
         if not self.lockstep:
             yield from self._wait_for_reply(command_id, "MASS_CANCEL")
+
+    def _send_command(self, message: bytes) -> None:
+        """Sends a command; while the session logs in again it waits among the unanswered ones, which WELCOME sends in their order: a later
+        command that arrived before them would make the exchange take them for repeated ones."""
+        if self.session.live:
+            self.send(message)
 
     @property
     def lockstep(self) -> bool:
@@ -200,16 +209,25 @@ class ClientCore:
             self.raise_if_silent()
 
     def ask(self, kind: int, *values: Any) -> Steps[list[Any]]:
-        """Sends a query; returns the whole reply. Raises `RequestRejected`."""
+        """Sends a query; returns the whole reply. Raises `RequestRejected`.
+
+        Without a reply for `REPLY_TIMEOUT_S` from an exchange that is heard otherwise, it asks again: a connection that broke has lost the
+        query or its reply."""
         self._request += 1
         request = self._request
-        self._queried_s = time.monotonic()
+        asked_s = self._queried_s = time.monotonic()
         if kind < Kind.ACCOUNT:
             values = tuple(with_token(values, self.session.token))
-        self.queries.send(msgpack.packb([kind, request, *values]))
+        message = msgpack.packb([kind, request, *values])
+        self.queries.send(message)
+        self._waiting.add(request)
         while request not in self._replies:
             yield
             self.raise_if_silent()
+            if time.monotonic() - asked_s > REPLY_TIMEOUT_S:
+                asked_s = time.monotonic()
+                self.queries.send(message)
+        self._waiting.discard(request)
         reply = self._replies.pop(request)
         if reply[0] == Kind.ERROR:
             raise RequestRejected(reply[1], reply[2])
@@ -332,11 +350,11 @@ def subscribe(feed: "zmq.Socket[bytes]", topic: bytes, token: str, curve: bool) 
         feed.subscribe(subscription(topic, token))
 
 
-def drain(socket: "zmq.Socket[bytes]") -> list[bytes]:
-    """Every message that has arrived, without waiting."""
-    messages = []
-    try:
-        while True:
-            messages.append(socket.recv(zmq.DONTWAIT))
-    except zmq.Again:
-        return messages
+def drain(socket: "zmq.Socket[bytes]") -> Iterator[bytes]:
+    """Every message that has arrived, without waiting. Those after one whose processing raises stay for the next call."""
+    while True:
+        try:
+            data = socket.recv(zmq.DONTWAIT)
+        except zmq.Again:
+            return
+        yield data

@@ -22,7 +22,7 @@ def atomic_file(path: Path | str) -> Iterator[IO[bytes]]:
         unwritable = UnwritableFileError(
             f"{path}: cannot be written ({error.strerror}); give a file in a folder that exists"
         )
-        unwritable.errno = error.errno
+        unwritable.errno, unwritable.strerror = error.errno, error.strerror
         raise unwritable from None
     try:
         with os.fdopen(descriptor, "wb") as file:

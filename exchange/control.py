@@ -14,7 +14,16 @@ from serl.exchange.errors import DiskFullError
 from serl.exchange.gateway.accept import END_NS
 from serl.exchange.gateway.codec import read_order
 from serl.exchange.gateway.loop import BAD_FRAMES, SKIPPING, TOO_LARGE
-from serl.exchange.gateway.state import FREE, LIVE, PENDING_ROUTE, PENDING_SESSION, PENDING_SIZE, STAGED
+from serl.exchange.gateway.state import (
+    APPENDED,
+    EXECUTED,
+    FREE,
+    LIVE,
+    PENDING_ROUTE,
+    PENDING_SESSION,
+    PENDING_SIZE,
+    STAGED,
+)
 from serl.exchange.inbound import Inbound
 from serl.exchange.lockstep import Lockstep
 from serl.exchange.peer import peer_of_message
@@ -153,7 +162,7 @@ class Control:
         if self._lockstep is not None:
             self._check_times(slot, rows)
         elif command_id <= self._last_sent_id(slot):
-            self._resend_reports(slot, command_id)
+            self._resend_reports(slot, command_id, self._waiting_ids(slot))
             return
         if self._core.journal.is_full:
             self._submit_cancellations(slot, rows)
@@ -190,9 +199,20 @@ class Control:
                 f"got {rows['time_ns'].min()} to {rows['time_ns'].max()} in the message of command {rows[0]['command_id']}",
             )
 
-    def _resend_reports(self, slot: int, command_id: int) -> None:
+    def _waiting_ids(self, slot: int) -> set[int]:
+        """The commands of a session's participant that are accepted and not executed: they wait for the disk, or for their latency."""
+        counter, participant = self._gateway.counter, self._gateway.participant[slot]
+        journaled = self._core.arrays[0][counter[EXECUTED] : counter[APPENDED]]
+        staged = self._gateway.staged[: counter[STAGED]]
+        return {
+            command_id
+            for rows in (journaled, staged)
+            for command_id in rows["command_id"][rows["participant"] == participant].tolist()
+        }
+
+    def _resend_reports(self, slot: int, command_id: int, waiting: set[int]) -> None:
         """Sends the stored reports of a command. Sends nothing while the command or its reports are delayed by latency."""
-        if command_id > self._last_command_id(slot):
+        if command_id in waiting:
             return
         participant = int(self._gateway.participant[slot])
         rows = self._core.journal.answers(participant, command_id, self._gateway)
@@ -214,8 +234,9 @@ class Control:
             self._raise_error(slot, rows)
             return
         self._charges.take(int(self._gateway.route[slot]), known / RESENT_PER_MESSAGE)
+        waiting = self._waiting_ids(slot)
         for command_id in ids[:known].tolist():
-            self._resend_reports(slot, command_id)
+            self._resend_reports(slot, command_id, waiting)
         if known < len(rows):
             self._requeue(rows[known:])
 

@@ -230,6 +230,7 @@ class Core:
                 path = decompress(path, COMMAND, self.journal.id)
             skip = max(0, snapshot_sequence + 1 - check.first_sequence)
             segment = Segment.open(path, COMMAND)
+            segment.write_again(check.valid)  # a process before this one may have ended without a sync
             segment.bytes()[check.valid * COMMAND.itemsize :][: check.tail_bytes] = 0
             if check.valid < skip:
                 # truncated before the snapshot's last command: nothing is lost, and a new segment follows the snapshot
@@ -245,10 +246,11 @@ class Core:
             self.map_segments()
             self.execute_journaled()
             executed += check.valid - skip
+            if check is not checks[-1]:
+                segment.close()
         if not checks:
             self.journal.create_commands(int(counter[NEXT_SEQUENCE]))
             self.map_segments()
-        self.journal.store.delete_later()
         return Recovery(snapshot_sequence, executed, checks[-1].tail_bytes if checks else 0)
 
     def _check_segments(self, snapshot_sequence: int) -> list[CommandCheck]:
@@ -289,9 +291,11 @@ class Core:
         return 0
 
     def _open_events(self) -> None:
-        """Opens the event log that contains event `_first_event`, or creates one that starts with it."""
+        """Opens the event log that contains event `_first_event`, or creates one that starts with it. The files after it go: their events are
+        made again, in files that may begin elsewhere."""
         counter = self.gateway.counter
         counter[EVENTS] = counter[REPORTED] = self.journal.store.open(self._first_event)
+        self.journal.store.delete_later()
         self.journal.store.index_answers()
 
 

@@ -28,7 +28,6 @@ from serl.exchange.unused import unused_participants
 from serl.exchange.wire import Kind, RequestError, pack
 
 HELLO_FORM = "[64, version_min, version_max, name, token, last_report, options]"
-
 EXCHANGE_NAME = "\u0000exchange"
 
 
@@ -49,7 +48,6 @@ class Sessions:
         self._latencies = Latencies(config.latency, config.latencies)
         self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
-
         self._descriptors: dict[int, int] = {}  # by slot
         self._unsaved = False  # a participant is not in the journal's file yet
         self._new_names = Charges(config.limits.new_names_per_s_max)
@@ -76,10 +74,14 @@ class Sessions:
         return str(self._core.journal.participants[int(self._gateway.participant[slot])]["name"])
 
     def send(self, route: int, message: bytes) -> bool:
-        """Sends to a routing number. Returns False if its pipe is full or gone."""
+        """Sends to a routing number. Returns False if its pipe is full or gone; its session, which would wait in vain, is then marked SLOW."""
         try:
             self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
         except zmq.ZMQError:
+            slot = self._slot_of_route(route)
+            if slot >= 0 and self._gateway.status[slot] == LIVE:
+                self._gateway.status[slot] = SLOW
+                self._gateway.counter[SLOW_SESSIONS] += 1
             return False
         return True
 
@@ -317,9 +319,7 @@ class Sessions:
             return
         for first in range(0, len(missed), REPORTS_MAX):
             if not self.send(route, wire.reports(missed[first : first + REPORTS_MAX], bool(gateway.as_rows[slot]))):
-                gateway.status[slot] = SLOW  # the next check ends the session; it can resume with a new login
-                gateway.counter[SLOW_SESSIONS] += 1
-                break
+                break  # the next check ends the session; it can resume with a new login
         gateway.live_session[participant] = slot
 
     def feed_delays(self, participant: int) -> Delays | None:
@@ -349,7 +349,8 @@ class Sessions:
         entry = self._core.journal.participants[participant]
         if entry["cancel_on_disconnect"] and not self._inbound.append_for_exchange(self._mass_cancel(participant)):
             self._core.submit(self._mass_cancel(participant))
-            # it stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
+            self._core.journal.commands.sync()  # the cancel is on the disk before the file that says it is not needed
+            # stays true for a delayed cancel: if the exchange stops before that arrives, the next start cancels
             entry["cancel_on_disconnect"] = False
             with contextlib.suppress(RequestError):  # a full disk: the next start cancels once more
                 self._save_participants()
@@ -382,8 +383,7 @@ class Sessions:
 
     def check_liveness(self) -> list[int]:
         """Sends heartbeats and ends slow, silent and disconnected sessions. Returns the slots that ended."""
-        now = time.monotonic_ns()
-        gateway = self._gateway
+        now, gateway = time.monotonic_ns(), self._gateway
         heartbeat = pack(Kind.HEARTBEAT, self._clock.now_ns())
         heartbeat_ns = int(self._config.intervals.heartbeat_s * 1e9)
         paused_ns, self._checked_ns = now - self._checked_ns - heartbeat_ns, now

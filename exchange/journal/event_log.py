@@ -14,7 +14,7 @@ import numpy as np
 from serl.exchange.atomic_file import sync_folder
 from serl.exchange.errors import JournalError
 from serl.exchange.journal.answers import SegmentAnswers
-from serl.exchange.journal.segment import HEADER_BYTES, no_space, read_rows, write_header
+from serl.exchange.journal.segment import HEADER_BYTES, no_space, read_rows, write_all, write_header
 from serl.exchange.records import EVENT, Rows
 
 NO_FILE = -1
@@ -64,7 +64,7 @@ class EventLog:
         return HEADER_BYTES + self.capacity * EVENT.itemsize
 
     def _create_file(self) -> None:
-        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is written."""
+        """Creates the file, replacing a leftover of the same name; it gets its name only once its header is on the disk."""
         temporary = self.path.with_suffix(".new")
         temporary.unlink(missing_ok=True)
         file = NO_FILE
@@ -78,6 +78,7 @@ class EventLog:
             temporary.unlink(missing_ok=True)
             raise
         write_header(file, EVENT, self.first_sequence, self.capacity, self._journal_id)
+        os.fsync(file)
         temporary.replace(self.path)
         sync_folder(self.path.parent)
         self._file = file
@@ -90,11 +91,8 @@ class EventLog:
         if self._file == NO_FILE:
             self._create_file()
         data = self.rows.view(np.uint8).data[self.written * EVENT.itemsize : count * EVENT.itemsize]
-        start = HEADER_BYTES + self.written * EVENT.itemsize
-        done = 0
-        while done < len(data):
-            with no_space(self.path):
-                done += os.pwrite(self._file, data[done:], start + done)
+        with no_space(self.path):
+            write_all(self._file, data, HEADER_BYTES + self.written * EVENT.itemsize)
         self.crc = zlib.crc32(data, self.crc)
         self.written = max(self.written, count)
 

@@ -71,7 +71,7 @@ class EventStore:
             self._answers.add(answers)
 
     def delete_later(self) -> None:
-        """Deletes the files after the current log: their commands are no longer in the journal."""
+        """Deletes the files after the current log."""
         for path in self.paths():
             if first_sequence(path) > self.current.first_sequence:
                 path.unlink()

@@ -74,7 +74,9 @@ class Journal:
         self.store = EventStore(folder, self.segment_rows, self.id)
         self.is_full = False
         self._unsynced_segments: list[Segment] = []
-        self._snapshot: tuple[SavedSnapshot, EventLog, int] | None = None  # the newest one that is not saved yet
+        self._snapshot: tuple[SavedSnapshot, EventLog, int, Segment] | None = (
+            None  # the newest one that is not saved yet
+        )
         self._wake = threading.Event()
         self._stopping = False
         self._flusher: threading.Thread | None = None
@@ -136,8 +138,9 @@ class Journal:
 
     def save_snapshot(self, snapshot: SavedSnapshot, gateway: GatewayState) -> None:
         """Writes a snapshot and, before it, the events up to there, which a restart could not regenerate; in the background while the
-        exchange serves. Without room for it, restarts begin with an earlier one."""
-        self._snapshot = snapshot, self.events, int(gateway.counter[EVENTS])
+        exchange serves. The commands up to there are synced before it too: otherwise a power cut could leave a gap in the journal that the
+        snapshot hides. Without room for it, restarts begin with an earlier one."""
+        self._snapshot = snapshot, self.events, int(gateway.counter[EVENTS]), self.commands
         if self._flusher is None:
             self._save_snapshot()
         else:
@@ -158,8 +161,11 @@ class Journal:
 
     def _save_snapshot(self) -> None:
         while (waiting := self._snapshot) is not None:
-            snapshot, events, count = waiting
+            snapshot, events, count, commands = waiting
             self.store.write_before(events, count)
+            for segment in (*self._unsynced_segments, commands):
+                if segment.is_open:
+                    segment.sync()
             snapshots.save(self.folder, self.id, snapshot)
             if self._snapshot is waiting:
                 self._snapshot = None

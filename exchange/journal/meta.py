@@ -8,6 +8,8 @@ from serl.exchange.errors import JournalError
 from serl.exchange.journal.checked_json import damaged, read_checked, write_checked
 
 FORMAT = 1
+UNNAMED = (".new", ".tmp")
+"""Suffixes of files that are being written."""
 META, META_COPY, PARTICIPANTS = "meta.json", "meta-copy.json", "participants.json"
 
 
@@ -42,8 +44,8 @@ def write_meta(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether no command, event or snapshot has been written to the folder."""
-    return not any(folder.glob("*-[0-9]*"))
+    """Whether no command, event or snapshot has been written to the folder. Files that have not got their name yet do not count."""
+    return not any(path.suffix not in UNNAMED for path in folder.glob("*-[0-9]*"))
 
 
 def save_participants(folder: Path, journal_id: str, participants: list[dict[str, Any]]) -> None:

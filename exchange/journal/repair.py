@@ -15,7 +15,7 @@ from serl.exchange.journal.checked_json import read_checked
 from serl.exchange.journal.checks import map_commands
 from serl.exchange.journal.inspect import Finding, find_meta, verify
 from serl.exchange.journal.meta import PARTICIPANTS, save_participants, write_meta
-from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_header
+from serl.exchange.journal.segment import HEADER_BYTES, first_sequence, write_all, write_header
 from serl.exchange.journal.stored import stored_paths
 from serl.exchange.records import COMMAND, Rows
 from serl.exchange.row_checksum import find_valid
@@ -63,7 +63,7 @@ def repair(folder: Path, target: Path) -> Repair:
     _write_participants(folder, target, str(meta["id"]), rows, lost)
     write_meta(target, meta)
     kept = rows[(rows["sequence"] >= first) & (rows["sequence"] <= last)]
-    _write_commands(target, kept, _capacity(folder), str(meta["id"]))
+    _write_commands(target, kept, base + 1, _capacity(folder), str(meta["id"]))
     for path in good:
         if first - 1 <= first_sequence(path) <= last:
             shutil.copy2(path, target)
@@ -119,13 +119,14 @@ def _capacity(folder: Path) -> int:
     return max([SEGMENT_ROWS_MIN, *(size // COMMAND.itemsize for size in sizes)])
 
 
-def _write_commands(target: Path, rows: Rows, capacity: int, journal_id: str) -> None:
-    for start in range(0, len(rows), capacity):
+def _write_commands(target: Path, rows: Rows, next_sequence: int, capacity: int, journal_id: str) -> None:
+    """Writes the files of the commands; without commands an empty one, because a journal without any is damaged."""
+    for start in range(0, max(1, len(rows)), capacity):
         part = np.ascontiguousarray(rows[start : start + capacity])
-        first = int(part["sequence"][0])
+        first = int(part["sequence"][0]) if len(part) else next_sequence
         file = os.open(target / f"commands-{first:012d}.rows", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         write_header(file, COMMAND, first, capacity, journal_id)
-        os.pwrite(file, part.tobytes(), HEADER_BYTES)
+        write_all(file, part.tobytes(), HEADER_BYTES)
         os.fsync(file)
         os.close(file)
 

@@ -100,12 +100,23 @@ class Segment:
         """Returns when what was written is on the disk."""
         os.fdatasync(self.file)
 
+    def write_again(self, rows: int) -> None:
+        """Writes the first `rows` rows once more, for the next sync. After a sync that failed, the kernel takes what it did not write for
+        written; another process then finds it in memory, and its own sync would not write it either."""
+        write_all(self.file, self.bytes()[: rows * self.dtype.itemsize].tobytes(), HEADER_BYTES)
+
     def close(self, rows: int | None = None) -> None:
         """Cuts the file to `rows` (all with None) and lets it go. The arrays over it must not be used afterwards."""
         if rows is not None:
             os.ftruncate(self.file, HEADER_BYTES + rows * self.dtype.itemsize)
         os.fsync(self.file)
         os.close(self.file)
+        self.file = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not closed."""
+        return self.file >= 0
 
 
 def header_bytes(dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int) -> bytes:
@@ -128,7 +139,14 @@ def write_header(
     file: int, dtype: np.dtype[Any], first_sequence: int, capacity: int, journal_id: str, **more: int
 ) -> None:
     """Writes the head of a file of rows."""
-    os.pwrite(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
+    write_all(file, header_bytes(dtype, first_sequence, capacity, journal_id, **more), 0)
+
+
+def write_all(file: int, data: bytes | memoryview, offset: int) -> None:
+    """Writes all of `data`: one call may write less, where the disk is nearly full or a signal arrives."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, data[done:], offset + done)
 
 
 def _check(head: dict[str, Any]) -> int:

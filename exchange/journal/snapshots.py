@@ -67,7 +67,7 @@ def check(path: Path, journal_id: str) -> str:
     sidecar = path.with_suffix(".sha256")
     if not sidecar.exists():
         return "its check is missing"
-    digest, _, owner = sidecar.read_text().partition(" ")
+    digest, _, owner = sidecar.read_text(errors="replace").partition(" ")
     if owner and owner != journal_id:
         raise damaged(path, f"expected a snapshot of journal {journal_id}, got one of journal {owner}")
     return "" if _digest(path) == digest else "it fails its check"

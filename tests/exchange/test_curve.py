@@ -121,14 +121,14 @@ def test_the_feed_needs_a_key_that_may_read_data(served: Served, keys: Path, own
     permitted.close()
 
 
-def test_keys_are_their_owners_alone(keys: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_their_owners_alone(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     for path in (keys / "server", keys / "server" / "server.key", keys / "alice", keys / "alice" / "client.key"):
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077
     shared = keys / "wide"
     shutil.copytree(keys / "alice", shared)
     (shared / "client.key").chmod(0o640)
     read_keys(shared)
-    assert f"chmod -R go= {shared / 'client.key'}" in capfd.readouterr().err
+    assert f"chmod -R go= {shared / 'client.key'}" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,93 @@
+"""What the fault simulation (tests/sim) found in the client: each defect on its own."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgpack
+import pytest
+import zmq
+
+from serl.clients import core as client_core
+from serl.clients.core import ClientCore
+from serl.clients.errors import RequestRejected, SessionEnded
+from serl.clients.session import Session
+from serl.exchange.terms import NO_TERMS
+from serl.exchange.wire import Kind
+from tests.server_fixture import Served, start_exchange
+
+
+@pytest.fixture(scope="module")
+def exchange() -> Iterator[Served]:
+    with start_exchange(symbols="A") as served:
+        yield served
+
+
+def logged_in(exchange: Served, name: str) -> ClientCore:
+    core = ClientCore(exchange.endpoint, Session(name), None)
+    for _ in core.login():
+        core.orders.poll(100)
+        core.receive()
+    return core
+
+
+def test_what_arrived_behind_a_refusal_is_not_lost(exchange: Served) -> None:
+    core = logged_in(exchange, "ann")
+    order, messages = core.session.new_order("A", 0, 1, 100, 1, False)
+    core.send(msgpack.packb([250]))
+    core.send(messages[0])
+    arrived, core_orders = core.context.socket(zmq.PAIR), core.orders
+    arrived.bind("inproc://arrived")
+    kinds: set[int] = set()
+    while not {Kind.ERROR, Kind.REPORTS} <= kinds:
+        messages.append(core_orders.recv())
+        kinds.add(msgpack.unpackb(messages[-1])[0])
+    core.orders = core.context.socket(zmq.PAIR)  # where both answers are there at once
+    core.orders.connect("inproc://arrived")
+    for message in messages[1:]:
+        arrived.send(message)
+    with pytest.raises(RequestRejected, match="malformed"):
+        core.receive()
+    core.receive()
+    assert order.state == "open"
+    for socket in (arrived, core.orders):
+        socket.close()
+    core.orders = core_orders
+    core.close()
+
+
+def test_a_command_during_a_login_does_not_overtake_those_without_an_answer(exchange: Served) -> None:
+    core = logged_in(exchange, "bob")
+    first, _ = core.session.new_order("A", 0, 1, 100, 1, False)  # its message was lost with a connection
+    core.session.live = False  # the answer was not_logged_in, and HELLO is on its way
+    second = core.order("A", 0, 1, 101, 1, False, NO_TERMS)
+    next(second)
+    core.send(msgpack.packb([Kind.BYE]))
+    core.send(core.session.hello())
+    while "sent" in (first.state, core.session.orders[2].state):
+        assert core.orders.poll(2000), "an order got no answer"
+        with contextlib.suppress(SessionEnded):  # the answer to BYE
+            core.receive()
+    for _ in second:
+        core.orders.poll(1000)
+    assert [each.state for each in core.session.orders.values()] == ["open", "open"]
+    core.close()
+
+
+def test_a_query_without_a_reply_is_asked_again(exchange: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_core, "REPLY_TIMEOUT_S", 0.3)
+    core = logged_in(exchange, "carol")
+    query = core.ask(Kind.L2, 0, 0)
+    next(query)
+    core.queries.poll(5000)
+    core.queries.recv()  # the reply is lost with its connection; heartbeats go on
+    reply = None
+    while reply is None:
+        core.queries.poll(50)
+        core.receive()
+        core.send(msgpack.packb([Kind.PING, 0]))
+        try:
+            next(query)
+        except StopIteration as done:
+            reply = done.value
+    assert reply[0] == Kind.L2 + 16
+    core.close()

@@ -1,0 +1,185 @@
+"""Planted bugs of sessions, the feed, balances and clients."""
+
+import time
+from typing import Any
+
+import msgpack
+import numpy as np
+import zmq
+
+from serl.clients import core as client_core
+from serl.clients.book import _FeedBook
+from serl.clients.core import ClientCore
+from serl.clients.session import Session
+from serl.exchange.control import Control
+from serl.exchange.core import Core
+from serl.exchange.feed import Feed
+from serl.exchange.market import Market
+from serl.exchange.records import CASH, FEE_MICRO, POSITION, CommandKind, Rows
+from serl.exchange.sessions import Sessions
+from tests.sim.bugs_disk import SNAPSHOT_SWAP
+from tests.sim.planting import bug, replaced
+
+
+def _executed_again(real: Any) -> Any:
+    def resend(self: Any, slot: int, command_id: int, waiting: set[int]) -> None:
+        rows = self._core.journal.commands.rows
+        own = rows[(rows["command_id"] == command_id) & (rows["participant"] == self._gateway.participant[slot])]
+        if len(own) and own[0]["kind"] == CommandKind.NEW and not waiting:
+            again = own[:1].copy()
+            again["command_id"], again["time_ns"] = self._last_sent_id(slot) + 1, self._clock.now_ns()
+            self._core.submit(again)
+        real(self, slot, command_id, waiting)
+
+    return resend
+
+
+def _cancels_forgotten(real: Any) -> Any:
+    def welcome(self: Any, message: list[Any]) -> None:
+        real(self, message)
+        kinds = {key: msgpack.unpackb(value)[0] for key, value in self.unanswered.items()}
+        self.unanswered = {key: value for key, value in self.unanswered.items() if kinds[key] != CommandKind.CANCEL}
+
+    return welcome
+
+
+def _counted_twice(self: Any, first: int, reports: list[Any]) -> list[Any]:
+    self.last_report = max(self.last_report, first + len(reports) - 1)
+    for report in reports:
+        self._update_order(report)
+    return reports
+
+
+def _gap_unnoticed(real: Any) -> Any:
+    def apply(self: Any, message: list[Any]) -> bool:
+        if not self.needs_snapshot and message[1] == self.epoch:
+            message = [*message[:2], min(message[2], self.sequence), *message[3:]]
+        try:
+            return bool(real(self, message))
+        except KeyError:
+            return False
+
+    return apply
+
+
+def _epoch_unnoticed(real: Any) -> Any:
+    def apply(self: Any, message: list[Any]) -> bool:
+        if not self.needs_snapshot and message[1] != self.epoch:
+            self.epoch, self.sequence = message[1], message[2]
+        try:
+            return bool(real(self, message))
+        except KeyError:
+            return False
+
+    return apply
+
+
+def _last_left_out(real: Any) -> Any:
+    def publish(self: Any, state: Any, events: Rows, start: int, stop: int) -> None:
+        real(self, state, events, start, stop - 1 if stop - start > 4 else stop)
+
+    return publish
+
+
+def _chain_goes_on(real: Any) -> Any:
+    def send(self: Any, channel: int, symbol: Any, sequence: int, time_ns: int, items: bytes) -> None:
+        if self._socket.sndhwm and self.messages % 10 == 9:
+            self._previous[channel, symbol] = -1
+        real(self, channel, symbol, sequence, time_ns, items)
+
+    return send
+
+
+def _changed_after_trades(column: int) -> Any:
+    def make(real: Any) -> Any:
+        def serve(self: Any, *arguments: Any, **options: Any) -> int:
+            state = self.market.state
+            before = int(state.counters["match_id"][0])
+            reason = int(real(self, *arguments, **options))
+            if before // 16 != int(state.counters["match_id"][0]) // 16:
+                state.balances[int(np.argmax(np.abs(state.balances[:, 0, POSITION]))), 0, column] -= 1
+            return reason
+
+        return serve
+
+    return make
+
+
+def _earlier(real: Any) -> Any:
+    def submit(self: Any, rows: Rows) -> None:
+        if len(rows) and rows[0]["kind"] == CommandKind.MASS_CANCEL:
+            rows["time_ns"] -= 10_000_000
+        real(self, rows)
+
+    return submit
+
+
+def _unasked(self: Any, kind: int, *values: Any) -> Any:
+    """`ask` as it was: a query is sent once."""
+    self._request += 1
+    request = self._request
+    self._queried_s = time.monotonic()
+    self.queries.send(msgpack.packb([kind, request, *values, *([""] if kind < 136 else [])]))
+    self._waiting.add(request)
+    while request not in self._replies:
+        yield
+        self.raise_if_silent()
+    return self._replies.pop(request)
+
+
+def _dropped_silently(self: Any, route: int, message: bytes) -> bool:
+    try:
+        self._socket.send_multipart([b"\0" + route.to_bytes(4, "big"), message], zmq.DONTWAIT)
+    except zmq.ZMQError:
+        return False
+    return True
+
+
+BUGS = {
+    "resend executed twice": bug(
+        "a command that is sent again is executed again", (Control, "_resend_reports", _executed_again)
+    ),
+    "no cancel on disconnect": bug("orders of a lost session stay", replaced(Sessions, "end", Sessions.close)),
+    "no cancel after a restart": bug(
+        "orders of the sessions that a restart ends stay", replaced(Sessions, "cancel_after_restart", lambda self: None)
+    ),
+    "cancel lost on reconnect": bug(
+        "a client forgets its unanswered cancels when it logs in again", (Session, "_welcome", _cancels_forgotten)
+    ),
+    "reports counted twice": bug(
+        "a client counts resent reports again", replaced(Session, "_new_reports", _counted_twice)
+    ),
+    "gap unnoticed": bug("a client does not notice a gap of the feed", (_FeedBook, "apply", _gap_unnoticed)),
+    "restart unnoticed": bug("a client's book goes on over a restart", (_FeedBook, "apply", _epoch_unnoticed)),
+    "last event unpublished": bug("the feed leaves out the last event of a burst", (Feed, "publish", _last_left_out)),
+    "chain of the feed broken": bug("a feed message claims that nothing preceded it", (Feed, "_send", _chain_goes_on)),
+    "priority lost in a snapshot": bug("a snapshot swaps two orders of a price", (Market, "snapshot", SNAPSHOT_SWAP)),
+    "cash lost": bug(
+        "now and then a tick of cash is lost", (Core, "serve", _changed_after_trades(CASH)), seam="arrays"
+    ),
+    "share lost": bug("now and then a share is lost", (Core, "serve", _changed_after_trades(POSITION)), seam="arrays"),
+    "fee not charged": bug(
+        "now and then a fee is too low", (Core, "serve", _changed_after_trades(FEE_MICRO)), seam="arrays"
+    ),
+    "time goes back": bug("a cancel on disconnect has an earlier time", (Core, "submit", _earlier)),
+    "command during a login": bug(
+        "a client's new command overtakes those without an answer",
+        replaced(ClientCore, "_send_command", ClientCore.send),
+        seam="found",
+    ),
+    "messages behind a refusal": bug(
+        "a client drops what arrived behind a refusal",
+        (client_core, "drain", lambda real: lambda socket: list(real(socket))),
+        seam="found",
+    ),
+    "asked once": bug(
+        "a client waits forever for the reply to a query that got lost",
+        replaced(ClientCore, "ask", _unasked),
+        seam="found",
+    ),
+    "answer dropped": bug(
+        "an answer to a full session is dropped without a word",
+        replaced(Sessions, "send", _dropped_silently),
+        seam="found",
+    ),
+}
