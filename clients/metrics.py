@@ -68,7 +68,7 @@ class ExchangeCollector(Collector):
         yield limit
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Pages(BaseHTTPRequestHandler):
     """/metrics; /health: the exchange answers; /ready: it takes orders."""
 
     def __init__(self, registry: CollectorRegistry, ask: Ask, *arguments: Any) -> None:
@@ -109,4 +109,4 @@ def metrics_server(ask: Ask, host: str, port: int) -> ThreadingHTTPServer:
     listen there."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ExchangeCollector(ask))
-    return ThreadingHTTPServer((host, port), partial(_Handler, registry, ask))
+    return ThreadingHTTPServer((host, port), partial(_Pages, registry, ask))
