@@ -12,6 +12,9 @@ class ConfigError(SerlError, ValueError):
 class UnwritableFileError(SerlError, OSError):
     """A file that cannot be written."""
 
+    def __str__(self) -> str:
+        return str(self.args[0])  # OSError shows its errno instead, once it has one
+
 
 class JournalError(SerlError, RuntimeError):
     """A journal that cannot be read or written."""

@@ -49,7 +49,7 @@ class Sessions:
         self.reports = DelayedReports(core.gateway, self.send)
         self._numbers = {entry["name"]: number for number, entry in enumerate(core.journal.participants)}
         self._descriptors: dict[int, int] = {}  # by slot
-        self._unsaved = False  # a participant is not in the journal's file yet
+        self._unsaved = False  # the journal's file has not what the participants are now
         self._new_names = Charges(config.limits.new_names_per_s_max)
         self._unsent_goodbyes: list[tuple[int, bytes]] = []
         self._checked_ns = time.monotonic_ns()
@@ -166,6 +166,7 @@ class Sessions:
 
     def _save_participants(self) -> None:
         """Saves the participants. Raises RequestError if the disk is full."""
+        self._unsaved = True
         try:
             self._core.journal.save_participants()
             self._unsaved = False

@@ -37,6 +37,7 @@ NEEDS_EXTRA = {
     "researcher start": "researcher",
     "researcher start --on ray": "ray,researcher",
     "researcher report run --final": "learning",
+    "metrics": "metrics",
     "demo --output demo": "researcher",
 }
 """Command lines and the extras that they need; every command that needs one is here."""

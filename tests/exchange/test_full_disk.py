@@ -142,3 +142,15 @@ def test_a_stop_with_a_full_disk_loses_nothing(small: tuple[Served, Path], tmp_p
             assert client.login("ann", rows=True)[5] == last
     finally:
         again.stop()
+
+
+def test_a_login_that_a_full_disk_rejected_is_saved_by_the_next(small: tuple[Served, Path]) -> None:
+    served, disk = small
+    with RawClient(served.endpoint) as client:
+        client.login("ann")
+        fill(disk)
+        with RawClient(served.endpoint) as again:
+            assert again.login("ann", replace=True, cancel_on_disconnect=True)[:2] == [Kind.ERROR, "disk_full"]
+            (disk / "filler").unlink()
+            assert again.login("ann", replace=True, cancel_on_disconnect=True)[0] == Kind.WELCOME
+    assert '"cancel_on_disconnect": true' in (disk / "journal" / "participants.json").read_text()

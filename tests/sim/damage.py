@@ -41,8 +41,9 @@ class FlippedBit:
         first, stop = 0, len(image[name])
         if name in commands:
             # the last row cannot be told from one that was being written: docs/journal.md
-            used = np.flatnonzero(np.frombuffer(image[name][HEADER_BYTES:], COMMAND)["sequence"])
-            stop = HEADER_BYTES + ROW_BYTES * max(0, len(used) - 1)
+            sequence = np.frombuffer(image[name][HEADER_BYTES:], COMMAND)["sequence"]
+            whole = int(np.sum((sequence > 0) & (sequence == sequence[0] + np.arange(len(sequence)))))  # without half a row
+            stop = HEADER_BYTES + ROW_BYTES * max(0, whole - 1)
             first = HEADER_BYTES if stop > HEADER_BYTES and random.random() < 0.8 else 0
         self.path: Path = disk.folder / name
         self.kind = name.partition("-0")[0]
