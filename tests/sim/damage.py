@@ -42,7 +42,7 @@ class FlippedBit:
         if name in commands:
             # the last row cannot be told from one that was being written: docs/journal.md
             sequence = np.frombuffer(image[name][HEADER_BYTES:], COMMAND)["sequence"]
-            is_whole = (sequence > 0) & (sequence == sequence[0] + np.arange(len(sequence)))  # half a row is not
+            is_whole = (sequence > 0) & (sequence == sequence[:1] + np.arange(len(sequence)))  # half a row is not
             stop = HEADER_BYTES + ROW_BYTES * max(0, int(is_whole.sum()) - 1)
             first = HEADER_BYTES if stop > HEADER_BYTES and random.random() < 0.8 else 0
         self.path: Path = disk.folder / name
