@@ -46,14 +46,14 @@ class Proof:
 
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
-    seeds: int
+    seeds: range
     options: Options
     output: Path
 
     @property
     def units(self) -> Iterator[tuple[str, int]]:
         """(task, seed): all tasks of a seed before the next seed."""
-        return ((task, seed) for seed in range(self.seeds) for task in self.tasks)
+        return ((task, seed) for seed in self.seeds for task in self.tasks)
 
     @property
     def done(self) -> int:
@@ -68,7 +68,7 @@ class Proof:
     def found(self) -> dict[tuple[str, str], list[float]]:
         """PA on fresh days by method and task, a value for each seed."""
         return {
-            (method, task): [figures(self.output, task, seed, method)["fresh_bps"] for seed in range(self.seeds)]  # type: ignore[index]
+            (method, task): [figures(self.output, task, seed, method)["fresh_bps"] for seed in self.seeds]  # type: ignore[index]
             for method in self.methods
             for task in self.tasks
         }
@@ -129,7 +129,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--methods", nargs="+", choices=METHODS, default=list(METHODS), help="the first is compared with each other"
     )
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds [default: 10]")
+    parser.add_argument("--first-seed", type=int, default=0, help="[default: 0]")
     for field in dataclasses.fields(Options):
         name = field.name.replace("_", "-")
         parser.add_argument(
@@ -148,9 +149,16 @@ def proven(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(Options)}
     options = QUICK if arguments.quick else Options(**given)
     counts = [value for name, value in dataclasses.asdict(options).items() if name not in ("first_day", "steps_share")]
-    if min(*counts, arguments.workers) < 1 or arguments.seeds < 2 or options.steps_share <= 0 or options.first_day < 0:
+    first, count = arguments.first_seed, arguments.seeds
+    if (
+        min(*counts, arguments.workers) < 1
+        or count < 2
+        or options.steps_share <= 0
+        or min(options.first_day, first) < 0
+    ):
         raise ConfigError("expected at least 2 seeds and 1 of everything else; correct the option")
-    proof = Proof(tuple(arguments.tasks), tuple(arguments.methods), arguments.seeds, options, arguments.output)
+    seeds = range(first, first + count)
+    proof = Proof(tuple(arguments.tasks), tuple(arguments.methods), seeds, options, arguments.output)
     begin(proof, resume=arguments.resume)
     run_all(proof, arguments.workers)
     found = proof_table.summary(proof.found(), proof.methods, proof.tasks) | {"options": dataclasses.asdict(options)}

@@ -14,6 +14,10 @@ Found = Mapping[tuple[str, str], Sequence[float]]
 """PA on fresh days in bps of each seed, by (method, task)."""
 
 
+GAPS_BPS = {"liquid": 0.460, "trending": 2.539, "informed": 0.688, "closing": 0.560, "slow": 0.650}
+"""Ceiling minus default on fresh days, means of seeds 0 to 9 (docs/results.md): the room in a task."""
+
+
 class Estimate(NamedTuple):
     """A mean over tasks and seeds, with its 95 % t-interval."""
 
@@ -60,6 +64,13 @@ def differences(found: Found, contrast: Contrast, tasks: Sequence[str]) -> list[
     ]
 
 
+def in_gaps(by_task: Sequence[Sequence[float]], tasks: Sequence[str]) -> Estimate | None:
+    """The pooled mean with each task's differences as a share of its room, so that no task outweighs the others; None for other tasks."""
+    if not all(task in GAPS_BPS for task in tasks):
+        return None
+    return pooled([[one / GAPS_BPS[task] for one in values] for task, values in zip(tasks, by_task, strict=True)])
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for their number (Holm 1979, Scandinavian Journal of Statistics 6)."""
     order = np.argsort(p_values)
@@ -84,9 +95,11 @@ def gap_share(found: Found, method: str, tasks: Sequence[str]) -> Estimate | Non
 def summary(found: Found, methods: Sequence[str], tasks: Sequence[str]) -> dict[str, Any]:
     """All figures as plain JSON. The first method is compared with each of the others."""
     contrasts = [Contrast(methods[0], method) for method in methods[1:] if method != CEILING]
-    estimates = [pooled(differences(found, one, tasks)) for one in contrasts]
+    by_task = [differences(found, one, tasks) for one in contrasts]
+    estimates, shares = [pooled(one) for one in by_task], [in_gaps(one, tasks) for one in by_task]
     half = gap_share(found, methods[0], tasks)
     corrected = holm([one.p for one in estimates])
+    corrected_shares = holm([one.p for one in shares if one])
     return {
         "tasks": list(tasks), "seeds": len(next(iter(found.values()))),
         "means": {method: [*map(float, [np.mean(found[method, task]) for task in tasks])] for method in methods},
@@ -94,8 +107,12 @@ def summary(found: Found, methods: Sequence[str], tasks: Sequence[str]) -> dict[
         "rows": [_row(found, method, tasks, dict(zip([one.second for one in contrasts], zip(estimates, corrected, strict=True), strict=True))) for method in methods],
         "contrasts": [
             {"contrast": one.name, **estimate._asdict(), "p_holm": p,
-             "by_task": [str(pooled([each])) for each in differences(found, one, tasks)]}
-            for one, estimate, p in zip(contrasts, estimates, corrected, strict=True)
+             "by_task": [str(pooled([each])) for each in values]}
+            for one, estimate, p, values in zip(contrasts, estimates, corrected, by_task, strict=True)
+        ],
+        "of_the_room": [
+            {"contrast": one.name, **share._asdict(), "p_holm": p}
+            for one, share, p in zip(contrasts, filter(None, shares), corrected_shares, strict=False)
         ],
         "more_than_half_of_the_gap": half._asdict() if half else None,
     }  # fmt: skip
@@ -123,6 +140,11 @@ def text(summary: Mapping[str, Any]) -> str:
     for one in summary["contrasts"]:
         whole = Estimate(*(one[name] for name in Estimate._fields))
         lines.append(f"| {one['contrast']} | {' | '.join(one['by_task'])} | {whole} | {one['p_holm']:.4f} |")
+    if summary["of_the_room"]:
+        lines += ["", "| difference | of the room | p (Holm) |", "|---|---|---|"]
+        for one in summary["of_the_room"]:
+            whole = Estimate(*(one[name] for name in Estimate._fields))
+            lines.append(f"| {one['contrast']} | {whole} | {one['p_holm']:.4f} |")
     if summary["more_than_half_of_the_gap"]:
         half = Estimate(**summary["more_than_half_of_the_gap"])
         lines += ["", f"{next(iter(summary['means']))} - default - half of (ceiling - default): {half}"]

@@ -83,6 +83,9 @@ def test_statistics_against_known_values() -> None:
     assert found.high - found.mean == pytest.approx(2.447 * error)
     assert proof_table.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert proof_table.holm([0.9, 0.8]) == [1.0, 1.0]
+    in_rooms = proof_table.in_gaps([[0.46, 0.92], [1.4, 0.7]], ["liquid", "slow"])
+    assert in_rooms and in_rooms.mean == pytest.approx((1.5 + 1.05 / 0.65) / 2)
+    assert proof_table.in_gaps([[1.0, 2.0]], ["thin"]) is None
 
 
 def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not() -> None:
